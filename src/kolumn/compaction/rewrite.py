@@ -14,7 +14,7 @@ from kolumn.compaction.retention import Round, per_entry
 from kolumn.conversion.convert import copied, part, with_known_offsets
 from kolumn.encode.encoders import encoder
 from kolumn.encode.entries import Encoded, EntrySettings
-from kolumn.encode.table import take_apart
+from kolumn.encode.table import stored_columns, take_apart
 from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.log.pieces import Piece
@@ -184,24 +184,16 @@ def _retained(piece: Piece, what: Fate, rows: Int64s, whole: Callable[[Entries],
 
 
 def _merged(records: pa.RecordBatch, how: EntrySettings) -> Encoded:
-    given = take_apart(pa.Table.from_batches([_plain(records, how)]), 0)
+    given = take_apart(pa.Table.from_batches([stored_columns(records, how.layout)]), 0)
     given.from_log = True
     file = encoder(how.layout)
     return file.put(given, file.group(given, how, last=True), how)
 
 
-def _plain(records: pa.RecordBatch, how: EntrySettings) -> pa.RecordBatch:
-    """Records without the columns that messages cannot store."""
-    absent = {"headers", "isTransactional", "producerId", "producerEpoch", "sequence", "leaderEpoch"}
-    if not layouts.has_typed_control(how.layout):
-        absent.add("isControl")
-    return records.select([name for name in records.schema.names if name not in absent])
-
-
 def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Flags, round: Round, how: EntrySettings) -> Encoded:
     """Encode the entries with their retained records; base offset, last offset, sequence and producer are kept."""
     messages = layouts.holds_messages(how.layout)
-    given = take_apart(pa.Table.from_batches([_plain(records, how) if messages else records]), 0)
+    given = take_apart(pa.Table.from_batches([stored_columns(records, how.layout)]), 0)
     given.from_log = True
     first = np.cumsum(kept) - kept
     entries = source.copy()

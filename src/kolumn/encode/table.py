@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode
 from kolumn.errors import ArgumentError
+from kolumn.formats import layouts
 from kolumn.schema import HEADERS, RECORD_COLUMNS
 
 ABSENT = {
@@ -25,6 +26,17 @@ ABSENT = {
 """Columns that belong to a batch, and their values if the table does not have the column or it is null."""
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
 _STRING = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+
+_OF_BATCHES = {"headers", "isTransactional", "producerId", "producerEpoch", "sequence", "leaderEpoch"}
+"""Columns that messages cannot store."""
+
+
+def stored_columns(records: pa.RecordBatch, layout: int) -> pa.RecordBatch:
+    """Records of a log without the columns that a layout cannot store."""
+    if not layouts.holds_messages(layout):
+        return records
+    absent = _OF_BATCHES if layouts.has_typed_control(layout) else {*_OF_BATCHES, "isControl"}
+    return records.select([name for name in records.schema.names if name not in absent])
 
 
 @dataclass

@@ -29,7 +29,7 @@ from kolumn.source.log_names import INDEXES
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
 from kolumn.source.side_bytes import side_bytes
-from kolumn.source.side_files import TIER_CHECKPOINT, epochs_in
+from kolumn.source.side_files import METADATA, TIER_CHECKPOINT, epochs_in
 from kolumn.source.storage import base_name, beside, is_url, parent, with_suffix
 
 
@@ -67,7 +67,7 @@ def side_file_remarks(segments: list[Segment]) -> Iterator[Remark]:
 def _of_folder(own: list[Segment]) -> Iterator[Remark]:
     epochs = _read(own[0], beside(own[0].path, "leader-epoch-checkpoint"))
     yield from _whole(own[0], "leader-epoch-checkpoint", epochs)
-    yield from _whole(own[0], "partition.metadata", _read(own[0], beside(own[0].path, "partition.metadata")))
+    yield from _whole(own[0], METADATA, _read(own[0], beside(own[0].path, METADATA)))
     starts, numbers = (epochs["startOffset"], epochs["leaderEpoch"]) if isinstance(epochs, dict) else (np.zeros(0, np.int64),) * 2
     if (np.diff(starts) <= 0).any() or (np.diff(numbers) <= 0).any():
         yield _remark(own[0], 0, None, "leader-epoch-checkpoint: epochs or their first offsets do not grow", "leader-epoch-checkpoint")

@@ -8,7 +8,7 @@ from kolumn.errors import ArgumentError
 from kolumn.keywords import Errors, Progress
 from kolumn.replicas.topic_rows import topic_rows
 from kolumn.source.segments import Segment
-from kolumn.source.side_files import read_topic_id
+from kolumn.source.side_files import METADATA, read_topic_id
 from kolumn.source.storage import beside
 
 Key = tuple[str, int]
@@ -62,5 +62,5 @@ def partitions_of(segments: Iterable[Segment]) -> dict[Key, list[Segment]]:
 
 def topic_ids(own: Iterable[Segment]) -> set[str]:
     """The ids that the folders of a partition say their topic has; empty without any."""
-    names = dict.fromkeys(beside(one.path, "partition.metadata") for one in own)
+    names = dict.fromkeys(beside(one.path, METADATA) for one in own)
     return {found for name in names if (found := read_topic_id(name)) is not None}

@@ -10,7 +10,7 @@ from kolumn.arrays import Flags, Int64s
 from kolumn.damage.findings import Damage
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
-from kolumn.replicas.examine import EPOCH, POSITION, SIZE, Examined
+from kolumn.replicas.examine import EPOCH, LAST, POSITION, SIZE, Examined
 from kolumn.source.segments import Range
 
 _COLUMNS = ("offset", "position", "timestampMs", "key", "value")
@@ -96,7 +96,7 @@ def _records(one: Claimed, options: Options) -> tuple[pa.Table, list[int]]:
     positions = examined.entries[:, POSITION]
     bad = [int(np.searchsorted(positions, piece.position)) for piece in damage]
     table = pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in _COLUMNS})
-    return table, bad
+    return table.filter(pa.array(_int64(table, "offset") < examined.stale)), bad
 
 
 def _disagreement(claims: list[Claimed], tables: list[pa.Table]) -> Disagreement | None:
@@ -145,10 +145,12 @@ def _shared(claims: list[Claimed], tables: list[pa.Table]) -> Int64s:
     taken, index = np.unique(offset, return_index=True)
     lanes, rows = lane[index], row[index]
     starts = np.flatnonzero(np.append(True, (np.diff(lanes) != 0) | (np.diff(rows) != 0))) if len(taken) else np.empty(0, np.int64)
-    pieces = []
+    pieces, by_lane = [], {one.lane: one.examined for one in claims}
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(taken)], strict=True) if len(taken) else ():
         own = int(lanes[start]), int(rows[start])
-        complete = end - start == int(((lane == own[0]) & (row == own[1])).sum())
+        examined = by_lane[own[0]]
+        is_whole = int(examined.entries[own[1], LAST]) < examined.stale
+        complete = is_whole and end - start == int(((lane == own[0]) & (row == own[1])).sum())
         pieces.append((*own, int(taken[start]), int(taken[end - 1]) + 1, int(complete)))
     return np.array(pieces, np.int64).reshape(-1, 5)
 

@@ -16,6 +16,8 @@ from kolumn.resync.claims import LARGEST_SPAN
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment, with_neighbours
+from kolumn.source.side_files import METADATA, read_topic_id
+from kolumn.source.storage import beside, shown
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -157,8 +159,25 @@ def _base(segment: Segment) -> int:
     return -1 if segment.base_offset is None else segment.base_offset
 
 
+def refuse_other_topics(folders: Copies) -> None:
+    """Raise `ArgumentError` if directories have other topic ids: a topic was deleted and made again with the same name (KIP-516)."""
+    known: dict[str, str] = {}
+    for folder, own in folders.items():
+        local = [one for one in own if one.copy_id is None and one.memory is None]
+        topic_id = read_topic_id(beside(local[0].path, METADATA)) if local else None
+        if topic_id is not None:
+            known.setdefault(topic_id, folder)
+    if len(known) > 1:
+        (one, folder), (other, second) = list(known.items())[:2]
+        raise ArgumentError(
+            f"{shown(folder)} and {shown(second)} are of two topics of the same name, with the ids {one} and {other} in {METADATA}: they "
+            "are no copies of one log. Name the directories of one topic alone"
+        )
+
+
 def overlapping(key: Key, folders: Copies, options: Options) -> None:
     """Raise `ArgumentError`, with what to do, if directories of a partition overlap."""
+    refuse_other_topics(folders)
     for overlap in _overlaps(*key, folders):
         first = next(iter(folders))
         if options.replicas == "merge":

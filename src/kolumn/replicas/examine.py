@@ -1,7 +1,11 @@
-"""What is intact in one segment, and which offsets are in doubt because of damage."""
+"""What is intact in one segment, and which offsets are in doubt because of damage.
+
+A segment is one *strand* of entries, whose offsets and leader epochs never go back. Only where they do, because files of two brokers
+were mixed or a batch was written twice, a segment is several.
+"""
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,8 @@ from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
 from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
-from kolumn.replicas.sequence import fitting
+from kolumn.replicas.elections import Strand
+from kolumn.replicas.sequence import placed, strands, trusted_epochs
 from kolumn.resync.claims import LARGEST_SPAN
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
@@ -56,35 +61,44 @@ class LostStretch:
 
 @dataclass
 class Examined:
-    """A segment of one of the copies.
+    """A segment of one of the copies, or one strand of it.
 
     Attributes
     ----------
     segment : Segment
     folder : str
     entries : int64 array of shape (n, `WIDTH`)
-        Intact entries in the order of their offsets, which do not overlap.
+        Intact entries in the order of their offsets, which do not overlap. An epoch that is damaged is -1.
     stretches : list of LostStretch
         In the order of the file.
-    at, beyond : int
-        Number of entries and of stretches that a merge has processed.
+    start : int
+        First offset that it could have.
     limit : int, optional
         Highest offset that it can have.
+    headers, doubts : list of tuple of int
+        As in `Strand`.
+    at, beyond : int
+        Number of entries and of stretches that a merge has processed.
+    strand : Strand, optional
+        Which of the log's strands it is part of: how far it belongs to the log.
     """
 
     segment: Segment
     folder: str
     entries: Int64s
     stretches: list[LostStretch]
+    start: int
+    limit: int | None = None
+    headers: list[tuple[int, int, int]] = field(default_factory=list)
+    doubts: list[tuple[int, int, int]] = field(default_factory=list)
     at: int = 0
     beyond: int = 0
-    limit: int | None = None
+    strand: Strand | None = None
 
     @property
-    def start(self) -> int:
-        """First offset that the segment could have."""
-        assert self.segment.base_offset is not None
-        return self.segment.base_offset
+    def stale(self) -> int:
+        """The offset from which on it is not part of the log."""
+        return HIGHEST if self.strand is None else self.strand.stale
 
     @property
     def last(self) -> int:
@@ -106,11 +120,19 @@ class Examined:
         self.stretches.insert(at, stretch)
         self.beyond = min(self.beyond, at)
 
-    def is_inside(self, row: int, size: int) -> bool:
-        """Whether an entry lies inside a damaged one of ``size`` bytes: then it is a message of a wrapper, or only looks like an entry."""
+    def is_inside(self, row: int, other: "Examined", at: int) -> bool:
+        """Whether an entry lies inside a damaged one that another copy has intact, as its entry ``at``.
+
+        Then it is a message of a wrapper, or only looks like an entry. The damaged stretch before it has to begin with that very entry:
+        in both copies it follows the same offset.
+        """
         position = int(self.entries[row, POSITION])
         before = bisect_right(self.stretches, position, key=_start) - 1
-        return before >= 0 and self.stretches[before].start + size > position
+        if before < 0:
+            return False
+        stretch = self.stretches[before]
+        follows = other.floor(at) <= stretch.floor < int(other.entries[at, BASE])
+        return follows and stretch.start + int(other.entries[at, SIZE]) > position
 
     def sound(self, low: int, high: int) -> list[tuple[int, int]]:
         """Parts of [low, high] that are undamaged in this segment; offsets without records count as undamaged."""
@@ -150,7 +172,7 @@ def subtract(parts: list[tuple[int, int]], low: int, high: int) -> list[tuple[in
     return found
 
 
-def examine(segment: Segment, folder: str, limit: int | None, options: Options) -> Examined:
+def examine(segment: Segment, folder: str, limit: int | None, options: Options) -> list[Examined]:
     """Compare every checksum of a segment and find its intact entries and damaged stretches.
 
     Parameters
@@ -163,13 +185,19 @@ def examine(segment: Segment, folder: str, limit: int | None, options: Options) 
         Highest offset that it can have: the next segment of its directory begins after it. None for the last one.
     options : Options
         Limits and sizes.
+
+    Returns
+    -------
+    list of Examined
+        Nearly always one; the segment's strands, in the order of the file.
     """
     walk = replace(options, errors="skip", check_crcs=True, columns=("offset",), include_control=True)
     with SegmentFile(segment) as file:
         kept = [_known(file, rows, walk) for rows in entry_rows(file, walk)] or [(np.empty((0, WIDTH), np.int64), _NONE)]
         found = _examined(segment, folder, limit, kept)
-        if not found.stretches or found.stretches[-1].end < segment.size:
-            found.stretches += _absent(file, found)
+        last = found[-1]
+        if not last.stretches or last.stretches[-1].end < segment.size:
+            last.stretches += _absent(file, last)
     return found
 
 
@@ -182,16 +210,31 @@ def _absent(file: SegmentFile, found: Examined) -> list[LostStretch]:
     return [LostStretch(file.size, file.size, *trouble.lost, found.last, fault=trouble.error)]
 
 
-def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple[Any, Any]]) -> Examined:
+def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple[Any, Any]]) -> list[Examined]:
     rows: Int64s = np.concatenate([some for some, _ in kept])
     good: Flags = np.concatenate([flags for _, flags in kept])
     start = segment.base_offset
     assert start is not None
-    highest = start + LARGEST_SPAN if limit is None else limit
-    intact = good & (rows[:, BASE] >= start) & (rows[:, LAST] >= rows[:, BASE]) & (rows[:, LAST] <= highest)
-    intact[np.flatnonzero(intact)] = fitting(rows[intact, BASE], rows[intact, LAST])
-    found = Examined(segment, folder, rows[intact], [], limit=limit)
-    found.stretches = _stretches(found, rows[~intact], good[~intact])
+    intact = good & (rows[:, BASE] >= start) & (rows[:, LAST] >= rows[:, BASE])
+    if limit is not None:
+        intact &= rows[:, LAST] <= limit
+    some = rows[intact]
+    intact[np.flatnonzero(intact)] = placed(some[:, BASE], some[:, LAST], some[:, (CRC, SIZE)])
+    entries = rows[intact]
+    entries[:, EPOCH] = trusted_epochs(entries[:, EPOCH])
+    cuts = strands(entries[:, BASE], entries[:, LAST], entries[:, EPOCH])
+    parts = np.split(entries, cuts)
+    begins = [0, *entries[cuts, POSITION].tolist()]
+    ends = [*begins[1:], segment.size]
+    highest = limit if limit is not None or not len(cuts) else int(entries[:, LAST].max())
+    rest, is_good, found = rows[~intact], good[~intact], []
+    for some, begin, end in zip(parts, begins, ends, strict=True):
+        last = end == segment.size
+        lowest = start if not begin else int(some[0, BASE])
+        one = Examined(segment, folder, some, [], lowest, limit if last else highest)
+        inside = slice(*np.searchsorted(rest[:, POSITION], (begin, end)))
+        _add_stretches(one, rest[inside], is_good[inside], begin, end)
+        found.append(one)
     return found
 
 
@@ -228,18 +271,45 @@ def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:
     return entries
 
 
-def _stretches(found: Examined, rest: Rows, good: Flags) -> list[LostStretch]:
-    """The stretches between the intact entries; ``rest`` are the other entries, of which those in ``good`` have only a wrong offset."""
+def _add_stretches(found: Examined, rest: Rows, good: Flags, begin: int, end: int) -> None:
+    """Find the stretches between the intact entries; ``rest`` are the others, of which those in ``good`` have only a wrong offset."""
     entries = found.entries
-    starts = np.concatenate([[0], entries[:, POSITION] + entries[:, SIZE]])
-    ends = np.append(entries[:, POSITION], found.segment.size)
-    stretches: list[LostStretch] = []
+    starts = np.concatenate([[begin], entries[:, POSITION] + entries[:, SIZE]])
+    ends = np.append(entries[:, POSITION], end)
     for i in np.flatnonzero(ends > starts).tolist():
         inside = slice(*np.searchsorted(rest[:, POSITION], (starts[i], ends[i])))
         high = int(entries[i, BASE]) - 1 if i < len(entries) else found.limit
         whole = LostStretch(int(starts[i]), int(ends[i]), found.floor(i) + 1, high, found.floor(i))
-        stretches += _parts(whole, rest[inside].tolist(), good[inside].tolist(), found.segment.path)
-    return stretches
+        found.stretches += _parts(whole, rest[inside].tolist(), good[inside].tolist(), found.segment.path)
+        before, after = (some[some >= 0] for some in (entries[:i, EPOCH], entries[i:, EPOCH]))
+        lowest, highest = before[-1] if len(before) else 0, after[0] if len(after) else HIGHEST
+        headers = _headers(whole, rest[inside], int(lowest), int(highest), HIGHEST if high is None else high + 1)
+        found.headers += headers
+        if not headers and high is not None:
+            found.doubts.append((whole.low, high, whole.end - whole.start))
+
+
+def _headers(whole: LostStretch, rows: Rows, before: int, after: int, base_after: int) -> list[tuple[int, int, int]]:
+    """First and last offset and leader epoch of damaged entries, if their headers fill a stretch one after the other and fit to its ends.
+
+    Parameters
+    ----------
+    whole : LostStretch
+    rows : Rows
+        Of the damaged entries in it.
+    before, after : int
+        Leader epochs known before and after it.
+    base_after : int
+        Offset at which the intact entry after it begins.
+    """
+    chain: list[tuple[int, int, int]] = []
+    reach, epoch, position = whole.floor, before, whole.start
+    for start, size, base, last, _, _, own in rows[:, : EPOCH + 1].tolist():
+        if start != position or not (reach < base <= last and own >= epoch):
+            return []
+        chain.append((base, last, own))
+        reach, epoch, position = last, own, position + size
+    return chain if position == whole.end and reach < base_after and epoch <= after else []
 
 
 def _parts(whole: LostStretch, rows: list[list[int]], good: list[bool], path: str) -> list[LostStretch]:

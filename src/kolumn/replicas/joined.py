@@ -25,7 +25,7 @@ class Joined:
 
     def add(self, parts: list[CopyPart], pieces: Int64s, lost: list[tuple[Examined, LostStretch]]) -> None:
         """Add the pieces of a window, and the stretches in it that are damaged in every copy."""
-        items = [*_runs(parts, pieces), *(self._stretch(examined, stretch) for examined, stretch in lost)]
+        items = [*ranges_of(parts, pieces), *(self._stretch(examined, stretch) for examined, stretch in lost)]
         for one, low, high in sorted(items, key=lambda item: item[1]):
             self._append(one, low, high)
 
@@ -84,7 +84,7 @@ def _entries(parts: list[CopyPart], pieces: Int64s) -> Int64s:
     return found
 
 
-def _runs(parts: list[CopyPart], pieces: Int64s) -> list[tuple[Range, int, int]]:
+def ranges_of(parts: list[CopyPart], pieces: Int64s) -> list[tuple[Range, int, int]]:
     """Ranges of pieces that follow each other in one file."""
     if not len(pieces):
         return []

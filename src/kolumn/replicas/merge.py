@@ -1,9 +1,11 @@
 """One log of several copies of a topic-partition: each offset once, damage of one copy filled from the others.
 
-All copies are walked from the lowest offset to the highest, some segments at a time, and every checksum is compared. An entry is used if
-it is intact in any copy. A damaged stretch of one copy is healed if another copy is intact over the same offsets, even if that copy has
+All copies are walked twice, from the lowest offset to the highest, some segments at a time. The first walk compares every checksum and
+notes leader epochs, by which it is decided how far each copy belongs to the log (`elections`). The second one takes each offset from a
+copy in which it is intact. A damaged stretch of one copy is healed if another copy is intact over the same offsets, even if that copy has
 no records there, since compaction leaves holes. It is also healed if the entries of other copies there have exactly as many bytes: then
-nothing else was in it. A stretch that no copy heals stays in the result, and the reader reports it.
+nothing else was in it. A stretch that no copy heals stays in the result, and the reader reports it. Intact entries that are not part of
+the log are reported too.
 """
 
 import logging
@@ -11,22 +13,40 @@ from collections import deque
 from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 import numpy as np
 
+from kolumn.arrays import Int64s
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.replicas.contested import Disagreement
-from kolumn.replicas.copies import Copies, bounds, in_order
-from kolumn.replicas.examine import BASE, COUNT, HIGHEST, LAST, SIZE, Examined, LostStretch, examine, subtract
+from kolumn.replicas.copies import Copies, bounds, in_order, refuse_other_topics
+from kolumn.replicas.elections import Strand, elect
+from kolumn.replicas.examine import (
+    BASE,
+    COUNT,
+    EPOCH,
+    HIGHEST,
+    LAST,
+    POSITION,
+    SIZE,
+    Examined,
+    LostStretch,
+    examine,
+    subtract,
+)
 from kolumn.replicas.joined import Filled, Joined
+from kolumn.replicas.superseded import SupersededEntries, superseded_entries
 from kolumn.replicas.tails import Tail, unhealed
 from kolumn.replicas.window import CopyPart, resolve
 from kolumn.source.segments import Range, Segment
+from kolumn.source.storage import parent, shown
 
 logger = logging.getLogger(__name__)
+_KEPT_ENTRIES = 1 << 20
+"""Entries that the first walk leaves to the second one, 80 bytes each; segments with more are examined again."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +59,7 @@ class Divergence:
     kept, left : str
         Directory that is read from there on, and directory that is left out.
     epochs : tuple of two int
-        Leader epochs there, in the same order.
+        Leader epochs there, in the same order; -1 where none decided, but the order in which one directory was written.
     """
 
     offset: int
@@ -48,6 +68,8 @@ class Divergence:
     epochs: tuple[int, int]
 
     def __str__(self) -> str:
+        if min(self.epochs) < 0:
+            return f"{self.left} has two records at offset {self.offset}: those written earlier are left out from there on"
         return (
             f"{self.left} has other records than {self.kept} from offset {self.offset} on: those of leader epoch {self.epochs[1]} are left "
             f"out for those of epoch {self.epochs[0]}, as a broker does after an unclean election"
@@ -63,74 +85,140 @@ class Merged:
     ranges : list of (Range, int, int)
         In the order of offsets, with the lowest and highest offset that each can have.
     divergences : list of Divergence
+    superseded : list of SupersededEntries
+        Intact entries that are not part of the log, if they were asked for.
     """
 
     ranges: list[tuple[Range, int, int]] = field(default_factory=list)
     divergences: list[Divergence] = field(default_factory=list)
+    superseded: list[SupersededEntries] = field(default_factory=list)
 
 
-def merge(folders: Copies, options: Options) -> Merged:
-    """Make one log of the directories of a topic-partition; reads all of them once.
+def merge(folders: Copies, options: Options, account: bool = False) -> Merged:
+    """Make one log of the directories of a topic-partition; reads all of them once, or twice if they are large.
+
+    Parameters
+    ----------
+    folders : Copies
+    options : Options
+    account : bool
+        Whether to list the entries that are not part of the log, with the number of their records.
 
     Raises
     ------
     ArgumentError
-        The directories have different records at the same offsets and no leader epoch decides which are right: they are copies of
-        different logs. Or a segment's name is not a base offset.
+        The directories have different records at the same offsets and no leader epoch decides which are right, or they have other
+        topic ids: they are copies of different logs. Or a segment's name is not a base offset.
     """
     unnamed = [one.path for own in folders.values() for one in own if one.base_offset is None]
     if unnamed:
-        raise ArgumentError(f"{unnamed[0]}: replicas='merge' needs Kafka's names of segments, a base offset of 20 digits")
-    sweep = _Sweep(folders, options)
+        raise ArgumentError(f"{shown(unnamed[0])}: replicas='merge' needs Kafka's names of segments, a base offset of 20 digits")
+    refuse_other_topics(folders)
+    sweep = _Sweep(folders, options, account)
     sweep.run()
-    return Merged(sweep.joined.ranges, sweep.divergences)
+    return Merged(sweep.joined.ranges, sweep.divergences, sweep.superseded)
 
 
 class _Sweep:
     """Walks all copies together, from the lowest offset to the highest."""
 
-    def __init__(self, folders: Copies, options: Options) -> None:
-        self.options = options
+    def __init__(self, folders: Copies, options: Options, account: bool) -> None:
+        self.options, self.account = options, account
         self.order = {folder: i for i, folder in enumerate(folders)}
         limits = {one: (folder, limit) for folder, own in folders.items() for one, limit in bounds(own).items()}
-        todo = [(one, *limits[one]) for one in in_order(folders) if one.size or one.state == "rolled" or one.orphans]
+        self.todo = [(one, *limits[one]) for one in in_order(folders) if one.size or one.state == "rolled" or one.orphans]
         self.begins = {folder: min(one.base_offset or 0 for one in own) for folder, own in folders.items()}
-        self.starts = deque(one.base_offset or 0 for one, _, _ in todo)
-        self.source = _examined(todo, options)
+        self.starts = deque(one.base_offset or 0 for one, _, _ in self.todo)
+        self.divergences: list[Divergence] = []
+        self.parts_of: list[list[Strand]] = []
+        self.kept: list[list[Examined]] = []
+        self._elect()
+        again = _examined(self.todo[len(self.kept) :], replace(options, on_progress=None))
+        self.source = chain(self.kept, again)
+        self.closing = again
+        self.loaded = 0
         self.active: list[Examined] = []
-        self.stale: dict[str, int] = {}
         self.tails: list[Tail] = []
         self.joined = Joined(options.check_crcs)
-        self.divergences: list[Divergence] = []
+        self.superseded: list[SupersededEntries] = []
+
+    def _elect(self) -> None:
+        """Walk all copies and decide which strands belong to the log."""
+        strands: list[Strand] = []
+        newest: dict[str, Strand] = {}
+        room = _KEPT_ENTRIES
+        with closing(_examined(self.todo, self.options)) as source:
+            for found in source:
+                self.parts_of.append([])
+                for one in found:
+                    strand = newest.get(one.folder)
+                    if strand is None or (len(one.entries) and not strand.goes_on(int(one.entries[0, BASE]), _first_epoch(one))):
+                        strand = newest[one.folder] = Strand(one.folder, len(strands))
+                        strands.append(strand)
+                    _extend(strand, one)
+                    one.strand = strand
+                    self.parts_of[-1].append(strand)
+                room -= sum(len(one.entries) for one in found)
+                if room >= 0:
+                    self.kept.append(found)
+        for border in elect(strands, self._fills):
+            self._tell(Divergence(border.offset, border.kept, border.strand.folder, border.epochs))
+        self.strands = strands
+
+    def _tell(self, divergence: Divergence) -> None:
+        self.divergences.append(divergence)
+        logger.warning("%s", divergence)
+
+    def _fills(self, strand: Strand, low: int, high: int, size: int) -> bool:
+        """Whether the entries of a strand within some offsets have exactly that many bytes, one after the other."""
+        total = 0
+        for i, ((segment, folder, limit), parts) in enumerate(zip(self.todo, self.parts_of, strict=True)):
+            if strand not in parts or (segment.base_offset or 0) > high or (limit is not None and limit < low):
+                continue
+            found = self.kept[i] if i < len(self.kept) else examine(segment, folder, limit, replace(self.options, on_progress=None))
+            entries = found[parts.index(strand)].entries
+            some = entries[(entries[:, BASE] >= low) & (entries[:, LAST] <= high)]
+            if (some[1:, POSITION] != some[:-1, POSITION] + some[:-1, SIZE]).any():
+                return False
+            total += int(some[:, SIZE].sum())
+        return total == size
 
     def run(self) -> None:
         """Process all windows, from the first to the last."""
-        with closing(self.source):
+        with closing(self.closing):
             while self.active or self.starts:
                 border = self._border()
                 parts = [part for part in self._parts(border) if part.end > part.start]
                 pieces = np.empty((0, 5), np.int64)
                 if parts:
-                    resolved = resolve(parts, self.options)
+                    before, resolved = self._measure(), resolve(parts, self.options)
                     if resolved.pieces is None:
                         if resolved.disagreement is not None:
                             self._settle(resolved.disagreement)
+                        assert self._measure() < before, "a round of the merge decided nothing"
                         continue
                     pieces = resolved.pieces
                 lost = self._lost(border, Filled(parts, pieces))
                 for tail in self.tails:
                     tail.see(parts)
                 self.joined.add(parts, pieces, lost)
+                if self.account:
+                    self.superseded += superseded_entries(self._beyond(border), parts, pieces, self.options)
                 self._done(border)
-        for tail in unhealed([tail for tail in self.tails if not self._is_stale(tail.examined, tail.stretch.low)], self.begins):
+        tails = [tail for tail in self.tails if tail.stretch.low < tail.examined.stale]
+        for tail in unhealed(tails, self.begins):
             self.joined.tail(tail.examined, tail.stretch)
+
+    def _measure(self) -> int:
+        """What each round makes smaller that does not resolve its window."""
+        return sum(len(one.entries) for one in self.active) + sum(strand.stale for strand in self.strands)
 
     def _border(self) -> int:
         """The offset before which the next window ends: no entry and no stretch crosses it."""
         self._load(min((_next(one) for one in self.active), default=self.starts[0] if self.starts else 0))
         while True:
             border = self.starts[0] if self.starts else HIGHEST
-            reach = max(_reach(one, border) for one in self.active)
+            reach = max((_reach(one, border) for one in self.active), default=-1)
             if reach < border:
                 return border
             self._load(reach)
@@ -139,18 +227,32 @@ class _Sweep:
         """Examine all segments that begin up to an offset."""
         while self.starts and self.starts[0] <= offset:
             self.starts.popleft()
-            self.active.append(next(self.source))
+            found = next(self.source)
+            for one, strand in zip(found, self.parts_of[self.loaded], strict=True):
+                one.strand = strand
+            self.active += found
+            self.loaded += 1
 
     def _parts(self, border: int) -> list[CopyPart]:
         """The entries of each segment before the border; the copy with most records there comes first."""
         found = []
         records: dict[str, int] = {}
         for one in self.active:
-            end = one.at + int(np.searchsorted(one.entries[one.at :, BASE], min(border, self.stale.get(one.folder, border))))
+            end = one.at + int(np.searchsorted(one.entries[one.at :, BASE], min(border, one.stale)))
             found.append((one, end))
             records[one.folder] = records.get(one.folder, 0) + int(one.entries[one.at : end, COUNT].sum())
         ranked = sorted(records, key=lambda folder: (-records[folder], self.order[folder]))
         return sorted((CopyPart(one, one.at, end, ranked.index(one.folder)) for one, end in found), key=lambda part: part.rank)
+
+    def _beyond(self, border: int) -> list[tuple[Examined, Int64s]]:
+        """Rows of the entries before the border of which some or all records are not part of the log."""
+        found = []
+        for one in self.active:
+            end = one.at + int(np.searchsorted(one.entries[one.at :, BASE], border))
+            rows = np.flatnonzero(one.entries[one.at : end, LAST] >= one.stale) + one.at
+            if len(rows):
+                found.append((one, rows))
+        return found
 
     def _lost(self, border: int, filled: Filled) -> list[tuple[Examined, LostStretch]]:
         """Damaged stretches before the border that no other copy heals; if several copies have lost the same offsets, only one of them."""
@@ -158,14 +260,14 @@ class _Sweep:
         reported: list[tuple[int, int]] = []
         for one in sorted(self.active, key=lambda one: self.order[one.folder]):
             for stretch in _before(one, border):
-                if self._is_stale(one, stretch.low):
+                if stretch.low >= one.stale:
                     continue
                 high = stretch.high if stretch.high is not None else stretch.claim
                 missing = [(stretch.low, high)] if high is not None and not filled.tiles(stretch) else []
                 for other in self.active:
                     if other is not one and missing:
                         for low, last in other.sound(missing[0][0], missing[-1][1]):
-                            missing = subtract(missing, low, min(last, self.stale.get(other.folder, HIGHEST) - 1))
+                            missing = subtract(missing, low, min(last, other.stale - 1))
                 if stretch.high is None:
                     if high is None or missing:
                         self.tails.append(Tail(one, stretch))
@@ -183,35 +285,63 @@ class _Sweep:
             one.beyond += len(_before(one, border))
         self.active = [one for one in self.active if one.at < len(one.entries) or one.beyond < len(one.stretches)]
 
-    def _is_stale(self, one: Examined, offset: int) -> bool:
-        return offset >= self.stale.get(one.folder, HIGHEST)
-
     def _settle(self, found: Disagreement) -> None:
-        """Decide between two copies that differ.
+        """Decide between two copies that differ, at offsets where leader epochs have not decided.
 
-        Bytes that only look like an entry, at the place of a damaged one, are discarded. Otherwise the copies of the earlier leader are
-        left out from there on; `ArgumentError` if no epoch tells which that is.
+        Bytes that only look like an entry, at the place of a damaged one, are discarded. Of one directory what was written later counts.
+        Otherwise `ArgumentError`.
         """
         (one, row), (other, other_row) = found.one, found.other
         for mine, at, theirs, there in ((one[0], row, other[0], other_row), (other[0], other_row, one[0], row)):
-            if mine.is_inside(at, int(theirs.entries[there, SIZE])):
+            if mine.is_inside(at, theirs, there):
                 mine.without(at, None)
                 return
-        epochs = found.epochs
-        if min(epochs) < 0 or epochs[0] == epochs[1]:
+        loser, keeper = self._earlier(one, other), one
+        if loser is one:
+            keeper = other
+        elif loser is None:
             raise ArgumentError(
-                f"{one[0].segment.path} and {other[0].segment.path} have different records at offset {found.offset}: they are no copies of "
-                "one log. Read one of the directories by its name, or the first with replicas='first'"
+                f"{shown(one[0].segment.path)} and {shown(other[0].segment.path)} have different records at offset {found.offset}: they "
+                "are no copies of one log. Read one of the directories by its name, or the first with replicas='first'"
             )
-        if epochs[0] < epochs[1]:
-            one, row, other, epochs = other, other_row, one, (epochs[1], epochs[0])
-        # If the kept copy has damage directly before, the other copy's entries there may be of the earlier leader too.
-        offset, base = found.offset, int(one[0].entries[row, BASE])
-        offset = min([offset, *(stretch.low for stretch in one[0].stretches if stretch.high == base - 1)])
-        for loser in dict.fromkeys(examined.folder for examined in other):
-            self.stale[loser] = min(offset, self.stale.get(loser, HIGHEST))
-            self.divergences.append(Divergence(offset, one[0].folder, loser, (max(epochs), min(epochs))))
-            logger.warning("%s", self.divergences[-1])
+        for strand in dict.fromkeys(examined.strand for examined in loser):
+            if strand is not None and strand.stale > found.offset:
+                strand.stale = found.offset
+                self._tell(Divergence(found.offset, keeper[0].folder, strand.folder, (-1, -1)))
+
+    def _earlier(self, one: list[Examined], other: list[Examined]) -> list[Examined] | None:
+        """Those of two copies that were written earlier, if that is known: to the same directory."""
+        numbers: dict[str, tuple[int, int]] = {}
+        for mine in one:
+            for theirs in other:
+                place = parent(mine.segment.path)
+                if mine.segment.copy_id is None and place == parent(theirs.segment.path) and mine.strand and theirs.strand:
+                    numbers[place] = (mine.strand.number, theirs.strand.number)
+        if not numbers or len({first < second for first, second in numbers.values()}) > 1:
+            return None
+        first, second = next(iter(numbers.values()))
+        return one if first < second else other
+
+
+def _first_epoch(one: Examined) -> int:
+    epochs = one.entries[:, EPOCH]
+    known = epochs[epochs >= 0]
+    return int(known[0]) if len(known) else -1
+
+
+def _extend(strand: Strand, one: Examined) -> None:
+    """Add what a segment tells to its strand."""
+    entries = one.entries
+    known = entries[entries[:, EPOCH] >= 0]
+    if len(known):
+        # Neighbours with one epoch are one run: few rows are left for Python.
+        cuts = np.flatnonzero(np.diff(known[:, EPOCH]))
+        first, last = np.append(0, cuts + 1), np.append(cuts, len(known) - 1)
+        strand.add(zip(known[first, BASE].tolist(), known[last, LAST].tolist(), known[first, EPOCH].tolist(), strict=True))
+    strand.headers += one.headers
+    strand.doubts += one.doubts
+    if len(entries):
+        strand.last = int(entries[-1, LAST])
 
 
 def _reach(one: Examined, border: int) -> int:
@@ -232,7 +362,7 @@ def _before(one: Examined, border: int) -> list[LostStretch]:
     return [stretch for stretch in one.stretches[one.beyond :] if stretch.low < border]
 
 
-def _examined(todo: list[tuple[Segment, str, int | None]], options: Options) -> Generator[Examined, None, None]:
+def _examined(todo: list[tuple[Segment, str, int | None]], options: Options) -> Generator[list[Examined], None, None]:
     """Examine segments in order; some are examined ahead by other threads."""
     if options.threads == 1:
         yield from (examine(*one, options) for one in todo)
@@ -240,7 +370,7 @@ def _examined(todo: list[tuple[Segment, str, int | None]], options: Options) -> 
     rest = iter(todo)
     with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn-merge") as pool:
 
-        def ahead(count: int) -> list[Future[Examined]]:
+        def ahead(count: int) -> list[Future[list[Examined]]]:
             return [pool.submit(examine, segment, folder, limit, options) for segment, folder, limit in islice(rest, count)]
 
         pending = deque(ahead(options.threads))

@@ -99,13 +99,14 @@ def _believed(segment: Segment, names: set[int], options: Options) -> tuple[int,
     """First and last offset of the intact entries that adjoin others, or with which a segment begins by its name."""
     anywhere = replace(segment, base_offset=0, following=None, preceding=None, orphans=())
     found = examine(anywhere, "", _ANY, options)
-    entries = found.entries
-    if found.stretches:
+    entries = np.concatenate([strand.entries for strand in found])
+    damaged = [stretch.start for strand in found for stretch in strand.stretches[:1]]
+    if damaged:
         # A damaged wrapper may store its messages as they are, with offsets from 0 on.
-        inner = (entries[:, MESSAGE] == 1) & (entries[:, BASE] < RELATIVE) & (entries[:, POSITION] > found.stretches[0].start)
+        inner = (entries[:, MESSAGE] == 1) & (entries[:, BASE] < RELATIVE) & (entries[:, POSITION] > damaged[0])
         entries = entries[~inner]
     touching = entries[1:, BASE] == entries[:-1, LAST] + 1
     if not touching.any():
         return None
     some = entries[np.append(touching, False) | np.insert(touching, 0, False) | np.isin(entries[:, BASE], [*names])]
-    return int(some[0, BASE]), int(some[-1, LAST])
+    return int(some[:, BASE].min()), int(some[:, LAST].max())

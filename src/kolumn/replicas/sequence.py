@@ -1,8 +1,9 @@
-"""Which entries of a segment have a damaged offset: no checksum covers the offset in any format."""
+"""What no checksum covers, in any format: the offset of an entry, and in format 2 its leader epoch. Which of them are damaged?"""
 
 import numpy as np
 
 from kolumn.arrays import Flags, Int64s
+from kolumn.source.segments import HIGHEST
 
 _EDGE = 3
 """Entries on each side of a break that are examined one by one."""
@@ -10,15 +11,69 @@ _WINDOW = 512
 """How many entries back the predecessor of an entry is searched."""
 
 
-def fitting(base: Int64s, last: Int64s) -> Flags:
-    """Flags of the entries that form the longest sequence of growing offsets.
+def placed(base: Int64s, last: Int64s, content: Int64s) -> Flags:
+    """Flags of the entries whose offsets are believed.
 
-    If two entries exclude each other, the one whose offsets adjoin its neighbours' is kept: a damaged offset rarely adjoins them.
+    Those are the longest sequence of growing offsets, and others that were written so, since offsets can go back: entries that adjoin the
+    next one, that fill a gap between two others, that are in the file twice, or where no offset is missing that they could have had.
 
     Parameters
     ----------
     base, last : int64 array of n
         First and last offset of each entry, in the order of the file; base <= last.
+    content : int64 array of (n, k)
+        Checksum and size: entries with the same ones have the same bytes.
+    """
+    flags = _fitting(base, last)
+    if flags.all():
+        return flags
+    leads = np.append(last[:-1] + 1 == base[1:], False)
+    follows = np.insert(leads[:-1] & ~flags[:-1], 0, False)
+    fills = np.isin(base - 1, last) & np.isin(last + 1, base)
+    chosen = np.flatnonzero(flags)
+    at = np.searchsorted(chosen, np.arange(len(base)))
+    before, after = np.append(chosen, len(base))[at - 1], np.append(chosen, len(base))[at]
+    floor = np.where(at > 0, np.append(last, 0)[before], -1)
+    ceiling = np.where(at < len(chosen), np.append(base, 0)[after], HIGHEST)
+    has_room = ceiling - floor - 1 > last - base
+    _, number, count = np.unique(np.column_stack([base, last, content]), axis=0, return_inverse=True, return_counts=True)
+    return flags | leads | follows | fills | (count[number.ravel()] > 1) | ~has_room
+
+
+def strands(base: Int64s, last: Int64s, epoch: Int64s) -> Int64s:
+    """Entries before which offsets or leader epochs go back; an epoch of -1 is not known."""
+    breaks = np.append(False, base[1:] <= last[:-1])[: len(base)]
+    highest = np.maximum.accumulate(epoch) if len(epoch) else epoch
+    if ((epoch < highest) & (epoch >= 0)).any():
+        known = -1
+        for i, (goes_back, own) in enumerate(zip(breaks.tolist(), epoch.tolist(), strict=True)):
+            breaks[i] = goes_back or 0 <= own < known
+            known = own if breaks[i] else max(known, own)
+    return np.flatnonzero(breaks)
+
+
+def trusted_epochs(epoch: Int64s) -> Int64s:
+    """Leader epochs, -1 where one entry alone contradicts those on both sides of it: then its epoch is damaged."""
+    rows = np.flatnonzero(epoch >= 0)
+    own = epoch[rows]
+    if len(own) < 3 or (own[1:] >= own[:-1]).all():
+        return epoch
+    before, after = np.concatenate([own[1:2], own[:-1]]), np.concatenate([own[1:], own[-2:-1]])
+    # At the ends there is one neighbour, which has to agree with the one after it.
+    agree = np.concatenate([own[1:2] <= own[2:3], own[:-2] <= own[2:], own[-3:-2] <= own[-2:-1]])
+    wrong = agree & ((own < np.minimum(before, after)) | (own > np.maximum(before, after)))
+    wrong[0], wrong[-1] = bool(agree[0] and own[0] > own[1]), bool(agree[-1] and own[-1] < own[-2])
+    # Of two in a row that contradict each other the first is taken for damaged.
+    wrong[1:] &= ~wrong[:-1]
+    trusted = epoch.copy()
+    trusted[rows[wrong]] = -1
+    return trusted
+
+
+def _fitting(base: Int64s, last: Int64s) -> Flags:
+    """Flags of the entries that form the longest sequence of growing offsets.
+
+    If two entries exclude each other, the one whose offsets adjoin its neighbours' is kept: a damaged offset rarely adjoins them.
     """
     flags = np.ones(len(base), np.bool_)
     breaks = np.flatnonzero(base[1:] <= last[:-1])

@@ -14,7 +14,7 @@ import numpy as np
 from kolumn.arrays import Flags, Int64s
 from kolumn.options import Options
 from kolumn.replicas.contested import Claimed, Disagreement, claim
-from kolumn.replicas.examine import BASE, COUNT, CRC, LAST, POSITION, SIZE, WRAPS, Examined, misplaced
+from kolumn.replicas.examine import BASE, COUNT, CRC, EPOCH, LAST, POSITION, SIZE, WRAPS, Examined, misplaced
 
 LANE, ROW, LOW, STOP, WHOLE = range(5)
 """Columns of pieces: the part, the entry of its segment, the offsets [LOW, STOP) of it that are used, and whether those are all."""
@@ -84,8 +84,10 @@ class _Window:
         lane = np.concatenate([np.full(part.end - part.start, i) for i, part in enumerate(parts)])
         at = np.concatenate([np.arange(part.start, part.end) for part in parts])
         rank = np.array([part.rank for part in parts], np.int64)[lane]
-        order = np.lexsort((rank, rows[:, SIZE], rows[:, CRC], rows[:, LAST], rows[:, BASE]))
-        self.rows, self.lane, self.at = rows[order], lane[order], at[order]
+        is_cut = rows[:, LAST] >= np.array([part.examined.stale for part in parts], np.int64)[lane]
+        # Of copies of one entry those count first that belong to the log as a whole, and whose epoch is in order.
+        order = np.lexsort((rank, rows[:, EPOCH] < 0, is_cut, rows[:, SIZE], rows[:, CRC], rows[:, LAST], rows[:, BASE]))
+        self.rows, self.lane, self.at, self.is_cut = rows[order], lane[order], at[order], is_cut[order]
         identity = self.rows[:, (BASE, LAST, CRC, SIZE)]
         first = np.ones(len(order), np.bool_)
         first[1:] = (identity[1:] != identity[:-1]).any(axis=1)
@@ -99,12 +101,12 @@ class _Window:
         return [(self.parts[lane], row) for lane, row in zip(self.lane[some].tolist(), self.at[some].tolist(), strict=True)]
 
     def contested(self) -> Flags:
-        """Flags of the entries that overlap others."""
+        """Flags of the entries that overlap others, or of which not all records belong to the log."""
         base, last = self.unique[:, BASE], self.unique[:, LAST]
         begins = np.ones(len(base), np.bool_)
         begins[1:] = base[1:] > np.maximum.accumulate(last)[:-1]
         self.cluster = np.cumsum(begins) - 1
-        return np.bincount(self.cluster)[self.cluster] > 1 if len(base) else begins
+        return (np.bincount(self.cluster)[self.cluster] > 1) | self.is_cut[self.first] if len(base) else begins
 
     def give_up_insides(self, contested: Int64s) -> bool:
         """Discard messages of damaged wrappers, which look like entries if the codec stored them uncompressed.
@@ -112,12 +114,13 @@ class _Window:
         They lie at the offsets of a wrapper in another copy, and in this copy damage begins where that wrapper begins.
         """
         wraps = self.unique[contested, WRAPS] == 1
-        largest: Int64s = np.zeros(int(self.cluster[-1]) + 1 if len(self.cluster) else 0, np.int64)
-        np.maximum.at(largest, self.cluster[contested[wraps]], self.unique[contested[wraps], SIZE])
+        wrappers: dict[int, list[tuple[CopyPart, int]]] = {}
+        for i in contested[wraps].tolist():
+            wrappers.setdefault(int(self.cluster[i]), []).extend(self.members(i))
         wrong: dict[tuple[int, int], Examined] = {}
-        for i in contested[~wraps & (largest[self.cluster[contested]] > 0)].tolist():
-            for part, row in self.members(i):
-                if part.examined.stretches and part.examined.is_inside(row, int(largest[self.cluster[i]])):
+        for i in contested[~wraps].tolist():
+            for part, row in self.members(i) if int(self.cluster[i]) in wrappers else ():
+                if any(part.examined.is_inside(row, other.examined, at) for other, at in wrappers[int(self.cluster[i])]):
                     wrong[id(part.examined), row] = part.examined
         for (_, row), examined in sorted(wrong.items(), key=lambda one: -one[0][1]):
             examined.without(row, None)
@@ -158,7 +161,9 @@ class _Window:
             return []
         found = [(self.unique[odd], [self.members(i) for i in odd.tolist()])]
         for part in self.parts:
-            later = np.flatnonzero(np.isin(part.examined.entries[part.end :, CRC], found[0][0][:, CRC])) + part.end
+            rows = part.examined.entries[part.end :]
+            is_later = np.isin(rows[:, CRC], found[0][0][:, CRC]) & (rows[:, BASE] < part.examined.stale)
+            later = np.flatnonzero(is_later) + part.end
             found.append((part.examined.entries[later], [[(part, row)] for row in later.tolist()]))
         rows = np.concatenate([some for some, _ in found])
         members = [one for _, some in found for one in some]

@@ -1,1 +1,1 @@
-"""What is left of damaged copies becomes a folder that a broker starts on: `chosen` decides which entries, `files` writes them."""
+"""What is left of damaged copies becomes a folder that a broker starts on: `runs` are the entries that are kept, `files` writes them."""

@@ -17,14 +17,14 @@ from kolumn.formats.entries import Entries
 from kolumn.index_files.rebuild import index_contents
 from kolumn.log.batch_table import entry_chunks
 from kolumn.options import Options
-from kolumn.salvage.chosen import ChosenRun
+from kolumn.salvage.cut import cut_out
+from kolumn.salvage.runs import KeptRun
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment, find_segments
-from kolumn.source.side_files import CHECKPOINT, read_topic_id
-from kolumn.source.storage import beside, read_bytes
+from kolumn.source.side_files import CHECKPOINT, METADATA, read_topic_id
+from kolumn.source.storage import beside, read_bytes, shown
 
 _LARGEST = 2**31 - 1
-METADATA = "partition.metadata"
 
 
 @dataclass
@@ -67,25 +67,31 @@ class LogFiles:
         elif self._open is not None:
             self._open.abandon()
 
-    def copy(self, run: ChosenRun, options: Options) -> None:
-        """Copy the entries of a run; every checksum is compared again.
+    def copy(self, run: KeptRun, options: Options) -> None:
+        """Copy the entries of a run; every checksum is compared again. An entry that is cut is encoded again.
 
         Raises
         ------
         KolumnError
             The file is no longer what it was when it was examined, or cannot be read or written.
         """
-        batches = size = 0
+        batches = size = done = 0
         with SegmentFile(run.segment) as file:
             for chunk in entry_chunks(file, options, Tally(), part=run.range):
                 entries = with_last_offsets(file, chunk.entries.copy())
                 if not entries.is_intact.all():
                     break
                 data = chunk.source[entries[0].position - chunk.origin : entries[-1].end - chunk.origin]
+                done += len(data)
+                if run.is_cut:
+                    made = cut_out(chunk.source, chunk.origin, entries, run, options)
+                    data, entries = made.data, made.entries
                 self._append(data, entries, self._places(file, entries))
                 batches, size = batches + len(entries), size + len(data)
-        if size != run.end - run.start:
-            raise KolumnError(f"{run.segment.path}: it was changed while it was copied, at position {run.start + size}; nothing is kept")
+        if done != run.end - run.start:
+            raise KolumnError(
+                f"{shown(run.segment.path)}: it was changed while it was copied, at position {run.start + done}; nothing is kept"
+            )
         self.written.batches.append(batches)
         self.written.bytes.append(size)
 

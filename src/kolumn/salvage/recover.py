@@ -20,12 +20,13 @@ from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.replicas.copies import Copies, Key
 from kolumn.replicas.examine import subtract
-from kolumn.replicas.merge import Merged, merge
+from kolumn.replicas.merge import Divergence, Merged, merge
 from kolumn.replicas.misnamed import by_contents
+from kolumn.replicas.superseded import SupersededEntries
 from kolumn.replicas.tiers import apart
-from kolumn.salvage.chosen import Chosen, ChosenRun, Everything, chosen, missing
 from kolumn.salvage.files import LogFiles, WrittenPartition, write_side_files
 from kolumn.salvage.report import KEPT_SCHEMA, LOST_SCHEMA, PARTITIONS_SCHEMA, Recovery
+from kolumn.salvage.runs import Everything, KeptRun, kept_runs, missing
 from kolumn.schema import REMARK_SCHEMA
 from kolumn.source.data_keys import key_files
 from kolumn.source.segment_file import SegmentFile
@@ -140,18 +141,18 @@ def _partitions(segments: list[Segment], options: Options) -> dict[Key, Copies]:
 
 
 def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place: Place, options: Options, interval: int) -> _Salvaged:
-    merged = merge(folders, options)
+    merged = merge(folders, options, account=True)
     lost = [item for item in merged.ranges if item[0].is_lost]
     silent = replace(options, on_progress=None)
-    # After a divergence some copies have records that are not the log's.
-    choice = chosen([item for item in merged.ranges if not item[0].is_lost], {} if merged.divergences else folders, silent)
+    runs = kept_runs(merged.ranges)
     if len(folders) > 1 and not merged.divergences:
-        lost += list(_unhealed(choice.runs, lost, Everything(folders, silent)))
-    lost += _without_manifest([one for one in unread if (one.topic, one.partition) == key], folders, choice.runs)
-    lost += _before_first(folders, choice.runs)
+        # After a divergence some copies have records that are not the log's.
+        lost += list(_unhealed(runs, lost, Everything(folders, silent)))
+    lost += _without_manifest([one for one in unread if (one.topic, one.partition) == key], folders, runs)
+    lost += _before_first(folders, runs)
     with place(name) as folder:
         with LogFiles(folder, _bases(folders, merged)) as files:
-            for run in choice.runs:
+            for run in runs:
                 files.copy(run, silent)
         sources = [one for own in folders.values() for one in own]
         segments = write_side_files(folder, sources, files.written, interval)
@@ -160,12 +161,12 @@ def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place
     said: _Row = {"topic": key[0], "partition": key[1]}
     row = {
         **said, "folder": shown(name), "segments": len(segments), "batches": sum(files.written.batches), "records": report.records,
-        "bytes": sum(files.written.bytes), "firstOffset": choice.runs[0].low if choice.runs else None,
-        "lastOffset": choice.runs[-1].high if choice.runs else None, "openTransactions": open_ones,
+        "bytes": sum(files.written.bytes), "firstOffset": runs[0].low if runs else None,
+        "lastOffset": runs[-1].high if runs else None, "openTransactions": open_ones,
     }  # fmt: skip
     rows = [
-        *(row for item in lost for row in _lost(*item, choice.runs, silent)),
-        *_cut(choice),
+        *(row for item in lost for row in _lost(*item, runs, silent)),
+        *(_superseded(one, merged.divergences) for one in merged.superseded),
     ]
     for one in report.damage.to_pylist():
         # Its checksum is right, so it is kept, and what is wrong with it was written so.
@@ -175,11 +176,11 @@ def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place
     remarks = report.remarks
     paths = [_final(name, one) for one in remarks["segment"].to_pylist()]
     remarks = remarks.set_column(remarks.schema.get_field_index("segment"), remarks.schema.field("segment"), pa.array(paths, pa.string()))
-    kept = [said | one for one in _kept(choice.runs, files.written)]
+    kept = [said | one for one in _kept(runs, files.written)]
     return _Salvaged(row, kept, [said | one for one in rows], remarks, [f"{key[0]}-{key[1]}: {one}" for one in merged.divergences])
 
 
-def _without_manifest(unread: list[Segment], folders: Copies, runs: list[ChosenRun]) -> Iterator[_Lost]:
+def _without_manifest(unread: list[Segment], folders: Copies, runs: list[KeptRun]) -> Iterator[_Lost]:
     """Segments of a tier of which nothing can be read, up to where the next one begins."""
     bases = sorted({one.base_offset or 0 for own in folders.values() for one in own} | {one.base_offset or 0 for one in unread})
     for one in unread:
@@ -189,7 +190,7 @@ def _without_manifest(unread: list[Segment], folders: Copies, runs: list[ChosenR
             yield Range(one, 0, 0), low, high
 
 
-def _before_first(folders: Copies, runs: list[ChosenRun]) -> Iterator[_Lost]:
+def _before_first(folders: Copies, runs: list[KeptRun]) -> Iterator[_Lost]:
     """Segments before the first one of a copy of which only index files are left."""
     reported: list[tuple[int, int]] = []
     for own in folders.values():
@@ -231,7 +232,7 @@ def _bases(folders: Copies, merged: Merged) -> list[int]:
     return sorted(found)
 
 
-def _unhealed(runs: list[ChosenRun], lost: list[_Lost], copies: Everything) -> Iterator[_Lost]:
+def _unhealed(runs: list[KeptRun], lost: list[_Lost], copies: Everything) -> Iterator[_Lost]:
     """Damage at the ends of segments that the merge took for healed, since another copy goes further: but it begins after the damage."""
     for before, after in pairwise(runs):
         gap = [(before.high + 1, after.low - 1)] if before.high + 1 < after.low else []
@@ -252,7 +253,7 @@ def _unhealed(runs: list[ChosenRun], lost: list[_Lost], copies: Everything) -> I
                         gap = subtract(gap, low, high)
 
 
-def _kept(runs: list[ChosenRun], written: WrittenPartition) -> Iterator[_Row]:
+def _kept(runs: list[KeptRun], written: WrittenPartition) -> Iterator[_Row]:
     """Runs of neighbours from the same source as one row."""
     for source, own in groupby(zip(runs, written.batches, written.bytes, strict=True), key=lambda one: _source(one[0])):
         some, batches, sizes = zip(*own, strict=True)
@@ -260,20 +261,25 @@ def _kept(runs: list[ChosenRun], written: WrittenPartition) -> Iterator[_Row]:
         yield {"firstOffset": some[0].low, "lastOffset": some[-1].high, **counts, "source": source}
 
 
-def _source(run: ChosenRun) -> str:
+def _source(run: KeptRun) -> str:
     return shown(run.segment.path if run.segment.copy_id is not None else parent(run.segment.path) or ".")
 
 
-def _cut(choice: Chosen) -> Iterator[_Row]:
-    for segment, position, size, low, high in choice.cut:
-        reason = "intact, in a batch whose other offsets are kept from another copy that cuts batches differently"
-        yield {
-            "kind": "cut", "firstOffset": low, "lastOffset": high, "recordsAtMost": high - low + 1, "certainty": "at most",
-            "segment": shown(segment.path), "position": position, "size": size, "reason": reason,
-        }  # fmt: skip
+def _superseded(one: SupersededEntries, divergences: list[Divergence]) -> _Row:
+    """Entries that are intact and not part of the log."""
+    folder = parent(one.segment.path)
+    newer = [found for found in divergences if found.offset <= one.first and folder in (found.left, parent(found.left))]
+    decided = max(newer, key=lambda found: found.offset, default=None)
+    reason = "intact, and not part of the log"
+    if decided is not None:
+        reason = f"{reason}: {decided}"
+    return {
+        "kind": "superseded", "firstOffset": one.first, "lastOffset": one.last, "recordsLost": one.records, "recordsAtMost": one.records,
+        "certainty": "exact", "segment": shown(one.segment.path), "position": one.position, "size": one.size, "reason": reason,
+    }  # fmt: skip
 
 
-def _lost(one: Range, low: int, high: int, runs: list[ChosenRun], options: Options) -> Iterator[_Row]:
+def _lost(one: Range, low: int, high: int, runs: list[KeptRun], options: Options) -> Iterator[_Row]:
     """What is known of a stretch that no copy heals; parts of it may be in another copy."""
     damage, tail = _looked_at(one, options)
     if not damage and tail is None and one.end > one.start:

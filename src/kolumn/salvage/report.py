@@ -40,9 +40,9 @@ class Recovery:
     kept : pa.Table
         Which offsets come from which source, in the order of offsets: a folder, or a segment in a tier.
     lost : pa.Table
-        One row for each stretch of offsets that is in no copy. ``kind`` is "damage"; "cut": intact, but only in a batch that has other
-        offsets too, which are kept from another copy, so that records must be encoded anew to keep it; "tail": the unfinished end of an
-        active segment; "unreadable": kept byte for byte with a right checksum, but its records cannot be decoded.
+        One row for each stretch of offsets that is not in the result. ``kind`` is "damage": in no copy; "superseded": intact, but of a
+        leader that lost an election, or written again later; "tail": the unfinished end of an active segment; "unreadable": kept byte for
+        byte with a right checksum, but its records cannot be decoded.
         ``certainty`` is "exact": ``recordsLost`` is the number of offsets between intact neighbours, and the damaged batch's header says
         the same; "header": only the damaged header says it, and compaction or other damage can have changed the number; "at most":
         ``recordsAtMost`` offsets are missing, of which some may never have had a record; "unknown": nothing says how far the log went.
@@ -51,7 +51,8 @@ class Recovery:
         Remarks about what was written, as in `kolumn.verify`: offsets that are absent between segments, where a whole segment is missing in
         all copies, or where compaction or retention removed records.
     divergences : tuple of str
-        Where a copy has other records than the log, because of an unclean election; its records are left out from there on.
+        Where a copy has other records than the log, because of an unclean election; its records are left out from there on, and are in
+        ``lost`` as "superseded".
     """
 
     partitions: pa.Table
@@ -62,8 +63,8 @@ class Recovery:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is lost but unfinished ends of active segments."""
-        return all(kind == "tail" for kind in self.lost["kind"].to_pylist())
+        """Whether nothing of the log is lost but unfinished ends of active segments."""
+        return not set(self.lost["kind"].to_pylist()) - {"tail", "superseded"}
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""

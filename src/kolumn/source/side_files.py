@@ -21,6 +21,7 @@ Epochs = tuple[tuple[int, int], ...]
 """Leader epochs, each with the offset at which it begins."""
 CHECKPOINT, TIER_CHECKPOINT = "leader-epoch-checkpoint", ".leader_epoch_checkpoint"
 """Name of the file of a broker's log, and suffix of that of a segment in a tier."""
+METADATA = "partition.metadata"
 ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
 PRODUCER = np.dtype(
     [("producer", ">i8"), ("epoch", ">i2"), ("sequence", ">i4"), ("last", ">i8"), ("delta", ">i4"), ("timestamp", ">i8"),

@@ -1,0 +1,79 @@
+"""Intact entries that are not part of the log, and how many records the result lacks for that."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kolumn.arrays import Int64s
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.options import Options
+from kolumn.replicas.examine import BASE, EPOCH, LAST, POSITION, SIZE, Examined
+from kolumn.replicas.joined import ranges_of
+from kolumn.replicas.window import CopyPart
+from kolumn.source.segments import Range, Segment
+
+_COLUMNS = ("offset", "key", "value", "timestampMs")
+
+
+@dataclass(frozen=True)
+class SupersededEntries:
+    """Neighbouring entries of one file of which some or all records are not part of the log.
+
+    Attributes
+    ----------
+    segment : Segment
+    position, size : int
+    first, last : int
+        Offsets that are not part of the log.
+    records : int
+        Of these, how many no part of the log has, and no other superseded entry.
+    epoch : int
+        Leader epoch of the first one, -1 if it has none.
+    """
+
+    segment: Segment
+    position: int
+    size: int
+    first: int
+    last: int
+    records: int
+    epoch: int
+
+
+def superseded_entries(
+    beyond: list[tuple[Examined, Int64s]], parts: list[CopyPart], pieces: Int64s, options: Options
+) -> list[SupersededEntries]:
+    """Those of a window.
+
+    Parameters
+    ----------
+    beyond : list of (Examined, int64 array)
+        Segments with the numbers of their entries that do not belong to the log, or not as a whole.
+    parts, pieces
+        What the log has there.
+    options : Options
+    """
+    if not beyond:
+        return []
+    low = min(int(one.entries[rows[0], BASE]) for one, rows in beyond)
+    high = max(int(one.entries[rows[-1], LAST]) for one, rows in beyond)
+    seen = {row for one, first, last in ranges_of(parts, pieces) if first <= high and last >= low for row in _records(one, options)}
+    found = []
+    for examined, rows in beyond:
+        entries = examined.entries
+        starts, ends = entries[rows, POSITION], entries[rows, POSITION] + entries[rows, SIZE]
+        for some in np.split(rows, np.flatnonzero(starts[1:] != ends[:-1]) + 1):
+            start, stop = int(entries[some[0], POSITION]), int(entries[some[-1], POSITION] + entries[some[-1], SIZE])
+            first, last = max(int(entries[some[0], BASE]), examined.stale), int(entries[some[-1], LAST])
+            one = Range(examined.segment, start, stop, examined.floor(int(some[0])), start_offset=first, end_offset=last + 1)
+            own = set(_records(one, options)) - seen
+            seen |= own
+            if own:
+                found.append(SupersededEntries(examined.segment, start, stop - start, first, last, len(own), int(entries[some[0], EPOCH])))
+    return found
+
+
+def _records(one: Range, options: Options) -> list[Any]:
+    walk = replace(options, columns=_COLUMNS, typed=(), errors="skip", threads=1, include_control=True, on_progress=None)
+    return [row for batch in scan_ranges([one], walk) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
