@@ -12,11 +12,50 @@ oldest, and what belongs of each is added to the lineage:
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kolumn.source.segments import HIGHEST
 
+_MOST_ELECTIONS = 1000
+"""Elections between two entries, at most, in which an epoch that one entry alone has is believed."""
 Known = tuple[int, int, int]
 """First and last offset of neighbouring entries, and their leader epoch."""
+
+
+class EpochRun(NamedTuple):
+    """Neighbouring entries with one leader epoch: first and last offset, epoch, how many there are; checksum and size of the first one."""
+
+    low: int
+    high: int
+    epoch: int
+    entries: int
+    content: tuple[int, int]
+
+
+@dataclass
+class Notes:
+    """What the intact entries of a segment, or of one strand of it, tell of leader epochs.
+
+    Attributes
+    ----------
+    folder : str
+        Its copy.
+    first, last : int
+        First and last offset of the entries; ``last`` is lower if there is none.
+    runs : list of EpochRun
+        Of the entries that have an epoch.
+    headers : list of Known
+        Of damaged entries whose headers fit.
+    doubts : list of (int, int, int)
+        Offsets whose entries are damaged, and whose headers tell nothing: first and last one, and the number of bytes.
+    """
+
+    folder: str
+    first: int
+    last: int
+    runs: list[EpochRun]
+    headers: list[Known]
+    doubts: list[tuple[int, int, int]]
 
 
 @dataclass(eq=False)
@@ -26,15 +65,11 @@ class Strand:
     Attributes
     ----------
     folder : str
-        Its copy.
     number : int
         Its place in the order of all: by copy, then as it was written.
-    runs : list of Known
-        Of its intact entries that have an epoch.
-    headers : list of Known
-        Of damaged entries whose headers fit.
-    doubts : list of (int, int, int)
-        Offsets whose entries are damaged, and whose headers tell nothing: first and last one, and the number of bytes.
+    runs : list of EpochRun
+    headers, doubts
+        As in `Notes`.
     last : int
         Its last offset.
     stale : int
@@ -43,7 +78,7 @@ class Strand:
 
     folder: str
     number: int
-    runs: list[Known] = field(default_factory=list)
+    runs: list[EpochRun] = field(default_factory=list)
     headers: list[Known] = field(default_factory=list)
     doubts: list[tuple[int, int, int]] = field(default_factory=list)
     last: int = -1
@@ -52,18 +87,61 @@ class Strand:
     @property
     def epoch(self) -> int:
         """The newest epoch of its intact entries, -1 if none is known."""
-        return self.runs[-1][2] if self.runs else -1
+        return self.runs[-1].epoch if self.runs else -1
 
-    def add(self, runs: Iterable[Known]) -> None:
-        """Add runs; of one epoch with the last run they are one."""
-        for low, high, epoch in runs:
-            if self.runs and self.runs[-1][2] == epoch:
-                low = self.runs.pop()[0]
-            self.runs.append((low, high, epoch))
+    def goes_on(self, notes: Notes) -> bool:
+        """Whether other entries can be part of it; one entry with a newer epoch than what follows it has a damaged one."""
+        if notes.last < notes.first:
+            return True
+        epoch = notes.runs[0].epoch if notes.runs else self.epoch
+        if epoch < self.epoch and self.runs[-1].entries == 1 and (len(self.runs) < 2 or self.runs[-2].epoch <= epoch):
+            self.runs.pop()
+        return notes.first > self.last and epoch >= self.epoch
 
-    def goes_on(self, base: int, epoch: int) -> bool:
-        """Whether an intact entry can be part of it; ``epoch`` is -1 if it is not known."""
-        return base > self.last and (epoch < 0 or epoch >= self.epoch)
+    def add(self, notes: Notes) -> None:
+        """Add entries to it."""
+        for run in notes.runs:
+            if self.runs and self.runs[-1].epoch == run.epoch:
+                before = self.runs.pop()
+                run = before._replace(high=run.high, entries=before.entries + run.entries)
+            self.runs.append(run)
+        self.headers += notes.headers
+        self.doubts += notes.doubts
+        self.last = max(self.last, notes.last)
+
+
+def strands_of(notes: list[Notes]) -> list[Strand]:
+    """For each of the notes, in the order of offsets, the strand that it is part of."""
+    newest: dict[str, Strand] = {}
+    found: list[Strand] = []
+    number = 0
+    for one in notes:
+        strand = newest.get(one.folder)
+        if strand is None or not strand.goes_on(one):
+            strand = newest[one.folder] = Strand(one.folder, number)
+            number += 1
+        strand.add(one)
+        found.append(strand)
+    return found
+
+
+def untrusted_epochs(notes: list[Notes], has_other: Callable[[EpochRun], bool]) -> set[int]:
+    """Epochs that one entry of all copies has, and that is damaged, since no checksum covers it.
+
+    It is too far from all others, or ``has_other`` says that the same entry has another epoch in another copy.
+    """
+    runs = [run for one in notes for run in one.runs]
+    entries: dict[int, int] = {}
+    for run in runs:
+        entries[run.epoch] = entries.get(run.epoch, 0) + run.entries
+    found, before = set[int](), -1
+    for epoch, count in sorted(entries.items()):
+        is_far = before >= 0 and epoch - before > _MOST_ELECTIONS
+        if count == 1 and (is_far or has_other(next(run for run in runs if run.epoch == epoch))):
+            found.add(epoch)
+        else:
+            before = epoch
+    return found
 
 
 @dataclass(frozen=True)
@@ -80,7 +158,7 @@ class _Lineage:
     """Epochs by offset: stretches that do not overlap, in the order of offsets and of epochs."""
 
     def __init__(self, strands: Iterable[Strand]) -> None:
-        self.epochs = {epoch for strand in strands for _, _, epoch in strand.runs}
+        self.epochs = {run.epoch for strand in strands for run in strand.runs}
         self.newest = max(self.epochs, default=-1)
         self.known: list[Known] = []
         self.owners: list[str] = []
@@ -90,7 +168,7 @@ class _Lineage:
         """Take over what a strand knows below its stale offset."""
         # An epoch that only damaged entries have is damaged too, as far as anybody can tell.
         headers = [one for one in strand.headers if one[2] in self.epochs]
-        for low, high, epoch in sorted([*strand.runs, *headers]):
+        for low, high, epoch in sorted([*(run[:3] for run in strand.runs), *headers]):
             high = min(high, strand.stale - 1)
             while low <= high:
                 at = bisect_right(self.known, low, key=_low)
@@ -155,7 +233,7 @@ def elect(strands: list[Strand], fills: Fills) -> list[Superseded]:
 def _border(strand: Strand, lineage: _Lineage, fills: Fills) -> Superseded | None:
     """Where a strand stops being the log: at the first contradiction, or doubt, after the last agreement."""
     agreed, border = -1, None
-    for low, high, epoch in strand.runs:
+    for low, high, epoch, *_ in strand.runs:
         for first, last, lowest, highest, owner in lineage.parts(low, high):
             if epoch == highest:
                 # The log has what this leader wrote here, or wrote later.

@@ -10,7 +10,7 @@ the log are reported too.
 
 import logging
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -23,10 +23,11 @@ from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.replicas.contested import Disagreement
 from kolumn.replicas.copies import Copies, bounds, in_order, refuse_other_topics
-from kolumn.replicas.elections import Strand, elect
+from kolumn.replicas.elections import EpochRun, Notes, Strand, elect, strands_of, untrusted_epochs
 from kolumn.replicas.examine import (
     BASE,
     COUNT,
+    CRC,
     EPOCH,
     HIGHEST,
     LAST,
@@ -144,43 +145,53 @@ class _Sweep:
 
     def _elect(self) -> None:
         """Walk all copies and decide which strands belong to the log."""
-        strands: list[Strand] = []
-        newest: dict[str, Strand] = {}
+        noted: list[list[Notes]] = []
         room = _KEPT_ENTRIES
         with closing(_examined(self.todo, self.options)) as source:
             for found in source:
-                self.parts_of.append([])
-                for one in found:
-                    strand = newest.get(one.folder)
-                    if strand is None or (len(one.entries) and not strand.goes_on(int(one.entries[0, BASE]), _first_epoch(one))):
-                        strand = newest[one.folder] = Strand(one.folder, len(strands))
-                        strands.append(strand)
-                    _extend(strand, one)
-                    one.strand = strand
-                    self.parts_of[-1].append(strand)
+                noted.append([_notes(one) for one in found])
                 room -= sum(len(one.entries) for one in found)
                 if room >= 0:
                     self.kept.append(found)
-        for border in elect(strands, self._fills):
+        notes = list(chain(*noted))
+        self.untrusted = untrusted_epochs(notes, self._has_other)
+        for one in notes:
+            one.runs = [run for run in one.runs if run.epoch not in self.untrusted]
+        parts = iter(strands_of(notes))
+        self.parts_of = [list(islice(parts, len(own))) for own in noted]
+        self.strands = list(dict.fromkeys(chain(*self.parts_of)))
+        for border in elect(self.strands, self._fills):
             self._tell(Divergence(border.offset, border.kept, border.strand.folder, border.epochs))
-        self.strands = strands
 
     def _tell(self, divergence: Divergence) -> None:
         self.divergences.append(divergence)
         logger.warning("%s", divergence)
 
+    def _near(self, low: int, high: int) -> Iterator[tuple[Examined, Strand | None]]:
+        """The segments that can have some offsets, with their strands once they are known."""
+        for i, (segment, folder, limit) in enumerate(self.todo):
+            if (segment.base_offset or 0) <= high and (limit is None or limit >= low):
+                found = self.kept[i] if i < len(self.kept) else examine(segment, folder, limit, replace(self.options, on_progress=None))
+                yield from zip(found, self.parts_of[i] if self.parts_of else [None] * len(found), strict=True)
+
+    def _has_other(self, run: EpochRun) -> bool:
+        """Whether a copy has the first entry of a run with another epoch."""
+        for one, _ in self._near(run.low, run.low):
+            entries = one.entries
+            same = (entries[:, BASE] == run.low) & (entries[:, CRC] == run.content[0]) & (entries[:, SIZE] == run.content[1])
+            if (entries[same, EPOCH] != run.epoch).any():
+                return True
+        return False
+
     def _fills(self, strand: Strand, low: int, high: int, size: int) -> bool:
         """Whether the entries of a strand within some offsets have exactly that many bytes, one after the other."""
         total = 0
-        for i, ((segment, folder, limit), parts) in enumerate(zip(self.todo, self.parts_of, strict=True)):
-            if strand not in parts or (segment.base_offset or 0) > high or (limit is not None and limit < low):
-                continue
-            found = self.kept[i] if i < len(self.kept) else examine(segment, folder, limit, replace(self.options, on_progress=None))
-            entries = found[parts.index(strand)].entries
-            some = entries[(entries[:, BASE] >= low) & (entries[:, LAST] <= high)]
-            if (some[1:, POSITION] != some[:-1, POSITION] + some[:-1, SIZE]).any():
-                return False
-            total += int(some[:, SIZE].sum())
+        for one, own in self._near(low, high):
+            if own is strand:
+                some = one.entries[(one.entries[:, BASE] >= low) & (one.entries[:, LAST] <= high)]
+                if (some[1:, POSITION] != some[:-1, POSITION] + some[:-1, SIZE]).any():
+                    return False
+                total += int(some[:, SIZE].sum())
         return total == size
 
     def run(self) -> None:
@@ -230,6 +241,8 @@ class _Sweep:
             found = next(self.source)
             for one, strand in zip(found, self.parts_of[self.loaded], strict=True):
                 one.strand = strand
+                if self.untrusted:
+                    one.entries[np.isin(one.entries[:, EPOCH], [*self.untrusted]), EPOCH] = -1
             self.active += found
             self.loaded += 1
 
@@ -323,25 +336,17 @@ class _Sweep:
         return one if first < second else other
 
 
-def _first_epoch(one: Examined) -> int:
-    epochs = one.entries[:, EPOCH]
-    known = epochs[epochs >= 0]
-    return int(known[0]) if len(known) else -1
-
-
-def _extend(strand: Strand, one: Examined) -> None:
-    """Add what a segment tells to its strand."""
+def _notes(one: Examined) -> Notes:
     entries = one.entries
     known = entries[entries[:, EPOCH] >= 0]
-    if len(known):
-        # Neighbours with one epoch are one run: few rows are left for Python.
-        cuts = np.flatnonzero(np.diff(known[:, EPOCH]))
-        first, last = np.append(0, cuts + 1), np.append(cuts, len(known) - 1)
-        strand.add(zip(known[first, BASE].tolist(), known[last, LAST].tolist(), known[first, EPOCH].tolist(), strict=True))
-    strand.headers += one.headers
-    strand.doubts += one.doubts
-    if len(entries):
-        strand.last = int(entries[-1, LAST])
+    cuts = np.flatnonzero(np.diff(known[:, EPOCH]))
+    firsts, lasts = (np.append(0, cuts + 1), np.append(cuts, len(known) - 1)) if len(known) else (cuts, cuts)
+    runs = []
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        head, end = known[first].tolist(), known[last].tolist()
+        runs.append(EpochRun(head[BASE], end[LAST], end[EPOCH], last - first + 1, (head[CRC], head[SIZE])))
+    first, last = (int(entries[0, BASE]), int(entries[-1, LAST])) if len(entries) else (0, -1)
+    return Notes(one.folder, first, last, runs, one.headers, one.doubts)
 
 
 def _reach(one: Examined, border: int) -> int:
