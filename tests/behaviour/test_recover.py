@@ -252,7 +252,7 @@ def test_random_copies(seed: int, tmp_path: Path) -> None:
     copies = [tmp_path / f"b{i}" for i in range(rng.choice((1, 2, 2, 3)))]
     for one in copies:
         damaged(rng, log, one / "t-0", 0.7)
-    done = kolumn.recover(copies, tmp_path / "out")
+    kolumn.recover(copies, tmp_path / "out")
     options: dict[str, Any] = {"columns": COLUMNS, "include_control": True}
     expected = rows_of(kolumn.read(copies, replicas="merge", errors="skip", **options))
     found = rows_of(kolumn.read(tmp_path / "out", errors="skip", **options))

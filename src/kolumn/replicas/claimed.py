@@ -4,10 +4,12 @@ A changed digit there would give up segments that are intact. The comparison cos
 """
 
 import logging
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
+
+import numpy as np
 
 from kolumn.entries.headers import headers
 from kolumn.errors import KolumnError, without_secrets
@@ -53,6 +55,37 @@ def with_ends(copies: list[TierCopy], options: Options) -> list[TierCopy]:
                 one = replace(one, last=last)
         found.append(one)
     return found
+
+
+def with_batch_epochs(copies: list[TierCopy]) -> list[TierCopy]:
+    """The copies with the leader epochs of their batches, where no file names them and another copy has some of the offsets."""
+    ends = sorted((one.segment.base_offset or 0, one.last) for one in copies)
+    highest = [*accumulate((last for _, last in ends), max)]
+    bases = [base for base, _ in ends]
+
+    def overlaps(base: int, last: int) -> bool:
+        first, stop = bisect_left(bases, base), bisect_right(bases, last)
+        return stop - first > 1 or (first > 0 and highest[first - 1] >= base)
+
+    return [
+        replace(one, epochs=_batch_epochs(one.segment))
+        if one.epochs is None and one.segment.copy_id is not None and overlaps(one.segment.base_offset or 0, one.last)
+        else one
+        for one in copies
+    ]
+
+
+def _batch_epochs(segment: Segment) -> Epochs | None:
+    """Leader epochs by the headers of a segment's batches; None if it has none, or they go back."""
+    found: list[tuple[int, int]] = []
+    try:
+        for entries in headers(segment):
+            known = entries[entries.leader_epoch >= 0]
+            for row in np.flatnonzero(np.diff(known.leader_epoch, prepend=found[-1][0] if found else -1)).tolist():
+                found.append((int(known.leader_epoch[row]), int(known.base_offset[row])))
+    except KolumnError:
+        return None
+    return tuple(found) if found and all(one[0] < other[0] for one, other in pairwise(found)) else None
 
 
 def with_epochs(copies: list[TierCopy], others: list[Epochs], options: Options) -> tuple[list[TierCopy], Epochs]:

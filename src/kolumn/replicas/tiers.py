@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
-from kolumn.replicas.claimed import TierCopy, with_ends, with_epochs
+from kolumn.replicas.claimed import TierCopy, with_batch_epochs, with_ends, with_epochs
 from kolumn.replicas.copies import Copies, Key, one_log, overlapping
 from kolumn.replicas.ends import last_offset
 from kolumn.replicas.lineage import Interval, belonging
@@ -76,7 +76,7 @@ def stitched(key: Key, folders: Copies, options: Options) -> list[Segment]:
     elif len(local) > 1:
         overlapping(key, local, options)
     copies = _looked_at([one for one in segments if one.copy_id is not None or parent(one.path) in local])
-    copies = with_ends(copies, options)
+    copies = with_batch_epochs(with_ends(copies, options))
     _refuse_unlike(copies)
     copies, log = with_epochs(copies, [_checkpoint(own[0]) for own in local.values()], options)
     return _linked(_swept(copies, log))

@@ -17,6 +17,7 @@ from kolumn.formats.entries import Entries
 from kolumn.index_files.rebuild import index_contents
 from kolumn.log.batch_table import entry_chunks
 from kolumn.options import Options
+from kolumn.replicas.sequence import trusted_epochs
 from kolumn.salvage.cut import cut_out
 from kolumn.salvage.runs import KeptRun
 from kolumn.source.segment_file import SegmentFile
@@ -111,7 +112,8 @@ class LogFiles:
     def _append(self, data: Bytes, entries: Entries, places: tuple[Int64s, Int64s]) -> None:
         view = data.data.cast("B")
         origin, done = entries[0].position, 0
-        columns = entries.position, entries.size, entries.last_offset, entries.leader_epoch
+        # A damaged epoch would make the broker forget those after it.
+        columns = entries.position, entries.size, entries.last_offset, trusted_epochs(entries.leader_epoch)
         for position, size, last, epoch, low, at in zip(*(one.tolist() for one in (*columns, *places)), strict=True):
             if self._open is None or at != self.at or self.size + size > _LARGEST or last - self.name > _LARGEST:
                 self._write(view[done : position - origin])
