@@ -1,0 +1,65 @@
+"""Copies of a partition whose leaders changed, with damage: `replicas="merge"` and `recover` keep the rule that DESIGN.md states.
+
+An eighth of KOLUMN_FUZZ_MUTANTS is the number of cases, KOLUMN_FUZZ_SEED the first seed.
+"""
+
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kit.broken_disks import DAMAGE
+from kit.elections import failures, make
+from kit.fuzz import MUTANTS
+from kit.merge_reference import Merged, all_strands, merged
+
+COUNT = MUTANTS // 8
+"""Each case is read and recovered, from several folders."""
+FIRST = int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))
+EACH = 100
+
+
+@pytest.mark.timeout(4 * 3600)
+def test_copies_become_the_log_that_the_rule_says() -> None:
+    wrong = _many() if COUNT > 500 else _failures(range(FIRST, FIRST + COUNT))
+    replay = " ".join(str(seed) for seed, _ in wrong)
+    listing = "\n".join(f"seed {seed}: {text}" for seed, text in wrong)
+    assert not wrong, f"{len(wrong)} of {COUNT} cases:\n{listing}\nreplay in tests/: python -m kit.elections {replay}"
+
+
+def _failures(seeds: range) -> list[tuple[int, str]]:
+    return list(failures(seeds))
+
+
+def _many() -> list[tuple[int, str]]:
+    jobs = [range(start, min(start + EACH, FIRST + COUNT)) for start in range(FIRST, FIRST + COUNT, EACH)]
+    processes = min(len(os.sched_getaffinity(0)), 16)
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return [one for found in pool.map(_failures, jobs) for one in found]
+
+
+def test_the_rule_finds_the_final_leaders_log(tmp_path: Path) -> None:
+    """Where logs are as brokers wrote them, and damage leaves headers whole: no row of a leader that lost, and no other row left out."""
+    superseded = 0
+    for seed in range(100):
+        case = make(seed, tmp_path / str(seed), calm=True)
+        found = merged(case.copies)
+        if any("topic id" in trait for trait in case.traits):
+            continue
+        assert isinstance(found, Merged), seed
+        newest = max((entry.epoch for strand in all_strands(case.copies) for entry in strand.entries), default=0)
+        truth = case.logs.get(newest, {})
+        for at, rows in found.rows.items():
+            assert {(row.key, row.value, row.timestampMs) for row in rows} == {truth[at]}, (seed, at)
+        if "sent again" not in case.traits:
+            assert not [row for _, row in found.superseded if truth.get(row.offset) == (row.key, row.value, row.timestampMs)], seed
+        superseded += bool(found.superseded)
+    assert superseded > 10
+
+
+def test_the_cases_are_of_all_kinds(tmp_path: Path) -> None:
+    text = "; ".join(trait for seed in range(250) for trait in make(seed, tmp_path / str(seed)).traits)
+    kinds = ("unclean", "clean", "sent again", "compacted", "batched_anew", "written_twice", "not_truncated", "another broker", "topic id")
+    assert not [kind for kind in (*kinds, *DAMAGE) if kind not in text]

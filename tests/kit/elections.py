@@ -1,0 +1,236 @@
+"""Copies of a partition whose leaders changed, with damage, merged by the reference and by Kolumn.
+
+``python -m kit.elections SEED`` in ``tests`` prints the copies of a seed beside what both make of them.
+"""
+
+import logging
+import random
+import struct
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+
+import kolumn
+from kit import oracle
+from kit.broken_disks import batched_anew, compacted, damaged, mix, not_truncated, rolled, written_twice
+from kit.copy_on_disk import File, read_entry
+from kit.leaders import Entry, History
+from kit.merge_reference import NO_COPIES, Merged, all_strands, merged, same
+
+COLUMNS = ["offset", "key", "value", "timestampMs"]
+SECONDS = 2
+"""A read or a recovery of these small logs that takes longer goes in circles."""
+TOPIC_IDS = ("AAAAAAAAQACAAAAAAAAAAA", "AAAAAAAAQACAAAAAAAAAAQ")
+Row = tuple[int, bytes | None, bytes | None, int]
+
+
+@dataclass
+class Case:
+    """Folders on disk, the final leader's log, and what was done.
+
+    Attributes
+    ----------
+    copies : list of list of File
+    folders : list of Path
+    logs : dict
+        Leader epoch -> the log of its leader at that epoch's end, offset -> (key, value, timestamp). The newest epoch of which anything
+        is intact says which of them is the truth: nothing on the disks can tell more.
+    traits : list of str
+    """
+
+    copies: list[list[File]] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
+    logs: dict[int, dict[int, tuple[bytes | None, bytes | None, int]]] = field(default_factory=dict)
+    traits: list[str] = field(default_factory=list)
+
+
+def make(seed: int, folder: Path, calm: bool = False) -> Case:
+    """Write the case of a seed. A calm one has the logs as brokers wrote them, in format 2, and damage inside of payloads alone."""
+    rng, case = random.Random(seed), Case()
+    history = History(rng, case.traits, calm)
+    history.run()
+    for epoch, log in history.ends.items():
+        case.logs[epoch] = {one.offset: (one.key, one.value, one.timestamp) for entry in log for one in entry.records}
+    brokers = rng.sample(range(len(history.logs)), min(len(history.logs), rng.choice((2, 2, 3))))
+    if history.leader not in brokers and rng.random() < 0.8:
+        brokers[rng.randrange(len(brokers))] = history.leader
+    if rng.random() < 0.06:
+        brokers = [history.leader]
+    case.traits.append(f"copies of {brokers}, leader {history.leader}")
+    disks = [history.logs[broker] for broker in brokers]
+    if not calm:
+        disks = [_changed(rng, log, history, f"b{number}", case.traits) for number, log in enumerate(disks)]
+    segments = [rolled(rng, log, history.first, calm) for log in disks]
+    if not calm and rng.random() < 0.12:
+        mix(rng, segments, history, case.traits)
+    often, ids = rng.choice((0, 0.3, 0.3, 0.6)), () if rng.random() < 0.95 else TOPIC_IDS[: rng.choice((1, 2))]
+    for number, own in enumerate(segments):
+        place = folder / f"b{number}" / "t-0"
+        place.mkdir(parents=True)
+        case.folders.append(place)
+        if ids:
+            case.traits.append(f"b{number}: topic id {ids[number % len(ids)]}")
+            (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {ids[number % len(ids)]}")
+        files = []
+        for base, entries in sorted(own.items()):
+            data, kind = b"".join(entry.data for entry in entries), ""
+            if rng.random() < often and data:
+                data, kind = damaged(rng, entries, calm)
+                case.traits.append(f"b{number}/{base}: {kind}")
+            path = place / f"{base:020}.log"
+            if rng.random() < 0.08:
+                path.with_suffix(".index").write_bytes(_index(base, entries))
+            if kind != "removed":
+                path.write_bytes(data)
+                files.append(File(base, path, _intact(path, entries)))
+        case.copies.append(files)
+    return case
+
+
+def _changed(rng: random.Random, log: list[Entry], history: History, name: str, traits: list[str]) -> list[Entry]:
+    for chance, change in ((0.12, compacted), (0.12, batched_anew), (0.1, written_twice), (0.06, not_truncated)):
+        if log and rng.random() < chance:
+            log = change(rng, log, history)
+            traits.append(f"{name}: {change.__name__}")
+    return log
+
+
+def _index(base: int, entries: list[Entry]) -> bytes:
+    """An offset index with each entry but the first."""
+    places = accumulate(len(entry.data) for entry in entries)
+    return b"".join(struct.pack(">ii", entry.last - base, at) for entry, at in zip(entries[1:], places, strict=False))
+
+
+def _intact(path: Path, entries: list[Entry]) -> tuple[int, ...]:
+    """Where entries stand whole. What follows one that nothing precedes and nothing follows is cut off: it could as well be a value's."""
+    data, found, at = path.read_bytes(), [], 0
+    for entry in entries:
+        if data[at : at + len(entry.data)] == entry.data:
+            found.append(at)
+        at += len(entry.data)
+    ends = {one: one + 12 + int.from_bytes(data[one + 8 : one + 12], "big") for one in found}
+    if found and found[-1] and found[-1] not in ends.values() and any(data[ends[found[-1]] :]):
+        path.write_bytes(data[: ends[found[-1]]])
+    return tuple(found)
+
+
+def differences(case: Case, target: Path) -> Iterator[str]:
+    """What Kolumn's merge and `kolumn.recover` make of a case otherwise than the reference."""
+    expected = merged(case.copies)
+    folders = [folder for folder, files in zip(case.folders, case.copies, strict=True) if files]
+    if not folders:
+        return
+    start = time.process_time()
+    try:
+        found = rows_of(folders, replicas="merge")
+    except kolumn.ArgumentError as error:
+        found = []
+        if expected != NO_COPIES:
+            yield f"read: {error}"
+    else:
+        yield from _of_rows(found, expected)
+    middle = time.process_time()
+    try:
+        done = kolumn.recover(folders, target)
+    except kolumn.ArgumentError as error:
+        if expected != NO_COPIES:
+            yield f"recover: {error}"
+    else:
+        yield from _of_recovery(done, target, expected)
+    for what, seconds in (("read", middle - start), ("recover", time.process_time() - middle)):
+        if seconds > SECONDS:
+            yield f"{what}: {seconds:.1f} s"
+
+
+def rows_of(source: object, **options: object) -> list[Row]:
+    """What Kolumn reads, control records too."""
+    table = kolumn.read(source, columns=COLUMNS, include_control=True, errors="skip", threads=1, **options)  # type: ignore[arg-type]
+    return list(zip(*(table[name].to_pylist() for name in COLUMNS), strict=True))
+
+
+def _of_rows(found: list[Row], expected: Merged | str) -> Iterator[str]:
+    if isinstance(expected, str):
+        yield f"read: {len(found)} rows, expected: {expected}"
+        return
+    offsets = [row[0] for row in found]
+    if offsets != sorted(set(offsets)):
+        yield "read: offsets do not grow"
+    rows = {row[0]: row for row in found}
+    wrong = [at for at, row in rows.items() if at in expected.rows and row not in _accepted(expected, at)]
+    lost, more = sorted(expected.rows.keys() - rows.keys()), sorted(rows.keys() - expected.rows.keys())
+    for text, some in (("other rows", wrong), ("lost", lost), ("that do not belong", more)):
+        if some:
+            yield f"read: {text} at {some}"
+
+
+def _accepted(expected: Merged, offset: int) -> list[Row]:
+    return [(row.offset, row.key, row.value, row.timestampMs) for row in expected.rows[offset]]
+
+
+def _of_recovery(done: kolumn.Recovery, target: Path, expected: Merged | str) -> Iterator[str]:
+    if isinstance(expected, str):
+        yield f"recover: a log, expected: {expected}"
+        return
+    written = rows_of(target)
+    told = sum(row["recordsLost"] or 0 for row in done.lost.to_pylist() if row["kind"] in ("superseded", "cut"))
+    strange = [row[0] for row in written if row[0] not in expected.rows or row not in _accepted(expected, row[0])]
+    if strange:
+        yield f"recover: rows that do not belong at {strange}"
+    left: list[oracle.Row] = []
+    for _, row in expected.superseded:
+        if not any(row.offset == other.offset and same(row, other) for other in left):
+            left.append(row)
+    shown = len(expected.rows) + len(left)
+    if len(written) + told != shown:
+        yield f"recover: {len(written)} rows and {told} in the report, intact are {shown}"
+
+
+def failures(seeds: range) -> Iterator[tuple[int, str]]:
+    """Compare the cases of many seeds; (seed, what differs) for each that does."""
+    # A line for each divergence.
+    logging.getLogger("kolumn.replicas").setLevel(logging.ERROR)
+    for seed in seeds:
+        with tempfile.TemporaryDirectory(prefix="kolumn-elections-") as folder:
+            case = make(seed, Path(folder) / "disks")
+            try:
+                found = list(differences(case, Path(folder) / "recovered"))
+            except Exception:
+                found = [traceback.format_exc()]
+        if found:
+            yield seed, f"{'; '.join(found)} ({'; '.join(case.traits)})"
+
+
+def show(seed: int) -> None:
+    """Print the copies of a seed, what is intact in them, and what the reference and Kolumn make of them."""
+    with tempfile.TemporaryDirectory(prefix="kolumn-elections-") as folder:
+        case = make(seed, Path(folder) / "disks")
+        print(f"seed {seed}: {'; '.join(case.traits)}")
+        strands = all_strands(case.copies)
+        for number, files in enumerate(case.copies):
+            for file in sorted(files):
+                entries = [read_entry(0, file.path.read_bytes(), at) for at in file.intact]
+                texts = [f"{one.position}+{one.end - one.position}: {one.base}-{one.last} e{one.epoch}" for one in entries]
+                print(f"  {file.path.relative_to(folder)}, {file.path.stat().st_size} bytes: {', '.join(texts)}")
+            for strand in strands:
+                if strand.copy == number:
+                    print(f"    epochs {strand.runs()}, of headers {strand.headers}, {strand.stretches}")
+        expected = merged(case.copies)
+        found = {row[0]: row for row in rows_of(case.folders, replicas="merge")}
+        if isinstance(expected, str):
+            print(expected)
+        else:
+            left = {row.offset for _, row in expected.superseded}
+            for at in sorted(left | expected.rows.keys() | found.keys()):
+                row = expected.rows.get(at, [None])[0]
+                print(f"  {at:6} {'superseded' if at in left else '':10} {row and (row.key, row.value)!s:50} {found.get(at)}")
+        print(*differences(case, Path(folder) / "recovered"), sep="\n")
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        show(int(argument))
