@@ -74,19 +74,23 @@ def test_strands_end_where_offsets_or_epochs_go_back() -> None:
     assert [(run.low, run.high, run.epoch) for run in one.runs] == [(0, 9, 0), (10, 29, 1)]
 
 
-def test_one_entry_with_a_newer_epoch_than_what_follows_it_is_not_believed() -> None:
-    notes = [note("a", (0, 9, 0, 3), (10, 14, 1, 1)), note("a", (15, 29, 0, 3))]
-    one, other = strands_of(notes)
-    assert one is other
-    assert [run.epoch for run in one.runs] == [0]
-
-
 def test_epochs_that_one_damaged_entry_alone_has() -> None:
     notes = [note("a", (0, 9, 4, 3), (10, 14, 1028, 1)), note("b", (0, 9, 4, 3), (10, 14, 5, 1))]
     assert untrusted_epochs(notes, lambda _: False) == {1028}
     assert untrusted_epochs(notes, lambda run: run.epoch == 5) == {5, 1028}
+    followed = [note("a", (0, 9, 0, 3), (10, 14, 1, 1)), note("a", (15, 29, 0, 3))]
+    assert untrusted_epochs(followed, lambda _: False) == {1}
+    # A block that was written again is no contradiction.
+    again = [note("a", (0, 9, 0, 3), (10, 14, 1, 1)), note("a", (5, 9, 0, 3))]
+    assert untrusted_epochs(again, lambda _: False) == set()
     twice = [note("a", (0, 9, 4, 3), (10, 14, 1028, 1)), note("b", (0, 9, 4, 3), (10, 14, 1028, 1))]
     assert untrusted_epochs(twice, lambda _: True) == set()
+
+
+def test_epochs_after_offsets_that_go_back_are_no_contradiction() -> None:
+    base, last = np.array([0, 5, 2, 5, 9]), np.array([4, 8, 4, 8, 10])
+    epochs, cuts = strands(base, last, np.array([7, 8, 7, 7, 7]))
+    assert (epochs.tolist(), cuts.tolist()) == ([7, 8, 7, 7, 7], [2])
 
 
 @pytest.mark.parametrize(
@@ -119,11 +123,14 @@ def test_an_epoch_that_contradicts_its_neighbours_is_damaged(epochs: list[int], 
         ([(0, 0), (1, 1), (3, 3), (2, 2), (4, 4)], "11111", [3]),
         ([(10, 19), (5, 9), (20, 29)], "111", [1]),
         ([(0, 9), (10, 29), (15, 24), (25, 34)], "1111", [2]),
+        # What adjoins the one before it, or begins the file.
+        ([(0, 9), (10, 10), (10, 15), (16, 20)], "1111", [2]),
+        ([(0, 0), (0, 5), (6, 9)], "111", [1]),
     ],
 )
 def test_offsets_that_go_back(entries: list[tuple[int, int]], believed: str, cuts: list[int]) -> None:
     base, last = np.array(entries).T
     content = np.column_stack([base, last])
-    flags = placed(base, last, content)
+    flags = placed(base, last, content, 0)
     assert "".join(str(int(flag)) for flag in flags) == believed
-    assert strands(base[flags], last[flags], np.full(int(flags.sum()), -1)).tolist() == cuts
+    assert strands(base[flags], last[flags], np.full(int(flags.sum()), -1))[1].tolist() == cuts

@@ -90,7 +90,7 @@ def _records(one: Claimed, options: Options) -> tuple[pa.Table, list[int]]:
         Range(examined.segment, int(starts[part[0]]), int(ends[part[-1]]), examined.floor(one.rows[part[0]]))
         for part in np.split(order, cuts)
     ]
-    walk = replace(options, columns=_COLUMNS, typed=(), errors="skip", threads=1)
+    walk = replace(options, columns=_COLUMNS, typed=(), errors="skip", threads=1, include_control=True)
     damage: list[Damage] = []
     batches = list(scan_ranges(ranges, walk, damage=damage.append))
     positions = examined.entries[:, POSITION]

@@ -90,13 +90,9 @@ class Strand:
         return self.runs[-1].epoch if self.runs else -1
 
     def goes_on(self, notes: Notes) -> bool:
-        """Whether other entries can be part of it; one entry with a newer epoch than what follows it has a damaged one."""
-        if notes.last < notes.first:
-            return True
+        """Whether other entries can be part of it."""
         epoch = notes.runs[0].epoch if notes.runs else self.epoch
-        if epoch < self.epoch and self.runs[-1].entries == 1 and (len(self.runs) < 2 or self.runs[-2].epoch <= epoch):
-            self.runs.pop()
-        return notes.first > self.last and epoch >= self.epoch
+        return notes.last < notes.first or (notes.first > self.last and epoch >= self.epoch)
 
     def add(self, notes: Notes) -> None:
         """Add entries to it."""
@@ -128,16 +124,24 @@ def strands_of(notes: list[Notes]) -> list[Strand]:
 def untrusted_epochs(notes: list[Notes], has_other: Callable[[EpochRun], bool]) -> set[int]:
     """Epochs that one entry of all copies has, and that is damaged, since no checksum covers it.
 
-    It is too far from all others, or ``has_other`` says that the same entry has another epoch in another copy.
+    It is too far from all others, what follows it in its copy has a lower one, or ``has_other`` says that the same entry has another
+    epoch in another copy.
     """
     runs = [run for one in notes for run in one.runs]
+    contradicted, newest = set[int](), dict[str, EpochRun]()
+    for one in notes:
+        for run in one.runs:
+            previous = newest.get(one.folder, run)
+            if previous.high < run.low and previous.epoch > run.epoch:
+                contradicted.add(previous.epoch)
+            newest[one.folder] = run
     entries: dict[int, int] = {}
     for run in runs:
         entries[run.epoch] = entries.get(run.epoch, 0) + run.entries
     found, before = set[int](), -1
     for epoch, count in sorted(entries.items()):
-        is_far = before >= 0 and epoch - before > _MOST_ELECTIONS
-        if count == 1 and (is_far or has_other(next(run for run in runs if run.epoch == epoch))):
+        is_wrong = epoch in contradicted or (before >= 0 and epoch - before > _MOST_ELECTIONS)
+        if count == 1 and (is_wrong or has_other(next(run for run in runs if run.epoch == epoch))):
             found.add(epoch)
         else:
             before = epoch

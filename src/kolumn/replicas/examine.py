@@ -19,7 +19,7 @@ from kolumn.formats.entries import Entries
 from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
 from kolumn.replicas.elections import Strand
-from kolumn.replicas.sequence import placed, strands, trusted_epochs
+from kolumn.replicas.sequence import placed, strands
 from kolumn.resync.claims import LARGEST_SPAN
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
@@ -219,10 +219,9 @@ def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple
     if limit is not None:
         intact &= rows[:, LAST] <= limit
     some = rows[intact]
-    intact[np.flatnonzero(intact)] = placed(some[:, BASE], some[:, LAST], some[:, (CRC, SIZE)])
+    intact[np.flatnonzero(intact)] = placed(some[:, BASE], some[:, LAST], some[:, (CRC, SIZE)], start)
     entries = rows[intact]
-    entries[:, EPOCH] = trusted_epochs(entries[:, EPOCH])
-    cuts = strands(entries[:, BASE], entries[:, LAST], entries[:, EPOCH])
+    entries[:, EPOCH], cuts = strands(entries[:, BASE], entries[:, LAST], entries[:, EPOCH])
     parts = np.split(entries, cuts)
     begins = [0, *entries[cuts, POSITION].tolist()]
     ends = [*begins[1:], segment.size]

@@ -243,7 +243,7 @@ class _Sweep:
                 one.strand = strand
                 if self.untrusted:
                     one.entries[np.isin(one.entries[:, EPOCH], [*self.untrusted]), EPOCH] = -1
-            self.active += found
+            self.active += [one for one in found if len(one.entries) or one.stretches]
             self.loaded += 1
 
     def _parts(self, border: int) -> list[CopyPart]:

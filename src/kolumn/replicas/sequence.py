@@ -1,5 +1,7 @@
 """What no checksum covers, in any format: the offset of an entry, and in format 2 its leader epoch. Which of them are damaged?"""
 
+from itertools import pairwise
+
 import numpy as np
 
 from kolumn.arrays import Flags, Int64s
@@ -11,11 +13,12 @@ _WINDOW = 512
 """How many entries back the predecessor of an entry is searched."""
 
 
-def placed(base: Int64s, last: Int64s, content: Int64s) -> Flags:
+def placed(base: Int64s, last: Int64s, content: Int64s, start: int) -> Flags:
     """Flags of the entries whose offsets are believed.
 
     Those are the longest sequence of growing offsets, and others that were written so, since offsets can go back: entries that adjoin the
-    next one, that fill a gap between two others, that are in the file twice, or where no offset is missing that they could have had.
+    one before or after them in the file, that fill a gap between two others, that are there twice, or where no offset is missing that
+    they could have had.
 
     Parameters
     ----------
@@ -23,33 +26,50 @@ def placed(base: Int64s, last: Int64s, content: Int64s) -> Flags:
         First and last offset of each entry, in the order of the file; base <= last.
     content : int64 array of (n, k)
         Checksum and size: entries with the same ones have the same bytes.
+    start : int
+        The offset with which the file begins, by its name.
     """
     flags = _fitting(base, last)
     if flags.all():
         return flags
     leads = np.append(last[:-1] + 1 == base[1:], False)
-    follows = np.insert(leads[:-1] & ~flags[:-1], 0, False)
+    follows = np.insert(leads[:-1], 0, base[0] == start)
     fills = np.isin(base - 1, last) & np.isin(last + 1, base)
     chosen = np.flatnonzero(flags)
     at = np.searchsorted(chosen, np.arange(len(base)))
     before, after = np.append(chosen, len(base))[at - 1], np.append(chosen, len(base))[at]
-    floor = np.where(at > 0, np.append(last, 0)[before], -1)
+    floor = np.where(at > 0, np.append(last, 0)[before], start - 1)
     ceiling = np.where(at < len(chosen), np.append(base, 0)[after], HIGHEST)
     has_room = ceiling - floor - 1 > last - base
     _, number, count = np.unique(np.column_stack([base, last, content]), axis=0, return_inverse=True, return_counts=True)
     return flags | leads | follows | fills | (count[number.ravel()] > 1) | ~has_room
 
 
-def strands(base: Int64s, last: Int64s, epoch: Int64s) -> Int64s:
-    """Entries before which offsets or leader epochs go back; an epoch of -1 is not known."""
+def strands(base: Int64s, last: Int64s, epoch: Int64s) -> tuple[Int64s, Int64s]:
+    """Cut the entries of a file into strands.
+
+    Parameters
+    ----------
+    base, last, epoch : int64 array of n
+        First and last offset and leader epoch of each entry, -1 if it has none.
+
+    Returns
+    -------
+    epoch : int64 array of n
+        -1 where it is damaged.
+    cuts : int64 array
+        The entries before which offsets or epochs go back.
+    """
     breaks = np.append(False, base[1:] <= last[:-1])[: len(base)]
+    bounds = [0, *np.flatnonzero(breaks).tolist(), len(base)]
+    epoch = np.concatenate([trusted_epochs(epoch[start:end]) for start, end in pairwise(bounds)])
     highest = np.maximum.accumulate(epoch) if len(epoch) else epoch
     if ((epoch < highest) & (epoch >= 0)).any():
         known = -1
         for i, (goes_back, own) in enumerate(zip(breaks.tolist(), epoch.tolist(), strict=True)):
             breaks[i] = goes_back or 0 <= own < known
             known = own if breaks[i] else max(known, own)
-    return np.flatnonzero(breaks)
+    return epoch, np.flatnonzero(breaks)
 
 
 def trusted_epochs(epoch: Int64s) -> Int64s:
