@@ -19,18 +19,22 @@ def without_replaced(segments: list[Segment]) -> list[Segment]:
     """Drop the segments that a ``.swap`` file of their directory replaces.
 
     Like ``LogLoader`` of Kafka on start-up, it drops those whose base offset lies between the first base offset and the last next
-    offset of the directory's swap files.
+    offset of the directory's swap files, and the one that a swap file gets the name of, even if there is nothing in it.
     """
     spans: dict[str, tuple[int, int]] = {}
+    renamed = set[tuple[str, int]]()
     for segment in [one for one in segments if one.path.endswith(SWAP)]:
-        if segment.base_offset is not None:
-            last = max((int(entries.last_offset.max()) for entries in headers(segment)), default=segment.base_offset - 1)
+        if (base := segment.base_offset) is not None:
+            end = base
+            for entries in headers(segment):
+                end = int(entries.last_offset[-1]) + 1 if len(entries) else end
             folder = parent(segment.path)
-            low, high = spans.get(folder, (segment.base_offset, 0))
-            spans[folder] = min(low, segment.base_offset), max(high, last + 1)
+            renamed.add((folder, base))
+            low, high = spans.get(folder, (base, 0))
+            spans[folder] = min(low, base), max(high, end)
     if not spans:
         return segments
-    kept = [s for s in segments if s.is_swap or not _between(s, spans.get(parent(s.path)))]
+    kept = [s for s in segments if s.is_swap or not (_between(s, spans.get(parent(s.path))) or (parent(s.path), s.base_offset) in renamed)]
     for folder in spans:
         placed = {one.path: one for one in with_neighbours([s for s in kept if parent(s.path) == folder])}
         kept = [placed.get(s.path, s) for s in kept]

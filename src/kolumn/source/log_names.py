@@ -7,9 +7,12 @@ from kolumn.source import storage, tier_names
 
 LOG = ".log"
 SWAP = ".log.swap"
-CLEANED = ".log.cleaned"
+CLEANED = ".cleaned"
+DELETED = ".deleted"
 INDEXES = (".index", ".timeindex")
-PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|future|stray))?", re.DOTALL)
+PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[^\s.]+-(?P<state>delete|future|stray))?", re.DOTALL)
+"""Kafka writes 32 digits before the state, and takes anything (``LocalLog.DELETE_DIR_PATTERN``)."""
+_NUMBER = re.compile(r"[0-9]{1,19}|0[0-9]{19}")
 
 
 def topic_partition(name: str) -> tuple[str, int]:
@@ -30,6 +33,12 @@ def place_in(folder: str, is_tier: bool) -> tuple[str | None, int | None]:
 def is_partition_folder(name: str) -> bool:
     """Whether the last part of a name is a valid name of a topic-partition's folder."""
     return PARTITION.fullmatch(storage.base_name(name)) is not None
+
+
+def offset_in(name: str) -> int | None:
+    """The number before the first dot of a name, as Kafka's loader reads it: of any number of digits; None if there is none."""
+    found = storage.base_name(name).partition(".")[0]
+    return int(found) if _NUMBER.fullmatch(found) else None
 
 
 def base_and_copy(name: str) -> tuple[int | None, str | None]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from kolumn.source import storage
-from kolumn.source.log_names import CLEANED, INDEXES, LOG, SWAP, base_and_copy
+from kolumn.source.log_names import CLEANED, DELETED, INDEXES, LOG, SWAP, base_and_copy, offset_in
 
 _BASE_OFFSET = re.compile(r"[0-9]{20}")
 
@@ -68,7 +68,7 @@ def alone(names: Collection[str]) -> list[str]:
     indexes = [name for name in names if name.endswith(INDEXES)]
     if not indexes:
         return indexes
-    suffixes = (LOG, SWAP, CLEANED, f"{LOG}.deleted")
+    suffixes = (LOG, SWAP, f"{LOG}{CLEANED}", f"{LOG}{DELETED}")
     logs = {storage.base_name(name).partition(".")[0] for name in names if name.endswith(suffixes)}
     return [name for name in indexes if _BASE_OFFSET.fullmatch(stem := storage.base_name(name).partition(".")[0]) and stem not in logs]
 
@@ -80,5 +80,5 @@ def orphans_of(files: Iterable[storage.FolderEntry]) -> list[str]:
 
 
 def unfinished_from(names: Iterable[str]) -> int | None:
-    """The lowest base offset of a ``.cleaned`` file; None without any."""
-    return min((base for name in names if name.endswith(CLEANED) and (base := base_and_copy(name)[0]) is not None), default=None)
+    """The lowest offset of a ``.cleaned`` file, of a log or of any other file; None without any."""
+    return min((offset for name in names if name.endswith(CLEANED) and (offset := offset_in(name)) is not None), default=None)

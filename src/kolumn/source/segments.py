@@ -4,7 +4,7 @@
 
 `tier_names` has the names in tiers, where segments have ids too. ``.deleted`` and ``.cleaned`` files are not live data. A ``.swap`` file
 is the finished replacement of segments that a crash left in place (`kolumn.entries.replaced` finds out which). Directories named
-``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory.
+``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory. `docs/explanation/formats.md` has Kafka's rules, by version.
 """
 
 from collections.abc import Iterable

@@ -1,0 +1,36 @@
+"""Kafka's own loader takes the same files of a folder for the log as Kolumn does."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from behaviour.test_loader import live
+from foreign.test_dump_log_segments import broker as broker
+from kit.loader_folders import GOLDEN, answers, random_files, write
+
+VERSION = "3.9.1"
+COUNT = 400
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not all(map(shutil.which, ("java", "mvn"))), reason="needs Java and Maven on the PATH"),
+]
+
+
+def test_its_answers_are_those_that_were_noted(broker: str) -> None:
+    golden = json.loads(GOLDEN.read_text())
+    noted = [next(found for versions, found in one["live"].items() if versions == "all" or VERSION in versions) for one in golden]
+    assert answers(broker, [one["files"] for one in golden]) == noted
+
+
+def test_random_folders_have_the_same_segments(broker: str, tmp_path: Path) -> None:
+    folders = [random_files(seed) for seed in range(1000, 1000 + COUNT)]
+    different = []
+    for number, (files, answer) in enumerate(zip(folders, answers(broker, folders), strict=True)):
+        write(tmp_path / str(number) / "t-0", files)
+        if live(tmp_path / str(number) / "t-0") != answer:
+            different.append((files, answer))
+    assert different == []
