@@ -23,14 +23,14 @@ from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
 from kolumn.source.aiven_file import LARGEST_CHUNK, Access, wrapped_keys
 from kolumn.source.read_ahead import AHEAD_BYTES
-from kolumn.source.segments import Range, Segment, find_segments
+from kolumn.source.segments import Listed, Range, Segment, find_segments
 from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report
 
 
-def live_segments(source: keywords.Source, options: Options) -> list[Segment]:
-    """Live segments of a source, including those of all copies of a topic-partition."""
-    found = find_segments(source, options.topic, options.partition, options.errors == "skip")
+def live_segments(source: keywords.Source, options: Options, listed: Listed | None = None) -> list[Segment]:
+    """Live segments of a source, including those of all copies of a topic-partition; ``listed`` as in `find_segments`."""
+    found = find_segments(source, options.topic, options.partition, options.errors == "skip", listed)
     given = options.memory_bytes or 0
     wrapped = wrapped_keys(one.manifest for one in found if one.manifest is not None)
     access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, given or AHEAD_BYTES), max(LARGEST_CHUNK, given), wrapped)
@@ -387,6 +387,9 @@ def verify(
         on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
     require(asked.backend)
+    from kolumn.entries.left_out import left_out
     from kolumn.verification.verified import verified
 
-    return verified(linked_as_log(live_segments(source, replace(asked, errors="skip")), asked), asked)
+    listed: Listed = []
+    segments = live_segments(source, replace(asked, errors="skip"), listed)
+    return replace(verified(linked_as_log(segments, asked), asked), left_out=left_out(listed, segments))

@@ -117,6 +117,20 @@ SEGMENT_SCHEMA = pa.schema(
 ``tail`` is "truncated" or "zeros" for the normal states of an active segment, else null."""
 
 
+LEFT_OUT_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("kind", pa.string()),
+        ("files", pa.int64()),
+        ("bytes", pa.int64()),
+        ("records", pa.int64()),
+        ("reason", pa.string()),
+    ]
+)
+"""One row for each segment, folder, or group of files in a folder that a read does not return. Kinds: `kolumn.entries.left_out.LeftOut`.
+What ``path`` names can be read by itself. ``records`` are those that headers tell, without control records; null if they do not."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Message for an unknown name: it contains the nearest known name, and all known names."""
     names = list(known)

@@ -1,90 +1,136 @@
-"""Conversion, compaction and accounting leave out the damage that `verify` finds, and they read each byte once."""
+"""Files and folders that a read does not return are listed, each with its reason."""
 
-import struct
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kolumn
-from kit.encoder import Record, batch, with_crc
-from kolumn.source.segment_file import SegmentFile
+from behaviour.test_loader import FOLDERS
+from kit.command_line import run
+from kit.loader_folders import Files, content, random_files, real_name, write
+from kolumn.accounting.overview import overview
+from kolumn.errors import ArgumentError
+from kolumn.report.gather import gather
 
-TIME = 1_700_000_000_000
-
-
-def _damaged(folder: Path) -> Path:
-    """Seven batches of which three are damaged: a checksum, a length, and a wrong record with a right checksum."""
-    batches = [batch([Record(4 * i + k, b"k%d" % k, b"v" * 20, TIME) for k in range(4)]) for i in range(7)]
-    flipped, longer = bytearray(batches[1]), bytearray(batches[3])
-    flipped[-1] ^= 1
-    struct.pack_into(">i", longer, 8, 1 << 20)
-    longer[70] ^= 1
-    wrong = batch([Record(20, b"k", b"v", TIME)])
-    wrong = with_crc(wrong[:57] + struct.pack(">i", 2) + wrong[61:])
-    path = folder / "orders-0" / f"{0:020}.log"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"".join([batches[0], bytes(flipped), batches[2], bytes(longer), batches[4], wrong, batches[6]]))
-    return path
+LOG = "00000000000000000000.log"
+ID = "0123456789abcdef0123456789abcdef"
 
 
-def _stretches(skipped: kolumn.Skipped) -> list[tuple[Any, ...]]:
-    return [(d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost) for d in skipped.damage]
+def disk(folder: Path) -> Path:
+    """A log directory with one partition of five records."""
+    write(folder / "t-0", {"0.log": [0, 5], "0.index": 0, "=leader-epoch-checkpoint": 0, "5.snapshot": 0})
+    (folder / "meta.properties").touch()
+    return folder
 
 
-@pytest.mark.parametrize("way", ["convert", "compact"])
-def test_the_same_stretches_as_verify(tmp_path: Path, way: str) -> None:
-    path = _damaged(tmp_path)
-    if way == "convert":
-        done: Any = kolumn.convert(path.parent, tmp_path / "out", errors="skip")
-    else:
-        done = kolumn.compact(path.parent, tmp_path / "out", errors="skip", include_active=True)
-    names = ("position", "size", "baseOffset", "lastOffset", "reason", "recordsLost")
-    found = [tuple(row[name] for name in names) for row in kolumn.verify(path).damage.to_pylist()]
-    assert len(found) == 3
-    assert _stretches(done.skipped) == found
-    assert [(error.position, error.field) for error in done.damage] == [(row[0], row[4].partition(":")[0]) for row in _named(found)]
-    assert done.records == kolumn.read(path, errors="skip").num_rows
+def left_out(folder: Path) -> list[tuple[str, str, int | None, int | None]]:
+    rows = kolumn.verify(folder).left_out.to_pylist()
+    return [(os.path.relpath(one["path"], folder), one["kind"], one["files"], one["records"]) for one in rows]
 
 
-def _named(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The stretches, with reasons that do not begin with a record's number."""
-    return [
-        (*row[:4], row[4].partition(": ")[2] if row[4].startswith("record ") and row[4][7].isdigit() else row[4], row[5]) for row in found
+def test_nothing_is_left_out_of_a_healthy_directory(tmp_path: Path) -> None:
+    assert left_out(disk(tmp_path / "d")) == []
+
+
+@pytest.mark.parametrize(
+    "files",
+    [*(one["files"] for one in FOLDERS), *(random_files(seed) for seed in range(2000, 2040))],
+)
+def test_every_log_is_either_read_or_left_out(files: Files, tmp_path: Path) -> None:
+    write(tmp_path / "t-0", files)
+    try:
+        report = kolumn.verify(tmp_path / "t-0")
+    except ArgumentError:
+        # There is no segment in it.
+        return
+    read = {Path(path).name for path in report.segments["segment"].to_pylist()}
+    rows = {Path(one["path"]).name: one for one in report.left_out.to_pylist()}
+    logs = {
+        real_name(name): offsets for name, offsets in files.items() if name.endswith((".log", ".log.swap", ".log.cleaned", ".log.deleted"))
+    }
+    assert not read & rows.keys()
+    assert logs.keys() <= read | rows.keys()
+    for name in logs.keys() & rows.keys():
+        assert rows[name]["records"] == (len(range(*logs[name])) if logs[name] else 0)
+
+
+def test_a_segment_that_a_swap_file_replaces(tmp_path: Path) -> None:
+    write(tmp_path / "t-0", {"0.log": [0, 10], "10.log": [10, 12], "0.log.swap": [5, 10], "20.log": [20, 21]})
+    assert left_out(tmp_path / "t-0") == [(LOG, "replaced", 1, 10)]
+
+
+def test_files_of_a_compaction_that_was_not_finished(tmp_path: Path) -> None:
+    write(tmp_path / "t-0", {"0.log": [0, 10], "10.log": [10, 12], "0.log.cleaned": [5, 10], "0.index.cleaned": 0, "10.log.swap": [10, 11]})
+    assert left_out(tmp_path / "t-0") == [
+        (f"{LOG}.cleaned", "unfinished", 2, 5),
+        ("00000000000000000010.log.swap", "unfinished", 1, 1),
     ]
 
 
-def test_the_checksum_of_a_damaged_batch_covers_its_bytes_alone(tmp_path: Path) -> None:
-    path = _damaged(tmp_path)
-    with pytest.raises(kolumn.CorruptBatchError) as strict:
-        kolumn.read(path)
-    with pytest.raises(kolumn.CorruptBatchError) as converted:
-        kolumn.convert(path, tmp_path / "out.log")
-    assert str(converted.value) == str(strict.value)
+def test_what_is_no_broker_s(tmp_path: Path) -> None:
+    source = disk(tmp_path / "d")
+    (source / "t-0" / "notes.txt").write_text("notes")
+    write(source / "backup" / "t-0", {"0.log": [0, 3]})
+    write(source / "old", {"0.log": [0, 4], "0.index": 0})
+    (source / "old" / "deeper").mkdir()
+    assert left_out(source) == [("backup", "foreign", 1, 3), ("old", "foreign", 2, 4), ("t-0/notes.txt", "foreign", 1, None)]
+    reasons = kolumn.verify(source).left_out["reason"].to_pylist()
+    assert [one.endswith("what is in its folders is not counted") for one in reasons] == [False, True, False]
 
 
-@pytest.mark.parametrize("check_crcs", [True, False])
-@pytest.mark.parametrize("way", ["convert", "compact", "space"])
-def test_each_byte_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, check_crcs: bool) -> None:
-    source = tmp_path / "orders-0" / f"{0:020}.log"
-    source.parent.mkdir()
-    # Batches larger than the windows in which headers are read.
-    source.write_bytes(b"".join(batch([Record(10 * i + k, b"k%d" % k, bytes(20_000), TIME) for k in range(10)]) for i in range(20)))
-    real, read = SegmentFile.read, [0]
+def test_a_link_to_nothing(tmp_path: Path) -> None:
+    source = disk(tmp_path / "d")
+    (source / "t-0" / "00000000000000000005.log").symlink_to(tmp_path / "unmounted")
+    os.mkfifo(source / "t-0" / "00000000000000000007.log")
+    assert left_out(source) == [(f"t-0/{number:020}.log", "unusable", 1, None) for number in (5, 7)]
 
-    def counted(self: SegmentFile, start: int, end: int) -> Any:
-        read[0] += end - start
-        return real(self, start, end)
 
-    monkeypatch.setattr(SegmentFile, "read", counted)
-    size, passes = source.stat().st_size, 1
-    if way == "convert":
-        kolumn.convert(source.parent, tmp_path / "out", magic=1, check_crcs=check_crcs)
-    elif way == "compact":
-        kolumn.compact(source.parent, tmp_path / "out", include_active=True, check_crcs=check_crcs)
-        # Loops read all of it for the last offset of each key, and then nothing is read of batches of which no record stays.
-        passes = 0
-    else:
-        kolumn.space(source.parent, check_crcs=check_crcs)
-    # Walks along the headers are read in addition.
-    assert passes * size <= read[0] < (passes + 0.9) * size
+def test_what_is_named_too_is_not_left_out(tmp_path: Path) -> None:
+    source = disk(tmp_path / "d")
+    write(source / f"t-1.{ID}-stray", {"0.log": [0, 3]})
+    write(source / "t-2.short-delete", {"0.log": [0, 4], "4.log": [4, 5], "9.log.deleted": [9, 10]})
+    report = kolumn.verify([source, source / f"t-1.{ID}-stray", os.path.relpath(source / "t-2.short-delete" / LOG)])
+    assert report.records == 5 + 3 + 4
+    assert [(one["kind"], one["files"], one["records"]) for one in report.left_out.to_pylist()] == [("deleted", 2, 1)]
+
+
+def test_records_that_headers_do_not_tell(tmp_path: Path) -> None:
+    source = disk(tmp_path / "d")
+    (source / "t-0" / "00000000000000000005.log.deleted").write_bytes(b"no segment" * 20)
+    (source / "t-0" / "00000000000000000009.log.deleted").write_bytes(content("x", [9, 12])[:-3])
+    assert [one[3] for one in left_out(source)] == [None, 2]
+
+
+def test_only_states_are_there(tmp_path: Path) -> None:
+    write(tmp_path / "d" / f"t-1.{ID}-stray", {"0.log": [0, 3]})
+    with pytest.raises(ArgumentError, match=f"t-1.{ID}-stray' is a stray replica, which is read if it is named"):
+        kolumn.verify(tmp_path / "d")
+    write(tmp_path / "t-0", {"0.index": 0, "0.log.deleted": [0, 3]})
+    with pytest.raises(ArgumentError, match=r"0\.log\.deleted' is a segment that brokers delete, which is read if it is named"):
+        kolumn.verify(tmp_path / "t-0")
+
+
+def test_every_command_says_so_and_its_exit_code_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOLUMN_OUTPUT", "text")
+    source = disk(tmp_path / "d")
+    write(source / f"t-1.{ID}-future", {"0.log": [0, 3]})
+    rows = kolumn.verify(source).left_out.to_pylist()
+    assert [one["records"] for one in rows] == [3]
+    assert overview(source).left_out == gather(source).left_out == rows
+    assert kolumn.recover(source, tmp_path / "out").left_out.to_pylist() == rows
+    commands: list[list[Any]] = [["verify"], ["recover"], ["overview"]]
+    for command in commands:
+        target = ["-o", tmp_path / "again"] if command == ["recover"] else []
+        done = run(*command, "--json", source, *target)
+        assert (done.returncode, json.loads(done.stdout)["leftOut"]) == (0, rows)
+        target = ["-o", tmp_path / "text"] if command == ["recover"] else []
+        done = run(*command, source, *target)
+        assert done.returncode == 0
+        assert f"t-1.{ID}-future" in done.stdout
+        assert rows[0]["reason"] in done.stdout
+    page = tmp_path / "page.html"
+    assert run("report", source, "-o", page).returncode == 0
+    assert rows[0]["reason"] in page.read_text()

@@ -6,8 +6,8 @@
 In names, 20 digits are written as a number, and other digits after "=". A log that has no bytes after the start is not listed. A string
 in place of the logs is the class of the error with which that broker refused the folder.
 
-`python -m kit.loader_folders VERSION CLASSPATH` in `tests/` asks one version's own loader about all folders again, and prints what it answered. It
-runs `tests/foreign/Loader.java` with the jars of that version's artifact `kafka`.
+`python -m kit.loader_folders VERSION CLASSPATH` in `tests/` asks one version's own loader about all folders again, and prints its answers.
+It runs `tests/foreign/Loader.java` with the jars of that version's artifact `kafka`.
 """
 
 import hashlib

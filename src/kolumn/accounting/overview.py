@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +13,14 @@ from kolumn.codecs.known import NAMES
 from kolumn.damage.findings import Damage
 from kolumn.damage.remarks import Remark
 from kolumn.decode.result import Tally
+from kolumn.entries.left_out import left_out
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
 from kolumn.log.batch_table import entry_chunks
 from kolumn.options import Options
 from kolumn.replicas.copies import Overlap, overlaps
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Segment
+from kolumn.source.segments import Listed, Segment
 from kolumn.source.storage import parent
 
 
@@ -97,6 +99,8 @@ class Overview:
         Directories that have the same offsets of a partition.
     tails : int
         Active segments with a cut last batch or zeros at their end, which is normal.
+    left_out : list of dict
+        What a read does not return: rows of `schema.LEFT_OUT_SCHEMA`.
     """
 
     partitions: list[Seen] = field(default_factory=list)
@@ -104,6 +108,7 @@ class Overview:
     remarks: list[Remark] = field(default_factory=list)
     copies: list[Overlap] = field(default_factory=list)
     tails: int = 0
+    left_out: list[dict[str, Any]] = field(default_factory=list)
 
 
 def overview(
@@ -116,9 +121,10 @@ def overview(
 ) -> Overview:
     """Walk along the headers of all batches of a source; options as `kolumn.scan`. Damaged bytes never raise an error."""
     options = Options.of(format=format, topic=topic, partition=partition, errors="skip", check_crcs=False, on_progress=on_progress)
-    segments = live_segments(source, options)
+    listed: Listed = []
+    segments = live_segments(source, options, listed)
     seen: dict[tuple[str | None, int | None], Seen] = {}
-    made = Overview(copies=list(overlaps(segments)))
+    made = Overview(copies=list(overlaps(segments)), left_out=left_out(listed, segments).to_pylist())
     for segment in segments:
         own = seen.setdefault((segment.topic, segment.partition), Seen(segment.topic, segment.partition))
         own.segments += 1

@@ -1,11 +1,11 @@
-"""Reports of commands about damage that they left out."""
+"""Reports of commands about what they left out: damage, and files and folders that are no part of the log."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from kolumn.cli.common import DAMAGE, OK
+from kolumn.cli.common import DAMAGE, OK, print_table
 
 if TYPE_CHECKING:
     from kolumn.damage.findings import Skipped
@@ -19,6 +19,13 @@ def say(skipped: "Skipped") -> int:
         return OK
     typer.echo(f"{skipped} ({_places(skipped)}); `kolumn verify` lists {'it' if skipped.stretches == 1 else 'them'}", err=True)
     return DAMAGE
+
+
+def print_left_out(rows: list[dict[str, Any]]) -> None:
+    """Print the files and folders that a read does not return, if there are any."""
+    if rows:
+        print_table("Left out, since no part of the log; what is named is read", list(rows[0]), [list(row.values()) for row in rows])
+        print()
 
 
 def say_unknown(unknown: Mapping[str, int]) -> None:

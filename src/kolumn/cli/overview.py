@@ -91,7 +91,17 @@ def _health(found: "Overview") -> list[str]:
         one = found.remarks[0]
         more = f", and {counted(len(found.remarks) - 1, 'more remark')}" if len(found.remarks) > 1 else ""
         lines.append(f"Remark: {short_name(one.segment)}: {one.remark}{more}")
+    if found.left_out:
+        lines.append("Left out, since no part of the log; what is named is read:")
+        lines += [f"  {_left_out(one)}" for one in found.left_out[:_MOST_DAMAGE]]
+        if len(found.left_out) > _MOST_DAMAGE:
+            lines.append(f"  and {len(found.left_out) - _MOST_DAMAGE} more, which `kolumn verify` lists")
     return list(map(printable, lines))
+
+
+def _left_out(one: dict[str, Any]) -> str:
+    sizes = [counted(one[name], name[:-1]) for name in ("files", "bytes", "records") if one[name] is not None]
+    return f"{short_name(one['path'])}: {', '.join([one['kind'], *sizes])}: {one['reason']}"
 
 
 def _damage(one: "Damage") -> str:
@@ -191,4 +201,5 @@ def _as_json(found: "Overview") -> dict[str, Any]:
         for one in found.damage
     ]
     remarks = [asdict(one) for one in found.remarks]
-    return {"checked": "headers", "partitions": partitions, "damage": damage, "remarks": remarks, "copies": list(map(str, found.copies))}
+    told = {"damage": damage, "remarks": remarks, "copies": list(map(str, found.copies)), "leftOut": found.left_out}
+    return {"checked": "headers", "partitions": partitions, **told}

@@ -21,6 +21,7 @@ from kolumn.cli.common import (
     size_of,
     sources_and_target,
 )
+from kolumn.cli.left_out import print_left_out
 from kolumn.cli.progress import progress
 from kolumn.cli.tables import printable
 
@@ -50,16 +51,18 @@ def recover(
             sources, target, index_interval_bytes=index_interval_bytes, topic=topic, partition=partition, on_progress=advance,
             keys=key_files(key_file),
         )  # fmt: skip
-    tables = {"partitions": done.partitions, "kept": done.kept, "lost": done.lost, "remarks": done.remarks}
+    tables = {"partitions": done.partitions, "kept": done.kept, "lost": done.lost, "remarks": done.remarks, "leftOut": done.left_out}
     rows = {name: found.to_pylist() for name, found in tables.items()}
     if json:
         print_json({"ok": done.ok, **rows, "divergences": list(done.divergences)})
         return OK if done.ok else DAMAGE
     titles = {"partitions": "Written", "kept": "Where it comes from", "lost": "Lost", "remarks": "Remarks (no damage)"}
+    left_out = rows.pop("leftOut")
     for name, own in rows.items():
         if own:
             print_table(titles[name], list(own[0]), [list(row.values()) for row in own])
             print()
+    print_left_out(left_out)
     for text in done.divergences:
         print(f"Different records: {printable(text)}")
     open_ones = sum(row["openTransactions"] for row in rows["partitions"])

@@ -24,6 +24,7 @@ from kolumn.cli.common import (
     print_table,
     size_of,
 )
+from kolumn.cli.left_out import print_left_out
 from kolumn.cli.progress import progress
 from kolumn.cli.tables import printable
 
@@ -47,7 +48,8 @@ def verify(
 
     A truncated last entry and a zero-filled tail are normal for an active segment, the last one of its directory: they are
     reported and are not damage. In a segment that is followed by another one they are damage. Remarks list absent offsets that
-    may have a good reason: compaction, retention. The exit code is 1 if anything is damaged or is not a segment.
+    may have a good reason: compaction, retention. Files and folders that are no part of the log are listed with the reason. The
+    exit code is 1 if anything is damaged or is not a segment.
 
     Example: `kolumn verify /mnt/dead-broker/orders-3`
     """
@@ -60,11 +62,12 @@ def verify(
             keys=key_files(key_file),
             **limits(max_batch_bytes, max_ratio),
         )  # fmt: skip
-    segments, damage, remarks = (found.to_pylist() for found in (report.segments, report.damage, report.remarks))
+    tables = report.segments, report.damage, report.remarks, report.left_out
+    segments, damage, remarks, left_out = (found.to_pylist() for found in tables)
     if is_json(json):
         totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
         totals |= {"controlRecords": report.control_records, "inflatedByCpu": report.inflated_by_cpu}
-        print_json({**totals, "segments": segments, "damage": damage, "remarks": remarks})
+        print_json({**totals, "segments": segments, "damage": damage, "remarks": remarks, "leftOut": left_out})
         return OK if report.ok else DAMAGE
     from kolumn.errors import MEANING, Code
 
@@ -72,6 +75,7 @@ def verify(
     foreign = [one for one in damage if one["reason"].startswith(not_a_segment)]
     damage = [one for one in damage if one not in foreign]
     _print_tables([s for s in segments if s["tail"]], damage, remarks)
+    print_left_out(left_out)
     for one in foreign:
         print(f"{printable(one['segment'])}: not a Kafka log segment: {one['reason'].rpartition('found ')[2]}")
     if len(foreign) < len(segments):

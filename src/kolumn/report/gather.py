@@ -18,6 +18,7 @@ from kolumn.damage.findings import Damage, Skipped
 from kolumn.damage.remarks import Remark
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.decode.result import Tally
+from kolumn.entries.left_out import left_out
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import whole_ranges
@@ -27,7 +28,7 @@ from kolumn.report.keys import Keys
 from kolumn.report.lag import TOPIC, Lag, lag_of
 from kolumn.report.sample import Sample
 from kolumn.report.transactions import TransactionStatistics
-from kolumn.source.segments import Range
+from kolumn.source.segments import Listed, Range
 from kolumn.source.storage import shown
 from kolumn.transactions.states import Transactions
 
@@ -52,6 +53,8 @@ class Findings:
         Sizes of the segments with damage, by path.
     remarks : list of Remark
         At most 1000.
+    left_out : list of dict
+        What a read does not return: rows of `schema.LEFT_OUT_SCHEMA`.
     tails : Counter
         Active segments that end with "zeros" or are "truncated", which is normal.
     headers : HeaderStatistics
@@ -85,6 +88,7 @@ class Findings:
     skipped: Skipped = field(default_factory=Skipped)
     damaged_sizes: dict[str, int] = field(default_factory=dict)
     remarks: list[Remark] = field(default_factory=list)
+    left_out: list[dict[str, Any]] = field(default_factory=list)
     tails: Counter[str] = field(default_factory=Counter)
     headers: HeaderStatistics = field(default_factory=HeaderStatistics)
     offsets: dict[tuple[str | None, int | None], Offsets] = field(default_factory=dict)
@@ -131,7 +135,10 @@ def gather(
     parts: dict[tuple[str | None, int | None], _Part] = {}
     segments: set[str] = set()
     quiet = Options.of(columns=_COLUMNS, errors="skip", format=format, check_crcs=False)
-    for one in whole_ranges(live_segments(source, options), options):
+    listed: Listed = []
+    live = live_segments(source, options, listed)
+    found.left_out = left_out(listed, live).to_pylist()
+    for one in whole_ranges(live, options):
         name = one.segment.topic, one.segment.partition
         part = parts.get(name) or parts.setdefault(name, _Part(found, name))
         damage = part.read(one, one.segment.path not in segments, options, has_transactions(one, quiet))

@@ -6,6 +6,7 @@ from typing import Any
 from kolumn.report import charts, formats, html, log_sections, record_sections, timestamps, words
 from kolumn.report.gather import Findings, total
 from kolumn.report.html import MOST_ROWS
+from kolumn.schema import LEFT_OUT_SCHEMA
 from kolumn.source.storage import shown
 
 _MOST_PARTITIONS = 1000
@@ -74,6 +75,7 @@ def _health(found: Findings) -> str:
         for one in found.skipped.damage
     ]
     remarks = [[_segment(one.segment), one.kind, one.remark, one.evidence] for one in found.remarks]
+    left_out = [list(one.values()) for one in found.left_out]
     tails = ", ".join(f"{count} {'truncated' if kind == 'truncated' else 'with zeros'}" for kind, count in sorted(found.tails.items()))
     names = ["segment", "position", "bytes", "first offset", "last offset", "records lost", "reason"]
     drawn = [charts.damage("damage", found.skipped.damage, found.damaged_sizes, _segment)] if damage else []
@@ -85,6 +87,7 @@ def _health(found: Findings) -> str:
         )
         + html.table("Damage", names, damage, MOST_ROWS)
         + html.table("Remarks: no damage, but worth knowing", ["segment", "kind", "remark", "evidence"], remarks, MOST_ROWS)
+        + html.table("Left out, since no part of the log", LEFT_OUT_SCHEMA.names, left_out, MOST_ROWS)
     )
 
 

@@ -12,6 +12,7 @@ from kolumn.damage.findings import Damage, damage_of_fault
 from kolumn.decode.result import Tally
 from kolumn.decode.segment_end import absent_after
 from kolumn.encode.outgoing import Place, name_of, outgoing, refuse_data_folder
+from kolumn.entries.left_out import left_out
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import entry_chunks
@@ -30,7 +31,7 @@ from kolumn.salvage.runs import Everything, KeptRun, kept_runs, missing
 from kolumn.schema import REMARK_SCHEMA
 from kolumn.source.data_keys import key_files
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Range, Segment
+from kolumn.source.segments import Listed, Range, Segment
 from kolumn.source.storage import parent, shown, within
 from kolumn.verification.verified import verified
 
@@ -97,7 +98,8 @@ def recover(
     options = replace(options, keys=key_files(keys))
     root = name_of(target)
     refuse_data_folder(root, directly=True)
-    segments = live_segments(source, options)
+    listed: Listed = []
+    segments = live_segments(source, options, listed)
     found, unread = _partitions([one for one in segments if one.fault is None], options), [one for one in segments if one.fault is not None]
     names = {key: within(root, f"{key[0]}-{key[1]}") for key in found}
     made: list[_Salvaged] = []
@@ -110,6 +112,7 @@ def recover(
         pa.Table.from_pylist([*(row for one in made for row in one.lost), *_alone(unread, found)], LOST_SCHEMA),
         pa.concat_tables([REMARK_SCHEMA.empty_table(), *(one.remarks for one in made)]),
         tuple(text for one in made for text in one.divergences),
+        left_out(listed, segments),
     )
 
 

@@ -1,10 +1,11 @@
 """Report of `kolumn.recover`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from kolumn.damage.html import MOST_ROWS, html_table
+from kolumn.schema import LEFT_OUT_SCHEMA
 
 PARTITIONS_SCHEMA = pa.schema(
     [
@@ -53,6 +54,8 @@ class Recovery:
     divergences : tuple of str
         Where a copy has other records than the log, because of an unclean election; its records are left out from there on, and are in
         ``lost`` as "superseded".
+    left_out : pa.Table
+        Files and folders of the source that are no part of the log, each with its reason; columns of `schema.LEFT_OUT_SCHEMA`.
     """
 
     partitions: pa.Table
@@ -60,6 +63,7 @@ class Recovery:
     lost: pa.Table
     remarks: pa.Table
     divergences: tuple[str, ...] = ()
+    left_out: pa.Table = field(default_factory=LEFT_OUT_SCHEMA.empty_table)
 
     @property
     def ok(self) -> bool:
@@ -69,7 +73,7 @@ class Recovery:
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""
         made = [f"<p><b>{'nothing lost' if self.ok else f'{self.lost.num_rows} stretches lost'}</b></p>"]
-        for found in (self.partitions, self.lost, self.remarks, self.kept):
+        for found in (self.partitions, self.lost, self.remarks, self.left_out, self.kept):
             if found.num_rows:
                 rows = found.slice(0, MOST_ROWS).to_pylist()
                 made.append(html_table(found.schema.names, [list(row.values()) for row in rows], found.num_rows))

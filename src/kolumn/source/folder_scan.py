@@ -33,10 +33,10 @@ def scanned(folder: str) -> list["os.DirEntry[str]"]:
     raise KolumnError(f"{folder}: cannot be listed: files in it got other names each of {_LISTINGS} times. Run again when it is quiet")
 
 
-def looked_at_files(folder: str) -> list[tuple[str, Identity | None]]:
+def looked_at_files(folder: str, unusable: list[str] | None = None) -> list[tuple[str, Identity | None]]:
     """Files and folders in a folder of this machine, sorted: their paths, and the identities of files; None for folders.
 
-    Broken links, devices, sockets and FIFOs are left out.
+    ``unusable`` takes the paths of broken links, devices, sockets and FIFOs.
     """
     found = list[tuple[str, Identity | None]]()
     with FilesIn(folder) as files:
@@ -45,6 +45,8 @@ def looked_at_files(folder: str) -> list[tuple[str, Identity | None]]:
                 found.append((one.path, files.of(one.path, one.name)))
             elif one.is_dir():
                 found.append((one.path, None))
+            elif unusable is not None:
+                unusable.append(one.path)
     return found
 
 

@@ -2,11 +2,12 @@
 
 import os
 import reprlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kolumn.errors import ArgumentError
 from kolumn.source import storage
+from kolumn.source.log_names import LOG, PARTITION
 
 
 def names_in(source: Any) -> list[str]:
@@ -32,6 +33,26 @@ def checked(file: storage.FolderEntry) -> storage.FolderEntry:
             "Copy what comes out of it to a file, and name that"
         )
     return file
+
+
+def nearby(folder: str, find: Callable[[str], list[Any]]) -> str:
+    """Hint for an error message about a folder in which ``find`` found no segment: where there are some; empty if there are none.
+
+    That is a file or a folder that is no part of the log, or a glob that matches segments on deeper levels, in the first 100 folders.
+    """
+    for one in storage.listing(folder):
+        if not one.is_folder and f"{LOG}." in storage.base_name(one.name):
+            return f"; {one.name!r} is a segment that brokers delete, which is read if it is named"
+    names, pattern = [folder], folder
+    for _ in range(3):
+        pattern = storage.within(pattern, "*")
+        names = [below.name for name in names for below in storage.listing(name) if below.is_folder][:100]
+        for name in names:
+            if (match := PARTITION.fullmatch(storage.base_name(name))) is not None and match["state"]:
+                return f"; {name!r} is a {match['state']} replica, which is read if it is named"
+        if any(find(name) for name in names):
+            return f"; there are some further down: name {pattern!r}"
+    return ""
 
 
 def real_names(names: Iterable[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from kolumn.source import storage, tier_names
 from kolumn.source.aiven_file import Access
 from kolumn.source.aiven_manifest import AivenManifest, manifest_of, objects_of, read_manifests
 from kolumn.source.folder_scan import names_of_files
-from kolumn.source.given_names import checked, names_in, real_names
+from kolumn.source.given_names import checked, names_in, nearby, real_names
 from kolumn.source.log_names import INDEXES, LOG, PARTITION, SWAP, base_and_copy, place_in, topic_partition
 from kolumn.source.memory import in_memory
 from kolumn.source.neighbours import NamedNeighbours, Order, orphans_of, unfinished_from
@@ -30,6 +30,7 @@ SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")
 SIDES = (*SIDE_FILES, TIER_CHECKPOINT)
 
 HIGHEST = 2**63 - 1
+Listed = list[FolderEntry]
 _OF_FOLDER = ("following", "preceding", "orphans", "beside", "listed")
 
 
@@ -170,7 +171,9 @@ class Range:
         return found
 
 
-def find_segments(source: object, topic: str | None = None, partition: int | None = None, faults: bool = False) -> list[Segment]:
+def find_segments(
+    source: object, topic: str | None = None, partition: int | None = None, faults: bool = False, listed: Listed | None = None
+) -> list[Segment]:
     """Segments of ``source``, in the order of topic, partition and base offset within each of its parts.
 
     Parameters
@@ -182,6 +185,8 @@ def find_segments(source: object, topic: str | None = None, partition: int | Non
         Topic and partition, instead of those in directory names.
     faults : bool
         Whether a segment of a tier whose manifest cannot be used is returned, with its ``fault``.
+    listed : list, optional
+        Takes every file and folder that was listed, also those that are no segments.
 
     Raises
     ------
@@ -194,7 +199,7 @@ def find_segments(source: object, topic: str | None = None, partition: int | Non
     places = Places()
     held = in_memory(source)
     for part in names_in(source) if held is None else ():
-        segments += _find(part, places)
+        segments += _find(part, places, listed)
     unique = _unique(segments) if held is None else [Segment(held.name, None, None, None, held.memory.size, memory=held.memory)]
     for one in unique:
         if one.fault is not None and not faults:
@@ -255,51 +260,45 @@ def _unique(segments: list[Segment]) -> list[Segment]:
     return list(found.values())
 
 
-def _find(name: str, places: Places) -> list[Segment]:
+def _find(name: str, places: Places, listed: Listed | None) -> list[Segment]:
     name = storage.plain(name)
     found, below = storage.look_into(name)
     if found is None:
         caught = storage.matches(name)
         if not caught:
             raise ArgumentError(f"{name}: no such file or directory")
-        return [segment for one in caught for segment in _matched(one, places)]
+        return [segment for one in caught for segment in _matched(one, places, listed)]
     if not found.is_folder:
         manifest = manifest_of(found)
         return _of_manifests([manifest]) if manifest else [_as_it_is(places.of(one)) for one in _segments([checked(found)])]
-    segments = in_directory(found.name, entries=below)
+    segments = in_directory(found.name, entries=below, listed=listed)
     if not segments:
-        there = _further_down(found.name)
+        there = nearby(found.name, in_directory)
         raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories one level below it{there}")
     return segments
 
 
-def _further_down(folder: str) -> str:
-    """Hint for an error message: a glob that matches segments on deeper levels, in the first 100 folders; empty if there are none."""
-    names, pattern = [folder], folder
-    for _ in range(3):
-        pattern = storage.within(pattern, "*")
-        names = [below.name for name in names for below in storage.listing(name) if below.is_folder][:100]
-        if any(in_directory(name) for name in names):
-            return f"; there are some further down: name {pattern!r}"
-    return ""
-
-
-def _matched(found: FolderEntry, places: Places) -> list[Segment]:
+def _matched(found: FolderEntry, places: Places, listed: Listed | None) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if found.is_folder:
-        return in_directory(found.name)
+        return in_directory(found.name, listed=listed)
+    if listed is not None:
+        listed.append(found)
     if found.name.endswith(MANIFEST):
         return _of_manifests([found])
     is_segment = found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint"))
     return [_as_it_is(places.of(one)) for one in _segments([found])] if is_segment else []
 
 
-def in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[FolderEntry] | None = None) -> list[Segment]:
+def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | None = None, listed: Listed | None = None) -> list[Segment]:
     """Segments of a folder and of its subfolders. ``above`` are the parent folders so far: a link may lead back to one of them."""
     real = storage.real_folder(folder)
     if real is not None and real in above:
         return []
-    entries = storage.listing(folder) if entries is None else entries
+    unusable: list[str] | None = None if listed is None else []
+    entries = storage.listing(folder, unusable) if entries is None else entries
+    if listed is not None:
+        listed += [*entries, *(FolderEntry(one, 0, False, is_regular=False) for one in unusable or ())]
     own = [one if one.following is not None else _as_it_is(one) for one in _segments_here(entries)]
     folders: list[tuple[tuple[str, int], str, bool]] = []
     for name in (one.name for one in entries if one.is_folder):
@@ -310,7 +309,7 @@ def in_directory(folder: str, above: tuple[Any, ...] = (), entries: list[FolderE
             folders.append((found, name, True))
     folders.sort()
     for (_, name, tiered), below in zip(folders, storage.listings([name for _, name, _ in folders]), strict=True):
-        some = in_directory(name, (*above, real), below)
+        some = in_directory(name, (*above, real), below, listed)
         own += [one for one in some if one.copy_id is not None and one.topic is not None] if tiered else some
     return own
 
@@ -325,7 +324,11 @@ def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segme
     # Nearly all files of some folders are segments.
     others = [one for one in files if one.name[-4:] != LOG]
     manifests = [one for one in others if one.name.endswith(MANIFEST)]
-    segments = _live(_segments([one for one in files if one.name.endswith((LOG, SWAP))] if others else files), others)
+    segments = _segments([one for one in files if one.name.endswith((LOG, SWAP))] if others else files)
+    # Kafka deletes swap files at or above the lowest ``.cleaned`` file on start-up (unfinished round).
+    if (lowest := unfinished_from([one.name for one in others])) is not None:
+        segments = [one for one in segments if not (one.is_swap and one.base_offset is not None and one.base_offset >= lowest)]
+    segments.sort(key=lambda one: (-1 if one.base_offset is None else one.base_offset, one.path))
     if manifests:
         # What has an id and no manifest yet has not been copied completely; a broker's own files have no ids.
         stored = objects_of(manifests, [one.path for one in segments if one.copy_id is not None], told)
@@ -363,14 +366,6 @@ def with_neighbours(segments: list[Segment], orphans: Iterable[str] = (), fresh:
         if (base := one.base_offset) is not None and one.copy_id is None:
             one.__dict__.update(order.of(base))
     return placed
-
-
-def _live(segments: list[Segment], others: list[FolderEntry]) -> list[Segment]:
-    """Segments without swap files at or above the lowest ``.cleaned`` one: Kafka deletes those on start-up (unfinished round)."""
-    lowest = unfinished_from([file.name for file in others])
-    if lowest is not None:
-        segments = [s for s in segments if not (s.is_swap and s.base_offset is not None and s.base_offset >= lowest)]
-    return sorted(segments, key=lambda s: (-1 if s.base_offset is None else s.base_offset, s.path))
 
 
 def _segments(files: Iterable[FolderEntry]) -> list[Segment]:

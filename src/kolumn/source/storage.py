@@ -202,11 +202,11 @@ def listings(folders: list[str]) -> Iterator[list[FolderEntry] | None]:
         yield from pool.map(listing, folders)
 
 
-def listing(folder: str) -> list[FolderEntry]:
-    """Files and folders in a folder, sorted by name."""
+def listing(folder: str, unusable: list[str] | None = None) -> list[FolderEntry]:
+    """Files and folders in a folder, sorted by name; ``unusable`` takes the names of broken links, devices, sockets and FIFOs."""
     try:
         if not is_url(folder):
-            return [FolderEntry(path, 0 if now is None else now.size, now is None, True, now) for path, now in looked_at_files(folder)]
+            return [FolderEntry(path, now.size if now else 0, now is None, True, now) for path, now in looked_at_files(folder, unusable)]
         system, path, root, top = _at(folder)
         if (inner := fsspec_of(system)) is not None:
             found = repeated(lambda: listed(inner, path))

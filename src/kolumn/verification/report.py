@@ -1,7 +1,7 @@
 """Report of `kolumn.verify`."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -9,7 +9,7 @@ from kolumn.damage.findings import Damage
 from kolumn.damage.html import MOST_ROWS, html_table
 from kolumn.damage.remarks import remark_table
 from kolumn.decode.result import Tally
-from kolumn.schema import DAMAGE_SCHEMA, SEGMENT_SCHEMA
+from kolumn.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, SEGMENT_SCHEMA
 from kolumn.source.segments import Segment
 from kolumn.source.storage import shown
 
@@ -32,6 +32,8 @@ class Report:
         How many of the records are control records: markers of transactions, and those of a quorum.
     inflated_by_cpu : int
         Payloads that the CPU decompressed for a GPU, since nvCOMP cannot decompress them, or must not.
+    left_out : pa.Table
+        Files and folders of the source that a read does not return, each with its reason; columns of `schema.LEFT_OUT_SCHEMA`.
     """
 
     damage: pa.Table
@@ -42,6 +44,7 @@ class Report:
     bytes: int
     control_records: int = 0
     inflated_by_cpu: int = 0
+    left_out: pa.Table = field(default_factory=LEFT_OUT_SCHEMA.empty_table)
 
     @property
     def ok(self) -> bool:
@@ -49,11 +52,11 @@ class Report:
         return self.damage.num_rows == 0
 
     def _repr_html_(self) -> str:
-        """The verdict, the damage and the remarks as tables, for notebooks."""
+        """The verdict, the damage, the remarks and what is left out as tables, for notebooks."""
         segments = f"{self.segments.num_rows} segments, {self.batches} intact batches, {self.records} records, {self.bytes} bytes"
         verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches"
         made = [f"<p><b>{verdict}</b>: {segments}</p>"]
-        for found in (self.damage, self.remarks):
+        for found in (self.damage, self.remarks, self.left_out):
             if found.num_rows:
                 rows = found.slice(0, MOST_ROWS).to_pylist()
                 made.append(html_table(found.schema.names, [list(row.values()) for row in rows], found.num_rows))
