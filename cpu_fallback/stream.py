@@ -283,7 +283,7 @@ def _batch(
     if limits.check_crcs and crc.crc32c(batch, _CRC_FROM, size) != row[_CRC]:
         return WRONG, 0
     records[b] = 0
-    if row[_COUNT] == 0 or not keeps(limits, row):
+    if (row[_COUNT] == 0 and size == _HEADER) or not keeps(limits, row):
         return DONE, 0
     payload, need, buffer = batch + _HEADER, size - _HEADER, 0
     origin = payload - source.views

@@ -13,7 +13,7 @@ from kolumn.formats import legacy, memory, table
 from kolumn.machine_code.deferred import register_jitable
 
 _OK, _LEFT = int(Code.OK), -1
-_COUNT, _BASE_OFFSET, _BASE_TIMESTAMP = table.COUNT, table.BASE_OFFSET, table.BASE_TIMESTAMP
+_COUNT, _BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.COUNT, table.BASE_OFFSET, table.LAST_OFFSET, table.BASE_TIMESTAMP
 
 
 @compiled
@@ -56,9 +56,12 @@ def _messages(
 ) -> tuple[int, int]:
     """Write the messages of one batch; returns the address after them, or `_LEFT`, and how many have a timestamp."""
     base, time, timed = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], 0
+    most = row[_LAST_OFFSET] - base
     for i in range(first, first + row[_COUNT]):
         record = any_fields(at, end)
         if record.code != _OK or record.header_count != 0 or record.headers != record.next:
+            return _LEFT, 0
+        if record.offset_delta < 0 or record.offset_delta > most:
             return _LEFT, 0
         at, offset, moment = record.next, base + record.offset_delta, time + record.timestamp_delta
         timed += 1 if moment != -1 else 0
@@ -70,7 +73,7 @@ def _messages(
         seal_message(pos, pos + size)
         put_row(out[i], row_of_all, pos - target, size, offset, moment)
         pos += size
-    if at != end and row[_COUNT] > 0:
+    if at != end:
         return _LEFT, 0
     return pos, timed
 

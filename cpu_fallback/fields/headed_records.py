@@ -8,7 +8,7 @@ from kolumn.formats import table, v2
 from kolumn.formats.varint import short_varint
 from kolumn.machine_code.deferred import register_jitable
 
-_BASE_OFFSET = table.BASE_OFFSET
+_BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
 _MOST = 0x7F
 
 
@@ -30,14 +30,16 @@ def headed_records(
 ) -> tuple[int, int, int, int, tuple[int, int, int]]:
     """Decode records from ``where`` on into rows [n, last) until one is not short, or has no headers: its position, n, key, value, heads.
 
+    It also ends at a record with an offset beyond those of its batch.
     Parameters are named as in `records.batch_records`; ``heads`` are the used headers, and the bytes of their keys and of their values.
     """
     at, end, moved = buf + where, buf + end, origin - buf
     offset = row[_BASE_OFFSET]
+    most = row[_LAST_OFFSET] - offset
     timestamp, keep = base_time(row)
     while n < last:
         record = v2.short_fields(0, at, end, skip)
-        if record.next < 0:
+        if record.next < 0 or record.offset_delta > most:
             break
         count, head, _ = short_varint(0, record.value + max(record.value_length, 0))
         # Memory is there for the headers of records that `v2.fields` accepts, so nothing is written for one with an impossible count.

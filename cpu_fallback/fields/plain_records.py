@@ -5,7 +5,7 @@ from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.formats import table, v2
 from kolumn.machine_code.deferred import register_jitable
 
-_BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
+_BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.BASE_TIMESTAMP
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 
 
@@ -33,17 +33,18 @@ def plain_records(
     value: int,
     header: int,
 ) -> tuple[int, int, int, int]:
-    """Decode records from ``where`` on into rows [n, last) until one is not plain: its position, n, key, value.
+    """Decode records from ``where`` on into rows [n, last) until one is not plain, or beyond its batch: its position, n, key, value.
 
     Parameters are named as in `records.batch_records`.
     """
     # Only addresses are used, because positions would need one more register.
     at, end, moved = buf + where, buf + end, origin - buf
     offset = row[_BASE_OFFSET]
+    most = row[_LAST_OFFSET] - offset
     timestamp, keep = base_time(row)
     while n < last:
         record = v2.plain_fields(0, at, end, skip)
-        if record.next < 0:
+        if record.next < 0 or record.offset_delta > most:
             break
         key, value = put_record(
             to, n, offset + record.offset_delta, timestamp + (record.timestamp_delta & keep), header, buffer, moved,

@@ -17,9 +17,10 @@ from kolumn.formats import layouts, table, v2
 from kolumn.machine_code.deferred import register_jitable
 
 _OK, _RECORD_END, _RECORD_LENGTH = int(Code.OK), int(Code.RECORD_END), int(Code.RECORD_LENGTH)
+_OFFSET_RANGE = int(Code.OFFSET_RANGE)
 _RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)
 _LAYOUT, _CODE, _RECORD, _WHERE = table.LAYOUT, table.CODE, table.RECORD, table.WHERE
-_BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
+_BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.BASE_TIMESTAMP
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 
 
@@ -119,13 +120,15 @@ def batch_records(
             header_at = one.next
         if header_at != record.next:
             return _RECORD_END, n - first, where
+        if record.offset_delta < 0 or record.offset_delta > row[_LAST_OFFSET] - offset:
+            return _OFFSET_RANGE, n - first, v2.offset_delta(buf, where, end, skip)[1]
         key, value = put_record(
             to, n, offset + record.offset_delta, append_timestamp if append_time else timestamp + record.timestamp_delta, header,
             buffer, origin - buf, buf + record.key, record.key_length, buf + record.value, record.value_length, key, value,
         )  # fmt: skip
         n += 1
         where = record.next
-    if where != end and count > 0:
+    if where != end:
         return _RECORDS_REMAIN, count, where
     at[ROWS], at[KEY], at[VALUE] = n, key, value
     at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE] = header, header_key, header_value

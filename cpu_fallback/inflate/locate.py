@@ -17,8 +17,8 @@ _NONE = NONE
 def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, codec: Int64s) -> None:
     """Fill ``start`` (position in the segment), ``size`` (bytes) and ``codec`` of each entry's payload.
 
-    An entry whose payload cannot be located, or whose codec is not allowed, gets a code in ``rows``. A batch with a record count of 0 has
-    an empty payload: as in Java, the bytes after its header are ignored. A draft's set without bytes after its header has no records.
+    An entry whose payload cannot be located, or whose codec is not allowed, gets a code in ``rows``. A batch with a record count of 0, or
+    a draft's set, has nothing to decompress if no bytes follow its header, whatever codec that names.
     """
     for b in range(rows.shape[0]):
         row = rows[b]
@@ -27,7 +27,7 @@ def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, code
             continue
         if layouts.holds_messages(row[_LAYOUT]):
             row[_CODE], start[b], size[b] = _message(buf - origin, row)
-        elif row[_COUNT] == 0 or (layouts.is_set(row[_LAYOUT]) and row[_SIZE] == row[_PAYLOAD]):
+        elif row[_SIZE] == row[_PAYLOAD] and (row[_COUNT] == 0 or layouts.is_set(row[_LAYOUT])):
             continue
         else:
             row[_CODE] = layouts.codec_code(row[_LAYOUT], row[_ATTRIBUTES], row[_CODEC])

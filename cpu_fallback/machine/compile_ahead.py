@@ -29,8 +29,8 @@ logger = logging.getLogger("kolumn")
 # Modules that take longest to compile come first, because the last one to start should be short.
 GROUPS = {
     "reading": (
-        "stream", "stream_messages", "fields.records", "check.walk", "check.checksums", "inflate.blocks", "count", "check.search",
-        "inflate.locate", "check.select", "check.gather", "machine.checksum", "columns.timestamps", "check.boundary",
+        "stream", "stream_messages", "fields.records", "fields.sound", "check.walk", "check.checksums", "inflate.blocks", "count",
+        "check.search", "inflate.locate", "check.select", "check.gather", "machine.checksum", "columns.timestamps", "check.boundary",
     ),
     "small segments": ("stream_files",),
     "writing": (

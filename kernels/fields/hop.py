@@ -89,7 +89,6 @@ def hop(b: int, a: Hop) -> None:
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
     layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
     at, code = 0, _OK
-    empty = row == stop
     while row < stop:
         begin = at
         if code == _OK:
@@ -97,7 +96,7 @@ def hop(b: int, a: Hop) -> None:
         store32(a.start + 4 * row, begin if code == _OK else -1)
         store32(a.owner + 4 * row, b)
         row += 1
-    if code != _OK or (at != end and _must_end(layout) and not empty):
+    if code != _OK or (at != end and _must_end(layout)):
         store32(a.bad + 4 * b, 1)
 
 
@@ -144,13 +143,13 @@ def hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
     """Follow the chain of batch ``b``, a window at a time."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout, wrapped, empty = field(a, b, _LAYOUT), field(a, b, _CODEC), row == stop
+    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
     row, at, code = walk(layout, wrapped, buf, end, row, stop, 0, end + 1, lane, window, b, a.start, a.owner)
     if code != _OK:
         for k in range(row + lane, stop, WARP):
             store32(a.start + 4 * k, -1)
             store32(a.owner + 4 * k, b)
-    if lane == 0 and (code != _OK or (at != end and _must_end(layout) and not empty)):
+    if lane == 0 and (code != _OK or (at != end and _must_end(layout))):
         store32(a.bad + 4 * b, 1)
 
 

@@ -20,7 +20,7 @@ from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _OK = int(Code.OK)
 _LAYOUT, _CODEC, _ATTRIBUTES = table.LAYOUT, table.CODEC, table.ATTRIBUTES
-_BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
+_BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.BASE_TIMESTAMP
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 
 
@@ -106,12 +106,13 @@ def _record(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
         if header.code != _OK:
             return True
         at = header.next
-    if at != record.next:
+    base = field(a, b, _BASE_OFFSET)
+    if at != record.next or record.offset_delta < 0 or record.offset_delta > field(a, b, _LAST_OFFSET) - base:
         return True
     timestamp = field(a, b, _BASE_TIMESTAMP) + record.timestamp_delta
     if field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
         timestamp = field(a, b, _MAX_TIMESTAMP)
-    store64(a.offset + 8 * i, field(a, b, _BASE_OFFSET) + record.offset_delta)
+    store64(a.offset + 8 * i, base + record.offset_delta)
     store64(a.timestamp + 8 * i, timestamp)
     _payloads(i, buf, record, a)
     _others(i, 0, -1, a)

@@ -1,9 +1,10 @@
 """Errors: compiled code returns a `Code`, users get the exceptions."""
 
 import re
-from enum import IntEnum
+from enum import IntEnum, unique
 
 
+@unique
 class Code(IntEnum):
     """Result of one step on one entry or record. Zero is success; `MEANING` contains the text of each code."""
 
@@ -19,7 +20,7 @@ class Code(IntEnum):
     SEGMENT_MISSING = 7
     OFFSET_ORDER = 8
     NOT_A_SEGMENT = 9
-    BASE_OFFSET = 6
+    BASE_OFFSET = 19
     # Payload: codec and framing.
     BAD_CODEC = 10
     CODEC_NOT_ALLOWED = 11
@@ -41,6 +42,7 @@ class Code(IntEnum):
     RECORDS_REMAIN = 31
     CONTROL_KEY = 32
     LAST_OFFSET = 33
+    OFFSET_RANGE = 34
     # Messages, formats 0 and 1.
     MESSAGE_SIZE = 40
     INNER_LENGTH = 41
@@ -90,6 +92,7 @@ MEANING = {
     Code.RECORDS_REMAIN: ("record count", "as many records as the payload holds"),
     Code.CONTROL_KEY: ("key", "version 0 or more and a type: 4 bytes"),
     Code.LAST_OFFSET: ("last offset", "base offset and last offset delta with a sum that 64 bits can hold"),
+    Code.OFFSET_RANGE: ("offset delta", "0 to the last offset delta in the header of the batch"),
     Code.MESSAGE_SIZE: ("message size", "at least 14 (format 0) or 22 (format 1) bytes"),
     Code.INNER_LENGTH: ("inner message size", "at least 14"),
     Code.INNER_MAGIC: ("inner magic", "0 or 1"),
@@ -105,6 +108,7 @@ MEANING = {
     Code.TAG_COUNT: ("tag num_messages", "as many messages as the payload holds"),
     Code.RECORD_CRC: ("message crc", "the checksum of the bytes of the message"),
 }
+assert MEANING.keys() == set(Code) - {Code.OK}
 
 
 _SECRETS = re.compile(

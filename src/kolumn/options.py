@@ -101,6 +101,11 @@ class Options:
         """Options with the columns by which an invalid value is found, where it is an error."""
         return self if not self.typed else replace(self, columns=watched_columns(self.columns, self.typed))
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether sound records of an entry with wrong ones are read; only a right checksum says that they were written so."""
+        return self.errors == "skip" and self.check_crcs
+
     def within(self, start_offset: int | None, end_offset: int | None) -> "Options":
         """The options with their range of offsets narrowed to start_offset <= offset < end_offset."""
         start = max((offset for offset in (self.start_offset, start_offset) if offset is not None), default=None)

@@ -169,22 +169,31 @@ def test_overlong_varints(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at", "damage", "field", "record"),
+    ("at", "damage", "field", "record", "left"),
     [
-        (57, "00000001", "record count", None),
-        (57, "00000003", "record", None),
-        (57, "ffffffff", "record count", None),
-        (57, "7fffffff", "record count", None),
-        (61, "12", "record length", 0),
-        (61, "0e", "header count", 0),
-        (65, "7e", "key length", 0),
-        (67, "7e", "value length", 0),
-        (69, "01", "header count", 0),
-        (69, "7e", "header count", 0),
-        (22, "05", "attributes", None),
+        (57, "00000000", "record count", 0, [100, 101]),
+        (57, "00000001", "record count", None, [100, 101]),
+        (57, "00000003", "record", None, [100, 101]),
+        (57, "ffffffff", "record count", None, [100, 101]),
+        (57, "7fffffff", "record count", None, [100, 101]),
+        (61, "12", "record length", 0, []),
+        (61, "0e", "header count", 0, []),
+        (61, "00", "record length", 0, []),
+        (65, "7e", "key length", 0, [101]),
+        (67, "7e", "value length", 0, [101]),
+        (69, "01", "header count", 0, [101]),
+        (69, "7e", "header count", 0, [101]),
+        (70, "0c", "header count", 1, [100]),
+        (64, "04", "offset delta", 0, [101]),
+        (64, "01", "offset delta", 0, [101]),
+        (73, "04", "offset delta", 1, [100]),
+        (23, "00000000", "offset delta", 1, [100]),
+        (23, "ffffffff", "offset delta", 0, []),
+        (22, "05", "attributes", None, []),
     ],
 )
-def test_wrong_field_under_a_right_checksum(path: Path, at: int, damage: str, field: str, record: int | None) -> None:
+def test_wrong_field_under_a_right_checksum(path: Path, at: int, damage: str, field: str, record: int | None, left: list[int]) -> None:
+    """A strict read names the record, and the others are read where their lengths lead on."""
     good, bad = unhex(PLAIN), bytes.fromhex(damage)
     path.write_bytes(with_crc(good[:at] + bad + good[at + len(bad) :]))
     with pytest.raises(kolumn.CorruptBatchError) as caught:
@@ -193,12 +202,28 @@ def test_wrong_field_under_a_right_checksum(path: Path, at: int, damage: str, fi
     assert (error.segment, error.position, error.base_offset) == (str(path), 0, 100)
     assert field in error.field
     assert record is None or error.record == record
-    assert kolumn.read(path, errors="skip").num_rows == 0
+    for options in ({}, {"binary": "view"}, {"columns": ["offset", "headers"]}):
+        assert kolumn.read(path, errors="skip", **options)["offset"].to_pylist() == left
+    assert kolumn.read(path, errors="skip", check_crcs=False).num_rows == 0
 
 
-def test_no_records_by_the_count(path: Path) -> None:
-    """A batch with a count of 0 and a payload: Java reads only the count."""
-    good = unhex(PLAIN)
-    path.write_bytes(with_crc(good[:57] + bytes(4) + good[61:]))
+def test_what_is_lost_beside_what_is_read(path: Path) -> None:
+    good, skipped = unhex(PLAIN), kolumn.Skipped()
+    path.write_bytes(with_crc(good[:73] + b"\x04" + good[74:]))
+    assert kolumn.read(path, columns=["offset"], errors="skip", on_damage=skipped).num_rows == 1
+    (damage,) = skipped.damage
+    assert (damage.position, damage.size, damage.base_offset, damage.last_offset, damage.records_lost) == (0, 78, 101, 101, 1)
+    assert damage.reason == (
+        "record 1: offset delta: expected 0 to the last offset delta in the header of the batch, found 2 at byte 12 of 17; "
+        "left out: record 1 (offset 102); 1 other record is read"
+    )
+
+
+def test_an_empty_stream_is_no_record(path: Path) -> None:
+    """A batch with a count of 0 whose codec made a stream of nothing; Java reads only the count."""
+    stream = bytes.fromhex("1f8b08000000000000030300 0000000000000000".replace(" ", ""))
+    good = unhex(EMPTY)
+    size = (len(good) - 12 + len(stream)).to_bytes(4, "big")
+    path.write_bytes(with_crc(good[:8] + size + good[12:22] + b"\x01" + good[23:] + stream))
     assert kolumn.read(path).num_rows == 0
     assert kolumn.verify(path).ok

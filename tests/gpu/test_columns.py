@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import kolumn
+from kit import wrong_records
 from kit.corpus import cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
@@ -73,6 +74,13 @@ def test_transactions(isolation: str, device: Emulated) -> None:
         same(case.directory, columns=["offset"], isolation_level=isolation, end_offset=20)
     committed = {b"none", b"committed"}
     assert states == (committed if isolation == "read_committed" else committed | {b"aborted", b"open"})
+
+
+def test_single_wrong_records(tmp_path: Path, device: Emulated) -> None:
+    path = tmp_path / "a.log"
+    for case in wrong_records.cases():
+        path.write_bytes(case.data)
+        same(path, columns=COLUMNS, format=case.format, errors="skip")
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -13,6 +13,7 @@ import pytest
 import zstandard
 
 import kolumn
+from kit import wrong_records
 from kit.corpus import cases
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated
@@ -97,6 +98,21 @@ def test_drafts(where: str, format: str, tmp_path: Path, device: Emulated | None
     for seed in range(40):
         path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
         same(path, columns=COLUMNS, format=format, include_control=True, errors="skip")
+
+
+@ON_BOTH
+def test_single_wrong_records(where: str, tmp_path: Path, device: Emulated | None) -> None:
+    """The device decodes what the CPU leaves of their entries."""
+    path = tmp_path / "a.log"
+    for case in wrong_records.cases():
+        path.write_bytes(case.data)
+        found = same(path, columns=COLUMNS, format=case.format, errors="skip")
+        assert found["offset"].to_pylist() == case.offsets, case.name
+        same(path, columns=COLUMNS, format=case.format)
+        left_out: dict[str, list[Any]] = {"cpu": [], "gpu": []}
+        for backend, damage in left_out.items():
+            kolumn.read(path, format=case.format, errors="skip", backend=backend, on_damage=damage.append)
+        assert left_out["cpu"] == left_out["gpu"], case.name
 
 
 @ON_BOTH

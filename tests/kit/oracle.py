@@ -7,6 +7,8 @@ Kolumn differs on purpose:
   so is an inner message that is of neither format 0 nor 1;
 * the checksums of messages inside a wrapper are compared too;
 * a batch whose last offset does not fit into 64 bits is an error (Java's offsets wrap);
+* a record whose offset lies outside of those that the header of its batch tells is an error (`_within`), and so are bytes after the header
+  of a batch that has no records by its count (`_nothing`): Java returns the first, and says nothing of the second;
 * zeros up to the end of the file are preallocation and no error.
 """
 
@@ -166,7 +168,7 @@ def _batch(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
     codec = attributes & 7
     if count < 0:
         raise BadEntryError("Found invalid record count")
-    if count == 0:
+    if _nothing(count, entry):
         return
     if codec >= len(CODECS):
         raise BadEntryError(f"Unknown compression type id: {codec}")
@@ -174,6 +176,7 @@ def _batch(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
     cursor = Cursor(inflate(codec, entry[61:], magic) if codec else entry[61:])
     for _ in range(count):
         time, delta, key, value, headers = _record(cursor)
+        _within(delta, last)
         yield Row(
             _signed(base + delta),
             max_time if append_time else _signed(base_time + time),
@@ -192,6 +195,17 @@ def _batch(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
         )
     if cursor.left:
         raise BadEntryError("Incorrect declared batch size, records still remaining in file")
+
+
+def _nothing(count: int, entry: bytes) -> bool:
+    """Whether a batch has no records. For Java it has none if the count is 0, whatever follows its header."""
+    return count == 0 and len(entry) == _HEADER.size
+
+
+def _within(delta: int, last: int) -> None:
+    """Raise for an offset that the header of the batch rules out; Java has no such check."""
+    if not 0 <= delta <= last:
+        raise BadEntryError("offset delta outside of the batch")
 
 
 def _sequence(base: int, delta: int) -> int:
@@ -259,7 +273,7 @@ class Message(NamedTuple):
     value: bytes | None
 
 
-def _message(entry: bytes, check_crcs: bool) -> Message:
+def read_message(entry: bytes, check_crcs: bool) -> Message:
     offset, _, crc, magic, attributes = struct.unpack_from(">qiIbB", entry)
     if check_crcs and zlib.crc32(entry[16:]) != crc:
         raise BadEntryError("Record is corrupt: crc")
@@ -277,11 +291,10 @@ def _message(entry: bytes, check_crcs: bool) -> Message:
 
 
 def _legacy(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
-    outer = _message(entry, check_crcs)
+    outer = read_message(entry, check_crcs)
     codec = outer.attributes & 7
     if codec > 3:
         raise BadEntryError(f"codec {codec}")
-    kind = (outer.attributes >> 3 & 1) if outer.magic else -1
     messages = [outer] if not codec else _inner(outer, codec, check_crcs)
     base = 0
     if codec and outer.magic == 1 and outer.offset != 0:
@@ -289,13 +302,19 @@ def _legacy(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
         if base < 0:
             raise BadEntryError("Found invalid wrapper offset in compressed v1 message set")
     for message in messages:
-        if codec and message.attributes & 7:
-            raise BadEntryError("Inner messages must not be compressed")
-        time = outer.timestamp if kind == 1 and message.magic else message.timestamp
-        yield Row(
-            _signed(base + message.offset), time, kind, message.key, message.value,
-            (), -1, -1, -1, -1, False, False, outer.magic, CODECS[codec], position,
-        )  # fmt: skip
+        yield message_row(outer, message, base, position)
+
+
+def message_row(outer: Message, message: Message, base: int, position: int) -> Row:
+    """Row of a message of a wrapper, or of one that is an entry of its own."""
+    codec, kind = outer.attributes & 7, (outer.attributes >> 3 & 1) if outer.magic else -1
+    if codec and message.attributes & 7:
+        raise BadEntryError("Inner messages must not be compressed")
+    time = outer.timestamp if kind == 1 and message.magic else message.timestamp
+    return Row(
+        _signed(base + message.offset), time, kind, message.key, message.value,
+        (), -1, -1, -1, -1, False, False, outer.magic, CODECS[codec], position,
+    )  # fmt: skip
 
 
 def _inner(outer: Message, codec: int, check_crcs: bool) -> list[Message]:
@@ -309,7 +328,7 @@ def _inner(outer: Message, codec: int, check_crcs: bool) -> list[Message]:
             raise BadEntryError("inner record size")
         if size > len(data) - at - 12:
             break
-        messages.append(_message(data[at : at + 12 + size], check_crcs))
+        messages.append(read_message(data[at : at + 12 + size], check_crcs))
         at += 12 + size
     if not messages:
         raise BadEntryError("Found invalid compressed record set: no inner records")

@@ -68,6 +68,7 @@ def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool, discard:
     kept = per_entry(keep, counts)
     dead = per_entry(keep & np.asarray(piece.records["tombstone"]), counts) > 0
     fates, horizon = fates_of(entries, counts, kept, dead, discard, round)
+    fates[(fates == COPY) & piece.partial] = REBUILD
     sets = layouts.among(entries.layout, layouts.MESSAGES) & (entries.codec != NONE) & (kept > 0)
     if merge:
         fates[sets] = MERGE

@@ -292,6 +292,8 @@ class ConversionJob:
         if changes.transactions is not None:
             same &= entries.transactional == 0
             plain &= entries.transactional == 0
+        same &= ~piece.partial
+        plain &= ~piece.partial
         pair = (layout == _PLAIN) if target in _COMPACT else layouts.among(layout, _COMPACT) & (target == _PLAIN)
         return np.where(same, _COPY, np.where(pair & plain, _RESTRIDE, _REGROUP))
 
@@ -317,7 +319,7 @@ def part(piece: Piece, start: int, stop: int) -> Piece:
         return piece
     counts = piece.counts[start:stop]
     records = piece.records.slice(int(piece.counts[:start].sum()), int(counts.sum()))
-    return replace(piece, entries=piece.entries[start:stop], counts=counts, records=records)
+    return replace(piece, entries=piece.entries[start:stop], counts=counts, records=records, partial=piece.partial[start:stop])
 
 
 def copied(piece: Piece) -> Encoded:

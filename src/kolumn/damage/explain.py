@@ -10,6 +10,7 @@ from kolumn.formats.varint import uvarint32, varint32, varint64
 _VARINTS = {
     Code.RECORD_LENGTH,
     Code.OFFSET_DELTA,
+    Code.OFFSET_RANGE,
     Code.KEY_LENGTH,
     Code.VALUE_LENGTH,
     Code.HEADER_COUNT,

@@ -19,7 +19,7 @@ class WrongChecksumsError(Exception):
 
 @dataclass(frozen=True)
 class Damage:
-    """A stretch of a segment from which no records could be read.
+    """A stretch of a segment from which records could not be read.
 
     Attributes
     ----------
@@ -27,7 +27,8 @@ class Damage:
     position, size : int
         Position and number of its bytes.
     base_offset, last_offset : int, optional
-        Offsets from the damaged header, if they are credible.
+        Offsets from the damaged header, if they are credible. If other records of the entry are read, the lost ones have offsets between
+        these.
     reason : str
     records_lost : int, optional
         None if it is not known.
@@ -50,6 +51,25 @@ class Damage:
     def _repr_html_(self) -> str:
         """The damage as a table, for notebooks."""
         return html_table(_NAMES, [self._row()])
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What is lost of an entry of which other records are read.
+
+    Attributes
+    ----------
+    records : int, optional
+        How many are lost, None if that is not known.
+    offsets : tuple of int, optional
+        First and last offset that they can have, if that is known.
+    text : str
+        Which ones, in words.
+    """
+
+    records: int | None
+    offsets: tuple[int, int] | None
+    text: str
 
 
 @dataclass
@@ -147,8 +167,11 @@ class Trouble:
         return Damage(self.error.segment, self.position, size, base if known else None, None, reason(self.error), None, self.error)
 
 
-def damage_of(row: Entry, error: CorruptBatchError, size: int, floor: int, whole: bool = True) -> Damage:
-    """Damage of one entry; ``whole`` means that nothing else was lost with it."""
+def damage_of(row: Entry, error: CorruptBatchError, size: int, floor: int, whole: bool = True, part: Lost | None = None) -> Damage:
+    """Damage of one entry; ``whole`` means that nothing else was lost with it, ``part`` is what was lost if other records are read."""
+    if part is not None:
+        first, last = part.offsets or (None, None)
+        return Damage(error.segment, row.position, size, first, last, f"{reason(error)}; {part.text}", part.records, error)
     base, last, count = row.base_offset, row.last_offset, row.count
     starts, ends = base != table.UNKNOWN, last != table.UNKNOWN
     base, last = base if starts else last, last if ends else base

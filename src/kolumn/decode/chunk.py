@@ -92,7 +92,7 @@ def _by(backend: ChunkDecoder, file: SegmentFile, chunk: Chunk, options: Options
         done, inflated = done + len(run_rows), inflated + run.bytes
         for i in np.flatnonzero(run_rows.code):
             row = run_rows[i].copy()
-            errors[row.position] = row_error(file.path, row, None, run.found.get(int(i), "")), row
+            errors[row.position] = row_error(file.path, row, None, run.found.get(int(i), "")), row, run.lost.get(int(i))
         _give(run, run_rows, file, options, options.stored, result, backend.batch)
         # The next run is likely to be as large as this one.
         if (errors and options.errors == "raise") or inflated + run.bytes > options.inflated_bytes:
@@ -115,16 +115,16 @@ def _cut(chunk: Chunk, good: Entries, position: int, result: Decoded) -> Entries
 
 
 def _set_damage(errors: dict[int, Any], options: Options, result: Decoded) -> None:
-    """Record damage of entries with a right checksum and wrong contents: the chain continues, only these entries are lost."""
+    """Record damage of entries with a right checksum and wrong contents: the chain continues, nothing else is lost."""
     if options.errors == "raise":
         position = min(errors)
         result.trouble = Trouble(position, -1, errors[position][0])
         return
-    result.damage += [damage_of(row, error, row.size, -1) for error, row in errors.values()]
+    result.damage += [damage_of(row, error, row.size, -1, part=part) for error, row, part in errors.values()]
     result.damage.sort(key=lambda damage: damage.position)
 
 
 def _count(good: Entries, errors: dict[int, Any], result: Decoded) -> None:
     result.intact = len(good) - len(errors)
-    result.valid_bytes = int(good.size.sum() - sum(row.size for _, row in errors.values()))
+    result.valid_bytes = int(good.size.sum() - sum(row.size for _, row, _ in errors.values()))
     result.last_offset = good.last_known_offset(-1)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Protocol, Self
 
+from kolumn.damage.findings import Lost
 from kolumn.decode.host.streamed import Streamed
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
@@ -18,6 +19,8 @@ class DecodedRun(Protocol):
     ----------
     found : dict
         Number of a damaged entry -> message about what is wrong with its contents.
+    lost : dict
+        Number of a damaged entry -> what is lost of it, if other records of it are among these.
     rows : int
         Number of records.
     bytes : int
@@ -25,6 +28,9 @@ class DecodedRun(Protocol):
     """
 
     found: dict[int, str]
+
+    @property
+    def lost(self) -> dict[int, Lost]: ...
 
     @property
     def rows(self) -> int: ...

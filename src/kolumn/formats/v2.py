@@ -51,6 +51,7 @@ _VALUE_LENGTH = int(Code.VALUE_LENGTH)
 _HEADER_COUNT = int(Code.HEADER_COUNT)
 _HEADER_KEY = int(Code.HEADER_KEY)
 _HEADER_VALUE = int(Code.HEADER_VALUE)
+_RECORD_END, _OFFSET_RANGE = int(Code.RECORD_END), int(Code.OFFSET_RANGE)
 _UNKNOWN = table.UNKNOWN
 
 # Row indices as plain names: compiled code folds them to constants.
@@ -124,6 +125,32 @@ def fields(buf: Buffer, at: int, end: int, skip: int = 1) -> Record:
     if headers < 0 or count < 0 or count > stop - headers:
         return bad_record(_HEADER_COUNT, count_at)
     return Record(_OK, stop, timestamp, offset, key, key_length, value, value_length, headers, count)
+
+
+def whole(buf: Buffer, at: int, end: int, skip: int, most: int) -> int:
+    """Code of the record at ``at``, headers and all, in a batch with the last offset delta ``most``."""
+    found = fields(buf, at, end, skip)
+    if found.code != _OK:
+        return found.code
+    header_at = found.headers
+    for _ in range(found.header_count):
+        one = record_header(buf, header_at, found.next)
+        if one.code != _OK:
+            return one.code
+        header_at = one.next
+    if header_at != found.next:
+        return _RECORD_END
+    return _OK if 0 <= found.offset_delta <= most else _OFFSET_RANGE
+
+
+def offset_delta(buf: Buffer, at: int, end: int, skip: int) -> tuple[int, int]:
+    """Offset delta of the record at ``at``, and its position, which is negative if it cannot be read; the record's length leads on."""
+    length, body = varint32(buf, at, end)
+    _, where = varint64(buf, body + skip, body + length)
+    if where < 0:
+        return 0, where
+    delta, following = varint32(buf, where, body + length)
+    return delta, where if following >= 0 else following
 
 
 def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:

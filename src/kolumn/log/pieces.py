@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn import keywords
-from kolumn.arrays import Bytes, Int64s
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.damage.explain import header_error, row_error
 from kolumn.damage.findings import Damage, damage_of
 from kolumn.decode.host.record_batch import record_batch
@@ -54,7 +54,7 @@ def whole_options(
 
 @dataclass
 class Piece:
-    """Consecutive intact entries.
+    """Consecutive intact entries, and the sound records of others if ``errors="skip"`` allows it.
 
     Attributes
     ----------
@@ -67,6 +67,8 @@ class Piece:
     source : uint8 array
         Bytes of the segment from ``origin`` on, padded.
     origin : int
+    partial : bool array of n
+        Which entries have wrong records beside those that are here: their bytes must not be copied.
     """
 
     entries: Entries
@@ -74,6 +76,7 @@ class Piece:
     records: pa.RecordBatch
     source: Bytes
     origin: int
+    partial: Flags
 
     @property
     def first(self) -> Int64s:
@@ -153,7 +156,7 @@ def pieces_of(
     chosen = of_all_records(options, columns)
     skip = replace(chosen, errors="skip")
     # Each run costs its users some hundred calls, so one has all entries that the limit of inflated bytes allows.
-    for run, some in runs(source, origin, entries, skip, need_key=True, packed_bytes=options.chunk_bytes):
+    for run, some in runs(source, origin, entries, skip, need_key=True, packed_bytes=options.chunk_bytes, in_parts=options.in_parts):
         yield _piece(run, some, source, origin, segment, chosen, damage)
 
 
@@ -185,7 +188,7 @@ def piece_of(source: Bytes, origin: int, entries: Entries, segment: Segment, opt
         Entries with wrong contents are added to it.
     """
     chosen = replace(options, columns=COLUMNS, include_control=True)
-    run = decode_run(source, origin, entries, replace(chosen, errors="skip"), need_key=True)
+    run = decode_run(source, origin, entries, replace(chosen, errors="skip"), need_key=True, in_parts=options.in_parts)
     return _piece(run, entries, source, origin, segment, chosen, damage)
 
 
@@ -197,7 +200,10 @@ def _piece(
         if options.errors == "raise":
             raise error
         if damage is not None:
-            damage.append(damage_of(entries[i], error, entries[i].size, -1))
+            damage.append(damage_of(entries[i], error, entries[i].size, -1, part=run.lost.get(i)))
     batch = record_batch(run, entries, [(segment, run.rows)], options)
-    good = entries.is_intact
-    return Piece(entries[good], run.records[good], batch, source, origin)
+    partial = np.isin(np.arange(len(entries)), [*run.parts])
+    stays = entries.is_intact | partial
+    left = entries[stays]
+    left.code = 0
+    return Piece(left, run.records[stays], batch, source, origin, partial[stays])

@@ -43,7 +43,7 @@ class Recovery:
     lost : pa.Table
         One row for each stretch of offsets that is not in the result. ``kind`` is "damage": in no copy; "superseded": intact, but of a
         leader that lost an election, or written again later; "tail": the unfinished end of an active segment; "unreadable": kept byte for
-        byte with a right checksum, but its records cannot be decoded.
+        byte with a right checksum, but ``recordsLost`` of its records cannot be decoded.
         ``certainty`` is "exact": ``recordsLost`` is the number of offsets between intact neighbours, and the damaged batch's header says
         the same; "header": only the damaged header says it, and compaction or other damage can have changed the number; "at most":
         ``recordsAtMost`` offsets are missing, of which some may never have had a record; "unknown": nothing says how far the log went.

@@ -247,23 +247,26 @@ class DeviceChunk:
             return [*begin(records), *self._wanted_flags]
 
         while True:
-            good = np.flatnonzero(entries.is_intact)
+            good = np.flatnonzero(entries.is_intact | np.isin(np.arange(len(entries)), [*inflated.parts]))
             if self.options.errors == "raise" and len(good) < len(entries):
                 # Nothing after the first damaged entry is needed.
                 good = good[good < np.flatnonzero(entries.code)[0]]
             address, sizes = inflated.address[good], inflated.size[good]
-            batches = self._table.of(entries[good])
-            counts = _counted(entries[good], sizes)
+            some = entries[good]
+            for i, part in inflated.parts.items():
+                some.array[np.searchsorted(good, i)] = part.row.array
+            batches = self.device.upload(some.array) if inflated.parts else self._table.of(some)
+            counts = _counted(some, sizes)
             done = decode(self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, asked, counts)
             self._look_at_checksums(done.measures)
             if done.records is not None:
                 self.inflated_by_cpu += inflated.by_cpu
                 return DevicePart(self.device, good, done.records, done.measures, inflated)
-            unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), entries, good[done.bad], inflated.found)
+            unlike = self._judge(inflater.todo.on_cpu[piece] | (inflater.todo.codec[piece] == 0), entries, good[done.bad], inflated)
             inflater.on_cpu(piece, unlike, entries, inflated)
 
-    def _judge(self, final: Flags, entries: Entries, suspects: Int64s, found: dict[int, str]) -> Int64s:
-        """Let the CPU find what is wrong with batches.
+    def _judge(self, final: Flags, entries: Entries, suspects: Int64s, inflated: InflatedOnDevice) -> Int64s:
+        """Let the CPU find what is wrong with batches, and what can be read of them.
 
         Returns the numbers of those in which it finds nothing: nvCOMP decompressed them wrongly.
         """
@@ -271,10 +274,14 @@ class DeviceChunk:
         every = replace(self.options, errors="skip", columns=("offset", "key", "value", "headers"), binary="contiguous")
         for i in suspects.tolist():
             own = entries[i : i + 1]
-            judged = decode_run(*self.chunk.bytes_of(self.file, own[0]), own, every, need_key=False)
-            if not own[0].is_intact:
-                found[i] = judged.found[0]
-            elif not final[i]:
+            judged = None
+            if i not in inflated.parts:
+                judged = decode_run(*self.chunk.bytes_of(self.file, own[0]), own, every, need_key=False, in_parts=self.options.in_parts)
+            if judged is not None and not own[0].is_intact:
+                inflated.found[i] = judged.found[0]
+                if judged.parts:
+                    inflated.put(i, judged.parts[0], self.device)
+            elif judged is not None and not final[i]:
                 unlike.append(i)
             else:
                 raise KolumnError(

@@ -17,6 +17,7 @@ import numpy as np
 from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.codecs import DEFLATE, LZ4_BLOCK, STORED, ZSTD_FRAME
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
+from kolumn.decode.host.parts import Part
 from kolumn.formats import legacy
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
@@ -37,6 +38,8 @@ class InflatedOnDevice:
         Memory that they are in.
     found : dict
         Number of a payload with a damaged stream -> message about what is wrong with it.
+    parts : dict
+        Number of a payload with wrong records -> what can be read of its entry; `put` has sent that to the device.
     by_cpu : int
         How many went through the codecs of the CPU.
     """
@@ -45,12 +48,19 @@ class InflatedOnDevice:
     size: Int64s
     kept: list[Any] = field(default_factory=list)
     found: dict[int, str] = field(default_factory=dict)
+    parts: dict[int, Part] = field(default_factory=dict)
     by_cpu: int = 0
+
+    def put(self, i: int, part: Part, device: "Runtime") -> None:
+        """Replace a payload by what can be read of its entry."""
+        there = device.upload(part.payload)
+        self.kept.append(there)
+        self.address[i], self.size[i], self.parts[i] = there.address, len(part.payload), part
 
     def of(self, piece: slice) -> "InflatedOnDevice":
         """Some of them. How many went through the CPU's codecs is said of the first."""
         found = {i - piece.start: text for i, text in self.found.items() if piece.start <= i < piece.stop}
-        return InflatedOnDevice(self.address[piece], self.size[piece], self.kept, found, self.by_cpu if not piece.start else 0)
+        return InflatedOnDevice(self.address[piece], self.size[piece], self.kept, found, {}, self.by_cpu if not piece.start else 0)
 
 
 @dataclass

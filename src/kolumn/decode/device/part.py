@@ -22,8 +22,8 @@ class DevicePart:
     records : kernels.fields.decoded.DeviceRecords
     measures : list of uint8 array
         What was downloaded of what was begun.
-    found : dict
-        As `cpu_fallback.batches.Run` has it.
+    found, parts : dict
+        As `decode.host.run.Run` has them.
     bytes : int
         Of the decompressed payloads.
     """
@@ -37,7 +37,7 @@ class DevicePart:
         inflated: InflatedOnDevice,
     ) -> None:
         self.device, self.good, self.records, self.found, self._kept = device, good, records, inflated.found, inflated.kept
-        self.measures = measures
+        self.measures, self.parts = measures, inflated.parts
         self.bytes = int(inflated.size[good].sum())
 
     def counts(self, entries: int) -> Int64s:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from kolumn.damage.findings import Lost
 from kolumn.decode.device.chunk import DeviceChunk
 from kolumn.decode.device.part import DevicePart
 from kolumn.formats.entries import Entries
@@ -114,6 +115,11 @@ class ResidentRun:
 
     def __init__(self, part: DevicePart) -> None:
         self.part, self.found, self.bytes = part, part.found, part.bytes
+
+    @property
+    def lost(self) -> dict[int, Lost]:
+        """As `decode.host.run.Run.lost`."""
+        return {i: part.lost for i, part in self.part.parts.items()}
 
     @property
     def rows(self) -> int:

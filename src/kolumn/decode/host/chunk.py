@@ -80,7 +80,7 @@ class HostChunk:
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Entries]]:
         """As `decode.decoder.ChunkDecoder.runs`."""
         share = Share(self.options.inflated_bytes, alone)
-        yield from runs(self.source, self.origin, entries, self.options, need_key, share)
+        yield from runs(self.source, self.origin, entries, self.options, need_key, share, in_parts=self.options.in_parts)
 
 
 def stream_loaded(file: SegmentFile, chunk: Chunk, options: Options, share: Share) -> Streamed | None:

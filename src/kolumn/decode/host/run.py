@@ -1,7 +1,7 @@
 """A run of batches in memory becomes columns: locate, decompress, count, fields, columns."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -17,6 +17,8 @@ from kolumn.cpu_fallback.fields.records import fields
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.damage.explain import record_found
+from kolumn.damage.findings import Lost
+from kolumn.decode.host.parts import Part, readable_part
 from kolumn.errors import Code
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
@@ -46,6 +48,8 @@ class Run:
         Number of an entry -> message about what is wrong with the entry's compressed stream or records.
     untimed : bool
         Whether a record has no timestamp, if the columns are in ``microseconds``.
+    parts : dict
+        Number of a damaged entry -> what was read of it.
     """
 
     columns: Columns
@@ -53,6 +57,12 @@ class Run:
     sources: list[pa.Buffer]
     found: dict[int, str]
     untimed: bool = False
+    parts: dict[int, Part] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> dict[int, Lost]:
+        """Number of a damaged entry -> what is lost of it, if other records of it were read."""
+        return {i: part.lost for i, part in self.parts.items()}
 
     @property
     def bytes(self) -> int:
@@ -78,6 +88,7 @@ def runs(
     need_key: bool,
     share: Share | None = None,
     packed_bytes: int = PACKED_BYTES,
+    in_parts: bool = False,
 ) -> Iterator[tuple[Run, Entries]]:
     """Decode entries, some at a time. Yields their records and them; damaged entries get a code.
 
@@ -87,7 +98,7 @@ def runs(
     for some in _cut(entries, packed_bytes):
         left = some
         while len(left):
-            run = decode_run(source, origin, left, options, need_key, share or Share(options.inflated_bytes))
+            run = decode_run(source, origin, left, options, need_key, share or Share(options.inflated_bytes), in_parts)
             done = len(run.records)
             if not done:
                 return
@@ -106,7 +117,15 @@ def _cut(entries: Entries, packed_bytes: int) -> Iterator[Entries]:
             yield entries[start:stop]
 
 
-def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, need_key: bool, share: Share = _EVERYTHING) -> Run:
+def decode_run(
+    source: Bytes,
+    origin: int,
+    entries: Entries,
+    options: Options,
+    need_key: bool,
+    share: Share = _EVERYTHING,
+    in_parts: bool = False,
+) -> Run:
     """Decode the entries that have no code yet; damaged entries get one.
 
     Parameters
@@ -118,53 +137,30 @@ def decode_run(source: Bytes, origin: int, entries: Entries, options: Options, n
         Decode keys even if the key column is not requested (they contain control types).
     share : Share
         How much may be decompressed. Later entries are left as they are, and `Run.records` is shorter than ``entries``.
+    in_parts : bool
+        Whether the records of an entry that are right are read if others are wrong: then an entry with a code may have rows.
     """
     payloads, arena, found = decompressed(source, origin, entries, options, share)
     sources = [pa.py_buffer(source)]
     if arena is not source:
         sources.append(pa.py_buffer(arena))
         entries = entries[: len(payloads.size)]
-    n = len(entries)
-    records, base = np.empty(n, np.int64), np.empty(n, np.int64)
     good = entries.is_intact
-    format = layouts.FORMAT_NAMES.index(options.format)
-    count_records(entries.array, payloads.address, payloads.size, format, options.check_crcs, records, base)
-    mode = VIEW if options.binary == "view" else COPY
-    want_headers = "headers" in options.columns
-    headers = count_headers(entries.array, payloads.address, payloads.size, records) if want_headers else 0
-    keys, values = modes(options, mode, need_key, VIEW)
-    payload_bytes = int(payloads.size[good].sum())
-    drafts = not layouts.FORMATS[format].as_shipped
-    try:
-        memory = RecordMemory(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts=drafts)
-    except MemoryError:
-        if n > 1:
-            del arena, sources
-            return decode_run(source, origin, entries[: n // 2], options, need_key, share)
-        entries.code[0], found[0] = Code.TOO_LARGE, f"{records[0]} records of {payload_bytes} bytes, for which there is no memory"
-        records[0], memory = 0, RecordMemory(0, 0, 0, 0, keys, values, want_headers, drafts=drafts)
-    fields(
-        entries.array, payloads.address, payloads.size, base, payloads.buffer, payloads.start, records,
-        memory.target, memory.at, headers, options.errors == "raise",
-    )  # fmt: skip
-    for b in np.flatnonzero(good & ~entries.is_intact):
+    run = _columns(payloads, sources, entries, found, options, need_key)
+    if run is None:
+        del arena, sources
+        return decode_run(source, origin, entries[: len(entries) // 2], options, need_key, share, in_parts)
+    parts: dict[int, Part] = {}
+    for b in np.flatnonzero(good & ~entries.is_intact).tolist():
         start, held = int(payloads.start[b]), arena if payloads.buffer[b] else source
-        found[int(b)] = record_found(entries[b], held[start : start + int(payloads.size[b])])
-    return Run(memory.columns(memory.at.tolist()), records, sources, found)
-
-
-def modes(options: Options, mode: int, need_key: bool, unseen: int = COPY) -> tuple[int, int]:
-    """Modes of keys and of values: copy, view or skip. It is ``unseen`` if only which values are null is asked for."""
-    names = options.columns
-    keys = mode if "key" in names else COPY if need_key else SKIP
-    return keys, mode if "value" in names else unseen if "tombstone" in names else SKIP
-
-
-def in_microseconds(options: Options) -> bool:
-    """Whether nothing but the column ``timestamp`` needs timestamps, so that loops can convert them."""
-    names = options.columns
-    ranges = options.start_timestamp is not None or options.end_timestamp is not None
-    return "timestamp" in names and not (ranges or "timestampMs" in names or "brokerTimestampMs" in names)
+        payload = held[start : start + int(payloads.size[b])]
+        found[b] = record_found(entries[b], payload)
+        if in_parts and (part := readable_part(entries[b], payload, options, in_place=held is not source)):
+            parts[b] = part
+    if parts and (again := _columns(*_with_parts(payloads, sources, entries, parts), found, options, need_key)):
+        run = again
+        run.parts = parts
+    return run
 
 
 class Payloads(NamedTuple):
@@ -181,6 +177,63 @@ class Payloads(NamedTuple):
     size: Int64s
     buffer: Int64s
     start: Int64s
+
+
+def _columns(
+    payloads: Payloads, sources: list[pa.Buffer], entries: Entries, found: dict[int, str], options: Options, need_key: bool
+) -> Run | None:
+    """Columns of the records of entries without a code; None if there is no memory for those of several entries."""
+    n = len(entries)
+    records, base = np.empty(n, np.int64), np.empty(n, np.int64)
+    good = entries.is_intact
+    format = layouts.FORMAT_NAMES.index(options.format)
+    count_records(entries.array, payloads.address, payloads.size, format, options.check_crcs, records, base)
+    mode = VIEW if options.binary == "view" else COPY
+    want_headers = "headers" in options.columns
+    headers = count_headers(entries.array, payloads.address, payloads.size, records) if want_headers else 0
+    keys, values = modes(options, mode, need_key, VIEW)
+    payload_bytes = int(payloads.size[good].sum())
+    drafts = not layouts.FORMATS[format].as_shipped
+    try:
+        memory = RecordMemory(int(records.sum()), payload_bytes, payload_bytes, headers, keys, values, want_headers, drafts=drafts)
+    except MemoryError:
+        if n > 1:
+            return None
+        entries.code[0], found[0] = Code.TOO_LARGE, f"{records[0]} records of {payload_bytes} bytes, for which there is no memory"
+        records[0], memory = 0, RecordMemory(0, 0, 0, 0, keys, values, want_headers, drafts=drafts)
+    fields(
+        entries.array, payloads.address, payloads.size, base, payloads.buffer, payloads.start, records,
+        memory.target, memory.at, headers, options.errors == "raise",
+    )  # fmt: skip
+    return Run(memory.columns(memory.at.tolist()), records, sources, found)
+
+
+def _with_parts(
+    payloads: Payloads, sources: list[pa.Buffer], entries: Entries, parts: dict[int, Part]
+) -> tuple[Payloads, list[pa.Buffer], Entries]:
+    """The same entries, of which some are only what can be read of them."""
+    payloads, sources, entries = Payloads(*(column.copy() for column in payloads)), [*sources], entries.copy()
+    for b, part in parts.items():
+        entries.array[b] = part.row.array
+        payloads.address[b], payloads.size[b] = part.payload.ctypes.data, len(part.payload)
+        if not part.in_place:
+            payloads.buffer[b], payloads.start[b] = len(sources), 0
+            sources.append(pa.py_buffer(part.payload))
+    return payloads, sources, entries
+
+
+def modes(options: Options, mode: int, need_key: bool, unseen: int = COPY) -> tuple[int, int]:
+    """Modes of keys and of values: copy, view or skip. It is ``unseen`` if only which values are null is asked for."""
+    names = options.columns
+    keys = mode if "key" in names else COPY if need_key else SKIP
+    return keys, mode if "value" in names else unseen if "tombstone" in names else SKIP
+
+
+def in_microseconds(options: Options) -> bool:
+    """Whether nothing but the column ``timestamp`` needs timestamps, so that loops can convert them."""
+    names = options.columns
+    ranges = options.start_timestamp is not None or options.end_timestamp is not None
+    return "timestamp" in names and not (ranges or "timestampMs" in names or "brokerTimestampMs" in names)
 
 
 def decompressed(

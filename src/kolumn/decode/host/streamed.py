@@ -327,7 +327,7 @@ class _Chunk:
         window, _ = take(max(TILE, entries[0].size) + PAD)
         if not load(self.descriptor, entries.array, window.address, self.options.check_crcs):
             return WRONG
-        asked = wanted(entries, self.options) & (entries.count != 0)
+        asked = wanted(entries, self.options) & ((entries.count != 0) | (entries.size != HEADER))
         taken = np.flatnonzero(asked)
         start, size = entries.position[taken] - entries.position[0] + HEADER, entries.size[taken] - HEADER
         left = Share(max(self.share.bytes - self._used(), 1), self.share.large and not row)
