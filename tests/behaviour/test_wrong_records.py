@@ -87,6 +87,25 @@ def test_what_is_rewritten_has_no_wrong_records(path: Path, tmp_path: Path, name
     assert kolumn.space(tmp_path / "logs" / "t-0", errors="skip")[0].records == len(expected)
 
 
+@pytest.mark.parametrize("name", ["2 0 middle", "2 2 middle", "1 middle", "1 first", "1 last", "0 three"])
+def test_a_batch_with_a_wrong_record_is_the_same_in_every_copy(tmp_path: Path, name: str) -> None:
+    """It is kept byte for byte, and what cannot be read of it is reported once."""
+    (case,) = (case for case in cases() if case.name == name)
+    copies = [tmp_path / broker / "t-0" for broker in ("one", "two")]
+    for folder in copies:
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(case.data)
+    skipped = kolumn.Skipped()
+    table = kolumn.read(copies, replicas="merge", columns=["offset"], errors="skip", on_damage=skipped)
+    assert table["offset"].to_pylist() == case.offsets
+    assert (skipped.stretches, skipped.records) == (1, case.lost)
+    for source in (copies[0], copies):
+        done = kolumn.recover(source, tmp_path / f"recovered-{len(str(source))}")
+        (folder,) = done.partitions["folder"].to_pylist()
+        assert b"".join(path.read_bytes() for path in sorted(Path(folder).glob("*.log"))) == case.data
+        assert [(row["kind"], row["recordsLost"]) for row in done.lost.to_pylist()] == [("unreadable", case.lost)]
+
+
 def test_lost_records_are_named(path: Path) -> None:
     said = {}
     for case in cases():

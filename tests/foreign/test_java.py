@@ -86,7 +86,8 @@ def _meant(java_says: str, entry: oracle.Entry, data: bytes) -> bool:
     magic, codec = data[16], data[22 if data[16] == 2 else 17] & 7
     wrapper, zstd, snappy = magic < 2 and codec != 0, codec == 4, codec == 2
     return (
-        entry.error.startswith(("magic", "Record batch is corrupted: smaller than a header"))
+        entry.error.startswith(("magic", "Record batch is corrupted: smaller than a header", "offset delta outside"))
+        or (magic == 2 and data[57:61] == bytes(4))
         or (wrapper and entry.error.startswith(("inner magic", "Record is corrupt: crc")))
         or (zstd and ("source" in entry.error or "ends too early" in entry.error))
         or (snappy and "header of a concatenated block" in entry.error)

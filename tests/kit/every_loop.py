@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import kolumn
 from kit.bodies import bodies
+from kit.wrong_records import cases
 from kolumn.cpu_fallback.machine.loops import LOOPS
 from kolumn.schemas.given import given_schemas
 from kolumn.schemas.schema import Schema
@@ -56,6 +57,9 @@ def _written(java: Path, scratch: Path) -> Iterator[object]:
     yield _damaged(scratch / "plain-0", 8, (13).to_bytes(4, "big") + b"bang", scratch)
     for position in (8, 100):
         yield _damaged(java, position, (5000).to_bytes(4, "big"), scratch)
+    wrong = next(case for case in cases() if case.name == "2 0 middle")
+    (scratch / "wrong.log").write_bytes(wrong.data)
+    yield kolumn.read(scratch / "wrong.log", errors="skip")
     large = pa.table({"value": pa.array([bytes(1 << 20)] * 12), "offset": range(12)})
     for codec in ("gzip", "zstd", "lz4", "snappy", "none"):
         kolumn.write(large, scratch / f"large-{codec}-0", codec=codec, batch_bytes=12 << 20)

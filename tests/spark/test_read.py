@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kolumn
+from kit.wrong_records import cases
 from kolumn.spark_plugin import DamageSource, RecordSource
 
 pytestmark = pytest.mark.spark
@@ -94,6 +95,16 @@ def test_damage_is_skipped_and_counted(spark: SparkSession, damaged: Path, segme
     (row,) = damage.collect()
     assert row.segment == str(damaged)
     assert row.recordsLost == kolumn.read(segment).num_rows - table.num_rows
+
+
+def test_one_wrong_record_is_skipped_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+    (case,) = (case for case in cases() if case.name == "2 1 first")
+    (tmp_path / "0.log").write_bytes(case.data)
+    frame = spark.read.format("kolumn").option("errors", "skip").load(str(tmp_path / "0.log"))
+    assert [row.offset for row in frame.select("offset").collect()] == case.offsets
+    assert frame.count() == len(case.offsets)
+    (row,) = spark.read.format("kolumn-damage").load(str(tmp_path / "0.log")).collect()
+    assert (row.recordsLost, row.baseOffset, row.lastOffset) == (1, 3, 3)
 
 
 def test_a_sound_segment_has_no_damage(spark: SparkSession, segment: Path) -> None:

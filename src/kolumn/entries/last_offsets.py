@@ -7,7 +7,6 @@ import numpy as np
 from kolumn.arrays import Int64s
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.decode.host.run import decode_run
-from kolumn.errors import Code
 from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.options import Options
@@ -40,7 +39,7 @@ def _inflated(file: SegmentFile, alone: Entries) -> int:
 
 
 def _offsets(file: SegmentFile, alone: Entries) -> Int64s | None:
-    """Offsets of the records of one entry; None if they cannot be read."""
+    """Offsets of the records of one entry, as far as they can be read; None if none can."""
     start = alone[0].position
     end = start + alone[0].size
     if end > file.size:
@@ -48,7 +47,7 @@ def _offsets(file: SegmentFile, alone: Entries) -> Int64s | None:
     source = file.read(start, end)
     if check(source.ctypes.data, start, alone.array) != 0:
         return None
-    run = decode_run(source, start, alone, replace(_OPTIONS, format=file.segment.format), need_key=False)
-    if alone.code[0] != Code.OK or not run.rows:
+    run = decode_run(source, start, alone, replace(_OPTIONS, format=file.segment.format), need_key=False, in_parts=True)
+    if not run.rows:
         return None
     return np.frombuffer(run.columns.offset, np.int64, run.rows)

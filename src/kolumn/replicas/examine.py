@@ -258,7 +258,11 @@ def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:
     start = entries[0].position
     source = file.read(start, entries[-1].end)
     entries = entries.copy()
-    for run, some in runs(source, start, entries, options, need_key=False):
+    for run, some in runs(source, start, entries, options, need_key=False, in_parts=True):
+        # A wrapper with a wrong message is as it was written, in every copy.
+        partial = [*run.parts]
+        some.code[partial] = 0
+        told = some.last_offset[partial]
         counts = np.where(some.is_intact, run.records, 0)
         offsets = np.frombuffer(run.columns.offset, np.int64, run.rows)
         full = np.flatnonzero(counts)
@@ -266,6 +270,7 @@ def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:
             first = (np.cumsum(counts) - counts)[full]
             some.base_offset[full] = np.minimum.reduceat(offsets, first)
             some.last_offset[full] = np.maximum.reduceat(offsets, first)
+        some.last_offset[partial] = np.maximum(some.last_offset[partial], told)
         some.count = counts
     return entries
 
