@@ -94,7 +94,7 @@ def test_there_and_back(tmp_path: Path, between: tuple[str, int]) -> None:
     data = (
         batch(records, **producer)
         + batch([], base_offset=30, last_offset=39, **producer)
-        + batch(records[:1], base_offset=40, last_offset=90)
+        + batch([Record(40, b"k0", b"", TIME)], base_offset=40, last_offset=90)
     )
     if between[0] == "v3-compact":
         data += batch([Record(91, None, None, TIME, ((b"h", b"1"),))], flags=TRANSACTIONAL) + control_batch(92, 1)
