@@ -93,9 +93,10 @@ def _records(one: Claimed, options: Options) -> tuple[pa.Table, list[int]]:
     walk = replace(options, columns=_COLUMNS, typed=(), errors="skip", threads=1, include_control=True)
     damage: list[Damage] = []
     batches = list(scan_ranges(ranges, walk, damage=damage.append))
-    positions = examined.entries[:, POSITION]
-    bad = [int(np.searchsorted(positions, piece.position)) for piece in damage]
     table = pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in _COLUMNS})
+    # Of an entry with a wrong record the others are read.
+    read = set(_int64(table, "position").tolist()) if damage else set()
+    bad = [int(np.searchsorted(examined.entries[:, POSITION], piece.position)) for piece in damage if piece.position not in read]
     return table.filter(pa.array(_int64(table, "offset") < examined.stale)), bad
 
 
