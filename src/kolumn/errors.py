@@ -129,11 +129,42 @@ def without_secrets(text: str) -> str:
     return _SECRETS.sub(lambda found: f"{found['before'] or found['name']}***", text)
 
 
-class KolumnError(Exception):
-    """Base of all errors that this package raises intentionally. Their texts have no credentials of URLs."""
+def escaped(text: str) -> str:
+    """A text on one line that moves no cursor and that every encoding can write.
 
-    def __init__(self, *parts: object) -> None:
-        super().__init__(*(without_secrets(part) if isinstance(part, str) else part for part in parts))
+    Names of files and keys of records may have any bytes: line feeds, escape sequences of terminals, marks that turn the direction of
+    text, and bytes that are not UTF-8 (surrogates in Python's names of files), which are shown as ``\\xff``.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    return f"\\x{ord(char) & 0xFF:02x}" if "\udc80" <= char <= "\udcff" else repr(char)[1:-1]
+
+
+def shown(text: str) -> str:
+    """A text for people, such as a name of a file in a message: `escaped`, and without credentials."""
+    return escaped(without_secrets(text))
+
+
+class KolumnError(Exception):
+    """Base of all errors that this package raises intentionally.
+
+    Their texts are for people: names of files in them are escaped, and have no credentials of URLs. Attributes have names as they are.
+
+    Parameters
+    ----------
+    *lines : object
+        The text, a line each. A line feed inside of a line is escaped, so that no name of a file adds a line.
+    """
+
+    def __init__(self, *lines: object) -> None:
+        super().__init__(*(shown(line) if isinstance(line, str) else line for line in lines))
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class CorruptBatchError(KolumnError):

@@ -216,6 +216,36 @@ def test_sql(broker: Path) -> None:
     assert sql(broker, "select 1 a where false") == []
 
 
+def test_queries_see_topics_alone(broker: Path, tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb", reason="kolumn[sql] has it")
+    (tmp_path / "a.txt").write_text("secret")
+    duckdb.connect(str(tmp_path / "a.db")).execute("create table t as select 1 a").close()
+    file, database, new = tmp_path / "a.txt", tmp_path / "a.db", tmp_path / "new"
+    refused = {
+        f"select content from read_text('{file}')": [{"content": "secret"}],
+        f"select count(*) n from glob('{tmp_path}/a.*')": [{"n": 2}],
+        f"select column0 from '{file}.csv'": None,
+        f"copy clicks to '{new}.csv'": None,
+        f"attach '{database}'; select 1 a": [{"a": 1}],
+        f"export database '{new}'": None,
+        "install httpfs": None,
+        "load httpfs": None,
+        "select * from 'https://localhost:1/a.parquet'": None,
+        "set enable_external_access = true; select 1 a": None,
+        "reset lock_configuration; select 1 a": None,
+        "create secret (type s3)": None,
+    }
+    for query, allowed in refused.items():
+        out = CliRunner().invoke(app, ["sql", "--json", str(broker), query])
+        assert (out.exit_code, out.stdout) == (2, ""), query
+        assert "--allow-files" in out.stderr, query
+        if allowed is not None:
+            assert sql("--allow-files", broker, query) == allowed
+    assert {one.name for one in tmp_path.iterdir()} == {"a.txt", "a.db"}
+    # Nor do they see variables of this program.
+    assert "does not exist" in CliRunner().invoke(app, ["sql", str(broker), "select * from found"]).stderr
+
+
 @pytest.mark.parametrize(
     ("query", "said"),
     [

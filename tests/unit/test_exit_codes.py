@@ -13,6 +13,7 @@ import pytest
 
 import kolumn
 from kit.command_line import run
+from kolumn.cli.ending import exit_code_of
 from kolumn.errors import ArgumentError
 from kolumn.parquet import write_parquet
 
@@ -212,3 +213,20 @@ def test_nohup_is_respected() -> None:
         "from kolumn.cli.ending import prepare_process; prepare_process(); print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, RecursionError, type("PanicException", (BaseException,), {})])
+def test_an_error_that_nobody_expected_is_no_damage(
+    kind: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> int:
+        raise kind("in \x1b[31m a name")
+
+    monkeypatch.delenv("KOLUMN_DEBUG", raising=False)
+    assert exit_code_of(fail) == 3
+    said = capsys.readouterr().err
+    assert said.startswith(rf"kolumn: internal error: {kind.__name__}: in \x1b[31m a name. KOLUMN_DEBUG=1 prints")
+    assert said.count("\n") == 1
+    monkeypatch.setenv("KOLUMN_DEBUG", "1")
+    with pytest.raises(kind):
+        exit_code_of(fail)

@@ -15,7 +15,7 @@ from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.options import Options
 from kolumn.replicas.ranges import whole_ranges
 from kolumn.source.segments import Range
-from kolumn.source.storage import shown
+from kolumn.source.storage import in_column
 
 STATISTICS = ("offset", "timestampMs", "key", "value", "magic", "codec", "producerId")
 """The record columns that `Totals` needs."""
@@ -57,7 +57,7 @@ class Totals:
         """The totals as one row."""
         keys, values = self.records - self.null_keys, self.records - self.null_values
         return {
-            "topic": None if topic is None else shown(topic),
+            "topic": None if topic is None else in_column(topic),
             "partition": partition,
             "segments": self.segments,
             "bytes": self.bytes,

@@ -3,6 +3,8 @@
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -32,7 +34,8 @@ from kolumn.cli import (
     verify,
     warmup,
 )
-from kolumn.cli.ending import OK, Ended, exit_code_of, exit_code_of_typer, prepare_process
+from kolumn.cli.ending import OK, USAGE_ERROR, Ended, exit_code_of, exit_code_of_typer, prepare_process
+from kolumn.errors import escaped
 
 
 class _Group(TyperGroup):
@@ -41,7 +44,19 @@ class _Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands and _is_source(args[0]):
             return super().resolve_command(ctx, ["overview", *args])
-        return super().resolve_command(ctx, args)
+        with _escaped_names():
+            return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _escaped_names() -> Iterator[None]:
+    """Errors about arguments: a shell puts names of files among these."""
+    try:
+        yield
+    except USAGE_ERROR as error:
+        said: Any = error
+        said.message = escaped(said.message)
+        raise
 
 
 def _is_source(name: str) -> bool:
@@ -64,6 +79,10 @@ app = typer.Typer(
 
 class _Command(TyperCommand):
     """A command whose usage line shows its arguments by their metavars: Typer puts ``{…}...`` around each."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _escaped_names():
+            return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [re.sub(r"^[{\[](.*)[}\]]\.\.\.$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]

@@ -1,6 +1,5 @@
 """Arguments and output that the commands share; exit codes and errors are in `ending.py`."""
 
-import json
 import os
 import sys
 from datetime import datetime
@@ -135,7 +134,9 @@ def is_json(given: bool | None) -> bool:
 
 def print_json(value: object) -> None:
     """Print one JSON object on its own line."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_plain) + "\n")
+    from kolumn.cli.shown import json_text
+
+    sys.stdout.write(json_text(value, _plain) + "\n")
 
 
 def _plain(value: object) -> Any:

@@ -26,6 +26,7 @@ from kolumn.cli.common import (
 )
 from kolumn.cli.left_out import counts_of, say_of
 from kolumn.cli.progress import progress
+from kolumn.cli.tables import note
 
 if TYPE_CHECKING:
     from kolumn.compaction.compact import Compaction
@@ -71,9 +72,9 @@ def compact(
         print_json({"segments": done.segments, **counts, **counts_of(done), "copied": done.copied})
         return say_of(done)
     if done.copied:
-        typer.echo(_copied(done, include_active), err=True)
+        note(_copied(done, include_active))
     if len(done.segments) > done.copied:
-        typer.echo(f"{done.retained} of {done.records} records stay, {done.retained_bytes} of {done.bytes} bytes", err=True)
+        note(f"{done.retained} of {done.records} records stay, {done.retained_bytes} of {done.bytes} bytes")
     return say_of(done)
 
 
@@ -121,8 +122,8 @@ def clean(
         print_json({"segments": done.segments, "dropped": done.dropped, "cut": done.cut})
         return
     for path in done.dropped:
-        typer.echo(f"dropped: {path}", err=True)
+        note(f"dropped: {path}")
     for path, size in done.cut.items():
-        typer.echo(f"cut: {path}: {counted(size, 'byte')}", err=True)
+        note(f"cut: {path}: {counted(size, 'byte')}")
     stay = "stays" if len(done.segments) == 1 else "stay"
-    typer.echo(f"{counted(len(done.segments), 'segment')} {stay}", err=True)
+    note(f"{counted(len(done.segments), 'segment')} {stay}")

@@ -27,6 +27,7 @@ from kolumn.cli.common import (
 from kolumn.cli.completion import among
 from kolumn.cli.left_out import counts_of, say_of
 from kolumn.cli.progress import progress
+from kolumn.cli.tables import note
 
 
 @command
@@ -68,7 +69,7 @@ def convert(
 
     may = kolumn.losses(source_format, to, magic)
     if may and not json:
-        typer.echo(f"This format cannot store: {', '.join(may)}.", err=True)
+        note(f"This format cannot store: {', '.join(may)}.")
     with progress("converting", lambda: size_of(sources)) as advance:
         done = kolumn.convert(
             sources, target, format=to, magic=magic, codec=codec, level=level, source_format=source_format, timestamp=timestamp,
@@ -80,8 +81,8 @@ def convert(
         print_json({"segments": done.segments, **counts, "mayLose": may, "lost": dict(done.lost)})
         return say_of(done)
     for name, count in sorted(done.lost.items()):
-        typer.echo(f"lost: {name}: {count}", err=True)
+        note(f"lost: {name}: {count}")
     batches = counted(done.batches, "batch")
     segments = counted(len(done.segments), "segment")
-    typer.echo(f"{counted(done.records, 'record')} in {batches}, {done.copied} of them byte for byte, {segments}", err=True)
+    note(f"{counted(done.records, 'record')} in {batches}, {done.copied} of them byte for byte, {segments}")
     return say_of(done)

@@ -18,6 +18,9 @@ from kolumn.cli.tables import NAMES
 OK, DAMAGE, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes: nothing wrong, damage found, wrong arguments, failed, Ctrl-C. For other signals: 128 plus the signal's number."""
 
+USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
+"""Base of Typer's errors about arguments, which has no public name. Typer itself prints them."""
+
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _owns_process = False
 
@@ -58,7 +61,7 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
 
     Errors contain names of Python parameters; those among ``options`` are replaced by the names on the command line.
     """
-    from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
+    from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError, shown
 
     try:
         return _written(work())
@@ -74,10 +77,18 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
         return _written(DAMAGE if isinstance(error, CorruptBatchError) else USAGE if isinstance(error, ArgumentError) else FAILED)
     except OSError as error:
         # Such errors contain names of files, but not of streams.
-        say(f"{error.filename}: {error.strerror}" if error.filename is not None else _unwritten(error))
+        say(shown(f"{error.filename}: {error.strerror}") if error.filename is not None else _unwritten(error))
         return _written(FAILED, is_said=error.filename is None)
     except MemoryError as error:
-        say(f"out of memory: {error}" if str(error) else "out of memory")
+        say(shown(f"out of memory: {error}") if str(error) else "out of memory")
+        return _written(FAILED)
+    except (SystemExit, typer.Exit, typer.Abort, USAGE_ERROR):
+        raise
+    except BaseException as error:
+        # Polars' own failures are no `Exception`. Python's exit code for any is 1, which would say that the log is damaged.
+        if os.environ.get("KOLUMN_DEBUG"):
+            raise
+        say(shown(f"internal error: {type(error).__name__}: {error}. KOLUMN_DEBUG=1 prints where it was raised; please report that"))
         return _written(FAILED)
 
 

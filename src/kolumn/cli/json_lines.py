@@ -3,13 +3,13 @@
 Bytes are followed by their encoding: ``"value": "…", "valueEncoding": "utf-8"`` or ``"base64"``. A null has no encoding.
 """
 
-import json
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.cli.nested import is_typed, json_value
-from kolumn.cli.shown import TEXT, Part, bytes_as_text, constant, escaped, join_lists, joined, times_as_text, with_null
+from kolumn.cli.shown import TEXT, Part, bytes_as_text, constant, escaped, join_lists, joined, json_text, times_as_text, with_null
 
 
 def json_lines(batch: pa.RecordBatch) -> Part:
@@ -26,29 +26,32 @@ def _member(name: str, column: pa.Array) -> list[Part]:
     """``"name": value`` of each row."""
     kind = column.type
     if is_typed(kind):
-        return [f"{_text(name)}: ", json_value(column)]
+        return [f"{json_text(name)}: ", json_value(column)]
     if pa.types.is_list(kind):
-        return [f"{_text(name)}: [", _headers(column), "]"]
+        return [f"{json_text(name)}: [", _headers(column), "]"]
     if pa.types.is_binary(kind):
         return [_binary(name, column)] if column.null_count else _binary_parts(name, column)
     if (value := constant(column)) is not None and not pa.types.is_timestamp(kind):
-        return [f"{_text(name)}: {_text(value.as_py())}"]
+        return [f"{json_text(name)}: {json_text(value.as_py())}"]
     parts = _value(column)
-    return [f"{_text(name)}: ", *([with_null(joined(parts), "null")] if column.null_count else parts)]
-
-
-def _text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return [f"{json_text(name)}: ", *([with_null(joined(parts), "null")] if column.null_count else parts)]
 
 
 def _binary_parts(name: str, column: pa.Array) -> list[Part]:
     shown, other = bytes_as_text(column)
     encoding: Part = "utf-8" if other is None else pc.if_else(other, pa.scalar("base64", TEXT), pa.scalar("utf-8", TEXT))
-    return [f'{_text(name)}: "', escaped(shown), f'", {_text(f"{name}Encoding")}: "', encoding, '"']
+    return [f'{json_text(name)}: "', escaped(shown), f'", {json_text(f"{name}Encoding")}: "', encoding, '"']
 
 
 def _binary(name: str, column: pa.Array) -> Part:
-    return with_null(joined(_binary_parts(name, column)), f"{_text(name)}: null")
+    return with_null(joined(_binary_parts(name, column)), f"{json_text(name)}: null")
+
+
+def value_text(column: pa.Array) -> list[Any]:
+    """Each value as text, as a line has it but without quotes around times; None for a null."""
+    part = json_value(column) if is_typed(column.type) else joined(_value(column))
+    texts = [part] * len(column) if isinstance(part, str) else part.to_pylist()
+    return [None if null else text.strip('"') for text, null in zip(texts, column.is_null().to_pylist(), strict=True)]
 
 
 def _value(column: pa.Array) -> list[Part]:

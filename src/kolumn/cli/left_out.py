@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from kolumn.cli.common import DAMAGE, OK, print_table
+from kolumn.cli.tables import note
 
 if TYPE_CHECKING:
     from kolumn.damage.findings import Skipped
@@ -17,7 +16,7 @@ def say(skipped: "Skipped") -> int:
     """Print one line on standard error if something was left out. Returns the exit code."""
     if not skipped.stretches:
         return OK
-    typer.echo(f"{skipped} ({_places(skipped)}); `kolumn verify` lists {'it' if skipped.stretches == 1 else 'them'}", err=True)
+    note(f"{skipped} ({_places(skipped)}); `kolumn verify` lists {'it' if skipped.stretches == 1 else 'them'}")
     return DAMAGE
 
 
@@ -31,7 +30,7 @@ def print_left_out(rows: list[dict[str, Any]]) -> None:
 def say_unknown(unknown: Mapping[str, int]) -> None:
     """Print one line on standard error for each kind of message that was not decoded."""
     for name, count in sorted(unknown.items()):
-        typer.echo(f"not decoded, kept as bytes: {count} of {name}", err=True)
+        note(f"not decoded, kept as bytes: {count} of {name}")
 
 
 def counts(skipped: "Skipped") -> dict[str, int]:
@@ -41,10 +40,8 @@ def counts(skipped: "Skipped") -> dict[str, int]:
 
 def say_of(done: Any) -> int:
     """Print one line for each damaged stretch that a conversion or compaction left out, then the summary. Returns the exit code."""
-    from kolumn.source.storage import shown
-
     for piece in done.skipped.damage:
-        typer.echo(f"left out: {shown(piece.segment)}: position {piece.position}: {piece.reason}", err=True)
+        note(f"left out: {piece.segment}: position {piece.position}: {piece.reason}")
     return say(done.skipped)
 
 

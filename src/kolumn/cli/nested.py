@@ -1,11 +1,9 @@
 """Typed columns as JSON: structs as objects, lists as arrays, at any depth, column by column."""
 
-import json
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.cli.shown import TEXT, Part, base64_of, escaped, join_lists, joined, with_null
+from kolumn.cli.shown import TEXT, Part, base64_of, escaped, join_lists, joined, json_text, with_null
 from kolumn.schema import HEADERS
 from kolumn.values.internal.decoder import is_message
 
@@ -28,7 +26,7 @@ def json_value(column: pa.Array) -> Part:
         return "null"
     if pa.types.is_dictionary(kind):
         return json_value(column.cast(kind.value_type))
-    found = _nested(column) if kind.num_fields else _plain(column)
+    found = _nested(column) if kind.num_fields or pa.types.is_struct(kind) else _plain(column)
     if not column.null_count:
         return found
     return pc.if_else(column.is_valid(), pa.scalar(found, TEXT) if isinstance(found, str) else found, pa.scalar("null", TEXT))
@@ -40,7 +38,7 @@ def _nested(column: pa.Array) -> Part:
         return _message(column)
     if pa.types.is_struct(kind):
         members = column.flatten()
-        named = [(f"{', ' if i else ''}{_name(one.name)}: ", json_value(members[i])) for i, one in enumerate(kind)]
+        named = [(f"{', ' if i else ''}{json_text(one.name)}: ", json_value(members[i])) for i, one in enumerate(kind)]
         return joined(["{", *(part for pair in named for part in pair), "}"])
     if pa.types.is_map(kind):
         pairs = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
@@ -84,7 +82,3 @@ def _plain(column: pa.Array) -> Part:
     else:
         text = pa.array([None if one is None else str(one) for one in column.to_pylist()], TEXT)
     return with_null(joined(['"', text, '"']), "null")
-
-
-def _name(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

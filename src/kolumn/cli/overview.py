@@ -1,6 +1,5 @@
 """``kolumn PATH``: what is there, on one screen."""
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -9,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from kolumn.cli.common import DAMAGE, OK, Format, Json, Partition, Sources, Topic, command, counted, print_json, print_table, size_of
 from kolumn.cli.left_out import short_name
 from kolumn.cli.progress import progress
-from kolumn.cli.tables import fits, printable, terminal_width
+from kolumn.cli.shell_words import quoted
+from kolumn.cli.tables import fits, terminal_width
+from kolumn.errors import escaped
 
 if TYPE_CHECKING:
     from kolumn.accounting.overview import Overview, Seen
@@ -51,7 +52,7 @@ def _print(found: "Overview", sources: list[str]) -> None:
         counted(len({one.topic for one in seen}), "topic"), counted(len(seen), "partition"),
         counted(sum(one.segments for one in seen), "segment"), _size(sum(one.bytes for one in seen)), _records(seen),
     ]  # fmt: skip
-    print(f"{', '.join(map(printable, sources))}: {', '.join(parts)}")
+    print(f"{', '.join(map(escaped, sources))}: {', '.join(parts)}")
     for line in _health(found):
         print(line)
     print()
@@ -96,7 +97,7 @@ def _health(found: "Overview") -> list[str]:
         lines += [f"  {_left_out(one)}" for one in found.left_out[:_MOST_DAMAGE]]
         if len(found.left_out) > _MOST_DAMAGE:
             lines.append(f"  and {len(found.left_out) - _MOST_DAMAGE} more, which `kolumn verify` lists")
-    return list(map(printable, lines))
+    return list(map(escaped, lines))
 
 
 def _left_out(one: dict[str, Any]) -> str:
@@ -127,7 +128,7 @@ def _table(seen: "list[Seen]") -> None:
     while len(chosen) > 4 and not _fits(names, chosen, shown, width):
         chosen.pop()
     if alone:
-        title = "topic ?" if seen[0].topic is None else f"topic {printable(seen[0].topic)}"
+        title = "topic ?" if seen[0].topic is None else f"topic {escaped(seen[0].topic)}"
         shown = [[one.partition, *row[1:]] for one, row in zip(seen, shown, strict=False)]
     else:
         title = ""
@@ -170,10 +171,10 @@ def _size(size: int) -> str:
 
 
 def _next(found: "Overview", sources: Iterable[str]) -> list[tuple[str, str]]:
-    source = " ".join(map(shlex.quote, sources))
+    source = " ".join(map(quoted, sources))
     seen = found.partitions
     largest = max(seen, key=lambda one: one.records)
-    one = shlex.quote(min(largest.folders)) if len(seen) > 1 and largest.folders else source
+    one = quoted(min(largest.folders)) if len(seen) > 1 and largest.folders else source
     skip = " --errors skip" if found.damage else ""
     committed = " --isolation-level read_committed" if any(one.control for one in seen) else ""
     steps = [(f"kolumn verify {source}", "check everything")]

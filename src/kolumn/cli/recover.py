@@ -23,7 +23,7 @@ from kolumn.cli.common import (
 )
 from kolumn.cli.left_out import print_left_out
 from kolumn.cli.progress import progress
-from kolumn.cli.tables import printable
+from kolumn.errors import escaped
 
 
 @command
@@ -64,7 +64,7 @@ def recover(
             print()
     print_left_out(left_out)
     for text in done.divergences:
-        print(f"Different records: {printable(text)}")
+        print(f"Different records: {escaped(text)}")
     open_ones = sum(row["openTransactions"] for row in rows["partitions"])
     if open_ones:
         print(f"{counted(open_ones, 'transaction')} without a marker: `kolumn transactions` lists what a broker would wait for")

@@ -19,7 +19,8 @@ from kolumn.cli.common import (
 )
 from kolumn.cli.left_out import say, short_name
 from kolumn.cli.progress import progress
-from kolumn.cli.tables import printable
+from kolumn.cli.tables import note
+from kolumn.errors import escaped
 
 
 @command
@@ -48,8 +49,8 @@ def report(
 
     with progress("reading", lambda: size_of(sources)) as advance:
         found = write_report(
-            sources, output, ", ".join(printable(short_name(source)) for source in sources), format=format, replicas=replicas,
+            sources, output, ", ".join(escaped(short_name(source)) for source in sources), format=format, replicas=replicas,
             check_crcs=check_crcs, topic=topic, partition=partition, on_progress=advance, **limits(max_batch_bytes, max_ratio),
         )  # fmt: skip
-    typer.echo(f"report: {output}", err=True)
+    note(f"report: {output}")
     return say(found.skipped)

@@ -6,6 +6,7 @@ import typer
 
 from kolumn.cli.common import DAMAGE, OK, JsonInPipes, command, counted, is_json, print_json, print_table
 from kolumn.cli.left_out import say
+from kolumn.cli.tables import note
 
 if TYPE_CHECKING:
     from kolumn.schemas.schema import Collection, Registered, Schema
@@ -78,5 +79,5 @@ def _left_out(found: "Collection") -> int:
     if not isinstance(found, TopicSchemas):
         return OK
     if found.malformed:
-        typer.echo(f"left out: {counted(found.malformed, 'record')} with a malformed key or value, or another schema's id", err=True)
+        note(f"left out: {counted(found.malformed, 'record')} with a malformed key or value, or another schema's id")
     return say(found.skipped) or (DAMAGE if found.malformed else OK)

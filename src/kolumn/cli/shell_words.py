@@ -1,6 +1,7 @@
 """Translates messages of the library to the options of the command line: ``errors='skip'`` becomes ``--errors skip``."""
 
 import ast
+import os
 import re
 import shlex
 from collections.abc import Iterable
@@ -11,6 +12,14 @@ _IN_THE_LIBRARY = {"to": "format"}
 _VALUE = r"""'[^']*'|"[^"]*"|-?[\w.]+"""
 # Names in paths, topic=orders/partition=3, are not options.
 _BEFORE, _AFTER = r"(?<![\w/.-])", r"(?![\w/=])"
+
+
+def quoted(name: str) -> str:
+    """A name as a word of a shell. One that could move a terminal's cursor is written as bash, zsh and ksh take it: ``$'a\\x1b'``."""
+    if name.isprintable():
+        return shlex.quote(name)
+    data = os.fsencode(name)
+    return "$'" + "".join(chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}" for byte in data) + "'"
 
 
 def in_shell_words(text: str, parameters: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 import binascii
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -19,6 +20,10 @@ BLOCK_BYTES = 16 << 20
 Part: TypeAlias = str | pa.LargeStringArray
 """Text of the rows: the same for all, or one for each."""
 
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Characters that JSON has as they are and a terminal acts on: DEL, C1 controls, ends of lines, marks that turn the direction of text."""
+_LEADS = np.isin(np.arange(256), [0x7F, 0xC2, 0xD8, 0xE2])
+"""First bytes of these characters."""
 _YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
 
 
@@ -85,8 +90,17 @@ def times_as_text(column: pa.Array, quote: str) -> list[Part]:
     return [pc.if_else(strange, number.cast(TEXT), joined(parts))] if has_strange else parts
 
 
+def json_text(value: object, default: Callable[[Any], Any] | None = None) -> str:
+    """JSON of a value, for terminals too: what could move a cursor or turn the direction of text is an escape of JSON's."""
+    return _UNSAFE.sub(lambda found: _escape(found[0]), json.dumps(value, ensure_ascii=False, default=default))
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}"
+
+
 def escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
-    """Text as JSON has it between quotes."""
+    """Text as `json_text` has it between quotes."""
     data = bytes_of(text)
     # The backslash is replaced first, since the escapes of the others begin with one.
     found = [byte for byte in (ord("\\"), ord('"')) if (data == byte).any()]
@@ -95,7 +109,20 @@ def escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
         found += np.unique(data[control]).tolist()
     for byte in found:
         text = pc.replace_substring(text, chr(byte), json.dumps(chr(byte))[1:-1])
+    for char in _unsafe(data):
+        text = pc.replace_substring(text, char, _escape(char))
     return text
+
+
+def _unsafe(data: Any) -> list[str]:
+    """The characters of UTF-8 text that `_UNSAFE` names."""
+    at = np.flatnonzero(_LEADS[data])
+    if not len(at):
+        return []
+    # None of them has more than three bytes.
+    first, second, third = (np.take(data, at + i, mode="clip").astype(np.uint32) for i in range(3))
+    found = np.unique(first << 16 | second << 8 | third)
+    return sorted({match[0] for one in found.tolist() if (match := _UNSAFE.match(one.to_bytes(3, "big").decode("utf-8", "ignore")))})
 
 
 def base64_of(column: pa.Array) -> pa.LargeStringArray:

@@ -26,6 +26,7 @@ from kolumn.cli.common import (
 from kolumn.cli.completion import among
 from kolumn.cli.left_out import counts, say, short_name
 from kolumn.cli.progress import progress
+from kolumn.cli.tables import note
 
 if TYPE_CHECKING:
     from kolumn.accounting.formats import Space
@@ -77,7 +78,7 @@ def space(
             print_json(_row(one) | {"estimated": one.estimated, "lost": dict(one.lost)} | counts(skipped))
         return say(skipped)
     if any(one.estimated for one in found):
-        typer.echo("sizes with a codec are estimated from a part of the batches: see 'estimated' with --json", err=True)
+        note("sizes with a codec are estimated from a part of the batches: see 'estimated' with --json")
     rows = [_row(one) for one in found]
     print_table("", list(rows[0]), [list(row.values()) for row in rows])
     return say(skipped)

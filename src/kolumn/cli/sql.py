@@ -50,12 +50,17 @@ def sql(
     format: Format = "kafka",
     topic: Topic = None,
     partition: Partition = None,
+    allow_files: Annotated[
+        bool,
+        typer.Option("--allow-files", help="The query may use all of DuckDB: read and write files, load extensions, use the network."),
+    ] = False,
     **payloads: Any,
 ) -> int:
     """Ask topics in SQL, by DuckDB (kolumn[sql]). Each topic is a table; only the columns and ranges that a query names are read.
 
     Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs. On a terminal
-    the result is a table, elsewhere it is JSON lines as in `kolumn cat --json`.
+    the result is a table, elsewhere it is JSON lines as in `kolumn cat --json`. A query sees the topics alone, no files and no network,
+    unless `--allow-files` is given.
 
     Example: `kolumn sql /mnt/dead-broker "select decode(key) k, count(*) n from orders group by k order by n desc limit 5"`
     """
@@ -73,7 +78,7 @@ def sql(
     rows: list[list[object]] = []
     # On a terminal a bar would overwrite the lines.
     with nullcontext() if as_json and sys.stdout.isatty() else progress("reading", None) as advance:
-        topics = Topics(sources, replace(options, on_progress=advance), skipped)
+        topics = Topics(sources, replace(options, on_progress=advance), skipped, allow_files)
         try:
             if as_json:
                 _print_lines(topics.ask(query))
@@ -102,10 +107,20 @@ def _first_rows(found: "Iterator[pa.RecordBatch]") -> tuple[list[str], list[list
     rows: list[list[object]] = []
     for batch in found:
         names = batch.schema.names
-        rows += [list(map(_cell, row)) for row in zip(*(column.to_pylist() for column in batch.slice(0, _ROWS - len(rows))), strict=True)]
+        rows += map(list, zip(*map(_cells, batch.slice(0, _ROWS - len(rows))), strict=True))
         if len(rows) >= _ROWS:
             break
     return names, rows
+
+
+def _cells(column: "pa.Array") -> list[object]:
+    try:
+        return list(map(_cell, column.to_pylist()))
+    except (OverflowError, ValueError):
+        # Python has no times outside of the years 1 to 9999.
+        from kolumn.cli.json_lines import value_text
+
+        return value_text(column)
 
 
 def _cell(value: object) -> object:

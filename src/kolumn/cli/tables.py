@@ -7,6 +7,10 @@ import sys
 import textwrap
 from typing import Any
 
+import typer
+
+from kolumn.errors import escaped, shown
+
 NAMES = "kolumn-names"
 """Error handler of streams on which names of files are printed."""
 _PROSE = {"reason", "remark", "evidence"}
@@ -35,21 +39,18 @@ def layout(title: str, names: list[str], rows: list[list[Any]], width: int | Non
     return lines + (_grid(names, rows, bold) if fits(names, rows, width) else _blocks(names, rows, width))
 
 
-def printable(text: str) -> str:
-    """Text that moves no cursor and that every encoding can write: names of files may contain any bytes, which are shown as ``\\xff``."""
-    if not text.isascii():
-        text = text.encode("utf-8", NAMES).decode()
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+def note(text: str) -> None:
+    """Print a line on standard error, whatever names of files are in it."""
+    typer.echo(shown(text), err=True)
 
 
-def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """Bytes that are not UTF-8, surrogates in Python's names of files, as `kolumn.source.storage.shown` shows them."""
+def _for_stream(error: UnicodeError) -> tuple[str, int]:
+    """What cannot be written to a stream: bytes that are not UTF-8, surrogates in Python's names of files."""
     assert isinstance(error, UnicodeEncodeError)
-    found = error.object[error.start : error.end]
-    return "".join(f"\\x{ord(char) & 0xFF:02x}" if "\udc80" <= char <= "\udcff" else f"\\u{ord(char):04x}" for char in found), error.end
+    return escaped(error.object[error.start : error.end]), error.end
 
 
-codecs.register_error(NAMES, _escaped)
+codecs.register_error(NAMES, _for_stream)
 
 
 def _grid(names: list[str], rows: list[list[Any]], bold: bool) -> list[str]:
@@ -81,7 +82,7 @@ def _blocks(names: list[str], rows: list[list[Any]], width: int | None) -> list[
 
 
 def _cells(rows: list[list[Any]]) -> list[list[str]]:
-    return [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    return [["" if cell is None else escaped(str(cell)) for cell in row] for row in rows]
 
 
 def _widths(names: list[str], cells: list[list[str]]) -> list[int]:

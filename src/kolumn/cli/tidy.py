@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from kolumn.cli.common import FAILED, OK, Json, command, print_json
-from kolumn.cli.tables import printable
+from kolumn.errors import escaped
 
 
 @command
@@ -36,7 +36,7 @@ def tidy(
         if json:
             print_json(asdict(one))
         else:
-            typer.echo(printable(f"would be {one}" if dry_run and one.action not in ("left", "failed") else str(one)))
+            typer.echo(escaped(f"would be {one}" if dry_run and one.action not in ("left", "failed") else str(one)))
     if not found and not json:
         typer.echo("nothing to tidy")
     return FAILED if any(one.action == "failed" for one in found) else OK

@@ -35,6 +35,7 @@ from kolumn.cli.completion import among
 from kolumn.cli.left_out import say
 from kolumn.cli.payloads import payload_options, with_payloads
 from kolumn.cli.progress import progress
+from kolumn.cli.tables import note
 
 if TYPE_CHECKING:
     from kolumn.keywords import Decode as DecodeName
@@ -101,5 +102,5 @@ def to_parquet(
         options = with_types(options, sources, ranges)
         written = [rows for _, rows in write_parquet(ranges, target, options, row_group_rows, compression, overwrite, skipped)]
     files = counted(sum(rows > 0 for rows in written), "file")
-    typer.echo(f"{counted(sum(written), 'record')} in {files} below {target}", err=True)
+    note(f"{counted(sum(written), 'record')} in {files} below {target}")
     return say(skipped)

@@ -26,7 +26,7 @@ from kolumn.cli.common import (
 )
 from kolumn.cli.left_out import print_left_out
 from kolumn.cli.progress import progress
-from kolumn.cli.tables import printable
+from kolumn.errors import escaped
 
 if TYPE_CHECKING:
     from kolumn.verification.report import Report
@@ -77,7 +77,7 @@ def verify(
     _print_tables([s for s in segments if s["tail"]], damage, remarks)
     print_left_out(left_out)
     for one in foreign:
-        print(f"{printable(one['segment'])}: not a Kafka log segment: {one['reason'].rpartition('found ')[2]}")
+        print(f"{escaped(one['segment'])}: not a Kafka log segment: {one['reason'].rpartition('found ')[2]}")
     if len(foreign) < len(segments):
         control = f" ({report.control_records} of them control records)" if report.control_records else ""
         read = f"{counted(report.batches, 'intact batch')}, {counted(report.records, 'record')}{control}, {counted(report.bytes, 'byte')}"

@@ -198,4 +198,4 @@ def damage_of_fault(one: Range) -> Damage:
 def reason(error: CorruptBatchError) -> str:
     """Short description of an error."""
     record = "" if error.record is None else f"record {error.record}: "
-    return f"{record}{error.field}: expected {error.expected}" + (f", found {error.found}" if error.found else "")
+    return shown(f"{record}{error.field}: expected {error.expected}" + (f", found {error.found}" if error.found else ""))

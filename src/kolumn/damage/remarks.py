@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.schema import REMARK_SCHEMA
-from kolumn.source.storage import shown
+from kolumn.source.storage import in_column, shown
 
 REMARKED = ("segment", "position", "offset", "value", "tombstone")
 """Columns of KIP-87 records that are needed for remarks."""
@@ -64,7 +64,7 @@ class Remark:
     def row(self) -> dict[str, object]:
         """Values of `schema.REMARK_SCHEMA`."""
         return {
-            "segment": shown(self.segment),
+            "segment": in_column(self.segment),
             "position": self.position,
             "offset": self.offset,
             "remark": shown(self.remark),

@@ -14,6 +14,10 @@ from kolumn.frames.source import FrameSource
 from kolumn.options import Options
 from kolumn.source.storage import parent, shown
 
+_REFUSED = re.compile(
+    r"disabled (by|through) configuration|configuration has been locked|Table with name \S*[./]\S* does not exist", re.IGNORECASE
+)
+"""Errors of DuckDB about files, extensions and settings; the name of a file in place of a table is no table."""
 _NO_NAME = "records"
 """Table of segments whose directory names no topic."""
 
@@ -22,6 +26,13 @@ class Topics:
     """A view of DuckDB for each topic of a source, in a connection of its own.
 
     Views read the columns and the ranges that a query needs, as `kolumn.scan_polars` does, and read the source anew each time.
+
+    Parameters
+    ----------
+    source, options, on_damage
+        As in `kolumn.scan`.
+    allow_files : bool
+        Whether queries may use all of DuckDB: read and write files, load extensions, use the network. Otherwise they see the views alone.
 
     Attributes
     ----------
@@ -34,7 +45,7 @@ class Topics:
         DuckDB or Polars is not installed.
     """
 
-    def __init__(self, source: keywords.Source, options: Options, on_damage: OnDamage | None = None) -> None:
+    def __init__(self, source: keywords.Source, options: Options, on_damage: OnDamage | None = None, allow_files: bool = False) -> None:
         try:
             import duckdb
         except ImportError as error:
@@ -50,6 +61,11 @@ class Topics:
         self._connection.execute("SET TimeZone = 'UTC'")
         for name, found in self._sources.items():
             self._connection.register(name, lazy_frame(found))
+        # Otherwise a name in a query that is no table is looked for among the variables of this program.
+        self._connection.execute("SET python_enable_replacements = false")
+        if not allow_files:
+            self._connection.execute("SET enable_external_access = false")
+            self._connection.execute("SET lock_configuration = true")
 
     def close(self) -> None:
         """Close the connection."""
@@ -74,8 +90,9 @@ class Topics:
             yield from reader
         except (self._errors, pa.ArrowException, OSError, RuntimeError, ValueError) as error:
             failed = next((one.failed for one in self._sources.values() if one.failed is not None), None)
-            raise (failed or ArgumentError(self._said(error))).with_traceback(None) from None
+            raise (failed or ArgumentError(*self._said(error))).with_traceback(None) from None
 
-    def _said(self, error: Exception) -> str:
+    def _said(self, error: Exception) -> list[str]:
         text = re.sub(r"\n+", "\n", str(error)).strip()
-        return f"{text}\ntables: {', '.join(self.names)}"
+        hint = ["a query sees topics alone, no files, network or settings; allow_files=True allows them"] if _REFUSED.search(text) else []
+        return [*text.split("\n"), *hint, f"tables: {', '.join(self.names)}"]

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kolumn.decode.pipeline import OnDamage
 from kolumn.entries.replaced import segments_of_source
+from kolumn.errors import shown
 from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of, topic_ids
 from kolumn.keywords import Errors, Progress, Source, known_keywords
 from kolumn.replicas.log_end import log_end
@@ -180,7 +181,7 @@ def _ends(logs: dict[Key, list[Segment]]) -> _End:
         read = [one for one in own if one.fault is None]
         for one in own:
             if one.fault is not None:
-                logger.warning("%s. The end of %s-%d is that of what can be read", one.fault, topic, partition)
+                logger.warning("%s. The end of %s-%d is that of what can be read", one.fault, shown(topic), partition)
         return log_end(read) if read else None
 
     return end

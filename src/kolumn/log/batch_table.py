@@ -23,7 +23,7 @@ from kolumn.plan.chunks import HEADER_WINDOW, MOST_ENTRIES, Chunk, chunks
 from kolumn.schema import BATCH_SCHEMA
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.source.storage import shown
+from kolumn.source.storage import in_column
 
 _COLUMNS = {
     "position": table.POSITION,
@@ -172,10 +172,10 @@ def _arrow(parts: list[tuple[str, Entries]], checked: bool) -> pa.Table:
 def _paths(parts: list[tuple[str, Entries]], rows: int) -> pa.Array:
     names = list(dict.fromkeys(path for path, _ in parts))
     if len(names) == 1:
-        return constant(shown(names[0]), pa.string(), rows)
+        return constant(in_column(names[0]), pa.string(), rows)
     number = {path: i for i, path in enumerate(names)}
     which = np.repeat([number[path] for path, _ in parts], [len(part) for _, part in parts])
-    return pa.DictionaryArray.from_arrays(numbers(which, pa.int32()), strings([shown(name) for name in names])).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(numbers(which, pa.int32()), strings([in_column(name) for name in names])).cast(pa.string())
 
 
 def _column(entries: Entries, column: int, kind: pa.DataType) -> pa.Array:

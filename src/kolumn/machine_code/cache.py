@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kolumn.errors import shown
 from kolumn.formats.layouts import EXTRA
 from kolumn.machine_code.ownership import file_objection, objection
 
@@ -92,7 +93,7 @@ def _tell(found: Path | None, refused: list[str]) -> None:
         text = f"no folder for machine code ({reasons}), so every process has to compile, which is slow; {advice}"
     else:
         text = f"KOLUMN_CACHE_DIR is not used ({reasons}); machine code is stored in {found}"
-    warnings.warn(text, stacklevel=4)
+    warnings.warn(shown(text), stacklevel=4)
 
 
 def package() -> "Traversable":

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from kolumn.entries.headers import headers
-from kolumn.errors import KolumnError, without_secrets
+from kolumn.errors import KolumnError, shown
 from kolumn.formats.entries import Entry
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
@@ -110,7 +110,7 @@ def with_epochs(copies: list[TierCopy], others: list[Epochs], options: Options) 
 def _tell(text: str, options: Options) -> None:
     if options.errors == "raise":
         raise KolumnError(f"{text}: the file was changed. errors='skip' goes by the batches")
-    logger.warning("%s: the batches count", without_secrets(text))
+    logger.warning("%s: the batches count", shown(text))
 
 
 def _disproved(copies: list[TierCopy], log: Epochs, proved: dict[str, bool]) -> TierCopy | None:

@@ -17,7 +17,7 @@ from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment, with_neighbours
 from kolumn.source.side_files import METADATA, read_topic_id
-from kolumn.source.storage import beside, shown
+from kolumn.source.storage import beside
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -170,7 +170,7 @@ def refuse_other_topics(folders: Copies) -> None:
     if len(known) > 1:
         (one, folder), (other, second) = list(known.items())[:2]
         raise ArgumentError(
-            f"{shown(folder)} and {shown(second)} are of two topics of the same name, with the ids {one} and {other} in {METADATA}: they "
+            f"{folder} and {second} are of two topics of the same name, with the ids {one} and {other} in {METADATA}: they "
             "are no copies of one log. Name the directories of one topic alone"
         )
 

@@ -59,7 +59,8 @@ def _start(key: Key, folder: str, own: list[Segment], files: dict[str, dict[Key,
     end = last_offset(newest) + 1
     if start <= end:
         return start
-    logger.warning("%s: log start offset %d of %s-%d is after the end of the log, %d: nothing is left out", shown(name), start, *key, end)
+    of = f"{shown(key[0])}-{key[1]}"
+    logger.warning("%s: log start offset %d of %s is after the end of the log, %d: nothing is left out", shown(name), start, of, end)
     return None
 
 

@@ -19,7 +19,7 @@ from itertools import chain, islice
 import numpy as np
 
 from kolumn.arrays import Int64s
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, shown
 from kolumn.options import Options
 from kolumn.replicas.contested import Disagreement
 from kolumn.replicas.copies import Copies, bounds, in_order, refuse_other_topics
@@ -43,7 +43,7 @@ from kolumn.replicas.superseded import SupersededEntries, superseded_entries
 from kolumn.replicas.tails import Tail, unhealed
 from kolumn.replicas.window import CopyPart, resolve
 from kolumn.source.segments import Range, Segment
-from kolumn.source.storage import parent, shown
+from kolumn.source.storage import parent
 
 logger = logging.getLogger(__name__)
 _KEPT_ENTRIES = 1 << 20
@@ -70,8 +70,8 @@ class Divergence:
 
     def __str__(self) -> str:
         if min(self.epochs) < 0:
-            return f"{self.left} has two records at offset {self.offset}: those written earlier are left out from there on"
-        return (
+            return shown(f"{self.left} has two records at offset {self.offset}: those written earlier are left out from there on")
+        return shown(
             f"{self.left} has other records than {self.kept} from offset {self.offset} on: those of leader epoch {self.epochs[1]} are left "
             f"out for those of epoch {self.epochs[0]}, as a broker does after an unclean election"
         )
@@ -113,7 +113,7 @@ def merge(folders: Copies, options: Options, account: bool = False) -> Merged:
     """
     unnamed = [one.path for own in folders.values() for one in own if one.base_offset is None]
     if unnamed:
-        raise ArgumentError(f"{shown(unnamed[0])}: replicas='merge' needs Kafka's names of segments, a base offset of 20 digits")
+        raise ArgumentError(f"{unnamed[0]}: replicas='merge' needs Kafka's names of segments, a base offset of 20 digits")
     refuse_other_topics(folders)
     sweep = _Sweep(folders, options, account)
     sweep.run()
@@ -314,7 +314,7 @@ class _Sweep:
             keeper = other
         elif loser is None:
             raise ArgumentError(
-                f"{shown(one[0].segment.path)} and {shown(other[0].segment.path)} have different records at offset {found.offset}: they "
+                f"{one[0].segment.path} and {other[0].segment.path} have different records at offset {found.offset}: they "
                 "are no copies of one log. Read one of the directories by its name, or the first with replicas='first'"
             )
         for strand in dict.fromkeys(examined.strand for examined in loser):

@@ -23,7 +23,7 @@ from kolumn.salvage.runs import KeptRun
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment, find_segments
 from kolumn.source.side_files import CHECKPOINT, METADATA, read_topic_id
-from kolumn.source.storage import beside, read_bytes, shown
+from kolumn.source.storage import beside, read_bytes
 
 _LARGEST = 2**31 - 1
 

@@ -161,7 +161,7 @@ def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place
         segments = write_side_files(folder, sources, files.written, interval)
         report = verified(segments, replace(silent, threads=1))
         open_ones = len(transactions_of(segments, silent).open)
-    said: _Row = {"topic": key[0], "partition": key[1]}
+    said: _Row = {"topic": shown(key[0]), "partition": key[1]}
     row = {
         **said, "folder": shown(name), "segments": len(segments), "batches": sum(files.written.batches), "records": report.records,
         "bytes": sum(files.written.bytes), "firstOffset": runs[0].low if runs else None,
@@ -180,7 +180,7 @@ def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place
     paths = [_final(name, one) for one in remarks["segment"].to_pylist()]
     remarks = remarks.set_column(remarks.schema.get_field_index("segment"), remarks.schema.field("segment"), pa.array(paths, pa.string()))
     kept = [said | one for one in _kept(runs, files.written)]
-    return _Salvaged(row, kept, [said | one for one in rows], remarks, [f"{key[0]}-{key[1]}: {one}" for one in merged.divergences])
+    return _Salvaged(row, kept, [said | one for one in rows], remarks, [shown(f"{key[0]}-{key[1]}: {one}") for one in merged.divergences])
 
 
 def _without_manifest(unread: list[Segment], folders: Copies, runs: list[KeptRun]) -> Iterator[_Lost]:
@@ -217,7 +217,8 @@ def _alone(unread: list[Segment], found: dict[Key, Copies]) -> Iterator[_Row]:
     for one in unread:
         if (one.topic, one.partition) not in found:
             yield {
-                "topic": one.topic, "partition": one.partition, "kind": "damage", "firstOffset": one.base_offset, "certainty": "unknown",
+                "topic": None if one.topic is None else shown(one.topic), "partition": one.partition, "kind": "damage",
+                "firstOffset": one.base_offset, "certainty": "unknown",
                 "segment": shown(one.path), "position": 0, "size": 0, "reason": damage_of_fault(Range(one, 0, 0)).reason,
             }  # fmt: skip
 

@@ -14,13 +14,12 @@ from typing import Any
 import zstandard
 from pyarrow import ArrowException
 
-from kolumn.errors import ArgumentError, KolumnError, MissingError, without_secrets
+from kolumn.errors import ArgumentError, KolumnError, MissingError, shown
 from kolumn.source import storage
 from kolumn.source.aiven_manifest import CIPHER_BYTES, IV_BYTES, AivenManifest
 from kolumn.source.data_keys import KeyFiles, WrappedKey, is_right, renamed, unwrap
 from kolumn.source.read_ahead import AHEAD_BYTES, fetched, open_ranges
 from kolumn.source.retries import is_final
-from kolumn.source.storage import shown
 
 logger = logging.getLogger(__name__)
 _KEPT_BYTES = 16 << 20
@@ -101,13 +100,13 @@ class AivenFile:
         try:
             self._cipher = cipher_of(manifest, access)
         except UnreadableError as error:
-            logger.warning("%s: all %d bytes of the segment are left out", without_secrets(str(error)), manifest.size)
+            logger.warning("%s: all %d bytes of the segment are left out", shown(str(error)), manifest.size)
             return
         if manifest.size and storage.look(manifest.object_name) is None:
             text = f"{manifest.object_name}: missing: {manifest.name} says that it has {manifest.borders[-1]} bytes"
             if not access.holes:
                 raise KolumnError(text)
-            logger.warning("%s: all %d bytes of the segment are left out", without_secrets(text), manifest.size)
+            logger.warning("%s: all %d bytes of the segment are left out", shown(text), manifest.size)
         elif manifest.size:
             self._object = open_ranges(manifest.object_name)
 
@@ -151,7 +150,7 @@ class AivenFile:
             raise KolumnError(error)
         if self._object is not None and chunk not in self._reported:
             self._reported.add(chunk)
-            logger.warning("%s: its bytes are left out", without_secrets(error))
+            logger.warning("%s: its bytes are left out", shown(error))
 
     def _chunks(self, first: int, last: int) -> list[bytes]:
         with self._lock:
@@ -264,7 +263,7 @@ def index_bytes(manifest: AivenManifest, access: Access, suffix: str) -> bytes |
         return _index(manifest, access, *place)
     except UnreadableError as error:
         text = f"{manifest.indexes_name}: {suffix}, bytes {place[0]} to {sum(place)}: {error}; the log is read instead"
-        logger.warning("%s", without_secrets(text))
+        logger.warning("%s", shown(text))
         return None
 
 

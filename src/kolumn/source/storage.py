@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyarrow import ArrowException
 
 from kolumn.errors import ArgumentError, KolumnError, MissingError, without_secrets
+from kolumn.errors import shown as shown
 from kolumn.source import identity
 from kolumn.source.folder_scan import looked_at_files
 from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
@@ -85,8 +86,11 @@ def within(folder: str, *names: str) -> str:
     return "/".join((folder, *names)) if is_url(folder) else os.path.join(folder, *names)
 
 
-def shown(name: str) -> str:
-    """A name as text for people: bytes that are not UTF-8, surrogates in Python, are shown as ``\\xff``, a URL's secrets as ``***``."""
+def in_column(name: str) -> str:
+    """A name as a value of a table, which is UTF-8: other bytes, surrogates in Python, are shown as ``\\xff``, a URL's secrets as ``***``.
+
+    Messages for people have `shown` names.
+    """
     return without_secrets(name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace"))
 
 

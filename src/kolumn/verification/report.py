@@ -11,10 +11,10 @@ from kolumn.damage.remarks import remark_table
 from kolumn.decode.result import Tally
 from kolumn.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, SEGMENT_SCHEMA
 from kolumn.source.segments import Segment
-from kolumn.source.storage import shown
+from kolumn.source.storage import in_column
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """Result of a verification.
 
@@ -51,6 +51,11 @@ class Report:
         """Whether nothing is damaged. A truncated last entry and a zero-filled tail of an active segment are not damage."""
         return self.damage.num_rows == 0
 
+    def __repr__(self) -> str:
+        """The verdict and the counts. Tables are left out: they have names of files as they are."""
+        counts = f"segments={self.segments.num_rows}, batches={self.batches}, records={self.records}, bytes={self.bytes}"
+        return f"Report(ok={self.ok}, {counts}, damage={self.damage.num_rows}, remarks={self.remarks.num_rows})"
+
     def _repr_html_(self) -> str:
         """The verdict, the damage, the remarks and what is left out as tables, for notebooks."""
         segments = f"{self.segments.num_rows} segments, {self.batches} intact batches, {self.records} records, {self.bytes} bytes"
@@ -66,14 +71,14 @@ class Report:
 def damage_table(pieces: Iterable[Damage]) -> pa.Table:
     """Damage as an Arrow table."""
     names = DAMAGE_SCHEMA.names
-    rows = [(shown(d.segment), d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost) for d in pieces]
+    rows = [(in_column(d.segment), d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost) for d in pieces]
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], DAMAGE_SCHEMA)
 
 
 def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table], control_records: int) -> Report:
     """Build the report from the tally of each segment, the remarks and the number of control records."""
     names = SEGMENT_SCHEMA.names
-    rows = [(shown(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
+    rows = [(in_column(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
     return Report(
         damage_table(piece for _, tally in found for piece in tally.damage),
         pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], SEGMENT_SCHEMA),

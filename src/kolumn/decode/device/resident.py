@@ -10,7 +10,7 @@ from kolumn.decode.device.part import DevicePart
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.source.segments import Segment
-from kolumn.source.storage import shown
+from kolumn.source.storage import in_column
 from kolumn.transactions.states import ABORTED, STATES, Transactions, end_of, states_of
 from kolumn.values.columns.stage import schema_of
 
@@ -91,9 +91,9 @@ class ResidentChunk(DeviceChunk):
             limit(options.start_timestamp, LOWEST), limit(options.end_timestamp, HIGHEST), int(options.include_control),
         )  # fmt: skip
         constants: dict[str, Any] = {
-            "topic": None if segment.topic is None else shown(segment.topic),
+            "topic": None if segment.topic is None else in_column(segment.topic),
             "partition": segment.partition,
-            "segment": shown(segment.path),
+            "segment": in_column(segment.path),
         }
         text, dropped = options.payload == "string", None
         # Headers tell of batches whether they are control batches; in drafts single messages are.

@@ -14,7 +14,7 @@ from kolumn.cpu_fallback.values.avro_walk import ROOM
 from kolumn.cpu_fallback.values.blocks import BLOCK
 from kolumn.encodings.avro_steps import FRAME
 from kolumn.encodings.columns import DONE
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, shown
 from kolumn.machine_code.words import load64
 from kolumn.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.avro.program import AvroProgram, program
@@ -152,7 +152,7 @@ class AvroDecoder:
                 except (ArgumentError, MismatchError) as error:
                     self._programs[writer] = None
                     prefix = "" if isinstance(error, ArgumentError) else f"{title(writer)}: "
-                    logger.warning("values are null, because %s%s (read as %s)", prefix, error, title(self._reader))
+                    logger.warning("values are null, because %s (read as %s)", shown(f"{prefix}{error}"), title(self._reader))
             return self._programs[writer]
 
     def _program(self, writer: SchemaNode) -> "_WriterProgram":
