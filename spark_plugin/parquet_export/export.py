@@ -17,6 +17,7 @@ from kolumn.commit.manifest import FOLDER, ExportTarget, Manifest
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
 from kolumn.options import Options
+from kolumn.parquet import refuse_empty_records
 from kolumn.reader_types import with_types
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.options.read import NO_BINARY, SPLIT_BYTES, ReadOptions
@@ -137,6 +138,7 @@ def export(
 def _run(spark: SparkSession, asked: ReadOptions, place: ExportTarget, layout: ExportLayout, run: str) -> Manifest:
     segments = live_segments(asked.paths, layout.options)
     layout = replace(layout, options=with_types(layout.options, asked.paths, map(Range.whole, segments)))
+    refuse_empty_records(layout.options.schema)
     before = _continue(place.open(), place.root, layout.options, layout.by_day)
     place.sweep()
     target = even(sum(segment.size for segment in segments), asked.split_bytes, asked.slots)

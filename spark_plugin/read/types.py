@@ -3,8 +3,6 @@
 import numpy as np
 import pyarrow as pa
 
-from kolumn.errors import ArgumentError
-
 _WIDER = {
     pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(), pa.date64(): pa.date32(), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
@@ -18,12 +16,7 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
     """The type of Arrow that Spark has for a type.
 
     Labels (dictionaries) are strings, unsigned numbers the next wider ones (uint64 is decimal(20,0)), times of day numbers of their unit,
-    moments microseconds, bytes of one length bytes, intervals of months structs.
-
-    Raises
-    ------
-    ArgumentError
-        Spark has no type for it.
+    moments microseconds, bytes of one length bytes, intervals of months structs, decimals of more than 38 digits strings.
     """
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(one.name, spark_type(one.type)) for one in kind])
@@ -44,7 +37,7 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
     if kind == pa.month_day_nano_interval():
         return _INTERVAL
     if pa.types.is_decimal256(kind):
-        raise ArgumentError(f"Spark has no decimals of more than 38 digits: {kind}")
+        return pa.string()
     return _WIDER.get(kind, kind)
 
 

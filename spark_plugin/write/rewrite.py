@@ -27,7 +27,7 @@ from kolumn.compaction.compact import (
 )
 from kolumn.compaction.first_pass import last_keys
 from kolumn.compaction.latest import LatestOffsets
-from kolumn.conversion.convert import Conversion, ConversionJob, targets
+from kolumn.conversion.convert import Conversion, ConversionJob, can_roll, targets
 from kolumn.encode.outgoing import name_of
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError
@@ -122,11 +122,11 @@ def _convert(spark: SparkSession, job: ConversionJob, source: keywords.Source, t
     def work(where: Staging, item: tuple[Segment, str]) -> _Done:
         segment, place = item
         with where.attempt() as (folder, name):
-            return _Done(place, name, job.segment(segment, folder / storage.base_name(place), found.get(folder_of(segment))))
+            made = job.segment(segment, folder / storage.base_name(place), found.get(folder_of(segment)), can_roll(target))
+            return _Done(place, name, made)
 
     total = Conversion()
     _run(spark, target, [(items, work)], total.add)
-    total.segments = [place for _, place in items]
     return total
 
 
@@ -199,17 +199,19 @@ def _compact(spark: SparkSession, how: CompactionSettings, source: keywords.Sour
         segment, round = plan.dirty[i], plan.round(how, LatestOffsets.of(offsets), observed[number])
         place = places[segment]
         with where.attempt() as (folder, name):
-            return _Done(place, name, clean_segment(segment, folder / storage.base_name(place), round, plan.legacy_deletes[i], how))
+            path = folder / storage.base_name(place)
+            return _Done(place, name, clean_segment(segment, path, round, plan.legacy_deletes[i], how, can_roll(target)))
 
     def copy(where: Staging, item: tuple[Segment, str]) -> _Done:
         segment, place = item
         with where.attempt() as (folder, name):
             copy_segment(segment, folder / storage.base_name(place))
-            return _Done(place, name, Compaction())
+            return _Done(place, name, Compaction([storage.base_name(place)]))
 
     as_they_are = [(segment, places[segment]) for plan in plans for segment in plan.rest]
     _run(spark, target, [(list(enumerate(latest)), clean), (as_they_are, copy)], total.add)
-    total.segments = list(places.values())
+    folders = list(dict.fromkeys(map(storage.parent, places.values())))
+    total.segments.sort(key=lambda one: (folders.index(storage.parent(one)), one))
     return total
 
 
@@ -279,6 +281,7 @@ def _run(spark: SparkSession, target: str, jobs: list[tuple[list[Any], _Work]], 
         files = [(file, storage.beside(one.place, storage.base_name(file))) for one in done for file in files_of(one.folder)]
         move_all(where.root, where.name, files)
         for one in done:
+            one.result.segments = [storage.beside(one.place, name) for name in one.result.segments]
             count(one.result)
     finally:
         where.remove()

@@ -51,7 +51,8 @@ def write_parquet(
     Raises
     ------
     ArgumentError
-        A file exists already, the target contains Kafka segments, or Parquet does not have the compression; before anything is written.
+        A file exists already, the target contains Kafka segments, or Parquet does not have the compression or a type; before anything is
+        written.
     MissingError
         A GPU was requested, and there is none; also before anything is written.
     KolumnError
@@ -60,6 +61,7 @@ def write_parquet(
     if compression not in _CODECS:
         raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
     root = Path(_local(target))
+    refuse_empty_records(options.schema)
     files = [(file_of(some[0], root), some) for some in _by_segment(ranges)]
     if len({file for file, _ in files}) < len(files):
         raise ArgumentError("two segments of the same topic, partition and base offset: convert them into different targets")
@@ -83,6 +85,23 @@ def write_parquet(
             finally:
                 how.stopped.set()
                 pool.shutdown(cancel_futures=True)
+
+
+def refuse_empty_records(schema: pa.Schema) -> None:
+    """Raise `ArgumentError` if a column has a record without fields at any depth: Parquet has no such type."""
+    for column in schema:
+        path = _empty_record(column)
+        if path is not None:
+            say = f"name others in {column.name}_columns" if "." in path else "name other columns in columns"
+            raise ArgumentError(f"column {column.name}: {path} is a record without fields, which Parquet does not have: {say}")
+
+
+def _empty_record(field: pa.Field) -> str | None:
+    """Path of the first record without fields."""
+    if pa.types.is_struct(field.type) and not field.type.num_fields:
+        return str(field.name)
+    nested = (_empty_record(field.type.field(i)) for i in range(field.type.num_fields))
+    return next((f"{field.name}.{path}" for path in nested if path is not None), None)
 
 
 def _by_segment(ranges: list[Range]) -> Iterator[list[Range]]:

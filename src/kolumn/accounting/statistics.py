@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.api import live_segments
+from kolumn.arrow.text import in_column
 from kolumn.backend import require
 from kolumn.damage.findings import Skipped
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.options import Options
 from kolumn.replicas.ranges import whole_ranges
 from kolumn.source.segments import Range
-from kolumn.source.storage import in_column
 
 STATISTICS = ("offset", "timestampMs", "key", "value", "magic", "codec", "producerId")
 """The record columns that `Totals` needs."""

@@ -1,7 +1,11 @@
-"""Which binary values are UTF-8."""
+"""What text in a column is: which binary values are UTF-8, and names of files as values."""
+
+import os
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from kolumn.errors import without_secrets
 
 # RE2 matches bytes in a column without an encoding. Unicode's table 3-7: no surrogates, no overlong forms, no code above U+10FFFF.
 _UTF8 = (
@@ -13,3 +17,11 @@ _UTF8 = (
 def is_utf8(column: pa.Array) -> pa.BooleanArray:
     """Whether each value of a binary column is valid UTF-8; null for a null."""
     return pc.match_substring_regex(column, _UTF8)
+
+
+def in_column(name: str) -> str:
+    """A name as a value of a table, which is UTF-8: other bytes, surrogates in Python, are shown as ``\\xff``, a URL's secrets as ``***``.
+
+    Messages for people have `shown` names.
+    """
+    return without_secrets(name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace"))

@@ -58,9 +58,10 @@ def convert(
     topic: Topic = None,
     partition: Partition = None,
 ) -> int:
-    """Rewrite segments in another format, one for each, offsets kept; print first what may be lost, and at the end what was lost.
+    """Rewrite segments in another format, offsets kept; print first what may be lost, and at the end what was lost.
 
-    The target is a `*.log` file for one segment, else a folder. Nothing is overwritten; the segments appear together at the end.
+    The target is a `*.log` file for one segment, else a folder, in which a segment becomes several if one has no room. Nothing is
+    overwritten; the segments appear together at the end.
 
     Example: `kolumn convert --magic 1 --codec lz4 --drop-transactions /data/orders-3 old/`
     """

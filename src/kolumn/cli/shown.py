@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.arrays import Bytes
 from kolumn.arrow.text import is_utf8
 
 TEXT = pa.large_string()
@@ -114,7 +115,7 @@ def escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
     return text
 
 
-def _unsafe(data: Any) -> list[str]:
+def _unsafe(data: Bytes) -> list[str]:
     """The characters of UTF-8 text that `_UNSAFE` names."""
     at = np.flatnonzero(_LEADS[data])
     if not len(at):

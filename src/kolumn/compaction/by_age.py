@@ -15,7 +15,7 @@ import numpy as np
 from kolumn import keywords
 from kolumn.api import segments_of
 from kolumn.compaction.compact import copy_segment, folder_of
-from kolumn.conversion.convert import root_of, targets
+from kolumn.conversion.convert import can_roll, root_of, targets
 from kolumn.encode.entries import Encoded
 from kolumn.encode.outgoing import outgoing
 from kolumn.encode.segments import SegmentFiles
@@ -31,7 +31,7 @@ from kolumn.plan.seek import ENRICHED_INDEX, read_index
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
-from kolumn.source.storage import modified_ms
+from kolumn.source.storage import beside, modified_ms
 
 _COPIED = 8 << 20
 
@@ -129,11 +129,11 @@ def _clean(places: dict[Segment, str], target: keywords.Path, limit: int, interv
                     done.dropped.append(segment.path)
                     continue
                 young = True
-                done.segments.append(places[segment])
                 if start:
                     done.cut[segment.path] = start
                 with place(places[segment]) as path:
-                    _from(segment, start, path, interval)
+                    names = _from(segment, start, path, interval, can_roll(target))
+                done.segments += [beside(places[segment], one) for one in names]
     return done
 
 
@@ -186,13 +186,13 @@ def _old_head(file: SegmentFile, limit: int) -> int:
     return position if found else 0
 
 
-def _from(segment: Segment, start: int, place: Path, interval: int) -> None:
-    """Write the segment from an entry on, with new indexes; it is copied unchanged if that entry is its first."""
+def _from(segment: Segment, start: int, place: Path, interval: int, rolls: bool) -> list[str]:
+    """Write the segment from an entry on, with new indexes; it is copied unchanged if that entry is its first. Returns names of files."""
     if start == 0:
         copy_segment(segment, place)
-        return
+        return [place.name]
     enriched = layouts.format_of(segment.format).timed_index
-    with SegmentFile(segment) as file, SegmentFiles(place, 1 << 30, interval, enriched) as files:
+    with SegmentFile(segment) as file, SegmentFiles(place, 1 << 30, interval, enriched, rolls) as files:
         end = start
         for chunk in chunks(file, start, file.size, _COPIED):
             entries = with_last_offsets(file, chunk.entries).copy()
@@ -201,3 +201,4 @@ def _from(segment: Segment, start: int, place: Path, interval: int) -> None:
             entries.position -= first
             files.append(Encoded(data, entries))
         files.append_tail(file.read(end, file.size)[: file.size - end])
+    return [path.name for path in files.paths]

@@ -15,7 +15,7 @@ from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
 from kolumn.compaction.rewrite import fate, rewrite
 from kolumn.compaction.second_pass import OF_FATES, SecondPass
-from kolumn.conversion.convert import root_of, targets
+from kolumn.conversion.convert import can_roll, root_of, targets
 from kolumn.damage.findings import Skipped
 from kolumn.encode.entries import EntrySettings
 from kolumn.encode.from_segment import write_from
@@ -31,7 +31,7 @@ from kolumn.options import Options
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import SIDE_FILES, Segment
-from kolumn.source.storage import modified_ms, parent, read_bytes, with_suffix
+from kolumn.source.storage import beside, modified_ms, parent, read_bytes, with_suffix
 from kolumn.transactions.states import Transactions
 
 DAY_MS = 86_400_000
@@ -117,8 +117,8 @@ def compact(
     source
         As in `kolumn.scan`, with whole topic-partitions.
     target : str or PathLike
-        A folder, in which each segment is written to ``<topic>-<partition>/<name>.log``. For segments of one topic-partition it may be that
-        folder itself, if it has its name.
+        A folder, in which each segment is written to ``<topic>-<partition>/<name>.log``, and what one segment cannot hold to others.
+        For segments of one topic-partition it may be that folder itself, if it has its name.
     format, index_interval_bytes
         As in `kolumn.write`.
     delete_retention_ms, now : int
@@ -158,20 +158,24 @@ def _compact(places: dict[Segment, str], target: keywords.Path, how: "Compaction
     done = Compaction()
     with outgoing(root_of(target), places.values()) as place:
         for _, own in groupby(places, key=folder_of):
-            done.add(_clean_partition(plan_partition(list(own), how, include_active), places, place, how))
+            done.add(_clean_partition(plan_partition(list(own), how, include_active), places, place, how, can_roll(target)))
     return done
 
 
-def _clean_partition(plan: "CompactionPlan", places: dict[Segment, str], place: Place, how: "CompactionSettings") -> Compaction:
+def _clean_partition(
+    plan: "CompactionPlan", places: dict[Segment, str], place: Place, how: "CompactionSettings", rolls: bool
+) -> Compaction:
     done, round = Compaction(), plan.round(how, LatestOffsets())
     found = first_pass(plan.dirty, round, how.options)
     for segment, deletes, known in zip(plan.dirty, plan.legacy_deletes, found, strict=True):
         with place(places[segment]) as path:
-            done.add(clean_segment(segment, path, round, deletes, how, known))
+            made = clean_segment(segment, path, round, deletes, how, rolls, known)
+        made.segments = [beside(places[segment], one) for one in made.segments]
+        done.add(made)
     for segment in plan.rest:
         with place(places[segment]) as path:
             copy_segment(segment, path)
-    done.segments += [places[segment] for segment in (*plan.dirty, *plan.rest)]
+    done.segments += [places[segment] for segment in plan.rest]
     done.copied = len(plan.rest)
     return done
 
@@ -261,9 +265,13 @@ def _legacy_horizon(segments: list[Segment], how: CompactionSettings) -> int:
 
 
 def clean_segment(
-    segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, known: KnownSegment | None = None
-) -> Compaction:
-    """Write the retained records of a segment. The caller names the file, and says what is known of the segment from pass one."""
+    segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, rolls: bool,
+    known: KnownSegment | None = None,
+) -> Compaction:  # fmt: skip
+    """Write the retained records of a segment, with ``rolls`` to several if one has no room.
+
+    The caller names the files, whose names in the folder are in `Compaction.segments`, and says what is known of the segment from pass one.
+    """
     done = Compaction(bytes=segment.size)
     number = layouts.FORMAT_NAMES.index(segment.format)
     enriched = layouts.FORMATS[number].timed_index
@@ -272,14 +280,13 @@ def clean_segment(
     columns = OF_FATES if round.latest.replaced_share() <= _FEW else COLUMNS
 
     settings = EntrySettings(number, 0, 0, NONE, None, merge or _LARGEST, _LARGEST)
-    with SegmentFiles(place, 1 << 30, how.interval, enriched) as files:
+    with SegmentFiles(place, 1 << 30, how.interval, enriched, rolls) as files:
         if known is not None:
             with SegmentFile(segment) as file:
                 second = SecondPass(file, known, round, how.options, settings)
                 second.write(files)
             done.records, done.retained, done.retained_bytes = second.records, second.retained, second.bytes
-            return done
-        for piece in pieces(segment, how.options, done.skipped, columns):
+        for piece in () if known is not None else pieces(segment, how.options, done.skipped, columns):
             what = fate(piece, round, legacy_deletes, merge is not None)
             done.records += len(what.keep)
             done.retained += int(what.keep.sum())
@@ -287,6 +294,7 @@ def clean_segment(
             for encoded in rewrite(piece, what, round, settings, None if columns is COLUMNS else whole):
                 done.retained_bytes += int(encoded.entries.size.sum())
                 files.append(encoded)
+    done.segments = [path.name for path in files.paths]
     return done
 
 

@@ -31,7 +31,7 @@ from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segments import Segment
-from kolumn.source.storage import base_name, is_url, parent, within
+from kolumn.source.storage import base_name, beside, is_url, parent, within
 from kolumn.transactions.states import Transactions
 
 _COMPACT, _PLAIN = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts), v2.LAYOUT.number
@@ -117,7 +117,7 @@ def convert(
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
 ) -> Conversion:
-    """Rewrite segments in another format: one segment for each, offsets, keys and values as they were.
+    """Rewrite segments in another format: one segment for each, or more where one has no room; offsets, keys and values as they were.
 
     Batches stay batches, and keep base and last offset if the target's format has them; single messages are combined into batches
     of ``batch_bytes``. Batches that have the target's format and codec are copied byte for byte; uncompressed batches between formats
@@ -129,7 +129,8 @@ def convert(
         As in `kolumn.scan`.
     target : str or PathLike
         A segment file (``*.log``) if the source is one segment; else a folder, in which each segment is written to
-        ``<topic>-<partition>/<name>.log``. No file is overwritten. No segment appears before all are complete; at a URL they
+        ``<topic>-<partition>/<name>.log``. What is more than a segment can hold, 2 GiB or 2^31 offsets, goes on in further segments,
+        named by their base offsets. No file is overwritten. No segment appears before all are complete; at a URL they
         then appear one after the other.
     format, magic
         Of the target, as in `kolumn.write`: "kafka" with 0, 1 or 2, or a draft.
@@ -169,8 +170,9 @@ def _convert(job: "ConversionJob", places: list[tuple[Segment, str]], target: ke
     with outgoing(root_of(target), [name for _, name in places]) as place:
         for segment, name in places:
             with place(name) as path:
-                done.add(job.segment(segment, path, _transactions(segment, job, found)))
-    done.segments = [name for _, name in places]
+                made = job.segment(segment, path, _transactions(segment, job, found), can_roll(target))
+            made.segments = [beside(name, one) for one in made.segments]
+            done.add(made)
     return done
 
 
@@ -180,6 +182,11 @@ def _transactions(segment: Segment, job: "ConversionJob", found: dict[str, Trans
     if job.drop_transactions and folder not in found:
         found[folder] = transactions_of_segment(segment, job.options)
     return found.get(folder)
+
+
+def can_roll(target: keywords.Path) -> bool:
+    """Whether a segment may become several in a target: in a folder, not in a segment file."""
+    return not name_of(target).endswith(".log")
 
 
 def root_of(target: keywords.Path) -> str:
@@ -241,12 +248,16 @@ class ConversionJob:
         """The segments. To drop transactions, which may span segments, each partition has to be in one directory."""
         return one_directory(segments, "convert") if self.drop_transactions else segments
 
-    def segment(self, segment: Segment, place: Path, transactions: Transactions | None) -> Conversion:
-        """Convert one segment; ``transactions`` are its partition's, if they are to be dropped. The caller names the file."""
+    def segment(self, segment: Segment, place: Path, transactions: Transactions | None, rolls: bool) -> Conversion:
+        """Convert one segment, with ``rolls`` into several if one has no room.
+
+        ``transactions`` are its partition's, if they are to be dropped. The caller names the files; `Conversion.segments` has their names
+        in the folder.
+        """
         done = Conversion()
         changes = Changes(self.how, self.timestamp, transactions)
         enriched = layouts.FORMATS[self.how.format].timed_index
-        with SegmentFiles(place, 1 << 30, self.interval, enriched) as files:
+        with SegmentFiles(place, 1 << 30, self.interval, enriched, rolls) as files:
             found = Tally()
             for source, origin, entries in intact(segment, self.options, found):
                 for encoded in self._converted(source, origin, entries, segment, changes, done, found.damage):
@@ -254,6 +265,7 @@ class ConversionJob:
                     done.batches += len(encoded.entries)
                     done.records += int(encoded.entries.count.sum())
             tell(found, done.skipped)
+        done.segments = [path.name for path in files.paths]
         return done
 
     def _converted(

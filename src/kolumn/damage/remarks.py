@@ -7,8 +7,9 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
+from kolumn.arrow.text import in_column
 from kolumn.schema import REMARK_SCHEMA
-from kolumn.source.storage import in_column, shown
+from kolumn.source.storage import shown
 
 REMARKED = ("segment", "position", "offset", "value", "tombstone")
 """Columns of KIP-87 records that are needed for remarks."""

@@ -13,7 +13,7 @@ entry. A segment's last timestamp is added when it is closed.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -26,7 +26,7 @@ from kolumn.cpu_fallback.encode.index import index_entries
 from kolumn.encode.entries import Encoded
 from kolumn.encode.from_segment import write_from
 from kolumn.errors import ArgumentError
-from kolumn.formats.entries import Entries
+from kolumn.formats.entries import Entries, Entry
 from kolumn.source.segment_file import SegmentFile
 
 _LARGEST_RELATIVE = 2**31 - 1
@@ -47,10 +47,12 @@ class SegmentFiles:
     place : Path
         A segment file (``*.log``), or the folder of a topic-partition, which is made: from `kolumn.encode.outgoing` or a Spark job.
     segment_bytes : int
-        A segment is rolled before it would become larger. If ``place`` is a segment file, there is only one segment.
+        A segment is rolled before it would become larger. A ``place`` that is a segment file becomes as large as a segment can be.
     index_interval_bytes : int
     enriched : bool
         Whether the index is that of enriched logs.
+    rolls : bool
+        Whether segments after a ``place`` that is a segment file may be written beside it, with the names of their base offsets.
 
     Attributes
     ----------
@@ -67,8 +69,8 @@ class SegmentFiles:
         A file cannot be written.
     """
 
-    def __init__(self, place: Path, segment_bytes: int, index_interval_bytes: int, enriched: bool = False) -> None:
-        self.enriched = enriched
+    def __init__(self, place: Path, segment_bytes: int, index_interval_bytes: int, enriched: bool = False, rolls: bool = False) -> None:
+        self.enriched, self.rolls = enriched, rolls
         self.place, self.single = place, place.suffix == ".log"
         self.segment_bytes = _LARGEST_RELATIVE if self.single else segment_bytes
         self.interval = index_interval_bytes
@@ -102,7 +104,7 @@ class SegmentFiles:
             rest = entries[done:]
             fits = 0 if self._open is None else self._open.fits(rest, self.segment_bytes)
             if not fits:
-                self._roll(rest[0].base_offset)
+                self._roll(rest[0])
                 continue
             assert self._open is not None
             some, start = rest[:fits], rest[0].position
@@ -111,36 +113,65 @@ class SegmentFiles:
             self.last_offset, done = some[-1].last_offset, done + fits
 
     def append_parts(self, entries: Entries, parts: Iterable[Part]) -> None:
-        """Append batches to the one segment file, from where they are; positions in ``entries`` count from the first of them."""
-        if self._open is None:
-            self._roll(entries[0].base_offset)
-        assert self._open is not None
-        if self._open.fits(entries, self.segment_bytes) < len(entries):
-            self._roll(entries[0].base_offset)
-        self._open.note(entries.position + self._open.size, entries, self.interval)
-        for data, start, stop in parts:
-            if isinstance(data, SegmentFile):
-                write_from(data, start, stop, self._open.log)
-            else:
-                self._open.write(data[start:stop])
-        self.last_offset = entries[-1].last_offset
+        """Append batches from where they are, rolling segments between them; positions in ``entries`` count from the first of them."""
+        left, done = list(parts), 0
+        while done < len(entries):
+            rest = entries[done:]
+            fits = 0 if self._open is None else self._open.fits(rest, self.segment_bytes)
+            if not fits:
+                self._roll(rest[0])
+                continue
+            assert self._open is not None
+            some, start = rest[:fits], rest[0].position
+            self._open.note(some.position - start + self._open.size, some, self.interval)
+            for data, first, stop in _head(left, some[-1].end - start):
+                if isinstance(data, SegmentFile):
+                    write_from(data, first, stop, self._open.log)
+                else:
+                    self._open.write(data[first:stop])
+            self.last_offset, done = some[-1].last_offset, done + fits
 
     def append_tail(self, data: Bytes) -> None:
         """Append bytes that are not an entry: the tail of an active segment."""
         if self._open is not None and len(data):
             self._open.write(data)
 
-    def _roll(self, base: int) -> None:
+    def _roll(self, first: Entry) -> None:
+        base, name = first.base_offset, f"{first.base_offset:020}"
         if self._open is not None:
-            if self.single:
+            if self.single and not self.rolls:
                 raise ArgumentError(f"{final_name(self.place)}: more than a segment can hold: name a folder, in which segments are rolled")
             self._open.complete()
-        name = self.place.stem if self.single else f"{base:020}"
+        elif self.single and not (self.rolls and _is_far(self.place.stem, first.last_offset)):
+            name = self.place.stem
         # Index entries are relative to the offset in the file's name, if it has one.
-        named = int(name) if self.single and len(name) == _DIGITS and name.isdigit() and int(name) <= base else base
+        named = int(name) if _is_offset(name) and int(name) <= base else base
         folder = self.place.parent if self.single else self.place
-        self._open = _kind(self.enriched)(folder / name, named, base)
-        self.paths.append(folder / f"{name}.log")
+        path = folder / f"{name}.log"
+        if path.exists():
+            raise ArgumentError(f"{final_name(path)}: two segments would get this name: their offsets overlap. Use kolumn.recover first")
+        self._open = _kind(self.enriched)(folder / name, named, named if self.rolls else base)
+        self.paths.append(path)
+
+
+def _is_offset(name: str) -> bool:
+    return len(name) == _DIGITS and name.isdigit()
+
+
+def _is_far(name: str, offset: int) -> bool:
+    """Whether an offset is too far from the one in a segment's name for an index, or for a broker to start on the segment."""
+    return _is_offset(name) and offset - int(name) > _LARGEST_RELATIVE
+
+
+def _head(parts: list[Part], size: int) -> Iterator[Part]:
+    """Take the first bytes of some parts; the rest stays in the list."""
+    while size:
+        data, start, stop = parts.pop(0)
+        if stop - start > size:
+            parts.insert(0, (data, start + size, stop))
+            stop = start + size
+        size -= stop - start
+        yield data, start, stop
 
 
 class Sink(Protocol):
@@ -207,7 +238,7 @@ class IndexEntries:
 
 
 class _Segment(IndexEntries):
-    """One segment that is being written, and its indexes. ``first`` is the first offset."""
+    """One segment that is being written, and its indexes. Offsets that are too far from ``first`` do not fit."""
 
     suffixes: tuple[str, ...] = (".log", ".index", ".timeindex")
 
@@ -228,7 +259,7 @@ class _Segment(IndexEntries):
             full[0] = False
         return int(np.argmax(full)) if full.any() else len(entries)
 
-    def write(self, data: Any) -> None:
+    def write(self, data: Bytes) -> None:
         self.log.write(data)
 
     def complete(self) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 import pyarrow as pa
 
 from kolumn import keywords
+from kolumn.arrow.wide_decimals import without_wide_decimals
 from kolumn.decode.pipeline import OnDamage
 from kolumn.errors import MissingError
 from kolumn.frames.predicates import bounds_of
@@ -57,7 +58,8 @@ def scan_polars(
     Returns
     -------
     polars.LazyFrame
-        Its schema is known at once, from the directories and, for typed values, their schemas.
+        Its schema is known at once, from the directories and, for typed values, their schemas. Decimals of more than 38 digits, which
+        Polars does not have, are text.
 
     Raises
     ------
@@ -105,4 +107,4 @@ def lazy_frame(source: FrameSource) -> "pl.LazyFrame":
 def _frame(batch: pa.RecordBatch) -> "pl.DataFrame":
     import polars as pl
 
-    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
+    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches([without_wide_decimals(batch)])))

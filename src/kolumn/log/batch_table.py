@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrow.arrays import constant, flags, numbers, strings
+from kolumn.arrow.text import in_column
 from kolumn.codecs.known import NAMES
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.damage.findings import Trouble, damage_of_fault
@@ -23,7 +24,6 @@ from kolumn.plan.chunks import HEADER_WINDOW, MOST_ENTRIES, Chunk, chunks
 from kolumn.schema import BATCH_SCHEMA
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.source.storage import in_column
 
 _COLUMNS = {
     "position": table.POSITION,

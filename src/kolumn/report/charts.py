@@ -31,11 +31,12 @@ def over_time(name: str, title: str, drawn: Drawn, values: Int64s, unit: Callabl
     )
     chart = Chart(name, title, description)
     with chart as axes:
-        starts = drawn.start_ms + np.arange(len(values) + 1, dtype=np.int64) * drawn.width_ms
+        # As floats: the end of a log with timestamps in other units need not fit 64 bits.
+        starts = drawn.start_ms + np.arange(len(values) + 1, dtype=np.float64) * drawn.width_ms
         axes.stairs(values, starts, fill=True, color=colour)
         axes.set_ylim(bottom=0)
         axes.set_xlim(starts[0], starts[-1])
-        _time_axis(axes, int(starts[0]), int(starts[-1]))
+        _time_axis(axes, int(drawn.start_ms), int(drawn.start_ms) + len(values) * int(drawn.width_ms))
         _whole_numbers(axes, unit)
         axes.grid(visible=False, axis="x")
     return chart

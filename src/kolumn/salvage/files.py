@@ -90,9 +90,8 @@ class LogFiles:
                 self._append(data, entries, self._places(file, entries))
                 batches, size = batches + len(entries), size + len(data)
         if done != run.end - run.start:
-            raise KolumnError(
-                f"{shown(run.segment.path)}: it was changed while it was copied, at position {run.start + done}; nothing is kept"
-            )
+            changed = f"it was changed while it was copied, at position {run.start + done}; nothing is kept"
+            raise KolumnError(f"{run.segment.path}: {changed}")
         self.written.batches.append(batches)
         self.written.bytes.append(size)
 

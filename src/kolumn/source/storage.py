@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyarrow import ArrowException
 
-from kolumn.errors import ArgumentError, KolumnError, MissingError, without_secrets
+from kolumn.errors import ArgumentError, KolumnError, MissingError
 from kolumn.errors import shown as shown
 from kolumn.source import identity
 from kolumn.source.folder_scan import looked_at_files
@@ -84,14 +84,6 @@ def beside(name: str, other: str) -> str:
 def within(folder: str, *names: str) -> str:
     """Name of a file or folder inside a folder."""
     return "/".join((folder, *names)) if is_url(folder) else os.path.join(folder, *names)
-
-
-def in_column(name: str) -> str:
-    """A name as a value of a table, which is UTF-8: other bytes, surrogates in Python, are shown as ``\\xff``, a URL's secrets as ``***``.
-
-    Messages for people have `shown` names.
-    """
-    return without_secrets(name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace"))
 
 
 def logs_last(name: str) -> tuple[bool, str]:

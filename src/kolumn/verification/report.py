@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from kolumn.arrow.text import in_column
 from kolumn.damage.findings import Damage
 from kolumn.damage.html import MOST_ROWS, html_table
 from kolumn.damage.remarks import remark_table
 from kolumn.decode.result import Tally
 from kolumn.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, SEGMENT_SCHEMA
 from kolumn.source.segments import Segment
-from kolumn.source.storage import in_column
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from kolumn.arrow.text import in_column
 from kolumn.damage.findings import Lost
 from kolumn.decode.device.chunk import DeviceChunk
 from kolumn.decode.device.part import DevicePart
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.source.segments import Segment
-from kolumn.source.storage import in_column
 from kolumn.transactions.states import ABORTED, STATES, Transactions, end_of, states_of
 from kolumn.values.columns.stage import schema_of
 

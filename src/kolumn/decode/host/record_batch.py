@@ -1,5 +1,6 @@
 """The columns from the batch table, and the Arrow record batch with all columns."""
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 
@@ -10,10 +11,11 @@ from kolumn.arrays import Flags, Int64s
 from kolumn.arrow.arrays import constant, flags, numbers, optional_strings, strings
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
+from kolumn.arrow.text import in_column
 from kolumn.codecs.known import NAMES
 from kolumn.cpu_fallback.columns.columns import ones
 from kolumn.cpu_fallback.columns.timestamps import microseconds
-from kolumn.cpu_fallback.fields.microseconds import NO_TIME
+from kolumn.cpu_fallback.fields.microseconds import LARGEST, NO_TIME
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.message_flags import MessageFlags
 from kolumn.decode.host.run import Run
@@ -24,6 +26,9 @@ from kolumn.schema import record_schema
 from kolumn.source.segments import Segment
 from kolumn.source.storage import shown
 
+logger = logging.getLogger("kolumn")
+_told: set[str] = set()
+"""Segments of which a warning has told."""
 _LARGEST_SEQUENCE = 2**31 - 1
 
 _REPEATED = {
@@ -91,7 +96,7 @@ class _Builder:
                 pieces[-1] = found, pieces[-1][1] + rows
             else:
                 pieces.append((found, rows))
-        columns = [constant(shown(found) if isinstance(found, str) else found, kind, rows) for found, rows in pieces if rows]
+        columns = [constant(in_column(found) if isinstance(found, str) else found, kind, rows) for found, rows in pieces if rows]
         return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
 
     def codec(self, kind: pa.DataType) -> pa.Array:
@@ -108,13 +113,33 @@ class _Builder:
             if not self.run.untimed:
                 return self.int64s(self.run.columns.timestamp, kind)
             none = self.timestamp == NO_TIME
+            self._tell_of_far_times()
             valid = pa.py_buffer(np.packbits(~none, bitorder="little"))
             return pa.Array.from_buffers(kind, rows, [valid, self.run.columns.timestamp], int(none.sum()))
         (values, target), valid = take(8 * rows + PAD), ones(rows)
         source = self.timestamp.view()
         source.flags.writeable = False
         nulls = microseconds(source, np.frombuffer(target, np.int64, rows), valid.address)
+        if nulls:
+            self._tell_of_far_times()
         return pa.Array.from_buffers(kind, rows, [valid if nulls else None, values], nulls)
+
+    def _tell_of_far_times(self) -> None:
+        """Warn once for each segment if headers have timestamps whose microseconds do not fit 64 bits."""
+        far = np.flatnonzero(self.entries.max_timestamp > LARGEST)
+        if not len(far):
+            return
+        before = np.cumsum(self.run.records) - self.run.records
+        which = np.searchsorted(np.cumsum([rows for _, rows in self.parts]), before[far], side="right")
+        for number in np.unique(which).tolist():
+            path, own = self.parts[number][0].path, self.entries[far[which == number]]
+            if path not in _told:
+                _told.add(path)
+                logger.warning(
+                    "%s: position %d: the timestamp %d does not fit microseconds, and expected are milliseconds. It is null in the column "
+                    "timestamp, as in each such batch of the segment; the column timestampMs has the number",
+                    shown(path), own[0].position, own[0].max_timestamp,
+                )  # fmt: skip
 
     def sequence(self) -> Int64s:
         """Base sequence + offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``).
