@@ -28,6 +28,7 @@ def converted(batches: list[tuple[bytes, int]], magic: int) -> tuple[tuple[int, 
     """What the loop returns, the messages, and their rows; batches are bytes of records, and how many."""
     rows, of_all = np.zeros((len(batches), table.WIDTH), np.int64), np.full(table.WIDTH, 77, np.int64)
     rows[:, table.BASE_OFFSET], rows[:, table.BASE_TIMESTAMP], rows[:, table.COUNT] = BASE, TIME, [count for _, count in batches]
+    rows[:, table.LAST_OFFSET] = RECORDS[-1].offset
     sources = [np.frombuffer(data + bytes(PAD), np.uint8) for data, _ in batches]
     address = np.array([one.ctypes.data for one in sources], np.int64)
     size = np.array([len(data) for data, _ in batches], np.int64)
@@ -58,9 +59,13 @@ HEADER = Record(1001, b"k", b"v", TIME, ((b"h", b""),))
     "odd",
     [
         (bodies([*RECORDS, HEADER]), 6), (bodies(RECORDS) + b"\0", 5), (bodies(RECORDS), 4), (bodies(RECORDS)[:-1], 5),
-        (bodies(RECORDS, b"\0"), 5), (bodies(RECORDS[:1]), 2),
+        (bodies(RECORDS, b"\0"), 5), (bodies(RECORDS[:1]), 2), (bodies(RECORDS[:1]), 0),
+        (bodies([Record(1902, None, None, TIME)]), 1), (bodies([Record(999, None, None, TIME)]), 1),
     ],
-    ids=["header", "bytes after the records", "fewer records", "cut off", "bytes after the headers", "more records"],
+    ids=[
+        "header", "bytes after the records", "fewer records", "cut off", "bytes after the headers", "more records", "no records",
+        "after the last offset", "before the first offset",
+    ],
 )  # fmt: skip
 def test_a_batch_that_is_left(odd: tuple[bytes, int]) -> None:
     """What is before it counts, nothing of it or after it does."""
