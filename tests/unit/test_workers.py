@@ -2,15 +2,20 @@
 
 import gc
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+import kolumn
+from kit.encoder import Record, batch
 from kolumn.decode import workers as module
 from kolumn.decode.workers import KEPT, end_waiting, workers
+from kolumn.errors import KolumnError
 
 
 @pytest.fixture(autouse=True)
@@ -105,3 +110,30 @@ def test_threads_of_a_read_that_is_garbage_serve_the_next_one() -> None:
     with workers(1) as pool:
         # Without a thread for it, it would be cancelled at the end, and waited for.
         assert pool.submit(threading.get_ident).result(timeout=60) == thread
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_scan_is_not_continued_in_a_process_that_is_forked_from_it(tmp_path: Path, threads: int, goes_on: bool) -> None:
+    """It has none of the threads that decode, and would wait for them, to go on or to end."""
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(batch([Record(i, b"key", bytes(1000))]) for i in range(300)))
+    reader = kolumn.scan(path, threads=threads, chunk_bytes=20_000)
+    first = reader.read_next_batch().num_rows
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(60)
+        try:
+            if goes_on:
+                reader.read_next_batch()
+            else:
+                del reader
+                gc.collect()
+                os._exit(kolumn.read(path, threads=threads).num_rows != 300)
+        except KolumnError as error:
+            os._exit(not ("forked" in str(error) and kolumn.read(path, threads=threads).num_rows == 300))
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert first + sum(one.num_rows for one in reader) == 300

@@ -22,7 +22,7 @@ from kolumn.decode.resume import resumed
 from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.decode.small_segments import Found, SmallSegments
 from kolumn.decode.tasks import tasks_of
-from kolumn.decode.workers import Workers, workers
+from kolumn.decode.workers import Workers, in_process, workers
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
 from kolumn.plan.chunks import Chunk, Reached, Stop, chunks
@@ -61,13 +61,15 @@ def scan_ranges(
         An entry is damaged, with ``errors="raise"``. All records before it have been yielded.
     PayloadError
         A value or key is not valid, with ``value_errors`` or ``key_errors`` "raise". All records before it have been yielded.
+    KolumnError
+        The process was forked after the first batch, and this is the new one.
     NoMemoryError
         There is no memory for a chunk of entries. (If a single entry decompresses to too much, LimitError is reported.)
     """
     require(options.backend)
     if not options.typed:
-        return _within_memory(_scan(iter(ranges), options, damage, tally))
-    found = _within_memory(_scan(iter(ranges), options.watched, damage, tally))
+        return _within_memory(in_process(_scan(iter(ranges), options, damage, tally)))
+    found = _within_memory(in_process(_scan(iter(ranges), options.watched, damage, tally)))
     return finished(found, options.columns, options.binary, options.typed)
 
 
@@ -81,7 +83,9 @@ def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         raise NoMemoryError(f"out of memory: {error}: read with fewer threads, or a smaller chunk_bytes or memory_bytes") from error
 
 
-def _scan(source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None) -> Iterator[pa.RecordBatch]:
+def _scan(
+    source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None
+) -> Generator[pa.RecordBatch, None, None]:
     early, small, turn = OpenedEarly(), SmallSegments(options), threading.Lock()
     together = _together(options)
     tasks = early.with_following(tasks_of(source, together, options.chunk_bytes, _SHORT * options.threads))

@@ -1,11 +1,14 @@
 """Threads that decode, kept from one read to the next: to begin and to end them takes as long as some MiB of a segment."""
 
+import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakSet
+
+from kolumn.errors import KolumnError
 
 KEPT = 32
 """Maximum number of threads that wait for the next read."""
@@ -69,6 +72,31 @@ def workers(count: int, are_kept: bool = True) -> Iterator[Workers]:
         yield found
     finally:
         found.close()
+
+
+def in_process(found: Generator[_Result, None, None]) -> Iterator[_Result]:
+    """What a generator that uses threads finds, for the process that began it: a process that is forked from it has none of them.
+
+    Raises
+    ------
+    KolumnError
+        This is another process.
+    """
+    process = os.getpid()
+    try:
+        for one in found:
+            yield one
+            if os.getpid() != process:
+                raise KolumnError(
+                    f"this scan was begun by process {process}, and process {os.getpid()} was forked from it in mid-scan, without its "
+                    "threads. Begin another scan in the new process"
+                )
+    finally:
+        if os.getpid() == process:
+            found.close()
+        else:
+            # It would wait for those threads when it is closed, or garbage, so it is neither.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(found))
 
 
 def _taken(count: int) -> ThreadPoolExecutor:
