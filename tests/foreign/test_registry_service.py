@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
 
 import kolumn
-from kolumn.schemas import service
+from kolumn.schemas import answers, service
 from kolumn.schemas.schema import UnreadableSchemasError
 from kolumn.schemas.service import ServiceSchemas
 
@@ -40,10 +42,15 @@ ANSWERS: dict[int, Any] = {
 }
 
 
+PIECES = {"98": b"[" * 65536, "97": b" ", "96": b"X"}
+"""What is answered again and again; of 96 in the headers."""
+
+
 class Registry(BaseHTTPRequestHandler):
-    """Ids above 299 are the status of the answer, and 99 is never answered."""
+    """Ids above 299 are the status of the answer; 99 is never answered, 98 without end, and 97 and 96 a byte at a time."""
 
     asked: ClassVar[Counter[str]] = Counter()
+    dropped: ClassVar[Counter[str]] = Counter()
     ended: ClassVar[threading.Event] = threading.Event()
 
     def do_GET(self) -> None:
@@ -56,9 +63,20 @@ class Registry(BaseHTTPRequestHandler):
         if last == "99":
             self.ended.wait(60)
             return None
+        if last in PIECES:
+            return self._forever(PIECES[last])
         if int(last) > 299:
             return self._answer(int(last), {"error_code": int(last), "message": f"given {self.headers['Authorization']}" + "x" * 5000})
         return self._answer(200, ANSWERS[int(last)])
+
+    def _forever(self, piece: bytes) -> None:
+        self.wfile.write(b"HTTP/1.0 200 OK\r\n" + (b"\r\n" if piece != b"X" else b""))
+        while not self.ended.wait(0 if len(piece) > 1 else 0.02):
+            try:
+                self.wfile.write(piece)
+            except OSError:
+                self.dropped[self.path] += 1
+                return
 
     def _answer(self, status: int, given: Any) -> None:
         data = given if isinstance(given, bytes) else json.dumps(given).encode()
@@ -111,6 +129,36 @@ def test_a_registry_that_never_answers(url: str, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UnreadableSchemasError, match=r"no whole answer within 0\.05 s"):
         schemas_at(url).by_id(99)
     assert schemas_at(url)._client._rest_client.timeout == 30
+
+
+@pytest.mark.parametrize(
+    ("id", "said"), [(98, "an answer has more than 16 MiB"), (97, "an answer is not whole after"), (96, "no whole answer")]
+)
+def test_answers_without_end(url: str, id: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are given up, their connection is closed, and no thread goes on to collect them."""
+    Registry.dropped.clear()
+    before = {*threading.enumerate()}
+    monkeypatch.setattr(service, "_ANSWER_SECONDS", 0.5 if id == 96 else 60)
+    with pytest.raises(UnreadableSchemasError, match=said):
+        schemas_at(url, timeout=0.3 if id == 97 else 30).by_id(id)
+    for thread in {*threading.enumerate()} - before:
+        if thread.name == "kolumn-registry":
+            thread.join(20)
+            assert not thread.is_alive()
+    for _ in range(400):
+        if Registry.dropped:
+            break
+        time.sleep(0.05)
+    assert sum(Registry.dropped.values()) == 1
+
+
+def test_requests_of_the_callers_own_client_are_its_own(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds hold while a read asks."""
+    monkeypatch.setattr(answers, "MOST_BYTES", 10)
+    client = SchemaRegistryClient({"url": f"http://{url}", "max.retries": 0})
+    with pytest.raises(UnreadableSchemasError, match="an answer has more"):
+        ServiceSchemas(client).by_id(1)
+    assert client.get_schema(1).schema_str == ANSWERS[1]["schema"]
 
 
 def test_schemas_that_are_none_are_not_there(url: str, caplog: pytest.LogCaptureFixture) -> None:

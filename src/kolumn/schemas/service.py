@@ -3,7 +3,6 @@
 import base64
 import logging
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from kolumn.errors import ArgumentError, MissingError
+from kolumn.schemas.answers import bound, in_time
 from kolumn.schemas.schema import Kind, Reference, Registered, Schema, UnreadableSchemasError, is_text
 
 logger = logging.getLogger("kolumn")
@@ -18,7 +18,7 @@ logger = logging.getLogger("kolumn")
 _NOT_FOUND = 404
 _KINDS: tuple[Kind, ...] = ("AVRO", "PROTOBUF", "JSON")
 _REQUEST_SECONDS = 30
-"""Until a registry has to send something; confluent-kafka's client would wait without end."""
+"""For a request; confluent-kafka's client would wait without end."""
 _ANSWER_SECONDS = 180
 """Until an answer has to be complete, repeated requests included."""
 _MOST_ABSENT = 500
@@ -52,15 +52,15 @@ class ServiceSchemas:
     to : str, mapping, or SchemaRegistryClient
         URL (http://, https://, or mock:// for an empty registry in memory), which may have a user and a password; the configuration
         of confluent-kafka's ``SchemaRegistryClient``, with ``url``; or such a client. Unless the configuration says otherwise a request
-        may take 30 s.
+        may take 30 s. An answer may have 16 MiB.
 
     Raises
     ------
     MissingError
         confluent-kafka is missing.
     ArgumentError
-        The configuration is invalid. Methods raise `UnreadableSchemasError` if the registry can't be reached, refuses to answer, or takes
-        more than three minutes.
+        The configuration is invalid. Methods raise `UnreadableSchemasError` if the registry can't be reached, refuses to answer, answers
+        with more, or takes longer, or more than three minutes with all that is asked again.
     """
 
     def __init__(self, to: "str | Mapping[str, Any] | Client") -> None:
@@ -69,7 +69,9 @@ class ServiceSchemas:
         self._secrets = _secrets_of(given)
         url = given.get("url")
         self._name = _IN_URL.sub("//", str(url or "the schema registry"))
-        self._client: Any = to if hasattr(to, "get_schema") else self._made(dict(given))
+        self._is_own = not hasattr(to, "get_schema")
+        self._client: Any = self._made(dict(given)) if self._is_own else to
+        bound(self._client)
         self._known: dict[object, Any] = {}
         self._absent = 0
 
@@ -135,7 +137,7 @@ class ServiceSchemas:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
         try:
-            return _in_time(ask)
+            return in_time(ask, _ANSWER_SECONDS, self._close)
         except SchemaRegistryError as error:
             if error.http_status_code == _NOT_FOUND:
                 return None
@@ -146,6 +148,12 @@ class ServiceSchemas:
             # Errors of the HTTP client, of proxies, of authentication: their classes differ between versions.
             text = f"{self._name}: schemas cannot be read: {type(error).__name__}: {self._told(str(error))}"
             raise UnreadableSchemasError(text) from self._cause(error)
+
+    def _close(self) -> None:
+        """Close the connections of a client that was made here: nobody waits for the answer."""
+        session = getattr(getattr(self._client, "_rest_client", None), "session", None)
+        if self._is_own and session is not None:
+            session.close()
 
     def _told(self, text: str) -> str:
         """The text of an error without the credentials of this registry, which a proxy may repeat."""
@@ -196,24 +204,3 @@ def _secrets_of(configuration: Mapping[str, Any]) -> list[str]:
         password = one.partition(":")[2]
         found |= {password, base64.b64encode(one.encode()).decode()} if password else set()
     return sorted((one for one in found if len(one) >= _LEAST_SECRET), key=len, reverse=True)
-
-
-def _in_time(ask: Callable[[], Any]) -> Any:
-    """What a call returns, or a TimeoutError: the call goes on in a thread that nobody waits for."""
-    results: list[Any] = []
-    errors: list[BaseException] = []
-
-    def call() -> None:
-        try:
-            results.append(ask())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    thread.join(_ANSWER_SECONDS)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError(f"no whole answer within {_ANSWER_SECONDS} s")
-    return results[0]
