@@ -33,6 +33,7 @@ from kolumn.cpu_fallback.fields.target import (
     Target,
 )
 from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.paths import SHORT, is_on
 
 TOGETHER = LARGEST
 """Most bytes of one block for several columns: larger blocks are not used again."""
@@ -107,6 +108,7 @@ class RecordMemory:
             self._attributes.ctypes.data if drafts else 0,
             self._seconds.ctypes.data if drafts else 0,
             microseconds,
+            is_on(SHORT),
         )
 
     def columns(self, at: Sequence[int]) -> Columns:

@@ -94,12 +94,13 @@ def batch_records(
     offset, timestamp, append_timestamp = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP]
     append_time = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
     where, first, last = 0, n, n + count
+    short = last if to.short else first
     while n < last:
-        where, n, key, value = plain_records(row, buf, where, end, buffer, origin, last, skip, to, n, key, value, header)
+        where, n, key, value = plain_records(row, buf, where, end, buffer, origin, short, skip, to, n, key, value, header)
         if n == last:
             break
         heads = header, header_key, header_value
-        where, n, key, value, heads = headed_records(row, buf, where, end, buffer, origin, last, skip, to, n, key, value, heads)
+        where, n, key, value, heads = headed_records(row, buf, where, end, buffer, origin, short, skip, to, n, key, value, heads)
         header, header_key, header_value = heads
         if n == last:
             break

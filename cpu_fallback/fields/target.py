@@ -19,7 +19,7 @@ class Target(NamedTuple):
     ``offset`` and ``timestamp`` are int64. Times are written in ms; with ``microseconds`` `stream` converts those of each batch.
     ``header_ends`` are the int32 list offsets, 0 if headers are not wanted. ``attributes`` are uint8 and initially zeros; formats whose
     messages have attributes of their own write them there. ``seconds`` (int64) are the timestamps of enriched messages. Both are 0 if
-    they are not wanted.
+    they are not wanted. Where ``short`` is not set, the loops for short records are passed by (`kolumn.paths`).
     """
 
     offset: int
@@ -32,6 +32,7 @@ class Target(NamedTuple):
     attributes: int
     seconds: int
     microseconds: bool
+    short: bool
 
 
 @register_jitable

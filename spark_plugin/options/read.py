@@ -112,7 +112,7 @@ class ReadOptions:
         Whether it is an error if requested offsets no longer exist.
     min_partitions, max_records : int, optional
         Minimum number of tasks; maximum number of offsets in one task, unless a single batch has more.
-    limits : dict
+    limits : tuple of (str, int)
         Maximum ``offsets``, ``bytes`` and ``files`` of a micro-batch; only limits that are given.
     least, delay_ms : int
         A micro-batch waits until ``least`` offsets are available, for ``delay_ms`` at most. With ``least`` 0 it does not wait.

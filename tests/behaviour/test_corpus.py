@@ -10,6 +10,7 @@ import pytest
 
 import kolumn
 from kit.corpus import BATCH_NAMES, RECORD_NAMES, Case, cases
+from kit.paths import GENERAL, without
 
 COLUMNS = [*RECORD_NAMES, "segment", "topic", "partition", "timestamp", "tombstone"]
 CASES = cases()
@@ -64,8 +65,14 @@ def test_records(case: Case) -> None:
         same_table(read(case, **options), case.expected())
 
 
+def test_records_by_the_general_path(case: Case) -> None:
+    with without(GENERAL):
+        for options in ways(case):
+            same_table(read(case, **options), case.expected())
+
+
 def test_records_without_headers(case: Case) -> None:
-    """Only the general path decodes headers; without them, format 2 takes the streamed path."""
+    """Other loops decode records whose headers nobody asked for."""
     columns = [name for name in COLUMNS if name != "headers"]
     for options in ways(case):
         found = kolumn.read(case.segments or case.directory, columns=columns, include_control=True, **options)

@@ -1,7 +1,6 @@
 """Batches become messages directly or through columns: the same bytes, the same losses, the same damage."""
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,10 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch
+from kit.paths import without
 from kit.random_logs import KINDS, TIME, Log, source_of
 from kolumn.conversion import convert, down_conversion
+from kolumn.paths import DOWN_CONVERSION
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 
@@ -26,14 +27,8 @@ def outcome(source: Path, out: Path, **options: Any) -> Any:
     return files, done.batches, done.records, done.copied, dict(done.lost), [str(one) for one in done.damage], sum(told)
 
 
-def through_columns(*_: object) -> Iterator[Any]:
-    yield from ()
-    return 0
-
-
 def same(source: Path, folder: Path, **options: Any) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(convert, "down_converted", through_columns)
+    with without(DOWN_CONVERSION):
         expected = outcome(source, folder / "columns", **options)
     found = outcome(source, folder / "direct", **options)
     assert found == expected

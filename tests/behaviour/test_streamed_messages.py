@@ -12,9 +12,10 @@ from kit import corpus
 from kit.encoder import LOG_APPEND_TIME, Record, batch, message, wrapper
 from kit.fuzz import MUTANTS
 from kit.mutate import mutate
+from kit.paths import without
 from kolumn.cpu_fallback.stream import UNPACKED
 from kolumn.decode.host import streamed_messages
-from kolumn.plan import chunks
+from kolumn.paths import MESSAGES
 
 COLUMNS = ["offset", "timestamp", "timestampType", "key", "value", "magic", "codec", "sequence", "tombstone"]
 KIB = 1 << 10
@@ -35,11 +36,10 @@ def result(path: Path, **options: Any) -> Any:
     return found, damage
 
 
-def same(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Any:
+def same(path: Path, **options: Any) -> Any:
     """Compare both paths; returns the result."""
     streamed = result(path, **options)
-    with monkeypatch.context() as patched:
-        patched.setattr(chunks, "messages_from", lambda *_: None)
+    with without(MESSAGES):
         general = result(path, **options)
     assert type(streamed[0]) is type(general[0]), (options, streamed[0], general[0])
     equal = streamed[0] == general[0] if isinstance(general[0], str) else streamed[0].equals(general[0])
@@ -90,12 +90,12 @@ def test_segments(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(streamed_messages, "BLOCK", rng.choice((100, 700, 4 * KIB)))
         monkeypatch.setattr(streamed_messages, "SLACK", 0)
     for way in WAYS:
-        rows, damage = same(path, monkeypatch, **{"columns": COLUMNS, **way})
+        rows, damage = same(path, **{"columns": COLUMNS, **way})
         assert rows.num_rows
         assert not damage
 
 
-def test_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mutants(tmp_path: Path) -> None:
     """Damage of every kind: the same rows, the same error text, the same damage."""
     errors = damaged = 0
     for seed in range(FIRST, FIRST + max(MUTANTS // 10, 1)):
@@ -103,17 +103,17 @@ def test_mutants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         entries = segment(rng, rng.randrange(3, 25), 60)
         path = tmp_path / "00000000000000000000.log"
         path.write_bytes(mutate(rng, entries).data)
-        rows, damage = same(path, monkeypatch, **{"columns": COLUMNS, **rng.choice(WAYS)})
+        rows, damage = same(path, **{"columns": COLUMNS, **rng.choice(WAYS)})
         errors, damaged = errors + isinstance(rows, str), damaged + bool(damage)
     assert errors
     assert damaged
 
 
 @pytest.mark.parametrize("case", [case for case in corpus.cases() if str(case).startswith(OLD)], ids=str)
-def test_corpus(case: corpus.Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_corpus(case: corpus.Case) -> None:
     for path in case.segments:
         for way in (WAYS[0], WAYS[1], WAYS[4], WAYS[8]):
-            same(Path(path), monkeypatch, **{"columns": COLUMNS, "include_control": True, **way})
+            same(Path(path), **{"columns": COLUMNS, "include_control": True, **way})
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3])
@@ -161,7 +161,7 @@ def test_a_chunk_costs_a_few_calls_and_a_few_rows(tmp_path: Path, monkeypatch: p
     assert rows == [1]
 
 
-def test_other_formats_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_formats_between(tmp_path: Path) -> None:
     path, rng = tmp_path / "00000000000000000000.log", random.Random(1)
     parts, offset = [], 0
     for turn in range(6):
@@ -171,5 +171,5 @@ def test_other_formats_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             offset += 1
     path.write_bytes(b"".join(parts))
     for way in WAYS[:6]:
-        rows, _ = same(path, monkeypatch, **{"columns": COLUMNS, **way})
+        rows, _ = same(path, **{"columns": COLUMNS, **way})
         assert rows["offset"].to_pylist() == list(range(offset))

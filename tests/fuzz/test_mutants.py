@@ -29,10 +29,11 @@ def test_mutants_that_lost_entries(tmp_path: Path) -> None:
 
 
 GUARDED = """
-import sys, kolumn
+import os, sys, kolumn
 from kit.guarded import guard_columns
 guard_columns()
-for options in ({}, {"columns": ["offset", "headers"]}, {"chunk_bytes": 100}, {"binary": "view"}):
+ways = [{}, {"columns": ["offset"]}, {"chunk_bytes": 100}, {"binary": "view"}]
+for options, os.environ["KOLUMN_PATHS"] in [(way, path) for way in ways for path in ("", "general", "-short")]:
     try:
         kolumn.read(sys.argv[1], threads=1, **options)
     except kolumn.CorruptBatchError as error:

@@ -4,10 +4,8 @@ from functools import partial
 
 import pytest
 
-from kolumn.compaction import compact
-from kolumn.compaction.first_pass import add_all
 from kolumn.compaction.latest import LatestOffsets
-from kolumn.compaction.second_pass import SecondPass
+from kolumn.paths import COMPACTION, FILTER
 
 FILTERED, DECODED, AT_ONCE, LATER = "filtered", "decoded where records go", "all columns at once", "those of rewritten batches later"
 WAYS = (FILTERED, DECODED, AT_ONCE, LATER)
@@ -16,9 +14,9 @@ WAYS = (FILTERED, DECODED, AT_ONCE, LATER)
 def take(way: str, patch: pytest.MonkeyPatch) -> None:
     """Make compaction take one of `WAYS` where it can."""
     if way == DECODED:
-        patch.setattr(SecondPass, "_filtered", lambda *_: iter(()))
+        patch.setenv("KOLUMN_PATHS", f"-{FILTER}")
     elif way in (AT_ONCE, LATER):
-        patch.setattr(compact, "first_pass", add_all)
+        patch.setenv("KOLUMN_PATHS", f"-{COMPACTION}")
         patch.setattr(LatestOffsets, "replaced_share", partial(_share, way == AT_ONCE))
 
 

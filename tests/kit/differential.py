@@ -24,10 +24,11 @@ from kit.corpus import small_segments
 from kit.framed import sound_rows
 from kit.guarded import guard_columns
 from kit.mutate import Mutant, make_segment, mutate
+from kit.paths import GENERAL, without
 from kolumn.errors import Code
 
 COLUMNS = list(oracle.Row._fields)
-STREAMED = [name for name in COLUMNS if name != "headers"]
+HEADLESS = [name for name in COLUMNS if name != "headers"]
 OPTIONS: list[dict[str, Any]] = [{}, {"binary": "view"}, {"chunk_bytes": 100}, {"chunk_bytes": 1000}, {"memory_bytes": 300}]
 SECONDS_EACH = 30
 MEMORY = 1 << 30
@@ -44,22 +45,28 @@ def rows_of(table: pa.Table) -> list[oracle.Row]:
     return list(map(oracle.Row._make, zip(*columns, strict=True)))
 
 
-def read(path: Path, streamed: bool = True, **options: Any) -> list[oracle.Row]:
+def read(path: Path, both: bool = True, **options: Any) -> list[oracle.Row]:
     """Every row and column as Kolumn reads them.
 
-    Where ``streamed``, the loops without headers have to make the same of the same bytes.
+    With ``both``, the general path and the loops without headers have to make the same of the same bytes.
     """
     whole = _outcome(path, COLUMNS, options)
-    if streamed:
-        other = _outcome(path, STREAMED, options)
-        if isinstance(whole, kolumn.CorruptBatchError):
-            same = isinstance(other, kolumn.CorruptBatchError) and str(other) == str(whole)
-        else:
-            same = isinstance(other, pa.Table) and whole.select(STREAMED).equals(other)
-        expect(same, f"{options}: with headers {whole}, without {other}")
+    if both:
+        with without(GENERAL):
+            expect_same(whole, _outcome(path, COLUMNS, options), f"{options}: general path")
+        expect_same(whole, _outcome(path, HEADLESS, options), f"{options}: without headers")
     if isinstance(whole, kolumn.CorruptBatchError):
         raise whole
     return rows_of(whole)
+
+
+def expect_same(whole: Any, other: Any, text: str) -> None:
+    """Raise `Difference` unless another way to read gave the same error, or the same columns."""
+    if isinstance(whole, kolumn.CorruptBatchError):
+        same = isinstance(other, kolumn.CorruptBatchError) and str(other) == str(whole)
+    else:
+        same = isinstance(other, pa.Table) and whole.select(other.column_names).equals(other)
+    expect(same, f"{text}: {other}, expected {whole}")
 
 
 def _outcome(path: Path, columns: list[str], options: dict[str, Any]) -> Any:
@@ -99,16 +106,16 @@ def compare(seed: int, path: Path) -> None:
     path.write_bytes(mutant.data)
     rng = random.Random(seed + 1)
     options = rng.choices(OPTIONS, (6, 6, 2, 2, 1))[0]
-    streamed = rng.randrange(3)
+    both = rng.randrange(3)
     for check_crcs in (True, False):
-        strict(path, streamed == check_crcs, mutant, oracle.read(mutant.data, check_crcs), check_crcs=check_crcs, **options)
-    skipping(path, streamed == 2, mutant, entries, **options)
+        strict(path, both == check_crcs, mutant, oracle.read(mutant.data, check_crcs), check_crcs=check_crcs, **options)
+    skipping(path, both == 2, mutant, entries, **options)
 
 
-def strict(path: Path, streamed: bool, mutant: Mutant, expected: oracle.Segment, **options: Any) -> None:
+def strict(path: Path, both: bool, mutant: Mutant, expected: oracle.Segment, **options: Any) -> None:
     """``errors="raise"``: the same rows, or an error at the same position."""
     try:
-        found = read(path, streamed, **options)
+        found = read(path, both, **options)
     except kolumn.CorruptBatchError as error:
         if error.position == expected.first_error:
             return
@@ -158,10 +165,10 @@ def increasing(rows: list[oracle.Row]) -> bool:
     return all(one.offset < other.offset for one, other in pairwise(rows))
 
 
-def skipping(path: Path, streamed: bool, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
+def skipping(path: Path, both: bool, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
     """``errors="skip"``: all rows of all intact entries, of damaged ones the rows that `kit.framed` finds; other functions agree."""
     expected = oracle.read(mutant.data)
-    found = read(path, streamed, errors="skip", **options)
+    found = read(path, both, errors="skip", **options)
     by_position = {at: list(rows) for at, rows in groupby(found, key=lambda row: row.position)}
     expect(list(by_position) == sorted(by_position), "skip: order")
     for entry in expected.entries:

@@ -11,8 +11,9 @@ from typing import Any
 
 import kolumn
 from kit import oracle
-from kit.differential import COLUMNS, STREAMED, rows_of
+from kit.differential import COLUMNS, rows_of
 from kit.disk_damage import Mutant, make, rows_at, undetectable
+from kit.paths import GENERAL, without
 
 OTHERS: list[dict[str, Any]] = [
     {"threads": 2},
@@ -83,10 +84,11 @@ def _left_of_a_wrapper(mutant: Mutant, rows: list[oracle.Row]) -> bool:
 
 def same(path: Path, options: dict[str, Any]) -> None:
     """Check that other ways of reading return the same."""
-    for columns in (COLUMNS, STREAMED):
-        one = kolumn.read(path, columns=columns, include_control=True, threads=1, errors="skip")
-        other = kolumn.read(path, columns=columns, include_control=True, errors="skip", **options)
-        expect(one.equals(other), f"{options}: {one.num_rows} rows, {other.num_rows}")
+    one = kolumn.read(path, columns=COLUMNS, include_control=True, threads=1, errors="skip")
+    for off in ((), (GENERAL,)):
+        with without(*off):
+            other = kolumn.read(path, columns=COLUMNS, include_control=True, errors="skip", **options)
+        expect(one.equals(other), f"{options}, without {off}: {one.num_rows} rows, {other.num_rows}")
 
 
 def report(path: Path, mutant: Mutant, given: set[int]) -> None:

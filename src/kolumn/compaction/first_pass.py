@@ -23,6 +23,7 @@ from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import of_all_records, pieces
 from kolumn.options import Options
+from kolumn.paths import COMPACTION, is_on
 from kolumn.plan.chunks import Chunk, Reached, chunks, header_rows
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
@@ -78,6 +79,8 @@ def first_pass(segments: list[Segment], round: Round, options: Options) -> list[
     CorruptBatchError, FormatError, LimitError
         An entry is damaged, with ``errors="raise"``.
     """
+    if not is_on(COMPACTION):
+        return add_all(segments, round, options)
     streamed = _Streaming(round, options)
     try:
         found = [streamed.add(segment) for segment in segments]

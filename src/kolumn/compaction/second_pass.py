@@ -30,6 +30,7 @@ from kolumn.formats import table, v2
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import COLUMNS, piece_of, pieces_of
 from kolumn.options import Options
+from kolumn.paths import FILTER, is_on
 from kolumn.source.segment_file import SegmentFile
 
 OF_FATES = ("offset", "key", "producerId", "isTransactional", "isControl", "tombstone")
@@ -116,7 +117,7 @@ class SecondPass:
 
     def _filtered(self, entries: Entries, rows: Int64s) -> Iterator[tuple[Int64s, Encoded]]:
         """What some batches become without the records that go, and which of ``rows`` these are. The others have to be decoded."""
-        if not len(rows) or not len(self.round.latest.marks()[1]):
+        if not len(rows) or not len(self.round.latest.marks()[1]) or not is_on(FILTER):
             return
         source, origin, left = _bytes_of(self.file, entries[rows])
         while len(left):

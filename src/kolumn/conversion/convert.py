@@ -29,6 +29,7 @@ from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, intact, pieces_of, tell, whole_options
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
+from kolumn.paths import RESTRIDE, is_on
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
@@ -307,7 +308,7 @@ class ConversionJob:
         same &= ~piece.partial
         plain &= ~piece.partial
         pair = (layout == _PLAIN) if target in _COMPACT else layouts.among(layout, _COMPACT) & (target == _PLAIN)
-        return np.where(same, _COPY, np.where(pair & plain, _RESTRIDE, _REGROUP))
+        return np.where(same, _COPY, np.where(pair & plain & is_on(RESTRIDE), _RESTRIDE, _REGROUP))
 
     def _refuse(self, segment: Segment, piece: Piece) -> None:
         if self.drop_transactions or not layouts.holds_messages(self.how.layout):

@@ -19,6 +19,7 @@ from kolumn.encode.table import ABSENT
 from kolumn.formats import contents, legacy, table, v2
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
+from kolumn.paths import DOWN_CONVERSION, is_on
 
 _MESSAGES = 4096
 """Messages that are written at a time: their table has to stay in the CPU's cache."""
@@ -45,6 +46,8 @@ def down_converted(
         How many entries became messages. What follows is another conversion, is damaged, or has contents that are lost one by one.
     """
     how, done = changes.how, 0
+    if not is_on(DOWN_CONVERSION):
+        return 0
     if how.layout != legacy.LAYOUT.number or changes.timestamp is not None or changes.transactions is not None or codec not in (None, NONE):
         return 0
     packed = entries.codec != NONE if codec is None else np.zeros(len(entries), bool)

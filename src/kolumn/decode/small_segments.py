@@ -48,6 +48,7 @@ from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.formats.v2 import SMALLEST_HEADER, SMALLEST_RECORD
 from kolumn.options import Options
+from kolumn.paths import TOGETHER, is_on
 from kolumn.plan.chunks import MOST_ENTRIES, Stop
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile
@@ -101,7 +102,8 @@ class SmallSegments:
         self.options, self.stored = options, options.stored
         self.inflates, self.density, self.header_density, self.shares = 1.0, 1 / 50, 1 / 32, (1.0, 1.0, 1 / 8, 1 / 4)
         self.largest = 0
-        self.is_possible = choose(options.backend) == "cpu" and options.binary == "contiguous" and _calls() is not None
+        fits = choose(options.backend) == "cpu" and options.binary == "contiguous"
+        self.is_possible = fits and is_on(TOGETHER) and _calls() is not None
         self._unusual = self._to_skip = 0
 
     def decode(self, ranges: Sequence[Range]) -> Found | None:

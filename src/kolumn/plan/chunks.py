@@ -15,6 +15,7 @@ from kolumn.cpu_fallback.stream_messages import hop_messages
 from kolumn.errors import Code
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries, Entry
+from kolumn.paths import MESSAGES, STREAMED, is_on
 from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segment_file import SegmentFile
 
@@ -144,17 +145,17 @@ def chunks(
     ``check_crcs``, checksums may be used to tell formats apart.
     """
     position, size, pays = start, 0, (streamed or not payloads) and file.format == layouts.KAFKA and file.is_local
-    streamed = pays
+    streamed, batches = pays, not payloads or as_stored or is_on(STREAMED)
     step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
     room, following = memory(v2.HEADER + PAD), None
     while position < stop:
         span = Span(stop, file.size, weight, 1.0 if as_stored else file.inflates)
-        messages = streamed and payloads and not as_stored
+        messages = streamed and payloads and not as_stored and is_on(MESSAGES)
         if following is not None:
             chunk: Chunk | None = Chunk(None, position, following, span)
         else:
-            chunk = _unread(file, position, span, most, ahead, messages, room) if pays else None
+            chunk = _unread(file, position, span, most, ahead, batches, messages, room) if pays else None
         if chunk is not None:
             before, size = position, 0
             position, following = (yield chunk) or Reached(chunk.end)
@@ -190,10 +191,12 @@ def header_rows(file: SegmentFile, start: int, stop: int) -> Iterator[Entries]:
         yield chunk.entries
 
 
-def _unread(file: SegmentFile, start: int, span: Span, most: int, ahead: bool, messages: bool, room: pa.Buffer) -> Chunk | None:
-    """The format 2 batches or, if wanted, the messages from ``start`` on; None if another entry is there. A header is read to ``room``."""
+def _unread(
+    file: SegmentFile, start: int, span: Span, most: int, ahead: bool, batches: bool, messages: bool, room: pa.Buffer
+) -> Chunk | None:
+    """The format 2 batches or the messages from ``start`` on, if wanted; None if another entry is there. A header is read to ``room``."""
     entries = Entries.room(most)
-    count, position = hop(file.descriptor, start, span, room.address, entries.array)
+    count, position = hop(file.descriptor, start, span, room.address, entries.array) if batches else (0, start)
     if not count:
         return messages_from(file, start, span, MOST_MESSAGES if ahead else 1) if messages else None
     return Chunk(None, start, entries[:count], span._replace(stop=position) if ahead else span)

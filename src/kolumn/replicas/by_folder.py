@@ -14,6 +14,7 @@ from kolumn.backend import choose
 from kolumn.entries.replaced import with_twins, without_replaced
 from kolumn.errors import KolumnError
 from kolumn.options import Options
+from kolumn.paths import LISTING, is_on
 from kolumn.plan.seek import select_ranges
 from kolumn.source import storage
 from kolumn.source.folder_scan import scanned
@@ -78,7 +79,7 @@ def ranges_by_folder(source: object, options: Options) -> ByFolder | None:
 
     None too if the options need more of the log than the segments themselves, and with one thread, which would wait for each folder anyway.
     """
-    if options.threads == 1 or not isinstance(source, str | os.PathLike):
+    if options.threads == 1 or not isinstance(source, str | os.PathLike) or not is_on(LISTING):
         return None
     root = os.fspath(source)
     if not isinstance(root, str) or root.endswith(LOG) or storage.is_url(storage.plain(root)) or not _is_plain(options):

@@ -165,7 +165,7 @@ class DeviceChunk:
         return record_batch(run, entries, [(segment, run.rows)], options)
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Entries]]:
-        """As `on_host.HostChunk.runs`: records copied back to the host."""
+        """As `decode.host.chunk.HostChunk.runs`: records copied back to the host."""
         asked = PayloadsToCopy.of(self.options, need_key)
         begun: list[Begun] = []
 

@@ -71,7 +71,7 @@ class ResidentChunk(DeviceChunk):
     """As `DeviceChunk`, but nothing is copied back."""
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple["ResidentRun", Entries]]:
-        """As `on_host.HostChunk.runs`."""
+        """As `decode.host.chunk.HostChunk.runs`."""
         for some, part in self.parts(entries):
             yield ResidentRun(part), some
 

@@ -15,6 +15,7 @@ from kolumn.decode.host.streamed_messages import stream_message_runs
 from kolumn.formats import legacy, table, v2
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
+from kolumn.paths import MESSAGES, STREAMED, is_on
 from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
@@ -56,11 +57,13 @@ class HostChunk:
 
         So are those of a file far away, whose bytes were read, if all entries are of format 2: columns are then made in one pass too.
         """
+        first = chunk.entries.array[0].tolist()
+        if not is_on(STREAMED if first[table.LAYOUT] == v2.LAYOUT.number else MESSAGES):
+            return None
         share = Share(options.inflated_bytes, alone)
         if chunk.span is None:
             far = not (file.is_local or options.binary == "view" or "headers" in options.columns)
             return stream_loaded(file, chunk, options, share) if far else None
-        first = chunk.entries.array[0].tolist()
         if first[table.LAYOUT] == legacy.LAYOUT.number:
             return stream_message_runs(file, chunk, options, "controlType" in options.columns, share)
         largest = first[table.SIZE] if len(chunk.entries) == 1 else int(chunk.entries.size.max())
@@ -86,7 +89,7 @@ class HostChunk:
 def stream_loaded(file: SegmentFile, chunk: Chunk, options: Options, share: Share) -> Streamed | None:
     """Decode a chunk of format 2 batches from memory; None if it has others."""
     entries = chunk.entries
-    if (entries.layout != v2.LAYOUT.number).any() or int(entries.size.max()) > STREAMED_BATCH:
+    if not is_on(STREAMED) or (entries.layout != v2.LAYOUT.number).any() or int(entries.size.max()) > STREAMED_BATCH:
         return None
     span = Span(chunk.end, chunk.end, float(options.chunk_bytes), file.inflates)
     descriptor = chunk.origin - chunk.source.ctypes.data

@@ -8,6 +8,7 @@ from kolumn.arrays import Int64s
 from kolumn.cpu_fallback.values import avro_walk as walk
 from kolumn.cpu_fallback.values.blocks import BLOCK
 from kolumn.encodings import avro_steps as steps
+from kolumn.paths import AVRO_WALK, is_on
 from kolumn.values.avro.defaults import Constant
 from kolumn.values.avro.program import Steps
 from kolumn.values.avro.resolve import Branches, Member, MismatchError, Plan, RecordFields, Skip, Value, may_be_empty
@@ -45,7 +46,7 @@ def walk_plan(plan: Plan, root: LayoutNode) -> WalkPlan | None:
 
     None if more fields are wanted than skipped, or if a wanted one has others in it: these are not found faster than they are decoded.
     """
-    if not isinstance(plan, RecordFields):
+    if not isinstance(plan, RecordFields) or not is_on(AVRO_WALK):
         return None
     made = _Walk()
     try:

@@ -13,6 +13,7 @@ from kolumn.cpu_fallback.values.blocks import BLOCK
 from kolumn.cpu_fallback.values.json import decode_objects
 from kolumn.cpu_fallback.values.json_walk import REACH, ROOM
 from kolumn.encodings.json import FIELD, JsonProgram
+from kolumn.paths import JSON, is_on
 from kolumn.values.decoder import Bodies
 from kolumn.values.memory import ColumnMemory, shared_bytes
 from kolumn.values.text.json_lines import LinesDecoder
@@ -40,7 +41,7 @@ class JsonDecoder:
     def __init__(self, type: pa.StructType, whole: pa.StructType | None = None) -> None:
         self.type: pa.DataType = type
         self._others = LinesDecoder(type)
-        self._tables = json_tables(readable(type))
+        self._tables = json_tables(readable(type)) if is_on(JSON) else None
         self._plans = None if whole is None else walk_plans(readable(whole), readable(type))
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:

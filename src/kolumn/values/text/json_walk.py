@@ -9,6 +9,7 @@ import pyarrow as pa
 from kolumn.arrays import Int64s
 from kolumn.cpu_fallback.machine.address import STEP
 from kolumn.cpu_fallback.values import json_walk as walk
+from kolumn.paths import JSON_WALK, is_on
 from kolumn.values.decoder import Bodies
 from kolumn.values.text.json_program import is_plain
 
@@ -41,7 +42,7 @@ def walk_plans(whole: pa.StructType, wanted: pa.StructType) -> WalkPlans | None:
     parts = [*names, *(child.name for one in whole for child in _members(one.type))]
     if len(set(names)) < len(names) or not all(is_plain(one) and len(one.encode()) <= _LONGEST for one in parts):
         return None
-    if len(whole) < 2 * len(wanted) or any(pa.types.is_nested(one.type) for one in wanted):
+    if not is_on(JSON_WALK) or len(whole) < 2 * len(wanted) or any(pa.types.is_nested(one.type) for one in wanted):
         return None
     return WalkPlans(*(_plan(whole, wanted, space) for space in (b"", b" ")))
 

@@ -1,0 +1,52 @@
+"""Fast paths, each beside a general path that returns the same, and the switch that turns them off: the environment variable KOLUMN_PATHS.
+
+"general" turns all of them off, "-short,-streamed" those two. It is for tests, which compare the paths, and for a look at a suspect result.
+It is asked for with each read or rewrite, and holds for the CPU; GPU kernels have no second path.
+"""
+
+import os
+from functools import lru_cache
+
+from kolumn.errors import ArgumentError
+
+STREAMED, MESSAGES, SHORT, TOGETHER, LISTING = "streamed", "messages", "short", "together", "listing"
+COMPACTION, FILTER, DOWN_CONVERSION, RESTRIDE = "compaction", "filter", "down-conversion", "restride"
+JSON, JSON_WALK, AVRO_WALK = "json", "json-walk", "avro-walk"
+
+FAST = {
+    STREAMED: "batches of format 2 block by block from the file (`decode/host/streamed.py`)",
+    MESSAGES: "messages of formats 0 and 1 likewise (`decode/host/streamed_messages.py`)",
+    SHORT: "records with short numbers, and few short headers (`cpu_fallback/fields/plain_records.py`, `headed_records.py`)",
+    TOGETHER: "small segments in one call (`decode/small_segments.py`)",
+    LISTING: "partitions decoded while the next ones are listed (`replicas/by_folder.py`)",
+    COMPACTION: "batches of format 2 counted and copied by what pass one knows (`compaction/first_pass.py`, `second_pass.py`)",
+    FILTER: "batches that lose records, without columns (`cpu_fallback/encode/filter.py`)",
+    DOWN_CONVERSION: "batches of format 2 to messages, without columns (`conversion/down_conversion.py`)",
+    RESTRIDE: "batches between formats 2 and 3, without columns (`conversion/restride.py`)",
+    JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
+    JSON_WALK: "members of JSON objects that nobody asked for (`cpu_fallback/values/json_walk.py`)",
+    AVRO_WALK: "fields of Avro records that nobody asked for (`cpu_fallback/values/avro_walk.py`)",
+}
+"""Each fast path, and what it is for."""
+
+
+def is_on(path: str) -> bool:
+    """Whether a fast path of `FAST` may be taken.
+
+    Raises
+    ------
+    ArgumentError
+        KOLUMN_PATHS has an unknown value.
+    """
+    chosen = os.environ.get("KOLUMN_PATHS")
+    return not chosen or path not in _off(chosen)
+
+
+@lru_cache(maxsize=16)
+def _off(chosen: str) -> frozenset[str]:
+    if chosen == "general":
+        return frozenset(FAST)
+    off = {one.strip() for one in chosen.split(",")}
+    if not off <= {f"-{one}" for one in FAST}:
+        raise ArgumentError(f"KOLUMN_PATHS={chosen!r}: expected general, or some of {','.join(f'-{one}' for one in FAST)}")
+    return frozenset(one[1:] for one in off)
