@@ -101,8 +101,10 @@ class Columns:
     microseconds: bool = False
 
     def headers_array(self, kind: pa.DataType) -> pa.Array:
-        """List array of the headers. Key bytes that are not UTF-8 are replaced by U+FFFD, as in Java."""
-        keys, values = _as_text(self.header_key.array(pa.binary(), [])), self.header_value.array(pa.binary(), [])
+        """List array of the headers. In keys that are text, bytes that are not UTF-8 are replaced by U+FFFD, as in Java."""
+        keys, values = self.header_key.array(pa.binary(), []), self.header_value.array(pa.binary(), [])
+        if kind.value_type.field("key").type == pa.string():
+            keys = _as_text(keys)
         structs = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
         return pa.Array.from_buffers(kind, self.rows, [None, self.header_ends], 0, children=[structs])
 

@@ -8,7 +8,10 @@ import pyarrow as pa
 
 from kolumn.errors import ArgumentError
 
-HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+HEADERS, RAW_HEADERS = (
+    pa.list_(pa.field("element", pa.struct([pa.field("key", kind), pa.field("value", pa.binary())]))) for kind in (pa.string(), pa.binary())
+)
+"""Type of the column ``headers``, and of headers whose keys are bytes: those of a log need not be UTF-8, and rewriters keep them."""
 
 RECORD_COLUMNS: dict[str, pa.DataType] = {
     # The columns of Spark's Kafka source, in its order.

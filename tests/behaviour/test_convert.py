@@ -13,7 +13,11 @@ from kit import drafts
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch, message, wrapper
 from kit.fuzz import examples
+from kit.paths import GENERAL, without
+from kolumn.api import segments_of
 from kolumn.errors import ArgumentError
+from kolumn.log.pieces import pieces
+from kolumn.options import Options
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 TIME = 1_700_000_000_000
@@ -210,3 +214,42 @@ def test_committed_reads_of_what_was_converted(tmp_path: Path, target: tuple[str
     for level in ("read_committed", "read_uncommitted"):
         expected = kolumn.read(DATA / "transactional", columns=columns, isolation_level=level)
         assert kolumn.read(tmp_path, columns=columns, format=target[0], isolation_level=level).equals(expected)
+
+
+def header_keys(source: Path, format: str = "kafka") -> list[bytes]:
+    """Keys of the headers in the order of the log, as they are in its bytes."""
+    options = Options.of(format=format)
+    return [
+        header["key"]
+        for segment in segments_of(source, options)
+        for piece in pieces(segment, options)
+        for headers in piece.records["headers"].to_pylist()
+        for header in headers
+    ]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd", "lz4"])
+def test_header_keys_are_kept_byte_for_byte(tmp_path: Path, codec: str) -> None:
+    """Those that are not UTF-8 too: two of them must not become one."""
+    keys = [b"caf\xe9", b"caf\xc3\xa9", b"\xff\xfe", b"\xed\xa0\x80", b"", b"plain", "\ufffd".encode()]
+    source = tmp_path / "h-0"
+    source.mkdir()
+    records = [Record(i, b"k%d" % (i % 2), b"v", TIME, tuple((key, b"%d" % i) for key in keys)) for i in range(4)]
+    (source / f"{0:020}.log").write_bytes(batch(records[:3]) + batch(records[3:], codec=1))
+    for off in ((), (GENERAL,)):
+        with without(*off):
+            out, at = tmp_path / f"out-{len(off)}", 4 * keys
+            assert kolumn.convert(source, out / "codec", codec=codec).lost == {}
+            assert header_keys(out / "codec" / "h-0") == at
+            kolumn.convert(source, out / "3", format="v3-compact", codec=codec)
+            kolumn.convert(out / "3" / "h-0", out / "back", source_format="v3-compact")
+            assert header_keys(out / "3" / "h-0", "v3-compact") == header_keys(out / "back" / "h-0") == at
+            assert kolumn.compact(source, out / "compact", include_active=True).retained == 2
+            assert header_keys(out / "compact" / "h-0") == 2 * keys
+
+
+def test_header_keys_as_bytes_are_written(tmp_path: Path) -> None:
+    kind = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+    kolumn.write(pa.table({"headers": pa.array([[{"key": b"\xff", "value": None}]], kind), "value": [b"v"]}), tmp_path / "h-0")
+    assert header_keys(tmp_path / "h-0") == [b"\xff"]
+    assert kolumn.read(tmp_path / "h-0", columns=["headers"])["headers"].to_pylist() == [[{"key": "\ufffd", "value": None}]]

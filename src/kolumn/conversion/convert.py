@@ -118,7 +118,7 @@ def convert(
     max_ratio: float = 1032.0,
     on_progress: keywords.Progress | None = None,
 ) -> Conversion:
-    """Rewrite segments in another format: one segment for each, or more where one has no room; offsets, keys and values as they were.
+    """Rewrite segments in another format: one for each, or more where one has no room; offsets, keys, values and headers as they were.
 
     Batches stay batches, and keep base and last offset if the target's format has them; single messages are combined into batches
     of ``batch_bytes``. Batches that have the target's format and codec are copied byte for byte; uncompressed batches between formats

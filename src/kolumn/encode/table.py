@@ -12,7 +12,7 @@ from kolumn.arrays import Flags, Int64s
 from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
-from kolumn.schema import HEADERS, RECORD_COLUMNS
+from kolumn.schema import HEADERS, RAW_HEADERS, RECORD_COLUMNS
 
 ABSENT = {
     "timestampType": 0,
@@ -182,7 +182,8 @@ def _headers(table: pa.Table, names: set[str], alive: list[Any]) -> tuple[int, i
     if "headers" not in names:
         return 0, 0, _NOTHING, _NOTHING
     try:
-        headers = _flat(table["headers"], HEADERS)
+        # Keys need not be UTF-8 if they come from a log.
+        headers = _flat(table["headers"], HEADERS if table["headers"].type == HEADERS else RAW_HEADERS)
     except pa.ArrowException as error:
         raise ArgumentError(f"column 'headers': expected {HEADERS}, found {table['headers'].type}") from error
     if headers.null_count:

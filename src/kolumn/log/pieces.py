@@ -63,7 +63,7 @@ class Piece:
     counts : int64 array of n
         Number of records in each entry.
     records : pa.RecordBatch
-        All records, with the columns that were asked for, by default `COLUMNS`.
+        All records, with the columns that were asked for, by default `COLUMNS`; keys of headers are bytes.
     source : uint8 array
         Bytes of the segment from ``origin`` on, padded.
     origin : int
@@ -201,7 +201,7 @@ def _piece(
             raise error
         if damage is not None:
             damage.append(damage_of(entries[i], error, entries[i].size, -1, part=run.lost.get(i)))
-    batch = record_batch(run, entries, [(segment, run.rows)], options)
+    batch = record_batch(run, entries, [(segment, run.rows)], options, raw_headers=True)
     partial = np.isin(np.arange(len(entries)), [*run.parts])
     stays = entries.is_intact | partial
     left = entries[stays]

@@ -22,7 +22,7 @@ def bound(client: Any) -> None:
     timeout = getattr(rest, "timeout", None)
     for session in (getattr(rest, "session", None), getattr(getattr(rest, "bearer_field_provider", None), "client", None)):
         hooks = getattr(session, "event_hooks", None)
-        if hooks is not None:
+        if session is not None and hooks is not None:
             session.event_hooks = {"request": [*hooks["request"], _begin], "response": [*hooks["response"], partial(_collect, timeout)]}
 
 

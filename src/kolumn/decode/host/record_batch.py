@@ -22,7 +22,7 @@ from kolumn.decode.host.run import Run
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
-from kolumn.schema import record_schema
+from kolumn.schema import RAW_HEADERS, record_schema
 from kolumn.source.segments import Segment
 from kolumn.source.storage import shown
 
@@ -46,9 +46,9 @@ Parts = Sequence[tuple[Segment, int]]
 """Segments whose records follow one another in a run, and how many rows each has."""
 
 
-def record_batch(run: Run, entries: Entries, parts: Parts, options: Options) -> pa.RecordBatch:
-    """Arrow record batch of a decoded run, without the rows outside of the requested ranges."""
-    schema, columns = _columns(options.columns, options.binary)
+def record_batch(run: Run, entries: Entries, parts: Parts, options: Options, raw_headers: bool = False) -> pa.RecordBatch:
+    """Arrow record batch of a decoded run, without the rows outside of the requested ranges; with ``raw_headers`` their keys are bytes."""
+    schema, columns = _columns(options.columns, options.binary, raw_headers)
     builder = _Builder(run, entries, parts)
     batch = pa.RecordBatch.from_arrays([make(builder, kind) for make, kind in columns], schema=schema)
     mask = _in_range(builder, options)
@@ -188,9 +188,11 @@ _BUILT: dict[str, _Make] = {
 
 
 @lru_cache(maxsize=64)
-def _columns(names: tuple[str, ...], binary: str) -> tuple[pa.Schema, list[tuple[_Make, pa.DataType]]]:
+def _columns(names: tuple[str, ...], binary: str, raw_headers: bool) -> tuple[pa.Schema, list[tuple[_Make, pa.DataType]]]:
     """The schema of some columns, and for each what makes it."""
     schema = record_schema(names, binary)
+    if raw_headers and "headers" in names:
+        schema = schema.set(schema.get_field_index("headers"), pa.field("headers", RAW_HEADERS))
     return schema, [(_BUILT.get(field.name) or _repeats(_REPEATED[field.name]), field.type) for field in schema]
 
 
