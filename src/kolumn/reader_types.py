@@ -122,7 +122,8 @@ def _json_schema(schema: object) -> Schema | None:
     if isinstance(schema, str):
         try:
             schema = json.loads(schema)
-        except ValueError:
+        except (ValueError, RecursionError):
+            # What is wrong with it is said where it is read.
             return None
     if isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping) and schema.get("type", "object") == "object":
         return Schema("JSON", json.dumps(schema))

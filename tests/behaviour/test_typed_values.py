@@ -131,9 +131,12 @@ def test_two_columns_of_one_name(log: Path) -> None:
 
 def test_payloads_as_strings(log: Path) -> None:
     """They are the columns of bytes alone: a typed column has its own types."""
-    found = kolumn.read(log, value_format="json", value_schema=SCHEMA, payload="string", columns=["key", "value", "valueRaw"])
+    how: dict[str, Any] = {"value_format": "json", "value_schema": SCHEMA, "payload": "string", "columns": ["key", "value", "valueRaw"]}
+    found = kolumn.read(log, end_offset=ROWS - 1, **how)
     assert found.schema.types == [pa.string(), TYPE, pa.string()]
-    assert found["value"].to_pylist() == [expected(i) for i in range(ROWS)]
+    assert found["value"].to_pylist() == [expected(i) for i in range(ROWS - 1)]
+    with pytest.raises(kolumn.PayloadError, match="offset 599: valueRaw: not UTF-8"):
+        kolumn.read(log, **how)
 
 
 def test_fields_of_a_read(log: Path) -> None:
@@ -239,6 +242,43 @@ def test_an_inferred_type(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     assert kolumn.read(path, value_format="json", value_sample=2).schema.field("value").type.get_field_index("d") < 0
     with pytest.raises(kolumn.ArgumentError, match="none of the first 1 values is a JSON object"):
         kolumn.read(path, value_format="json", start_offset=1, end_offset=3)
+
+
+@pytest.mark.parametrize("levels", [101, 150, 900, 5000, 100_000])
+def test_values_nested_too_deeply_say_nothing_of_the_type(tmp_path: Path, levels: int) -> None:
+    for number, (begin, end) in enumerate([(b'{"a":', b"}"), (b"[", b"]")]):
+        deep = begin * levels + b"1" + end * levels
+        path = write(tmp_path / f"t-{number}", [deep, b'{"a":1}', b'{"b":' + deep + b',"a":2}'])
+        found = kolumn.read(path, value_format="json")["value"]
+        assert found.type == pa.struct([("a", pa.int64())])
+        assert found.to_pylist() == [None, {"a": 1}, {"a": 2}]
+
+
+NESTED: dict[str, tuple[str, str]] = {
+    "json": ('{"a": %(inner)s}', '"int64"'),
+    "json, as a registry has it": ('{"type": "object", "properties": {"a": %(inner)s}}', '{"type": "integer"}'),
+    "avro": ('{"type": "record", "name": "R%(level)d", "fields": [{"name": "a", "type": %(inner)s}]}', '"long"'),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_types_nested_too_deeply_are_refused(tmp_path: Path, name: str) -> None:
+    """As messages of Protobuf are: `tests/unit/test_protobuf_wire.py`."""
+    path = write(tmp_path / "t-0", [b""])
+    for levels in (100, 101, 400, 900, 5000):
+        inner, leaf = NESTED[name]
+        text = leaf
+        for level in range(levels):
+            text = inner % {"level": level, "inner": text}
+        how: dict[str, Any] = {"value_format": name[:4], "value_schema": text}
+        if "registry" in name:
+            prefix = write(tmp_path / f"r-{levels}", [b"\0\0\0\0\1{}"])
+            how = {"value_format": "registry", "value_schemas": {1: Schema("JSON", text)}}
+        if levels == 100:
+            assert kolumn.read(prefix if "registry" in name else path, **how).num_rows == 1
+        else:
+            with pytest.raises(kolumn.ArgumentError, match=r"nested (too deeply|more than 100 deep)"):
+                kolumn.read(prefix if "registry" in name else path, **how)
 
 
 def test_values_that_no_type_fits(tmp_path: Path) -> None:

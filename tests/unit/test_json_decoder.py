@@ -1,6 +1,7 @@
 """Which JSON values does the compiled loop decide, are they Arrow's, and are numbers those of Python?"""
 
 import json
+import math
 import random
 import struct
 from fractions import Fraction
@@ -170,6 +171,20 @@ def doubles(texts: list[str]) -> list[float]:
     found, valid = JsonDecoder(nested_type({"x": "float64"})).decode(together(texts))
     assert valid.all()
     return found.field("x").to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32"])
+def test_numbers_that_no_float_holds(kind: str) -> None:
+    """However they are written, and whatever else is infinite."""
+    type = nested_type({"x": kind, "more": [{"y": kind}]})
+    wrong = ["1e400", "1" + "0" * 400, "-1" + "0" * 400, "1" + "0" * 5000, "1.8e308", "9" * 320 + ".5"]
+    fine = ["Infinity", "-Infinity", "1e-400", "0." + "0" * 400 + "1", "null"]
+    texts = ['{"x":%s}', '{"x":Infinity,"more":[null,{"y":1},{"y":%s}]}', '{"more":[],"x":%s}']
+    values = [(text % number).encode() for number in (*wrong, *fine) for text in texts]
+    found, valid = JsonDecoder(type).decode(bodies(values))
+    assert valid.tolist() == [False] * len(wrong) * len(texts) + [True] * len(fine) * len(texts)
+    assert found.is_valid().to_pylist() == valid.tolist()
+    assert found.field("x").to_pylist()[-len(fine) * len(texts) :: 3][:2] == [math.inf, -math.inf]
 
 
 def bits(numbers: list[float]) -> list[bytes]:

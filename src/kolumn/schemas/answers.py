@@ -5,9 +5,9 @@ The client's own timeout is that of each read, so a byte now and then keeps a re
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 MOST_BYTES = 16 << 20
 """Of an answer, decompressed: the largest schemas, and lists of subjects, have some MiB."""
@@ -16,7 +16,7 @@ _thread = threading.local()
 """In threads of `in_time`: ``begun``, when the present request was sent, and ``end``, when all of them have to be answered."""
 
 
-def bound(client: Any) -> None:
+def bound(client: object) -> None:
     """Let requests of a client of confluent-kafka, made within `in_time`, end where an answer passes a bound."""
     rest = getattr(client, "_rest_client", None)
     timeout = getattr(rest, "timeout", None)
@@ -26,11 +26,17 @@ def bound(client: Any) -> None:
             session.event_hooks = {"request": [*hooks["request"], _begin], "response": [*hooks["response"], partial(_collect, timeout)]}
 
 
+class _Answer(Protocol):
+    _content: bytes
+
+    def iter_bytes(self) -> Iterator[bytes]: ...
+
+
 def _begin(request: object) -> None:
     _thread.begun = time.monotonic()
 
 
-def _collect(timeout: float | None, response: Any) -> None:
+def _collect(timeout: float | None, response: _Answer) -> None:
     """Read an answer. What raises here closes the connection."""
     end = getattr(_thread, "end", None)
     if end is None:

@@ -1,7 +1,7 @@
 """Types of fields as callers name them, for formats without a schema of their own: one definition for the CPU and for a GPU."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,21 @@ TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"), "string": pa.string(),
 }  # fmt: skip
 """Names of types. ``timestamp`` has no zone in cuDF, and no other unit here."""
+MOST_NESTED = 100
+"""Levels of nested types, and of values from which a type is inferred: as many as messages of Protobuf may have."""
 NOT_OF_CSV = frozenset({"timestamp", "uint64"})
 _OTHERS = {"date32": pa.date32()}
 _NAMED = TYPES | _OTHERS
+
+
+def is_deep(root: object, inner: Callable[[Any], Iterable[object]]) -> bool:
+    """Whether something is nested more than `MOST_NESTED` deep; ``inner`` returns the parts of a part."""
+    parts = [root]
+    for _ in range(MOST_NESTED + 1):
+        parts = [part for one in parts for part in inner(one)]
+        if not parts:
+            return False
+    return True
 
 
 def named_type(name: str, kind: object, where: str = "value_schema") -> pa.DataType:

@@ -16,7 +16,7 @@ from kolumn.values.protobuf.decoder import ProtobufDecoder
 from kolumn.values.text.json import JsonDecoder
 from kolumn.values.text.json_schema import type_of
 from kolumn.values.text.separated import SeparatedDecoder
-from kolumn.values.types import nested_type, only_fields
+from kolumn.values.types import MOST_NESTED, is_deep, nested_type, only_fields
 
 _WITHOUT_PREFIX = ("csv", "fixed")
 """Formats that no serialiser frames."""
@@ -76,15 +76,29 @@ def decoder_of(
     Raises
     ------
     ArgumentError
-        The schema makes no sense, or ``columns`` has names that it does not have.
+        The schema makes no sense, its types are nested too deeply, or ``columns`` has names that it does not have.
     """
     where = f"{column}_schema"
-    if kind == "avro":
-        return AvroDecoder(reader, columns, writers)
-    if kind == "protobuf":
-        return ProtobufDecoder(reader, message, columns, schemas=writers)
-    if kind == "json":
-        type = type_of(reader.text, where) if isinstance(reader, Schema) else nested_type(reader, where)
-        return JsonDecoder(type) if columns is None else JsonDecoder(only_fields(type, columns, f"{column}_columns"), type)
-    made = SeparatedDecoder(reader, separator, where) if kind == "csv" else FixedDecoder(reader, where)
-    return made if columns is None else made.only(columns, f"{column}_columns")
+
+    def made() -> ValueDecoder:
+        if kind == "avro":
+            return AvroDecoder(reader, columns, writers)
+        if kind == "protobuf":
+            return ProtobufDecoder(reader, message, columns, schemas=writers)
+        if kind == "json":
+            type = type_of(reader.text, where) if isinstance(reader, Schema) else nested_type(reader, where)
+            return JsonDecoder(type) if columns is None else JsonDecoder(only_fields(type, columns, f"{column}_columns"), type)
+        found = SeparatedDecoder(reader, separator, where) if kind == "csv" else FixedDecoder(reader, where)
+        return found if columns is None else found.only(columns, f"{column}_columns")
+
+    try:
+        decoder = made()
+        if not is_deep(decoder.type, _inner_types):
+            return decoder
+    except RecursionError:
+        pass
+    raise ArgumentError(f"{where}: types are nested more than {MOST_NESTED} deep")
+
+
+def _inner_types(kind: pa.DataType) -> list[pa.DataType]:
+    return [kind.field(number).type for number in range(kind.num_fields)]

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
+from kolumn.values.types import is_deep
 
 _NONE = pa.null()
 
@@ -19,7 +20,7 @@ def inferred(values: Iterable[bytes | None], where: str = "value_schema") -> pa.
     Parameters
     ----------
     values : iterable of bytes, optional
-        Values that are no objects are left out.
+        Values that are no objects, or are nested too deeply (`kolumn.values.types.MOST_NESTED`), are left out.
     where : str
         Name of the parameter that says the type, for errors.
 
@@ -41,7 +42,11 @@ def _object(value: bytes | None) -> dict[str, Any] | None:
         found = json.loads((value or b"").decode())
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and not is_deep(found, _inner) else None
+
+
+def _inner(value: object) -> Iterable[object]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _type(value: Any, at: str, where: str) -> Any:

@@ -6,12 +6,14 @@ The reader fails as a whole on a value that it can't read. The values are then h
 without a value. A row is valid exactly if Arrow can read its value alone, whatever its neighbours are.
 """
 
+import json
 import re
 import secrets
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from kolumn.arrays import Bytes, Flags, Int64s
@@ -57,11 +59,24 @@ class LinesDecoder:
         while waiting:
             start, rows = waiting.pop()
             try:
-                found.append(self._parsed(lines, start, rows))
-                fine[start : start + rows] = True
+                parsed = self._parsed(lines, start, rows)
+                fits = ~self._overflowing(lines, start, parsed)
+                found.append(parsed if fits.all() else parsed.filter(pa.array(fits)))
+                fine[start : start + rows] = fits
             except pa.ArrowInvalid as error:
                 waiting += reversed([(start + first, size) for first, size in _halves(rows, str(error)) if size])
         return found, fine
+
+    def _overflowing(self, lines: "_Lines", start: int, parsed: pa.StructArray) -> Flags:
+        """Flags of the values with a number that no float holds. Arrow refuses 1e400, and reads a number of 400 digits as infinity."""
+        wrong = _infinite(parsed)
+        for row in np.flatnonzero(wrong).tolist():
+            text = bytes(lines.text[lines.begins[start + row] : lines.begins[start + row + 1]])
+            try:
+                wrong[row] = _overflows(json.loads(text, parse_int=_Number, parse_float=_Number), self.type)
+            except RecursionError:
+                continue
+        return wrong
 
     def _parsed(self, lines: "_Lines", start: int, rows: int) -> pa.StructArray:
         """The values of some lines; ArrowInvalid if any of them can't be read."""
@@ -101,6 +116,35 @@ class _Lines:
         starts = np.flatnonzero(np.diff(block, prepend=-1))
         sizes = np.diff(starts, append=len(self.rows))
         return list(zip(starts.tolist(), sizes.tolist(), strict=True))[::-1]
+
+
+class _Number(float):
+    """A number that is written with digits, and not as Infinity."""
+
+
+def _overflows(value: object, kind: pa.DataType) -> bool:
+    """Whether a float in a value of some type is infinite and was not written so."""
+    if pa.types.is_struct(kind):
+        return isinstance(value, dict) and any(_overflows(value.get(one.name), one.type) for one in kind)
+    if pa.types.is_list(kind):
+        return isinstance(value, list) and any(_overflows(one, kind.value_type) for one in value)
+    with np.errstate(over="ignore"):
+        return isinstance(value, _Number) and pa.types.is_floating(kind) and bool(np.isinf(kind.to_pandas_dtype()(value)))
+
+
+def _infinite(column: pa.Array) -> Flags:
+    """Flags of the rows with an infinite number in them."""
+    found = np.zeros(len(column), bool)
+    if pa.types.is_floating(column.type):
+        return np.isinf(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_struct(column.type):
+        for one in column.flatten():
+            found |= _infinite(one)
+    elif pa.types.is_list(column.type):
+        inner = _infinite(column.flatten())
+        if inner.any():
+            found[np.repeat(np.arange(len(column)), pc.fill_null(pc.list_value_length(column), 0).to_numpy())[inner]] = True
+    return found
 
 
 def _halves(rows: int, error: str) -> list[tuple[int, int]]:
