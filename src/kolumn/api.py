@@ -7,7 +7,7 @@ from typing import Unpack
 import pyarrow as pa
 
 from kolumn import keywords
-from kolumn.arrow.payload_strings import as_strings, check_payload, strings_of
+from kolumn.arrow.payload_strings import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.backend import require
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.entries.replaced import with_twins, without_replaced
@@ -95,8 +95,8 @@ def scan(
     on_damage : callable, optional
         Called with a `kolumn.Damage` for each damaged stretch that ``errors="skip"`` leaves out; `kolumn.Skipped` collects them.
     payload : str
-        "binary": keys, values and headers' values as bytes. "string": as strings over the same bytes, which are not checked: the
-        caller guarantees that they are valid UTF-8.
+        "binary": keys, values and headers' values as bytes. "string": as strings over the same bytes; bytes that are not UTF-8
+        are a `PayloadError`.
     format : str
         "kafka": the shipped formats 0, 1 and 2, told apart entry by entry. "enriched", "kip98-draft", "v3-compact" or "kip87": a
         draft, mixed with shipped formats as its proposal allows.
@@ -205,7 +205,8 @@ def scan(
     CorruptBatchError, FormatError, LimitError
         Damage, with ``errors="raise"``; raised during the read. A truncated last entry and a zero-filled tail are not errors.
     PayloadError
-        A value or key that is not valid, with ``value_errors="raise"`` or ``key_errors="raise"``; raised during the read.
+        A value or key that is not valid, with ``value_errors="raise"`` or ``key_errors="raise"``, or not UTF-8, with
+        ``payload="string"``; raised during the read.
     """
     chosen = Options.of(
         format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
@@ -230,11 +231,10 @@ def _records(
     if ranges is None:
         ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
         chosen = with_types(chosen, source, ranges)
-    schema, found = chosen.schema, scan_ranges(ranges, chosen, on_damage)
-    if payload == "string":
-        schema = as_strings(schema, payload_names(chosen.columns, chosen.typed))
-        found = (strings_of(batch, schema) for batch in found)
-    return schema, found
+    if payload == "binary":
+        return chosen.schema, scan_ranges(ranges, chosen, on_damage)
+    schema = as_strings(chosen.schema, payload_names(chosen.columns, chosen.typed))
+    return schema, strings_of(scan_ranges(ranges, chosen.with_added(NAMED_BY), on_damage), schema)
 
 
 @known_keywords()

@@ -246,7 +246,7 @@ class ArgumentError(KolumnError, ValueError):
 
 
 class PayloadError(KolumnError):
-    """A key or a value is not what its schema says, and ``value_errors`` or ``key_errors`` is "raise".
+    """A key or a value is not what its schema says, and ``value_errors`` or ``key_errors`` is "raise", or no text, as was asked for.
 
     Attributes
     ----------
@@ -254,17 +254,20 @@ class PayloadError(KolumnError):
     offset : int
         Of the record.
     column : str
-        "key" or "value".
+        "key", "value" or "headers".
     reason : str
         What is wrong with it.
+    advice : str
+        What to do.
     """
 
-    def __init__(self, segment: str, offset: int, column: str, reason: str) -> None:
+    def __init__(self, segment: str, offset: int, column: str, reason: str, advice: str = "") -> None:
         self.segment, self.offset, self.column, self.reason = segment, offset, column, reason
-        super().__init__(f"{segment}: offset {offset}: {column}: {reason}. Read with {column}_errors='keep' to have a null there.")
+        self.advice = advice or f"Read with {column}_errors='keep' to have a null there."
+        super().__init__(f"{segment}: offset {offset}: {column}: {reason}. {self.advice}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.segment, self.offset, self.column, self.reason)
+        return type(self), (self.segment, self.offset, self.column, self.reason, self.advice)
 
 
 _KINDS = {

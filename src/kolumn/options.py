@@ -1,7 +1,7 @@
 """The options of a read, checked once."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -105,6 +105,10 @@ class Options:
     def in_parts(self) -> bool:
         """Whether sound records of an entry with wrong ones are read; only a right checksum says that they were written so."""
         return self.errors == "skip" and self.check_crcs
+
+    def with_added(self, names: Sequence[str]) -> "Options":
+        """Options with these columns after the others, unless they are there."""
+        return replace(self, columns=(*self.columns, *(name for name in names if name not in self.columns)))
 
     def within(self, start_offset: int | None, end_offset: int | None) -> "Options":
         """The options with their range of offsets narrowed to start_offset <= offset < end_offset."""

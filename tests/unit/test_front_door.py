@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, PayloadError
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 TOPIC = CORPUS / "v2-java" / "java-zstd-0"
@@ -85,18 +86,44 @@ def test_what_is_no_time(moment: Any) -> None:
 @pytest.mark.parametrize(("binary", "text"), [("contiguous", pa.string()), ("view", pa.string_view())])
 def test_payload_as_strings(tmp_path: Path, binary: str, text: pa.DataType) -> None:
     path = tmp_path / "a.log"
-    path.write_bytes(batch([Record(0, "schlüssel".encode(), b"value", 0, ((b"h", b"1"), (b"n", None))), Record(1, None, b"\xff", 0)]))
+    path.write_bytes(batch([Record(0, "schlüssel".encode(), b"value", 0, ((b"h", b"1"), (b"n", None))), Record(1, None, b"", 0)]))
     plain = kolumn.read(path, include_headers=True, binary=binary)
     found = kolumn.read(path, include_headers=True, binary=binary, payload="string")
     assert (found.schema.field("key").type, found.schema.field("value").type) == (text, text)
     assert found["key"].to_pylist() == ["schlüssel", None]
     assert found["headers"].to_pylist()[0] == [{"key": "h", "value": "1"}, {"key": "n", "value": None}]
-    # The bytes are not checked.
     assert [column.view(plain.schema.field("value").type) for column in found["value"].chunks] == plain["value"].chunks
     assert found.drop(["key", "value", "headers"]).equals(plain.drop(["key", "value", "headers"]))
     assert kolumn.scan(path, payload="string").schema.field("value").type == pa.string()
     with pytest.raises(ArgumentError, match="payload='text': expected binary or string"):
         kolumn.read(path, payload="text")
+
+
+OTHER = {
+    "key": Record(2, b"\xbc", b"v", 0), "value": Record(2, None, b"caf\xe9", 0),
+    "headers": Record(2, b"k", b"v", 0, ((b"h", b"1"), (b"n", b"\xed\xa0\x80"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("column", OTHER)
+@pytest.mark.parametrize("options", [{}, {"binary": "view"}, {"threads": 2, "columns": ["key", "value", "headers"]}])
+def test_payloads_that_are_no_strings(tmp_path: Path, column: str, options: dict[str, Any]) -> None:
+    """Arrow's strings are UTF-8: the rows before the record come, and an error names it."""
+    path = tmp_path / "a.log"
+    good = [Record(number, b"k", "\u00fc".encode(), 0, ((b"h", None),)) for number in range(2)]
+    path.write_bytes(batch([*good, OTHER[column], Record(3, b"k", b"v", 0)]))
+    how: dict[str, Any] = {"include_headers": True, "payload": "string", **options}
+    reader = kolumn.scan(path, **how)
+    found = reader.read_next_batch()
+    found.validate(full=True)
+    assert found.schema == reader.schema
+    assert found.num_rows == 2
+    with pytest.raises(PayloadError, match=rf"a\.log: offset 2: {column}: not UTF-8\. Read with payload='binary'") as caught:
+        reader.read_next_batch()
+    assert (caught.value.offset, caught.value.column) == (2, column)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    # Columns that nobody asked for are not looked at.
+    assert kolumn.read(path, payload="string", columns=["topic"]).num_rows == 4
 
 
 def test_progress_is_told_as_bytes_are_read(tmp_path: Path) -> None:

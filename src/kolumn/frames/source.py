@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from kolumn import keywords
 from kolumn.api import live_segments
-from kolumn.arrow.payload_strings import as_strings, check_payload, strings_of
+from kolumn.arrow.payload_strings import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.backend import require
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.errors import ArgumentError, KolumnError
@@ -102,8 +102,9 @@ class FrameSource:
             return
         schema = self._schema_of(options)
         try:
-            for batch in scan_ranges(with_transactions(log_ranges(segments, options), options), options, self._on_damage):
-                yield batch if self._payload == "binary" else strings_of(batch, schema)
+            asked = options if self._payload == "binary" else options.with_added(NAMED_BY)
+            found = scan_ranges(with_transactions(log_ranges(segments, options), options), asked, self._on_damage)
+            yield from found if self._payload == "binary" else strings_of(found, schema)
         except KolumnError as error:
             # Its frames would keep the objects of the library that called.
             self.failed = error.with_traceback(None)
