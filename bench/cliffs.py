@@ -66,7 +66,7 @@ def questions() -> list[Question]:
             "1,000 records of the middle, no index", reading(plain, start_offset=middle, end_offset=middle + 1000), reading(plain), 0.4
         ),
         Question(
-            "one second of the middle, no index", reading(plain, start_timestamp=moment, end_timestamp=moment + 1000), reading(plain), 0.4
+            "one second of the middle, no index", reading(plain, start_timestamp=moment, end_timestamp=moment + 1000), reading(plain), 1.2
         ),
         Question("null values, beside 100 bytes of value by records", reading(shapes.nulls()), reading(plain), 1.5),
     ]

@@ -160,9 +160,10 @@ def stream_messages(
             break
         before = at[ROWS]
         if codec == _NONE:
-            if in_range(limits, offset, offset, True):
+            if in_range(limits, offset, offset):
                 state, need = _message(source, window, position, size, to, at, room), size
-        elif in_range(limits, _UNKNOWN, offset, magic >= 1 and offset != 0):
+        else:
+            # Nothing but the messages in it tells their offsets.
             fill(window, position, size, _LEGACY, row)
             state, need = _wrapper(source, span.inflates, limits.check_crcs, window, row, ready, to, at, room)
             ready = need if state == FULL else 0

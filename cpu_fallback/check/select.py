@@ -2,14 +2,15 @@
 
 from typing import NamedTuple
 
+from kolumn.codecs import NONE
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.scalars import compiled
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts, legacy, table, v2
 from kolumn.machine_code.deferred import register_jitable
 
-_MAGIC, _CODEC, _CONTROL, _UNKNOWN = table.MAGIC, table.CODEC, table.CONTROL, table.UNKNOWN
-_LAYOUT = table.LAYOUT
+_CODEC, _CONTROL, _LAYOUT, _TIMESTAMP_TYPE = table.CODEC, table.CONTROL, table.LAYOUT, table.TIMESTAMP_TYPE
 _BASE_OFFSET, _LAST_OFFSET, _MAX_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.MAX_TIMESTAMP
+_NONE, _V2, _LEGACY, _LOG_APPEND_TIME = NONE, v2.LAYOUT.number, legacy.LAYOUT.number, table.LOG_APPEND_TIME
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
@@ -26,22 +27,25 @@ class Limits(NamedTuple):
 
 @register_jitable
 def keeps(limit: Limits, row: Int64s) -> bool:
-    """Whether the entry of a row can hold records within the limits."""
+    """Whether the entry of a row can hold records within the limits, as far as its header is believed.
+
+    A wrapper's header says nothing of the offsets in it, which need not grow. The largest timestamp of a batch may be unset, or too low,
+    unless it is the time of all records (LogAppendTime).
+    """
     if row[_CONTROL] != 0 and not limit.include_control:
         return False
-    # A wrapper's offset equals its last record's only with relative inner offsets: in format 1, and never when it is 0.
-    messages = layouts.holds_messages(row[_LAYOUT])
-    tells = row[_CODEC] == 0 or not messages or layouts.begins_at_offset(row[_LAYOUT]) or (row[_MAGIC] >= 1 and row[_LAST_OFFSET] != 0)
-    # The largest timestamp of a batch is under its CRC and set by the broker; in a wrapper it may be the last record's.
-    return in_range(limit, row[_BASE_OFFSET], row[_LAST_OFFSET], tells) and (messages or row[_MAX_TIMESTAMP] >= limit.start_timestamp)
+    layout = row[_LAYOUT]
+    tells = layout == _V2 or (layout == _LEGACY and row[_CODEC] == _NONE)
+    if tells and not in_range(limit, row[_BASE_OFFSET], row[_LAST_OFFSET]):
+        return False
+    dated = layouts.holds_records(layout) and row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
+    return not dated or row[_MAX_TIMESTAMP] >= limit.start_timestamp
 
 
 @register_jitable
-def in_range(limit: Limits, base: int, last: int, tells: bool) -> bool:
-    """Whether an entry with these offsets can hold records within the limits. ``tells``: its last offset is that of its last record."""
-    if last < limit.start_offset and tells and last != _UNKNOWN:
-        return False
-    return limit.end_offset == HIGHEST or base < limit.end_offset or base == _UNKNOWN
+def in_range(limit: Limits, base: int, last: int) -> bool:
+    """Whether an entry whose records have these offsets can hold records within the limits."""
+    return last >= limit.start_offset and (limit.end_offset == HIGHEST or base < limit.end_offset)
 
 
 @compiled

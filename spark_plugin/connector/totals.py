@@ -106,6 +106,9 @@ def _add(entries: Entries, one: Range, options: Options, names: frozenset[str], 
     if names & {FIRST, LAST}:
         # Compaction keeps the offsets of a batch's header where it removes records.
         told &= entries.count == entries.last_offset - entries.base_offset + 1
+    if NEWEST in names:
+        # Unset, it says nothing.
+        told &= entries.max_timestamp >= 0
     kept = entries[told & (entries.count > 0)]
     if len(kept):
         low, high, newest = int(kept.base_offset.min()), int(kept.last_offset.max()), int(kept.max_timestamp.max())

@@ -74,6 +74,7 @@ NAME_A_LAYOUT = {
     "conversion/convert.py",
     "conversion/down_conversion.py",
     "conversion/restride.py",
+    "cpu_fallback/check/select.py",
     "cpu_fallback/check/walk.py",
     "cpu_fallback/encode/batches.py",
     "cpu_fallback/stream.py",

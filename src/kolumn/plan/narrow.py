@@ -1,10 +1,10 @@
 """Which bytes of a segment a small range of offsets or times needs, by the headers of format 2 batches; other payloads are not read.
 
-No checksum covers a base offset or a length. So headers count only as long as their offsets grow, and the entry before the first one
-that is read must be intact: with a wrong length it could hide entries of the range.
+No checksum covers a base offset or a length. So headers count only as long as their offsets grow, `BEYOND` the end of the range too, and
+the entry before the first one that is read must be intact: with a wrong length it could hide entries of the range.
 
-A header has the largest timestamp of its batch, and not the smallest. So a range of times begins at the first batch that reaches it. After
-it, only batches are left out to which a broker gave one time for all records.
+Of times, only batches are left out to which a broker gave one time for all records (LogAppendTime). Otherwise the header has a largest
+timestamp that some producers and brokers never set, and none that says when the batch begins.
 """
 
 from collections.abc import Iterator
@@ -24,6 +24,8 @@ SMALLEST = 1 << 20
 """Bytes of a range that is read as it is: its headers cost as much as the rest of it."""
 _WORTH = 0.5
 """Largest share of its bytes that a narrowed range may have."""
+BEYOND = 4 << 20
+"""Bytes after the end of a range of offsets of which headers are read: offsets may go back. What is left of a segment is often less."""
 
 
 def narrowed(one: Range, options: Options) -> Range:
@@ -38,7 +40,7 @@ def narrowed(one: Range, options: Options) -> Range:
         if not file.is_local or file.format != layouts.KAFKA:
             return one
         if by_offset:
-            one = _narrowed(file, one, low, high)
+            one = _narrowed(file, one, low, high, options.errors)
         if by_time and one.end - one.start >= SMALLEST:
             one = _of_time(file, one, options.start_timestamp, options.end_timestamp)
         return one
@@ -54,22 +56,32 @@ def _inside(segment: Segment, options: Options) -> tuple[int | None, int | None]
     return low, high
 
 
-def _narrowed(file: SegmentFile, one: Range, low: int | None, high: int | None) -> Range:
+def _narrowed(file: SegmentFile, one: Range, low: int | None, high: int | None, errors: str) -> Range:
     begun: Range | None = None
     entries: Entries | None = None
+    end: int | None = None
     for entries in _walk(file, one):
         if (entries.position[0] == one.start and not _is_worth(entries, one, low, high)) or not _grow(entries):
             return one
         if begun is None:
             i = 0 if low is None else int(np.searchsorted(entries.last_offset, low))
-            begun = _from(file, one, entries, i) if i < len(entries) else None
-        if begun is not None:
-            # The base offset that ends the range is believed if the one after it is larger too.
-            i = len(entries) if high is None else int(np.searchsorted(entries.base_offset, high))
-            if high is None or i + 1 < len(entries):
-                return begun if high is None else replace(begun, end=int(max(entries.position[i], begun.start)))
-    # Without an entry in the range the last one is read, so that the end of the segment is judged as by a read of all.
-    return begun or (one if entries is None else _from(file, one, entries, len(entries) - 1))
+            if i == len(entries):
+                continue
+            begun = _from(file, one, entries, i)
+        if high is None:
+            return begun
+        if end is None:
+            i = int(np.searchsorted(entries.base_offset, high))
+            end = int(max(entries.position[i], begun.start)) if i < len(entries) else None
+        if end is not None and entries.end[-1] - end >= BEYOND:
+            return replace(begun, end=end)
+    if entries is None:
+        return one
+    if begun is None:
+        # Without an entry in the range the last one is read, so that the end of the segment is judged as by a read of all.
+        return _from(file, one, entries, len(entries) - 1)
+    # Where the chain of entries breaks, a read that goes on after damage may find offsets of the range.
+    return begun if end is None or (errors == "skip" and entries.end[-1] < one.end) else replace(begun, end=end)
 
 
 def _of_time(file: SegmentFile, one: Range, low: int | None, high: int | None) -> Range:
@@ -78,15 +90,15 @@ def _of_time(file: SegmentFile, one: Range, low: int | None, high: int | None) -
     for entries in _walk(file, one):
         if not _grow(entries):
             return one
+        dated = entries.timestamp_type == table.LOG_APPEND_TIME
         if begun is None:
             assert low is not None
-            late = entries.max_timestamp >= low
+            late = ~dated | (entries.max_timestamp >= low)
             if not late.any():
                 continue
             begun = _from(file, one, entries, int(late.argmax()))
-        if high is None or (entries.timestamp_type != table.LOG_APPEND_TIME).any() or not _ends_early(entries, one, high):
+        if high is None or not dated.all() or not _ends_early(entries, one, high):
             return begun
-        # The time in the header is that of all records.
         inside = np.flatnonzero(entries.max_timestamp < high)
         end = int(entries.end[inside[-1]]) if len(inside) else end
     if entries is None:

@@ -4,6 +4,10 @@ Index files are hints. An index entry is used only if the log confirms it: the l
 largest timestamp) of the index entry, its checksum is right, and following the lengths from there leads to the position of
 the next index entry. Without such an index entry, headers are walked from the start of the segment (`narrow.py`).
 
+That the offsets and timestamps before its position are not larger is believed of such an index entry. So an index is as right as the
+headers that it was made from. A segment of less than `narrow.SMALLEST` is read whole, and of a larger one on this machine `_BEFORE` bytes
+more are looked at, since offsets may go back.
+
     .index      i32 offset - base | i32 position                     ends at the first zero offset after the first entry
     .timeindex  i64 largest timestamp so far | i32 offset - base     likewise
 
@@ -23,7 +27,7 @@ from kolumn.errors import Code
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
-from kolumn.plan.narrow import narrowed
+from kolumn.plan import narrow
 from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
@@ -35,6 +39,8 @@ ENRICHED_INDEX = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position",
 TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _STEP_BYTES = 1 << 20
 """Maximum bytes between two index entries that are walked to confirm the first; the default interval is 4 KiB."""
+_BEFORE = 1 << 20
+"""Bytes before the position that an index says from which on a segment on this machine is looked at."""
 
 
 def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
@@ -44,7 +50,7 @@ def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
     ranges = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if _is_read(segment) and not _outside(segment, following, options):
-            ranges.append(narrowed(_from_index(segment, options), options))
+            ranges.append(narrow.narrowed(_from_index(segment, options), options))
     return ranges
 
 
@@ -66,7 +72,7 @@ def _outside(segment: Segment, following: Segment | None, options: Options) -> b
 def _from_index(segment: Segment, options: Options) -> Range:
     whole = Range.whole(segment)
     base = segment.base_offset
-    if base is None or not segment.size or (options.start_offset is None and options.start_timestamp is None):
+    if base is None or segment.size < narrow.SMALLEST or (options.start_offset is None and options.start_timestamp is None):
         return whole
     enriched = layouts.format_of(segment.format).timed_index
     index = read_index(segment, ".index", ENRICHED_INDEX if enriched else OFFSET_INDEX)
@@ -78,7 +84,10 @@ def _from_index(segment: Segment, options: Options) -> Range:
     with SegmentFile(segment) as file:
         if time is not None and options.start_timestamp is not None:
             target = max(target, _offset_before(file, base, index, time, options.start_timestamp))
-        for i in range(int(np.searchsorted(index["offset"], target - base, side="left")) - 1, -1, -1):
+        last = int(np.searchsorted(index["offset"], target - base, side="left")) - 1
+        if last >= 0 and file.is_local:
+            last = int(np.searchsorted(index["position"], index["position"][last] - _BEFORE, side="right")) - 1
+        for i in range(last, -1, -1):
             if _agrees(file, base, index, i):
                 return Range(segment, int(index["position"][i]), segment.size, base - 1)
     return whole
@@ -126,6 +135,8 @@ def _agrees(file: SegmentFile, base: int, index: AnyArray, i: int) -> bool:
 
 def _offset_before(file: SegmentFile, base: int, index: AnyArray, time: AnyArray, start_timestamp: int) -> int:
     """Offset up to which every timestamp is below ``start_timestamp``, from a time index entry that the log confirms."""
+    # -1 is the largest timestamp of batches in which it is unset.
+    time = time[time["timestamp"] >= 0]
     for i in range(int(np.searchsorted(time["timestamp"], start_timestamp, side="left")) - 1, -1, -1):
         offset = base + int(time["offset"][i])
         at = int(np.searchsorted(index["offset"], offset - base, side="right")) - 1
