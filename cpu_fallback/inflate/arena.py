@@ -134,6 +134,7 @@ def inflate(
     limit = np.minimum(float(max_bytes), np.maximum(RATIO_FLOOR, max_ratio * size)).astype(np.int64)
     table, flaw, where, careful = frame(buf, start, size, codec, magic, np.minimum(limit, min(LARGE, share.bytes)))
     run = _Run(buf, size, table, limit, flaw, where, careful, share)
+    run.max_bytes, run.max_ratio = max_bytes, max_ratio
     done = len(start)
     for first, last, slow in _stretches(table, careful, share.bytes):
         payload = int(table[first, PAYLOAD])
@@ -168,6 +169,7 @@ class _Run:
     ) -> None:
         self.source, self.address, self.size = buf.data, int(buf.ctypes.data), size
         self.table, self.limit, self.flaw, self.where, self.share = table, limit, flaw, where, share
+        self.max_bytes, self.max_ratio = UNBOUNDED, float(UNBOUNDED)
         self._unwanted: memoryview | None = None
         self.count = np.zeros(len(table), np.int64)
         self.words: dict[int, str] = {}
@@ -259,7 +261,7 @@ class _Run:
             self._make(begin + total + LZ4_LARGEST + PAD, begin)
             self._each(first, last, total)
         except _LargerError:
-            self._too_large(first, limit, f"more than {limit} bytes")
+            self._too_large(first, limit, f"more than {limit} bytes", self._suffices(first, last))
         except MemoryError:
             self._too_large(first, total, f"{total} bytes, for which there is no memory")
         except FlawError as failure:
@@ -268,11 +270,22 @@ class _Run:
             self._fail(self.failed, flaws.CONTENT, int(self.table[self.failed, SOURCE]))
         return True
 
-    def _too_large(self, first: int, count: int, words: str) -> None:
+    def _too_large(self, first: int, count: int, words: str, advice: str = "") -> None:
         size = int(self.size[self.table[first, PAYLOAD]])
         self._fail(
-            first, flaws.TOO_LARGE, int(self.table[first, SOURCE]), f"{words}, {count // max(size, 1)} times the {size} it is stored in"
+            first,
+            flaws.TOO_LARGE,
+            int(self.table[first, SOURCE]),
+            f"{words}, {count // max(size, 1)} times the {size} it is stored in{advice}",
         )
+
+    def _suffices(self, first: int, last: int) -> str:
+        """The limits with which rows [first, last) of one payload are decompressed, by what their blocks can hold: nothing is measured."""
+        size, bound = int(self.size[self.table[first, PAYLOAD]]), int(self.table[first:last, BOUND].sum())
+        needed = [f"max_batch_bytes={bound}"] if bound > self.max_bytes else []
+        if bound > max(RATIO_FLOOR, self.max_ratio * size):
+            needed.append(f"max_ratio={-(-bound // size)}")
+        return f"; {' and '.join(needed)} {'suffices' if len(needed) == 1 else 'suffice'}"
 
     def _each(self, first: int, last: int, most: int, keep: bool = True) -> int:
         """Decompress rows [first, last) of one payload; returns the number of bytes. Without ``keep`` the output is only counted.

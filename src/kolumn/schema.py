@@ -86,9 +86,11 @@ DAMAGE_SCHEMA = pa.schema(
         ("lastOffset", pa.int64()),
         ("reason", pa.string()),
         ("recordsLost", pa.int64()),
+        ("kind", pa.string()),
     ]
 )
-"""One row for each damaged stretch of a segment; offsets and ``recordsLost`` are null if the damage hides them."""
+"""One row for each stretch of a segment that a read leaves out; offsets and ``recordsLost`` are null if the damage hides them. ``kind`` is
+"damage", or "limit": the batch is intact, and larger than ``max_batch_bytes`` or ``max_ratio`` allow."""
 
 REMARK_SCHEMA = pa.schema(
     [

@@ -143,6 +143,6 @@ def test_what_conversion_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     said = f"left out: orders-3/a.log: position 70: crc: wrong\n{skipped} (orders-3/a.log at 70); `kolumn verify` lists it\n"
     assert capsys.readouterr().err == said
     assert left_out.counts_of(SimpleNamespace(damage=[1], skipped=skipped)) == {
-        "damaged": 1, "damagedStretches": 1, "damagedBytes": 10, "recordsLost": 3,
+        "damaged": 1, "damagedStretches": 1, "damagedBytes": 10, "recordsLost": 3, "batchesOverLimit": 0,
     }  # fmt: skip
     assert left_out.say_of(SimpleNamespace(damage=[], skipped=kolumn.Skipped())) == 0

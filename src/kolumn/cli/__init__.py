@@ -73,7 +73,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Raw Apache Kafka log segments in, columns out: no broker, no consumer, in spite of damage. `kolumn PATH` shows what is there.",
     epilog="Exit codes: 0 all is well, 1 damage was found, 2 wrong arguments, 3 it could not be done (something can't be read or "
-    "written), 130 interrupted, 143 terminated. An incomplete file never gets its final name.",
+    "written), 4 no damage, but intact batches over a limit (max-ratio, max-batch-bytes), 130 interrupted, 143 terminated. An incomplete "
+    "file never gets its final name.",
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kolumn.cli.completion import among, column_names
-from kolumn.cli.ending import DAMAGE, FAILED, OK, USAGE, command
+from kolumn.cli.ending import DAMAGE, FAILED, LIMIT, OK, USAGE, command
 from kolumn.cli.tables import print_table
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ else:
     # Typer would check choices itself. The library checks them, so that messages are the same everywhere.
     CodecName = ErrorsName = FormatName = IsolationName = ReplicasName = str
 
-__all__ = ["DAMAGE", "FAILED", "OK", "USAGE", "CodecName", "FormatName", "command", "print_json", "print_table", "sources_and_target"]
+__all__ = [
+    "DAMAGE", "FAILED", "LIMIT", "OK", "USAGE", "CodecName", "FormatName", "command", "print_json", "print_table", "sources_and_target",
+]  # fmt: skip
 
 Sources = Annotated[
     list[str], typer.Argument(metavar="SOURCE...", help="Segment files, topic-partition directories, log directories, or globs of those.")

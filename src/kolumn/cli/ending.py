@@ -8,15 +8,19 @@ from contextlib import suppress
 from functools import wraps
 from inspect import signature
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from kolumn.cli.shell_words import in_shell_words
 from kolumn.cli.tables import NAMES
 
-OK, DAMAGE, USAGE, FAILED, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes: nothing wrong, damage found, wrong arguments, failed, Ctrl-C. For other signals: 128 plus the signal's number."""
+if TYPE_CHECKING:
+    from kolumn.errors import KolumnError
+
+OK, DAMAGE, USAGE, FAILED, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+"""Exit codes: nothing wrong, damage found, wrong arguments, failed, no damage but batches over a limit, Ctrl-C. For other signals: 128 plus
+the signal's number."""
 
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 """Base of Typer's errors about arguments, which has no public name. Typer itself prints them."""
@@ -61,7 +65,7 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
 
     Errors contain names of Python parameters; those among ``options`` are replaced by the names on the command line.
     """
-    from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError, shown
+    from kolumn.errors import KolumnError, shown
 
     try:
         return _written(work())
@@ -74,7 +78,7 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
         return _written(INTERRUPTED)
     except KolumnError as error:
         say(in_shell_words(str(error), options))
-        return _written(DAMAGE if isinstance(error, CorruptBatchError) else USAGE if isinstance(error, ArgumentError) else FAILED)
+        return _written(_code_of(error))
     except OSError as error:
         # Such errors contain names of files, but not of streams.
         say(shown(f"{error.filename}: {error.strerror}") if error.filename is not None else _unwritten(error))
@@ -90,6 +94,15 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
             raise
         say(shown(f"internal error: {type(error).__name__}: {error}. KOLUMN_DEBUG=1 prints where it was raised; please report that"))
         return _written(FAILED)
+
+
+def _code_of(error: "KolumnError") -> int:
+    from kolumn.errors import ArgumentError, CorruptBatchError, LimitError
+
+    for kind, code in ((LimitError, LIMIT), (CorruptBatchError, DAMAGE), (ArgumentError, USAGE)):
+        if isinstance(error, kind):
+            return code
+    return FAILED
 
 
 def say(text: str) -> None:

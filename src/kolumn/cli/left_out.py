@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kolumn.cli.common import DAMAGE, OK, print_table
+from kolumn.cli.common import DAMAGE, LIMIT, OK, print_table
 from kolumn.cli.tables import note
 
 if TYPE_CHECKING:
@@ -14,10 +14,10 @@ _PLACES = 6
 
 def say(skipped: "Skipped") -> int:
     """Print one line on standard error if something was left out. Returns the exit code."""
-    if not skipped.stretches:
+    if not skipped.pieces:
         return OK
-    note(f"{skipped} ({_places(skipped)}); `kolumn verify` lists {'it' if skipped.stretches == 1 else 'them'}")
-    return DAMAGE
+    note(f"{skipped} ({_places(skipped)}); `kolumn verify` lists {'it' if len(skipped.pieces) == 1 else 'them'}")
+    return DAMAGE if skipped.damage else LIMIT
 
 
 def print_left_out(rows: list[dict[str, Any]]) -> None:
@@ -35,12 +35,15 @@ def say_unknown(unknown: Mapping[str, int]) -> None:
 
 def counts(skipped: "Skipped") -> dict[str, int]:
     """Counts for summaries in JSON. ``recordsLost`` includes only stretches whose number of records is known."""
-    return {"damagedStretches": skipped.stretches, "damagedBytes": skipped.bytes, "recordsLost": skipped.records}
+    return {
+        "damagedStretches": skipped.stretches, "damagedBytes": skipped.bytes, "recordsLost": skipped.records,
+        "batchesOverLimit": len(skipped.limits),
+    }  # fmt: skip
 
 
 def say_of(done: Any) -> int:
-    """Print one line for each damaged stretch that a conversion or compaction left out, then the summary. Returns the exit code."""
-    for piece in done.skipped.damage:
+    """Print one line for each stretch that a conversion or compaction left out, then the summary. Returns the exit code."""
+    for piece in done.skipped.pieces:
         note(f"left out: {piece.segment}: position {piece.position}: {piece.reason}")
     return say(done.skipped)
 
@@ -57,7 +60,7 @@ def short_name(path: str) -> str:
 
 def _places(skipped: "Skipped") -> str:
     found: dict[str, list[str]] = {}
-    for piece in skipped.damage[:_PLACES]:
+    for piece in skipped.pieces[:_PLACES]:
         found.setdefault(short_name(piece.segment), []).append(str(piece.position))
-    more = [f"and {skipped.stretches - _PLACES} more"] if skipped.stretches > _PLACES else []
+    more = [f"and {len(skipped.pieces) - _PLACES} more"] if len(skipped.pieces) > _PLACES else []
     return "; ".join([f"{name} at {', '.join(positions)}" for name, positions in found.items()] + more)

@@ -6,6 +6,7 @@ import typer
 
 from kolumn.cli.common import (
     DAMAGE,
+    LIMIT,
     OK,
     Json,
     KeyFile,
@@ -39,7 +40,8 @@ def recover(
     """Write every intact batch of damaged copies into folders that a broker starts on, with indexes and leader epochs.
 
     Batches are copied byte for byte, each offset once; damage of one replica is filled from the others. The tables say which offsets
-    came from where, what is in no copy, and how sure the number of lost records is. The exit code is 1 if anything is lost.
+    came from where, what is in no copy, and how sure the number of lost records is. The exit code is 1 if anything is lost, and else
+    4 if a batch is over a limit: it is copied like the others, but its records were not counted.
 
     Example: `kolumn recover /mnt/broker-1/orders-3 /mnt/broker-2/orders-3 recovered/`
     """
@@ -53,12 +55,18 @@ def recover(
         )  # fmt: skip
     tables = {"partitions": done.partitions, "kept": done.kept, "lost": done.lost, "remarks": done.remarks, "leftOut": done.left_out}
     rows = {name: found.to_pylist() for name, found in tables.items()}
+    large = [row for row in rows["lost"] if row["kind"] == "limit"]
+    code = DAMAGE if not done.ok else LIMIT if large else OK
     if json:
         print_json({"ok": done.ok, **rows, "divergences": list(done.divergences)})
-        return OK if done.ok else DAMAGE
-    titles = {"partitions": "Written", "kept": "Where it comes from", "lost": "Lost", "remarks": "Remarks (no damage)"}
+        return code
+    titles = {
+        "partitions": "Written", "kept": "Where it comes from", "lost": "Lost",
+        "limit": "Over a limit: kept, records not counted (no damage)", "remarks": "Remarks (no damage)",
+    }  # fmt: skip
     left_out = rows.pop("leftOut")
-    for name, own in rows.items():
+    shown = {**rows, "lost": [row for row in rows["lost"] if row["kind"] != "limit"], "limit": large}
+    for name, own in ((name, shown[name]) for name in titles):
         if own:
             print_table(titles[name], list(own[0]), [list(row.values()) for row in own])
             print()
@@ -68,7 +76,11 @@ def recover(
     open_ones = sum(row["openTransactions"] for row in rows["partitions"])
     if open_ones:
         print(f"{counted(open_ones, 'transaction')} without a marker: `kolumn transactions` lists what a broker would wait for")
-    written = f"{counted(sum(row['records'] for row in rows['partitions']), 'record')} in {counted(len(rows['partitions']), 'partition')}"
-    lost = sum(row["kind"] != "tail" for row in rows["lost"])
+    numbers = [row["records"] for row in rows["partitions"]]
+    records = "an unknown number of records" if None in numbers else counted(sum(numbers), "record")
+    written = f"{records} in {counted(len(numbers), 'partition')}"
+    if large:
+        written += f"; {counted(len(large), 'batch')} over a limit: kept, and {'its' if len(large) == 1 else 'their'} records not counted"
+    lost = sum(row["kind"] not in ("tail", "limit") for row in rows["lost"])
     print(f"{'OK' if done.ok else counted(lost, 'stretch') + ' lost'}: {written}")
-    return OK if done.ok else DAMAGE
+    return code

@@ -76,7 +76,7 @@ class Compaction:
         """Add the counts of another compaction."""
         for name in ("segments", "records", "retained", "bytes", "retained_bytes", "copied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.skipped.damage += other.skipped.damage
+        self.skipped.add(other.skipped)
 
 
 @known_keywords()

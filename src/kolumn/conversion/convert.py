@@ -74,7 +74,7 @@ class Conversion:
         """Add the counts of another conversion."""
         for name in ("segments", "batches", "records", "copied"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.skipped.damage += other.skipped.damage
+        self.skipped.add(other.skipped)
         self.lost.update(other.lost)
 
 

@@ -4,13 +4,16 @@ from dataclasses import dataclass, field
 from html import escape
 
 from kolumn.damage.html import MOST_ROWS, html_table
-from kolumn.errors import Code, CorruptBatchError
+from kolumn.errors import Code, CorruptBatchError, LimitError
 from kolumn.formats import table
 from kolumn.formats.entries import Entry
 from kolumn.source.segments import Range
 from kolumn.source.storage import shown
 
-_NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason")
+_NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason", "kind")
+
+DAMAGE, LIMIT = "damage", "limit"
+"""Kinds of what a read leaves out."""
 
 
 class WrongChecksumsError(Exception):
@@ -19,7 +22,7 @@ class WrongChecksumsError(Exception):
 
 @dataclass(frozen=True)
 class Damage:
-    """A stretch of a segment from which records could not be read.
+    """A stretch of a segment from which records could not be read, damaged or over a limit.
 
     Attributes
     ----------
@@ -45,8 +48,14 @@ class Damage:
     records_lost: int | None
     error: CorruptBatchError | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def kind(self) -> str:
+        """``"damage"``; or ``"limit"``: an intact batch that is larger than ``max_batch_bytes`` or ``max_ratio`` allow."""
+        return LIMIT if isinstance(self.error, LimitError) else DAMAGE
+
     def _row(self) -> tuple[object, ...]:
-        return shown(self.segment), self.position, self.size, self.base_offset, self.last_offset, self.records_lost, self.reason
+        offsets = self.base_offset, self.last_offset, self.records_lost
+        return shown(self.segment), self.position, self.size, *offsets, self.reason, self.kind
 
     def _repr_html_(self) -> str:
         """The damage as a table, for notebooks."""
@@ -74,24 +83,37 @@ class Lost:
 
 @dataclass
 class Skipped:
-    """Collects the damage that a read with ``errors="skip"`` leaves out. Pass it to `kolumn.read` or `scan` as ``on_damage``.
+    """Collects what a read with ``errors="skip"`` leaves out. Pass it to `kolumn.read` or `scan` as ``on_damage``.
 
     Attributes
     ----------
     damage : list of Damage
         Each damaged stretch, in the order of the read: the same rows as in the damage table of `kolumn.verify`.
+    limits : list of Damage
+        Each batch that is over a limit, likewise. It is not damaged.
     """
 
     damage: list[Damage] = field(default_factory=list)
+    limits: list[Damage] = field(default_factory=list)
 
     def __call__(self, piece: Damage) -> None:
-        """Add one damaged stretch."""
-        self.damage.append(piece)
+        """Add what was left out at one place."""
+        (self.limits if piece.kind == LIMIT else self.damage).append(piece)
+
+    def add(self, other: "Skipped") -> None:
+        """Add all that another read left out."""
+        self.damage += other.damage
+        self.limits += other.limits
+
+    @property
+    def pieces(self) -> list[Damage]:
+        """All that was left out, damage first."""
+        return self.damage + self.limits
 
     @property
     def errors(self) -> list[CorruptBatchError]:
-        """The error of each damaged stretch, as a read with ``errors="raise"`` raises it for the first one."""
-        return [piece.error for piece in self.damage if piece.error is not None]
+        """The error of each place, as a read with ``errors="raise"`` raises it for the first one."""
+        return [piece.error for piece in self.pieces if piece.error is not None]
 
     @property
     def stretches(self) -> int:
@@ -114,18 +136,27 @@ class Skipped:
         return sum(piece.records_lost is None for piece in self.damage)
 
     def _repr_html_(self) -> str:
-        """The damage as a table, for notebooks."""
-        rows = [piece._row() for piece in self.damage[:MOST_ROWS]]
-        return f"<p>{escape(str(self))}</p>" + (html_table(_NAMES, rows, self.stretches) if rows else "")
+        """What was left out as a table, for notebooks."""
+        rows = [piece._row() for piece in self.pieces[:MOST_ROWS]]
+        return f"<p>{escape(str(self))}</p>" + (html_table(_NAMES, rows, len(self.pieces)) if rows else "")
 
     def __str__(self) -> str:
-        if not self.damage:
-            return "nothing left out"
-        stretches = "1 damaged stretch" if self.stretches == 1 else f"{self.stretches} damaged stretches"
-        records = "1 record" if self.records == 1 else f"{self.records} records"
-        if self.uncounted:
-            records = f"at least {records}" if self.records else "an unknown number of records"
-        return f"{stretches} left out: {self.bytes} byte{'' if self.bytes == 1 else 's'}, {records}"
+        parts = []
+        if self.damage:
+            parts.append(_said(self.damage, "damaged stretch", "damaged stretches"))
+        if self.limits:
+            parts.append(_said(self.limits, "batch over a limit", "batches over a limit"))
+        return "; ".join(parts) or "nothing left out"
+
+
+def _said(pieces: list[Damage], one: str, several: str) -> str:
+    name = f"1 {one}" if len(pieces) == 1 else f"{len(pieces)} {several}"
+    size, told = sum(piece.size for piece in pieces), [piece.records_lost for piece in pieces]
+    count = sum(known or 0 for known in told)
+    records = "1 record" if count == 1 else f"{count} records"
+    if None in told:
+        records = f"at least {records}" if count else "an unknown number of records"
+    return f"{name} left out: {size} byte{'' if size == 1 else 's'}, {records}"
 
 
 @dataclass

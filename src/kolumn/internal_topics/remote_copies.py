@@ -81,6 +81,6 @@ def _states(metadata: list[Segment], topics: set[str]) -> dict[str, int]:
             one = decode_value(TOPIC, False, None, value)
             if one.type in _MESSAGES and one.fields is not None and one.fields["remoteLogSegmentState"] in range(len(STATES)):
                 found[one.fields["remoteLogSegmentId"]["id"]] = one.fields["remoteLogSegmentState"]
-    if skipped.stretches:
-        logger.warning("%s: %d damaged stretches are left out: states of copies may be older ones", TOPIC, skipped.stretches)
+    if skipped.pieces:
+        logger.warning("%s: %s: states of copies may be older ones", TOPIC, skipped)
     return found

@@ -50,6 +50,9 @@ def _verdict(found: Findings) -> str:
         count = total(found, lambda one: one.batches)
         said, kind = "No damage.", "verdict"
         more = f"Every checksum and every record of {words.counted(count, 'batch')} is right." if count else "There is no batch in it."
+        if found.skipped.limits:
+            said = f"No damage. {found.skipped}."
+            more += " What is over a limit was not looked at: raise max_ratio or max_batch_bytes."
     remarks = f" See {words.counted(len(found.remarks), 'remark')} below." if found.remarks else ""
     return f'<div class="{kind}" role="status"><strong>{escape(said)}</strong> {escape(more + remarks)}</div>'
 
@@ -74,6 +77,7 @@ def _health(found: Findings) -> str:
         [_segment(one.segment), one.position, one.size, one.base_offset, one.last_offset, one.records_lost, one.reason]
         for one in found.skipped.damage
     ]
+    large = [[_segment(one.segment), one.position, one.size, one.base_offset, one.last_offset, one.reason] for one in found.skipped.limits]
     remarks = [[_segment(one.segment), one.kind, one.remark, one.evidence] for one in found.remarks]
     left_out = [list(one.values()) for one in found.left_out]
     tails = ", ".join(f"{count} {'truncated' if kind == 'truncated' else 'with zeros'}" for kind, count in sorted(found.tails.items()))
@@ -86,6 +90,7 @@ def _health(found: Findings) -> str:
             f"Ends of active segments: {tails}; that is normal after a crash." if tails else "",
         )
         + html.table("Damage", names, damage, MOST_ROWS)
+        + html.table("Over a limit: no damage, left out", [*names[:5], names[6]], large, MOST_ROWS)
         + html.table("Remarks: no damage, but worth knowing", ["segment", "kind", "remark", "evidence"], remarks, MOST_ROWS)
         + html.table("Left out, since no part of the log", LEFT_OUT_SCHEMA.names, left_out, MOST_ROWS)
     )

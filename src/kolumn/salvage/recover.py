@@ -161,9 +161,11 @@ def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place
         segments = write_side_files(folder, sources, files.written, interval)
         report = verified(segments, replace(silent, threads=1))
         open_ones = len(transactions_of(segments, silent).open)
+    by_headers = report.limits["recordsLost"].to_pylist()
     said: _Row = {"topic": shown(key[0]), "partition": key[1]}
     row = {
-        **said, "folder": shown(name), "segments": len(segments), "batches": sum(files.written.batches), "records": report.records,
+        **said, "folder": shown(name), "segments": len(segments), "batches": sum(files.written.batches),
+        "records": None if None in by_headers else report.records + sum(by_headers),
         "bytes": sum(files.written.bytes), "firstOffset": runs[0].low if runs else None,
         "lastOffset": runs[-1].high if runs else None, "openTransactions": open_ones,
     }  # fmt: skip
@@ -176,6 +178,10 @@ def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place
         offsets = {"firstOffset": one["baseOffset"], "lastOffset": one["lastOffset"], "recordsLost": one["recordsLost"]}
         place_of = {"segment": _final(name, one["segment"]), "position": one["position"], "size": one["size"]}
         rows.append({"kind": "unreadable", **offsets, "certainty": "header", **place_of, "reason": one["reason"]})
+    for one in report.limits.to_pylist():
+        offsets = {"firstOffset": one["baseOffset"], "lastOffset": one["lastOffset"], "recordsLost": 0}
+        place_of = {"segment": _final(name, one["segment"]), "position": one["position"], "size": one["size"]}
+        rows.append({"kind": "limit", **offsets, "certainty": "header", **place_of, "reason": f"kept, not decoded: {one['reason']}"})
     remarks = report.remarks
     paths = [_final(name, one) for one in remarks["segment"].to_pylist()]
     remarks = remarks.set_column(remarks.schema.get_field_index("segment"), remarks.schema.field("segment"), pa.array(paths, pa.string()))

@@ -37,13 +37,15 @@ class Recovery:
     ----------
     partitions : pa.Table
         One row for each topic-partition: its folder in the target, the segments, batches, records (control records too) and bytes in it,
-        the first and last offset, and how many transactions have no marker at the end of the log.
+        the first and last offset, and how many transactions have no marker at the end of the log. Records of batches over a limit are
+        counted by their headers; the number is null where a header has none (formats 0 and 1).
     kept : pa.Table
         Which offsets come from which source, in the order of offsets: a folder, or a segment in a tier.
     lost : pa.Table
         One row for each stretch of offsets that is not in the result. ``kind`` is "damage": in no copy; "superseded": intact, but of a
         leader that lost an election, or written again later; "tail": the unfinished end of an active segment; "unreadable": kept byte for
-        byte with a right checksum, but ``recordsLost`` of its records cannot be decoded.
+        byte with a right checksum, but ``recordsLost`` of its records cannot be decoded; "limit": kept likewise, and nothing is wrong with
+        it, but it is over a limit, so its records were not decoded, and counted by its header alone.
         ``certainty`` is "exact": ``recordsLost`` is the number of offsets between intact neighbours, and the damaged batch's header says
         the same; "header": only the damaged header says it, and compaction or other damage can have changed the number; "at most":
         ``recordsAtMost`` offsets are missing, of which some may never have had a record; "unknown": nothing says how far the log went.
@@ -67,8 +69,8 @@ class Recovery:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing of the log is lost but unfinished ends of active segments."""
-        return not set(self.lost["kind"].to_pylist()) - {"tail", "superseded"}
+        """Whether nothing of the log is lost but unfinished ends of active segments. A batch over a limit is not lost."""
+        return not set(self.lost["kind"].to_pylist()) - {"tail", "superseded", "limit"}
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""

@@ -1,17 +1,20 @@
 """Report of `kolumn.verify`."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from kolumn.arrow.text import in_column
-from kolumn.damage.findings import Damage
+from kolumn.damage.findings import LIMIT, Damage
 from kolumn.damage.html import MOST_ROWS, html_table
 from kolumn.damage.remarks import remark_table
 from kolumn.decode.result import Tally
 from kolumn.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, SEGMENT_SCHEMA
 from kolumn.source.segments import Segment
+
+_SUFFICES = re.compile(r"\b(max_batch_bytes|max_ratio)=(\d+)")
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,6 +37,8 @@ class Report:
         Payloads that the CPU decompressed for a GPU, since nvCOMP cannot decompress them, or must not.
     left_out : pa.Table
         Files and folders of the source that a read does not return, each with its reason; columns of `schema.LEFT_OUT_SCHEMA`.
+    limits : pa.Table
+        One row for each intact batch that is over a limit, so that its records were not looked at; columns of `schema.DAMAGE_SCHEMA`.
     """
 
     damage: pa.Table
@@ -45,11 +50,21 @@ class Report:
     control_records: int = 0
     inflated_by_cpu: int = 0
     left_out: pa.Table = field(default_factory=LEFT_OUT_SCHEMA.empty_table)
+    limits: pa.Table = field(default_factory=DAMAGE_SCHEMA.empty_table)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged. A truncated last entry and a zero-filled tail of an active segment are not damage."""
-        return self.damage.num_rows == 0
+        """Whether nothing is damaged or over a limit. A truncated last entry and a zero-filled tail of an active segment are not damage."""
+        return self.damage.num_rows == 0 and self.limits.num_rows == 0
+
+    @property
+    def suffices(self) -> dict[str, int]:
+        """Parameters with which a read takes the batches that are over a limit: ``max_batch_bytes``, ``max_ratio``, as far as is known."""
+        made: dict[str, int] = {}
+        for reason in self.limits["reason"].to_pylist():
+            for name, value in _SUFFICES.findall(reason):
+                made[name] = max(made.get(name, 0), int(value))
+        return made
 
     def __repr__(self) -> str:
         """The verdict and the counts. Tables are left out: they have names of files as they are."""
@@ -59,9 +74,9 @@ class Report:
     def _repr_html_(self) -> str:
         """The verdict, the damage, the remarks and what is left out as tables, for notebooks."""
         segments = f"{self.segments.num_rows} segments, {self.batches} intact batches, {self.records} records, {self.bytes} bytes"
-        verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches"
+        verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches, {self.limits.num_rows} batches over a limit"
         made = [f"<p><b>{verdict}</b>: {segments}</p>"]
-        for found in (self.damage, self.remarks, self.left_out):
+        for found in (self.damage, self.limits, self.remarks, self.left_out):
             if found.num_rows:
                 rows = found.slice(0, MOST_ROWS).to_pylist()
                 made.append(html_table(found.schema.names, [list(row.values()) for row in rows], found.num_rows))
@@ -69,18 +84,18 @@ class Report:
 
 
 def damage_table(pieces: Iterable[Damage]) -> pa.Table:
-    """Damage as an Arrow table."""
+    """What a read leaves out as an Arrow table."""
     names = DAMAGE_SCHEMA.names
-    rows = [(in_column(d.segment), d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost) for d in pieces]
+    rows = [(in_column(d.segment), d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost, d.kind) for d in pieces]
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], DAMAGE_SCHEMA)
 
 
 def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table], control_records: int) -> Report:
     """Build the report from the tally of each segment, the remarks and the number of control records."""
-    names = SEGMENT_SCHEMA.names
+    names, left_out = SEGMENT_SCHEMA.names, [piece for _, tally in found for piece in tally.damage]
     rows = [(in_column(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
     return Report(
-        damage_table(piece for _, tally in found for piece in tally.damage),
+        damage_table(piece for piece in left_out if piece.kind != LIMIT),
         pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], SEGMENT_SCHEMA),
         pa.concat_tables([remark_table(one for _, tally in found for one in tally.remarks), *remarks]),
         sum(tally.batches for _, tally in found),
@@ -88,4 +103,5 @@ def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table], con
         sum(segment.size for segment, _ in found),
         control_records,
         sum(tally.inflated_by_cpu for _, tally in found),
+        damage_table(piece for piece in left_out if piece.kind == LIMIT),
     )
