@@ -21,7 +21,7 @@ from kolumn.cpu_fallback.fields.records import batch_records
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE, Target, begin_columns
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
 from kolumn.cpu_fallback.inflate.decoders import Decoders
-from kolumn.cpu_fallback.inflate.unpack import GIVEN_UP, unpack
+from kolumn.cpu_fallback.inflate.unpack import GIVEN_UP, WRONG_CONTENT, unpack
 from kolumn.cpu_fallback.machine.address import PAD, borrowed
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.fetch import fetch
@@ -52,6 +52,7 @@ _NONE, _GZIP, _ZSTD = NONE, GZIP, ZSTD
 _MOST_BYTES = MOST_BYTES
 _SMALLEST_HEADER = v2.SMALLEST_HEADER
 _SMALLEST_RECORD, _RATIO_FLOOR, _GIVEN_UP, _PAD = v2.SMALLEST_RECORD, RATIO_FLOOR, GIVEN_UP, PAD
+_WRONG_CONTENT = WRONG_CONTENT
 _MARGIN = 1.5
 """How much more than expected a payload may decompress to if it is appended to others."""
 
@@ -290,6 +291,9 @@ def _batch(
     if codec != _NONE:
         used = at[ARENA] if source.keep else 0
         need = unpacked(source, codec, payload, need, 2, inflates, used, at, room) if ready == 0 else ready
+        if need == _WRONG_CONTENT:
+            # Only the general path says so.
+            return WRONG, 0
         if need < 0:
             return FULL if used else LIBRARY, 0
         payload, buffer, origin = source.arena + used, 1, used
@@ -307,7 +311,7 @@ def _batch(
 
 @register_jitable
 def unpacked(source: Source, codec: int, payload: int, length: int, magic: int, inflates: float, used: int, at: Int64s, room: Room) -> int:
-    """Decompress a payload to the arena after its ``used`` bytes: its size, or `GIVEN_UP`."""
+    """Decompress a payload to the arena after its ``used`` bytes: its size, `GIVEN_UP` or `WRONG_CONTENT`."""
     # `max_ratio` can apply to larger payloads, and only `arena.inflate` compares it.
     stop = min(room.arena, used + _RATIO_FLOOR)
     if used > 0 and stop - used < _MARGIN * inflates * length:

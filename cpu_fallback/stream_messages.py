@@ -14,6 +14,7 @@ from kolumn.cpu_fallback.check.walk import fill
 from kolumn.cpu_fallback.fields.messages import messages
 from kolumn.cpu_fallback.fields.put import COPY, forget
 from kolumn.cpu_fallback.fields.target import HEADERS, KEY, ROWS, VALUE, Target, begin_columns, put_record
+from kolumn.cpu_fallback.inflate.unpack import WRONG_CONTENT
 from kolumn.cpu_fallback.machine.address import borrowed
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.fetch import fetch
@@ -45,7 +46,11 @@ INTACT, STRETCHES, POSITION, WEIGHT = SLOTS, SLOTS + 1, SLOTS + 2, SLOTS + 3
 """Slots after those of `stream`: number of entries and of stretches, position of the next entry, and how many bytes are left to decode."""
 MESSAGE_SLOTS = SLOTS + 4
 
-_OK, _LEGACY, _NONE = int(Code.OK), legacy.LAYOUT.number, NONE
+APART, MESSAGES, ALL = range(3)
+"""Which entries of a stretch share a row: none, those that are not compressed, or all."""
+
+_OK, _LEGACY, _NONE, _WRONG_CONTENT = int(Code.OK), legacy.LAYOUT.number, NONE, WRONG_CONTENT
+_MESSAGES, _ALL = MESSAGES, ALL
 _POSITION, _SIZE, _LAST_OFFSET, _MAGIC, _ATTRIBUTES = table.POSITION, table.SIZE, table.LAST_OFFSET, table.MAGIC, table.ATTRIBUTES
 _UNKNOWN, _CRC_FROM, _MOST_BYTES = table.UNKNOWN, legacy.CRC_FROM, MOST_BYTES
 _HIGHEST_MAGIC = layouts.highest_inner_magic(layouts.KAFKA, legacy.LAYOUT.number)
@@ -97,7 +102,7 @@ def stream_messages(
     source: Source,
     span: Span,
     limits: Limits,
-    merge: bool,
+    merge: int,
     origin: int,
     ready: int,
     rows: Table,
@@ -113,8 +118,8 @@ def stream_messages(
     ----------
     span
         Its ``weight`` is not used: what is left of it is in the slot `WEIGHT`.
-    merge : bool
-        Whether messages of a stretch share a row; otherwise each entry has a row of its own.
+    merge : int
+        `APART`, `MESSAGES` or `ALL`.
     origin : int
         Position of the first byte of a window that keeps all bytes.
     ready : int
@@ -154,7 +159,8 @@ def stream_messages(
         codec = attributes & 7
         if source.keep and not source.whole and codec == _NONE:
             break
-        same = count > 0 and merge and rows[count - 1, _MAGIC] == magic and rows[count - 1, _ATTRIBUTES] == attributes
+        shared = merge == _ALL or (merge == _MESSAGES and codec == _NONE)
+        same = count > 0 and shared and rows[count - 1, _MAGIC] == magic and rows[count - 1, _ATTRIBUTES] == attributes
         if not same and count == rows.shape[0]:
             state = FULL
             break
@@ -239,6 +245,8 @@ def _wrapper(
     used, size = at[ARENA] if source.keep else 0, ready
     if ready == 0:
         size = unpacked(source, codec, buf + payload, length, row[_MAGIC], inflates, used, at, room)
+    if size == _WRONG_CONTENT:
+        return ODD, 0
     if size < 0:
         return FULL if used else SMALL, 0
     address = source.arena + used

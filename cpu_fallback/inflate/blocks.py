@@ -3,7 +3,7 @@
 import numpy as np
 
 import kolumn.codecs.compiled  # noqa: F401 (the framings as compiled functions first)
-from kolumn.codecs import END, flaws, gzip, known
+from kolumn.codecs import END, flaws, gzip, known, lz4
 from kolumn.cpu_fallback.machine import scalars  # noqa: F401 (formats first)
 from kolumn.cpu_fallback.machine.arrays import Constants, Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
@@ -61,6 +61,25 @@ def _frame(
 def member_end(buf: int, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
     """`gzip.following`, compiled."""
     return gzip.following(buf, at, end, crc, size)
+
+
+@compiled
+def wrong_contents(start: Constants, size: Constants, magic: Constants, out: Constants, length: Constants, wrong: Flags) -> None:
+    """Flag lz4 payloads whose content checksum is not that of the bytes that they were decompressed to. All are at addresses."""
+    for i in range(len(start)):
+        end, kind = start[i] + size[i], -1
+        flaw, at, state = lz4.header(0, start[i], end, magic[i])
+        while flaw == 0 and kind != END:
+            flaw, at, _, _, _, kind = lz4.block(0, at, end, state)
+        wrong[i] = flaw == 0 and not lz4.content_fits(0, at, state, out[i], length[i])
+
+
+def wrong(start: Int64s, size: Int64s, magic: Int64s, out: Int64s, length: Int64s) -> np.ndarray:
+    """Flags of `wrong_contents`."""
+    flags = np.zeros(len(start), np.bool_)
+    start, size, magic, out, length = (np.ascontiguousarray(one, np.int64) for one in (start, size, magic, out, length))
+    wrong_contents(start, size, magic, out, length, flags)
+    return flags
 
 
 def frame(

@@ -20,16 +20,20 @@ class Decoder(NamedTuple):
 
 
 class Decoders(NamedTuple):
-    """``isal_inflate_stateless`` with an ``inflate_state``, ``ZSTD_decompressDCtx`` with a ``ZSTD_DCtx``."""
+    """``isal_inflate_stateless`` with an ``inflate_state``, ``ZSTD_decompressDCtx`` with a ``ZSTD_DCtx``.
+
+    ``contents`` is 1 if content checksums of lz4 frames are compared.
+    """
 
     deflate: Decoder
     zstd: Decoder
+    contents: int
 
 
-def decoders() -> Decoders:
+def decoders(contents: bool = False) -> Decoders:
     """This thread's decoders. Another thread must not use them."""
     if not hasattr(_local, "own"):
         deflate, zstd = _local.memory = State(), Context()
-        _local.own = Decoders(Decoder(deflate.function, deflate.state), Decoder(zstd.function, zstd.state))
+        _local.own = Decoders(Decoder(deflate.function, deflate.state), Decoder(zstd.function, zstd.state), 0)
     own: Decoders = _local.own
-    return own
+    return own._replace(contents=1) if contents else own

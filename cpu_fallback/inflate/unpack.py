@@ -38,7 +38,10 @@ from kolumn.machine_code.deferred import register_jitable
 GIVEN_UP = -1
 """Returned instead of a size if the payload is malformed, unusual, or does not fit."""
 
-_GZIP, _LZ4, _SNAPPY, _ZSTD, _STORED, _END = GZIP, LZ4, SNAPPY, ZSTD, STORED, END
+WRONG_CONTENT = -2
+"""Returned if an lz4 frame's content checksum is compared and wrong."""
+
+_GZIP, _LZ4, _SNAPPY, _ZSTD, _STORED, _END, _WRONG_CONTENT = GZIP, LZ4, SNAPPY, ZSTD, STORED, END, WRONG_CONTENT
 _NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT = NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT
 
 # Rules of liblz4 for the end of a block, in bytes: literals after the last match; input and output that a match needs.
@@ -64,12 +67,12 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
     target, stop : int
         Addresses of the first byte of the output, and of the byte after the room for it.
     libraries : Decoders
-        For gzip and zstd.
+        For gzip and zstd, and what is compared of lz4.
 
     Returns
     -------
     int
-        Number of decompressed bytes, or `GIVEN_UP`.
+        Number of decompressed bytes, `GIVEN_UP` or `WRONG_CONTENT`.
     """
     if codec == _ZSTD:
         return _zstd_frames(libraries.zstd, buf, end, target, stop)
@@ -88,6 +91,8 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
         if flaw != 0:
             break
         if kind == _END:
+            if codec == _LZ4 and libraries.contents != 0 and not lz4.content_fits(buf, at, state, target, to - target):
+                return _WRONG_CONTENT
             return to - target
         if to + bound > stop:
             return GIVEN_UP

@@ -24,7 +24,7 @@ class RemarkReader(DataSourceReader):
             raise ArgumentError("the table of remarks has columns of its own: read it without a schema, and select")
         if options.names_columns:
             raise ArgumentError("the table of remarks has columns of its own: leave out the options columns and includeHeaders")
-        self.options = replace(options, decode=replace(options.decode, columns=("offset",), typed=()))
+        self.options = replace(options, decode=replace(options.decode, columns=("offset",), typed=(), remarks=True))
 
     def partitions(self) -> Sequence[InputPartition]:
         """The same splits as a read."""

@@ -75,6 +75,7 @@ class Options:
     typed: tuple[Typed, ...] = ()
     include_snapshots: bool = False
     include_deleted_records: bool | None = None
+    remarks: bool = False
 
     def with_columns(self, columns: Iterable[str]) -> "Options":
         """The same read with other columns; raises `ArgumentError` for an unknown one."""

@@ -10,9 +10,9 @@
     u32  0, the end mark; u32 content checksum if flagged
 
 In a wrapper of format 0 the header checksum covers the frame's magic too (KAFKA-3160: 60 40 1A), so it is compared only from magic 1
-on. The content size is ignored. The content checksum has to be there but is not compared (other clients compare it). Bytes after the
-first end mark are ignored (other clients read a second frame there). A missing end mark is an error; so are linked blocks and
-dictionaries, which the lz4 library itself accepts.
+on. The content size is ignored. The content checksum has to be there but is not compared (other clients compare it; `kolumn.verify`
+makes a remark). Bytes after the first end mark are ignored (other clients read a second frame there). A missing end mark is an error;
+so are linked blocks and dictionaries, which the lz4 library itself accepts.
 """
 
 from kolumn.codecs import END, LZ4_BLOCK, STORED
@@ -34,6 +34,7 @@ from kolumn.formats.attributes import LZ4
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
 FRAME_MAGIC = 0x184D2204
+FLAGS_AT = 4
 BLOCK_CHECKSUMS = 0x10
 CONTENT_SIZE = 0x08
 CONTENT_CHECKSUM = 0x04
@@ -104,6 +105,11 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
     if word & STORED_BIT:
         return 0, following, source, stop, size, STORED
     return 0, following, source, stop, min(maximum, MOST_PER_BYTE * size + SLACK), LZ4_BLOCK
+
+
+def content_fits(buf: Buffer, stop: int, state: int, out: Buffer, size: int) -> bool:
+    """Whether the content checksum that ends at ``stop``, if the frame has one, is that of the ``size`` bytes at ``out``."""
+    return state & CONTENT_CHECKSUM == 0 or u32_little_at(buf, stop - 4) == xxh32(out, 0, size)
 
 
 def is_whole(state: int) -> bool:

@@ -12,6 +12,7 @@ from kolumn.decode.chain import Floor, chain_of
 from kolumn.decode.decoder import ChunkDecoder, DecodedRun
 from kolumn.decode.host.select import wanted
 from kolumn.decode.host.streamed import Streamed
+from kolumn.decode.observed import Observed
 from kolumn.decode.result import Decoded
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
@@ -71,6 +72,8 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
 def _give(run: DecodedRun, entries: Entries, file: SegmentFile, options: Options, stored: Options, result: Decoded, make: _Make) -> None:
     rows = run.rows
     result.records += rows
+    if options.remarks:
+        result.observed.append(Observed(run, entries))
     if rows:
         batch = make(run, entries, file.segment, stored)
         if batch.num_rows:

@@ -241,6 +241,8 @@ def _report(one: Range, found: Tally, damage: OnDamage | None, tally: OnTally | 
         for piece in found.damage:
             damage(piece)
     if tally is not None:
+        if found.observations is not None:
+            found.remarks += found.observations.remarks(one.segment)
         tally(one, found)
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from kolumn.damage.findings import Damage, Trouble
 from kolumn.damage.remarks import Remark
+from kolumn.decode.observed import Observations, Observed
 from kolumn.plan.chunks import Chunk, Reached
 
 
@@ -33,6 +34,8 @@ class Decoded:
         Payloads that were decompressed on the CPU for a GPU.
     rest : Chunk, optional
         Entries that are left for later, since those before them used the chunk's share of memory.
+    observed : list of Observed
+        The decoded runs, if the options ask for remarks.
     """
 
     reached: Reached
@@ -46,6 +49,7 @@ class Decoded:
     valid_bytes: int = 0
     inflated_by_cpu: int = 0
     rest: Chunk | None = None
+    observed: list[Observed] = field(default_factory=list)
 
 
 @dataclass
@@ -65,6 +69,8 @@ class Tally:
         Payloads that were decompressed on the CPU for a GPU.
     damage : list of Damage
     remarks : list of Remark
+    observations : Observations
+        What other remarks are made of, if the options ask for them.
     """
 
     batches: int = 0
@@ -75,6 +81,7 @@ class Tally:
     inflated_by_cpu: int = 0
     damage: list[Damage] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
+    observations: Observations | None = None
 
     def add(self, decoded: Decoded) -> None:
         """Add the counts and the damage of a decoded chunk."""
@@ -83,3 +90,6 @@ class Tally:
         self.valid_bytes += decoded.valid_bytes
         self.inflated_by_cpu += decoded.inflated_by_cpu
         self.damage += decoded.damage
+        for one in decoded.observed:
+            self.observations = self.observations or Observations()
+            self.observations.add(one)

@@ -197,7 +197,7 @@ def _whole(file: SegmentFile, position: int, floor: int, found: Tally) -> Troubl
         _active(file, position, floor, found)
         return None
     if floor >= segment.following:
-        return _too_far(file, floor)
+        return _too_far(file, floor, found)
     lost = _up_to_next(file, floor)
     if lost is None or _has_grown(segment):
         return None
@@ -255,16 +255,26 @@ def _has_grown(segment: Segment) -> bool:
     return now is None or now.size != segment.size
 
 
-def _too_far(file: SegmentFile, floor: int) -> Trouble:
-    """The trouble of a segment with offsets that the next segment also has: a file has a wrong name, or a base offset is damaged."""
+def _too_far(file: SegmentFile, floor: int, found: Tally) -> Trouble | None:
+    """The trouble of a segment with offsets that the next segment also has: a file has a wrong name, or a base offset is damaged.
+
+    It is a remark if the offsets reach the next segment without a gap, and that one begins as its name says: both have these offsets.
+    """
     following = file.segment.following
     assert following is not None
-    position, base = file.size, None
+    position, base, lowest = file.size, None, None
     for entries in headers(file.segment):
         beyond = entries[entries.last_offset >= following]
         if len(beyond):
             position, base = beyond[0].position, beyond[0].base_offset
+            lowest = beyond[0].last_offset if base == table.UNKNOWN else base
             break
+    if lowest is not None and lowest <= following and _begins_as_named(file):
+        text = f"offsets go back from this segment to the next: {floor} is followed by {following}; both have offsets from there on"
+        found.remarks.append(
+            Remark(file.path, position, Kind.OFFSETS_BACK, following, floor, text, f"{_next(file)} begins with {following}")
+        )
+        return None
     error = CorruptBatchError(
         file.path,
         position,
@@ -274,6 +284,16 @@ def _too_far(file: SegmentFile, floor: int) -> Trouble:
         found=f"offsets up to {floor}",
     )
     return Trouble(file.size, floor, error, file.size, lost=(following, floor))
+
+
+def _begins_as_named(file: SegmentFile) -> bool:
+    """Whether the next segment, a file of this folder, begins with the offset in its name."""
+    path = storage.beside(file.path, _next(file))
+    look = None if file.segment.copy_id is not None or file.segment.manifest is not None else storage.look(path)
+    if look is None or not look.size:
+        return False
+    other = replace(file.segment, path=path, base_offset=file.segment.following, size=look.size, identity=None)
+    return any(one[0].base_offset in (file.segment.following, table.UNKNOWN) for one in headers(other, 0, 1) if len(one))
 
 
 def compare_start(file: SegmentFile, row: Entry, errors: str, found: Tally) -> None:

@@ -102,8 +102,8 @@ class SmallSegments:
         self.options, self.stored = options, options.stored
         self.inflates, self.density, self.header_density, self.shares = 1.0, 1 / 50, 1 / 32, (1.0, 1.0, 1 / 8, 1 / 4)
         self.largest = 0
-        fits = choose(options.backend) == "cpu" and options.binary == "contiguous"
-        self.is_possible = fits and is_on(TOGETHER) and _calls() is not None
+        is_usual = options.binary == "contiguous" and not options.remarks
+        self.is_possible = is_usual and choose(options.backend) == "cpu" and is_on(TOGETHER) and _calls() is not None
         self._unusual = self._to_skip = 0
 
     def decode(self, ranges: Sequence[Range]) -> Found | None:

@@ -17,7 +17,9 @@ from kolumn.verification.report import Report, make_report
 def verified(segments: list[Segment], asked: Options) -> Report:
     """The report of live segments, each read to its end, with the limits and the resources that are asked for."""
     looked_at = REMARKED if asked.format == "kip87" else ("offset",)
-    everything = Options(columns=(*looked_at, "isControl"), include_control=True, errors="skip", binary="view", format=asked.format)
+    everything = Options(
+        columns=(*looked_at, "isControl"), include_control=True, errors="skip", binary="view", format=asked.format, remarks=True
+    )
     chosen = replace(
         everything,
         check_crcs=asked.check_crcs,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
+from kolumn.codecs import LZ4, lz4
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.damage.findings import WrongChecksumsError
 from kolumn.decode.device.batch_table import BatchTable
@@ -236,6 +237,9 @@ class DeviceChunk:
         wrong = flags.pop(0).view(np.int32) != 0 if own else np.zeros(len(entries), bool)
         self._look_at_checksums(flags)
         blocks, on_cpu = framing.finish(counts, slots)
+        if self.options.remarks and (framed := codec == LZ4).any():
+            # nvCOMP does not compare the contents.
+            on_cpu |= framed & (self._host()[np.where(framed, start + lz4.FLAGS_AT, 0)] & lz4.CONTENT_CHECKSUM != 0)
         return blocks, on_cpu | wrong | (not self.options.trusted)
 
     def _part(

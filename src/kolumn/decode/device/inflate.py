@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
-from kolumn.codecs import DEFLATE, LZ4_BLOCK, STORED, ZSTD_FRAME
+from kolumn.codecs import DEFLATE, LZ4, LZ4_BLOCK, STORED, ZSTD_FRAME
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
+from kolumn.cpu_fallback.inflate.blocks import wrong
 from kolumn.decode.host.parts import Part
 from kolumn.formats import legacy
 from kolumn.formats.entries import Entries
@@ -42,6 +43,8 @@ class InflatedOnDevice:
         Number of a payload with wrong records -> what can be read of its entry; `put` has sent that to the device.
     by_cpu : int
         How many went through the codecs of the CPU.
+    unlike : list of int
+        As of `host.run.Run`.
     """
 
     address: Int64s
@@ -50,6 +53,7 @@ class InflatedOnDevice:
     found: dict[int, str] = field(default_factory=dict)
     parts: dict[int, Part] = field(default_factory=dict)
     by_cpu: int = 0
+    unlike: list[int] = field(default_factory=list)
 
     def put(self, i: int, part: Part, device: "Runtime") -> None:
         """Replace a payload by what can be read of its entry."""
@@ -60,7 +64,9 @@ class InflatedOnDevice:
     def of(self, piece: slice) -> "InflatedOnDevice":
         """Some of them. How many went through the CPU's codecs is said of the first."""
         found = {i - piece.start: text for i, text in self.found.items() if piece.start <= i < piece.stop}
-        return InflatedOnDevice(self.address[piece], self.size[piece], self.kept, found, {}, self.by_cpu if not piece.start else 0)
+        unlike = [i - piece.start for i in self.unlike if piece.start <= i < piece.stop]
+        by_cpu = self.by_cpu if not piece.start else 0
+        return InflatedOnDevice(self.address[piece], self.size[piece], self.kept, found, {}, by_cpu, unlike)
 
 
 @dataclass
@@ -205,6 +211,11 @@ class Inflater:
         result.address[slow], result.size[slow] = arena.address + done.start, done.size
         result.kept.append(arena)
         result.by_cpu += len(slow)
+        if self.options.remarks:
+            those = np.flatnonzero((codec == LZ4) & (done.code == 0))
+            source, out = self.host().ctypes.data + start[those], done.arena.ctypes.data + done.start[those]
+            flags = wrong(source, size[those], entries.magic[slow[those]], out, done.size[those])
+            result.unlike += slow[those[flags]].tolist()
         for i in np.flatnonzero(done.code):
             b = int(slow[i])
             entries.code[b], entries.where[b] = done.code[i], done.where[i] - start[i]

@@ -24,6 +24,8 @@ class DevicePart:
         What was downloaded of what was begun.
     found, parts : dict
         As `decode.host.run.Run` has them.
+    unlike : tuple of int
+        Likewise.
     bytes : int
         Of the decompressed payloads.
     """
@@ -37,7 +39,7 @@ class DevicePart:
         inflated: InflatedOnDevice,
     ) -> None:
         self.device, self.good, self.records, self.found, self._kept = device, good, records, inflated.found, inflated.kept
-        self.measures, self.parts = measures, inflated.parts
+        self.measures, self.parts, self.unlike = measures, inflated.parts, tuple(inflated.unlike)
         self.bytes = int(inflated.size[good].sum())
 
     def counts(self, entries: int) -> Int64s:

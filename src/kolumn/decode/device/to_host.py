@@ -43,7 +43,7 @@ def to_run(part: DevicePart, begun: Begun, entries: int) -> Callable[[], Run]:
         wanted += [(column.data, column.size, 0), (column.ends, 4 * (column.rows + 1), 0)]
         wanted += [(column.bitmap, (column.rows + 7) // 8, 0)] if column.nulls else []
     collected = device.collected(wanted)
-    rows, counts, wrong, of_damaged = records.rows, part.counts(entries), part.found, part.parts
+    rows, counts, wrong, of_damaged, unlike = records.rows, part.counts(entries), part.found, part.parts, part.unlike
     shapes = {where: (column.rows, column.nulls) for where, column in made.items()}
 
     def run() -> Run:
@@ -58,6 +58,6 @@ def to_run(part: DevicePart, begun: Begun, entries: int) -> Callable[[], Run]:
         columns = Columns(rows, offset, timestamp, *of_drafts, found[KEY], found[VALUE])
         if header_ends is not None:
             columns.header_ends, columns.header_key, columns.header_value = header_ends, found[HEADER_KEY], found[HEADER_VALUE]
-        return Run(columns, counts, [], wrong, parts=of_damaged)
+        return Run(columns, counts, [], wrong, parts=of_damaged, unlike=unlike)
 
     return run

@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Bytes, Int64s
+from kolumn.codecs import LZ4
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.count import count_headers, count_records
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
 from kolumn.cpu_fallback.fields.records import fields
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
+from kolumn.cpu_fallback.inflate.blocks import wrong
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.damage.explain import record_found
 from kolumn.damage.findings import Lost
@@ -50,6 +52,8 @@ class Run:
         Whether a record has no timestamp, if the columns are in ``microseconds``.
     parts : dict
         Number of a damaged entry -> what was read of it.
+    unlike : tuple of int
+        Numbers of the entries whose lz4 frame has a wrong content checksum, if the options ask for remarks.
     """
 
     columns: Columns
@@ -58,6 +62,7 @@ class Run:
     found: dict[int, str]
     untimed: bool = False
     parts: dict[int, Part] = field(default_factory=dict)
+    unlike: tuple[int, ...] = ()
 
     @property
     def lost(self) -> dict[int, Lost]:
@@ -160,7 +165,16 @@ def decode_run(
     if parts and (again := _columns(*_with_parts(payloads, sources, entries, parts), found, options, need_key)):
         run = again
         run.parts = parts
+    if options.remarks and arena is not source:
+        run.unlike = tuple(_unlike(source, origin, entries, payloads))
     return run
+
+
+def _unlike(source: Bytes, origin: int, entries: Entries, plain: "Payloads") -> list[int]:
+    """Numbers of the entries whose lz4 frame has a content checksum that is not the one of its contents."""
+    packed, codec = _located(source, origin, entries)
+    some = np.flatnonzero((codec == LZ4) & entries.is_intact)
+    return some[wrong(packed.address[some], packed.size[some], entries.magic[some], plain.address[some], plain.size[some])].tolist()
 
 
 class Payloads(NamedTuple):

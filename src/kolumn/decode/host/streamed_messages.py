@@ -19,7 +19,18 @@ from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.cpu_fallback.inflate.decoders import decoders
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import ARENA, DONE, FULL, LARGEST, WINDOW, Room, Source
-from kolumn.cpu_fallback.stream_messages import INTACT, MESSAGE_SLOTS, POSITION, SMALL, STRETCHES, WEIGHT, stream_messages
+from kolumn.cpu_fallback.stream_messages import (
+    ALL,
+    APART,
+    INTACT,
+    MESSAGE_SLOTS,
+    MESSAGES,
+    POSITION,
+    SMALL,
+    STRETCHES,
+    WEIGHT,
+    stream_messages,
+)
 from kolumn.decode.host.run import Run, modes
 from kolumn.decode.host.select import limits
 from kolumn.decode.host.stream_arena import StreamArena
@@ -59,8 +70,11 @@ class _Messages:
         self.position, self.weight = self.start, _UNBOUNDED if self.is_bounded else int(self.span.weight)
         self.most_per_byte = 1 if first.codec == NONE else 64
         self.state = self.need = self.ready = self.intact = self.taken = 0
-        self.keep, self.merge = options.binary == "view", "position" not in options.columns
-        self.modes, self.limits, self.libraries = modes(options, VIEW if self.keep else COPY, need_key), limits(options), decoders()
+        self.keep = options.binary == "view"
+        # The timestamp of a wrapper is in its row.
+        self.merge = APART if "position" in options.columns else MESSAGES if options.remarks else ALL
+        self.modes, self.limits = modes(options, VIEW if self.keep else COPY, need_key), limits(options)
+        self.libraries = decoders(options.remarks)
         self.density = file.density or (1 / LIKELY_MESSAGE if self.is_bounded or first.codec != NONE else 1 / first.size)
         self.row, self.entries = np.zeros(WIDTH, np.int64), Entries.room(MOST_ENTRIES)
         self.records = np.zeros(MOST_ENTRIES, np.int64)

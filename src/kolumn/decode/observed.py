@@ -1,0 +1,275 @@
+"""What `kolumn.verify` remarks of intact entries: offsets that go back, and timestamps and checksums that a reader may trip over.
+
+Each decoded run is looked at by arrays, in the thread that decoded it. Only of a run with something odd are the places found, and of a
+segment each kind becomes one remark, with the first place and the number of all.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from kolumn.arrays import Flags, Int64s
+from kolumn.codecs import NONE
+from kolumn.damage.remarks import Kind, Remark
+from kolumn.entries.headers import headers
+from kolumn.formats import layouts, legacy, table, v2
+from kolumn.formats.entries import Entries
+from kolumn.source.segments import Segment
+
+_LOWEST = -(2**63)
+EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_799_999
+"""Milliseconds of the first and the last moment of the years 1 to 9999."""
+_YEAR_2200 = 7_258_118_400
+_MICROSECONDS, _NANOSECONDS = _YEAR_2200 * 10**6, _YEAR_2200 * 10**9
+_YEAR = 31_556_952_000
+
+
+class Observed:
+    """A decoded run: the offsets, timestamps and headers of its intact entries.
+
+    Parameters
+    ----------
+    run : kolumn.decode.host.run.Run
+    entries : Entries
+    """
+
+    def __init__(self, run: Any, entries: Entries) -> None:
+        columns = run.columns
+        self.offset, self.timestamp = (
+            np.frombuffer(one, np.int64, columns.rows) if columns.rows else np.zeros(0, np.int64)
+            for one in (columns.offset, columns.timestamp)
+        )
+        self.unlike = entries[list(run.unlike)] if run.unlike else None
+        good = entries.is_intact
+        self.entries, self.records = (entries, run.records) if good.all() else (entries[good], run.records[good])
+        self.grows = bool((self.offset[1:] > self.offset[:-1]).all()) and bool((self.first[1:] > self.last[:-1]).all())
+        self.late = self._late()
+        self.is_far = bool(columns.rows) and (int(self._latest.max()) > LATEST or int(self.timestamp.min()) < EARLIEST)
+
+    @cached_property
+    def begins(self) -> Int64s:
+        """The row at which each entry begins."""
+        return np.cumsum(self.records) - self.records
+
+    @cached_property
+    def filled(self) -> Int64s:
+        """Numbers of the entries with records."""
+        return np.flatnonzero(self.records)
+
+    @cached_property
+    def is_message(self) -> Flags:
+        """Flags of the rows that stand for messages which are not compressed: one row for several of them."""
+        found: Flags = (self.entries.codec == NONE) & np.isin(self.entries.layout, _HOLDS_MESSAGES)
+        return found
+
+    @cached_property
+    def _latest(self) -> Int64s:
+        """The latest timestamp of each entry with records."""
+        found: Int64s = np.maximum.reduceat(self.timestamp, self.begins[self.filled])
+        return found
+
+    @cached_property
+    def first(self) -> Int64s:
+        """The first offset of each entry; of a wrapper by its first record."""
+        return self._known(self.entries.base_offset, 0)
+
+    @cached_property
+    def last(self) -> Int64s:
+        """The last offset of each entry."""
+        return self._known(self.entries.last_offset, -1)
+
+    def _known(self, offsets: Int64s, which: int) -> Int64s:
+        unknown = np.flatnonzero(offsets == table.UNKNOWN)
+        if len(unknown):
+            offsets = np.where(offsets == table.UNKNOWN, np.maximum(self.entries.base_offset, self.entries.last_offset), offsets)
+            some = unknown[self.records[unknown] > 0]
+            offsets[some] = self.offset[self.begins[some] if which == 0 else self.begins[some] + self.records[some] - 1]
+        return offsets
+
+    def _late(self) -> Int64s:
+        """Numbers of the entries with a record that is later than the header's largest timestamp."""
+        if not len(self.offset):
+            return self.filled
+        some = self.entries[self.filled]
+        dated = some.layout == v2.LAYOUT.number
+        if not dated.all():
+            # A message has its own timestamp alone; so has a wrapper of format 0 none.
+            dated |= (some.layout == legacy.LAYOUT.number) & (some.codec != NONE) & (some.magic >= 1)
+        found: Int64s = self.filled[dated & (self._latest > some.max_timestamp)]
+        return found
+
+
+@dataclass
+class _Found:
+    """How often something was found, and where first: its position, the offsets concerned, and words about it.
+
+    ``is_shared`` says that the position is that of a row for several messages, of which the first offset is the one that is meant.
+    """
+
+    count: int = 0
+    position: int = 0
+    offset: int = 0
+    last_offset: int = 0
+    words: str = ""
+    is_shared: bool = False
+
+    def add(self, count: int, seen: Observed, i: int, *first: Any) -> None:
+        """Add what was found later, ``first`` in the entry with the number ``i``."""
+        if count and not self.count:
+            self.offset, self.last_offset, self.words = first
+            self.position, self.is_shared = int(seen.entries.position[i]), bool(seen.is_message[i] and seen.records[i] > 1)
+        self.count += count
+
+
+@dataclass
+class Observations:
+    """What was found in the runs of a segment so far, in file order.
+
+    Attributes
+    ----------
+    last : int
+        Last offset of the last entry.
+    highest, highest_record : int
+        The highest offset of an entry's header, and of a record.
+    repeated : int
+        Records with an offset that is not above those of all records before.
+    """
+
+    last: int = _LOWEST
+    highest: int = _LOWEST
+    highest_record: int = _LOWEST
+    back: _Found = field(default_factory=_Found)
+    inside: _Found = field(default_factory=_Found)
+    unset: _Found = field(default_factory=_Found)
+    below: _Found = field(default_factory=_Found)
+    micros: _Found = field(default_factory=_Found)
+    nanos: _Found = field(default_factory=_Found)
+    far: _Found = field(default_factory=_Found)
+    unlike: _Found = field(default_factory=_Found)
+    repeated: int = 0
+
+    def add(self, seen: Observed) -> None:
+        """Add the next run."""
+        entries = seen.entries
+        if len(entries):
+            if not seen.grows or int(seen.first[0]) <= self.highest:
+                self._offsets(seen)
+            self.last = int(seen.last[-1])
+            self.highest = max(self.highest, int(seen.last.max()))
+            self.highest_record = max(self.highest_record, int(seen.offset.max(initial=_LOWEST)))
+        if len(seen.late):
+            self._late(seen)
+        if seen.is_far:
+            self._far(seen)
+        if seen.unlike is not None:
+            i = int(np.searchsorted(entries.position, seen.unlike[0].position))
+            self.unlike.add(len(seen.unlike), seen, i, int(seen.first[i]), int(seen.last[i]), "")
+
+    def _offsets(self, seen: Observed) -> None:
+        """Where offsets go back."""
+        offset = seen.offset
+        before = np.concatenate([[self.last], seen.last[:-1]])
+        goes_back = seen.first <= before
+        down = np.flatnonzero(offset[1:] <= offset[:-1]) + 1
+        owner = seen.filled[np.searchsorted(seen.begins[seen.filled], down, "right") - 1]
+        begins = seen.begins[owner] == down
+        goes_back[owner[begins]] = True
+        alone = seen.is_message
+        between, within = down[~begins & alone[owner]], down[~begins & ~alone[owner]]
+        places = [(int(i), False, int(before[i]), int(seen.first[i])) for i in np.flatnonzero(goes_back)[:1]]
+        places += [(_owner(seen, j), True, int(offset[j - 1]), int(offset[j])) for j in between[:1]]
+        if places:
+            i, inside, last, first = min(places)
+            is_new = not self.back.count
+            self.back.add(int(goes_back.sum()) + len(between), seen, i, first, last, f"{last} is followed by {first}")
+            self.back.is_shared = inside if is_new else self.back.is_shared
+        if len(within):
+            i, last, first = _owner(seen, within[0]), int(offset[within[0] - 1]), int(offset[within[0]])
+            whole = len(np.unique(owner[~begins & ~alone[owner]]))
+            self.inside.add(whole, seen, i, min(first, last), max(first, last), f"{last} is followed by {first}")
+        highest = np.maximum.accumulate(np.concatenate([[self.highest_record], offset]))
+        self.repeated += int((offset <= highest[:-1]).sum())
+
+    def _late(self, seen: Observed) -> None:
+        claimed = seen.entries.max_timestamp[seen.late]
+        for found, those in ((self.unset, seen.late[claimed == -1]), (self.below, seen.late[claimed != -1])):
+            if len(those):
+                i = int(those[0])
+                latest = int(seen.timestamp[seen.begins[i] : seen.begins[i] + seen.records[i]].max())
+                words = f"{int(seen.entries.max_timestamp[i])} in its header, {latest} in a record"
+                found.add(len(those), seen, i, int(seen.first[i]), int(seen.last[i]), words)
+
+    def _far(self, seen: Observed) -> None:
+        time = seen.timestamp
+        high = time > LATEST
+        micros = high & (time <= _MICROSECONDS)
+        nanos = (time > LATEST * 1000) & (time <= _NANOSECONDS)
+        for found, flags in ((self.micros, micros), (self.nanos, nanos), (self.far, ((time < EARLIEST) | high) & ~micros & ~nanos)):
+            rows = np.flatnonzero(flags)
+            if len(rows):
+                i, value = _owner(seen, rows[0]), int(time[rows[0]])
+                offsets = int(seen.offset[rows[0]]), int(seen.offset[rows].max())
+                words = f"{value} at offset {offsets[0]}, as milliseconds in the year {1970 + value // _YEAR}"
+                found.add(len(rows), seen, i, *offsets, words)
+
+    def remarks(self, segment: Segment) -> Iterator[Remark]:
+        """What was found, as one row for each kind."""
+        path = segment.path
+        if self.back.count:
+            one = self.back
+            place = _place(segment, one, one.last_offset)
+            repeat = f"{_many(self.repeated, 'record')} {'has' if self.repeated == 1 else 'have'} an offset that is not above all before"
+            text = f"offsets go back {_times(one.count)}: at position {place} {one.words}; {repeat}"
+            yield Remark(path, place, Kind.OFFSETS_BACK, one.offset, one.last_offset, text, _CONSUMERS)
+        if self.inside.count:
+            one = self.inside
+            text = f"offsets do not grow inside of {_many(one.count, 'batch')}: in the first one {one.words}"
+            yield Remark(path, one.position, Kind.OFFSETS_IN_BATCH, one.offset, one.last_offset, text, _CONSUMERS)
+        for one, name in ((self.unset, "unset"), (self.below, "below a record's")):
+            if one.count:
+                text = f"the largest timestamp is {name} in {_many(one.count, 'batch')}: in the first one {one.words}"
+                yield Remark(path, one.position, Kind.MAX_TIMESTAMP, one.offset, one.last_offset, text, _LOOKUPS)
+        for one, unit in ((self.micros, "microseconds"), (self.nanos, "nanoseconds"), (self.far, "")):
+            if one.count:
+                like = f"; {'this looks' if one.count == 1 else 'these look'} like {unit}" if unit else ""
+                text = f"{_many(one.count, 'timestamp')} outside of the years 1 to 9999{like}: the first one is {one.words}"
+                yield Remark(path, _place(segment, one), Kind.FAR_TIMESTAMP, one.offset, one.last_offset, text, _MILLISECONDS)
+        if self.unlike.count:
+            one = self.unlike
+            text = f"the content checksum of {_many(one.count, 'lz4 frame')} is wrong, and the checksum of the batch is right"
+            yield Remark(path, one.position, Kind.CONTENT_CHECKSUM, one.offset, one.last_offset, text, _FRAMES)
+
+
+_HOLDS_MESSAGES = [number for number in range(len(layouts.LAYOUTS)) if layouts.holds_messages(number)]
+_CONSUMERS = "a broker serves them so, Java's consumer passes over those below its position; kafka-dump-log lists non-consecutive offsets"
+_LOOKUPS = "brokers look records up by it, so they do not find those that are later"
+_MILLISECONDS = "Kafka's timestamps are milliseconds since 1970; brokers and consumers return the numbers as they are"
+_FRAMES = "Kafka's Java client does not compare it; librdkafka refuses the batch"
+
+
+def _owner(seen: Observed, row: int) -> int:
+    """Number of the entry that a row belongs to."""
+    return int(seen.filled[np.searchsorted(seen.begins[seen.filled], row, "right") - 1])
+
+
+def _place(segment: Segment, found: _Found, after: int | None = None) -> int:
+    """Position of the first place; where a row stands for several messages, that of the one with the offset, which follows ``after``."""
+    last = np.array([_LOWEST])
+    for entries in headers(segment, found.position) if found.is_shared else ():
+        offsets = np.concatenate([last, entries.last_offset])
+        there = np.flatnonzero((offsets[1:] == found.offset) & ((offsets[:-1] == after) if after is not None else True))
+        if len(there):
+            return int(entries.position[there[0]])
+        last = offsets[-1:]
+    return found.position
+
+
+def _many(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 'es' if name.endswith('ch') else 's'}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
