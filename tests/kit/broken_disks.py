@@ -78,7 +78,8 @@ def rolled(rng: random.Random, log: list[Entry], first: int, calm: bool) -> dict
         if max(one.last for one in log[:i]) < min(one.base for one in log[i:])
     ]  # fmt: skip
     cuts = sorted(rng.sample(places, rng.randint(0, min(3, len(places)))))
-    found = {log[a].base: log[a:b] for a, b in zip([0, *cuts], [*cuts, len(log)], strict=True)} if log else {first: []}
+    pieces = [log[a:b] for a, b in zip([0, *cuts], [*cuts, len(log)], strict=True)]
+    found = {min(one.base for one in own): own for own in pieces} if log else {first: []}
     if log and rng.random() < 0.1:
         # It has rolled, and nothing was written since.
         found[max(one.last for one in log) + 1] = []

@@ -33,9 +33,8 @@ class Strand:
     stale: int = NEVER
 
     def runs(self) -> list[Known]:
-        """What it knows of leader epochs: neighbours of the same epoch are one run, with what lies between them."""
-        known = [*((one.base, one.last, one.epoch) for one in self.entries), *self.headers]
-        return _joined(sorted(one for one in known if one[2] >= 0))
+        """What its intact entries know of leader epochs: neighbours of the same epoch are one run, with what lies between them."""
+        return _joined([(one.base, one.last, one.epoch) for one in self.entries if one.epoch >= 0])
 
     def rank(self) -> tuple[int, int]:
         """The newest leader epoch comes first, then the strand that ends later."""
@@ -139,7 +138,7 @@ class Lineage:
 
     def add(self, strand: Strand) -> None:
         """Add what a strand knows below its stale offset; what was known before stays."""
-        for low, high, epoch in strand.runs():
+        for low, high, epoch in _joined(sorted([*strand.runs(), *strand.headers])):
             parts = {(low, min(high, strand.stale - 1))}
             for begin, end, _ in self.known:
                 parts = {cut for one, other in parts for cut in ((one, min(other, begin - 1)), (max(one, end + 1), other))}
