@@ -97,7 +97,8 @@ def mix(rng: random.Random, segments: list[dict[int, list[Entry]]], history: His
         return
     low = rng.randrange(len(other))
     some = other[low : low + rng.randint(1, 5)]
-    if some[0].base not in segments[number]:
+    # Without leader epochs it would have to be guessed which of two files is the stranger.
+    if some[0].magic == 2 and some[0].base not in segments[number]:
         segments[number][some[0].base] = some
         traits.append(f"{number}: a segment {some[0].base} of another broker")
 

@@ -21,10 +21,7 @@ class Stretch(NamedTuple):
 
 @dataclass
 class Strand:
-    """Intact entries of a copy whose offsets and leader epochs never go back. From the offset ``stale`` on they are superseded.
-
-    ``headers`` are those of damaged entries, ``stretches`` the damage without such.
-    """
+    """Intact entries whose offsets and leader epochs never go back, headers of damaged ones, damage without; superseded from `stale` on."""
 
     copy: int
     entries: list[Entry]
@@ -79,16 +76,21 @@ def merged(copies: list[list[File]]) -> Merged | str:
     rows: dict[int, list[oracle.Row]] = {}
     for offset in sorted({row.offset for strand in strands for entry in strand.entries for row in entry.rows}):
         found: list[tuple[Strand, oracle.Row]] = []
+        lost: list[oracle.Row] = []
         for strand in reversed(strands):
             if (row := strand.row(offset)) is not None:
                 if any(other.copy == strand.copy and not same(row, there) for other, there in found):
                     strand.stale = offset
+                    lost.append(row)
                 else:
                     found.append((strand, row))
+        # What a folder wrote anew is superseded in the other folders too.
+        for strand, row in [one for one in found if any(same(one[1], row) for row in lost)]:
+            strand.stale = offset
+            found.remove((strand, row))
         if any(not same(row, other) for _, row in found for _, other in found):
             return NO_COPIES
-        if found:
-            rows[offset] = [row for _, row in found]
+        rows |= {offset: [row for _, row in found]} if found else {}
     every = ((strand.copy, row) for strand in strands for entry in strand.entries for row in entry.rows if row.offset >= strand.stale)
     return Merged(rows, [(copy, row) for copy, row in every if not any(same(row, other) for other in rows.get(row.offset, ()))])
 
