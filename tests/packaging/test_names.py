@@ -81,6 +81,7 @@ NAME_A_LAYOUT = {
     "cpu_fallback/stream_messages.py",
     "decode/device/inflate.py",
     "decode/host/chunk.py",
+    "decode/observed.py",
     "encode/batches.py",
     "encode/encoders.py",
     "encode/messages.py",
