@@ -10,8 +10,9 @@ from kolumn.arrays import Flags, Int64s
 from kolumn.damage.findings import Damage
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
-from kolumn.replicas.examine import EPOCH, LAST, POSITION, SIZE, Examined
+from kolumn.replicas.examine import BASE, EPOCH, HIGHEST, LAST, POSITION, SIZE, Examined
 from kolumn.source.segments import Range
+from kolumn.source.storage import parent
 
 _COLUMNS = ("offset", "position", "timestampMs", "key", "value")
 
@@ -87,7 +88,7 @@ def _records(one: Claimed, options: Options) -> tuple[pa.Table, list[int]]:
     order = np.argsort(starts)
     cuts = np.flatnonzero(starts[order][1:] != ends[order][:-1]) + 1
     ranges = [
-        Range(examined.segment, int(starts[part[0]]), int(ends[part[-1]]), examined.floor(one.rows[part[0]]))
+        Range(examined.alone, int(starts[part[0]]), int(ends[part[-1]]), examined.floor(one.rows[part[0]]))
         for part in np.split(order, cuts)
     ]
     walk = replace(options, columns=_COLUMNS, typed=(), errors="skip", threads=1, include_control=True)
@@ -96,13 +97,15 @@ def _records(one: Claimed, options: Options) -> tuple[pa.Table, list[int]]:
     table = pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in _COLUMNS})
     # Of an entry with a wrong record the others are read.
     read = set(_int64(table, "position").tolist()) if damage else set()
-    bad = [int(np.searchsorted(examined.entries[:, POSITION], piece.position)) for piece in damage if piece.position not in read]
+    at = {int(examined.entries[row, POSITION]): row for row in one.rows}
+    bad = [at[piece.position] for piece in damage if piece.position not in read]
     return table.filter(pa.array(_int64(table, "offset") < examined.stale)), bad
 
 
 def _disagreement(claims: list[Claimed], tables: list[pa.Table]) -> Disagreement | None:
-    """The lowest offset at which two copies differ."""
-    found: list[tuple[int, int, int, int, int]] = []
+    """The lowest offset at which two copies differ; of one directory first, since that is decided by what was written later."""
+    found: list[tuple[bool, int, int, int, int, int]] = []
+    places = [parent(one.examined.segment.path) for one in claims]
     offsets = [_int64(table, "offset") for table in tables]
     for i, j in combinations(range(len(claims)), 2):
         common, mine, theirs = np.intersect1d(offsets[i], offsets[j], return_indices=True)
@@ -111,10 +114,10 @@ def _disagreement(claims: list[Claimed], tables: list[pa.Table]) -> Disagreement
         differ = np.flatnonzero(~_equal(tables[i].take(pa.array(mine)), tables[j].take(pa.array(theirs))))
         if len(differ):
             k = int(differ[0])
-            found.append((int(common[k]), i, j, int(mine[k]), int(theirs[k])))
+            found.append((places[i] != places[j], int(common[k]), i, j, int(mine[k]), int(theirs[k])))
     if not found:
         return None
-    offset, one, other, record, other_record = min(found)
+    _, offset, one, other, record, other_record = min(found)
     return Disagreement(offset, _side(claims[one], tables[one], record), _side(claims[other], tables[other], other_record))
 
 
@@ -153,7 +156,17 @@ def _shared(claims: list[Claimed], tables: list[pa.Table]) -> Int64s:
         is_whole = int(examined.entries[own[1], LAST]) < examined.stale
         complete = is_whole and end - start == int(((lane == own[0]) & (row == own[1])).sum())
         pieces.append((*own, int(taken[start]), int(taken[end - 1]) + 1, int(complete)))
-    return np.array(pieces, np.int64).reshape(-1, 5)
+    return _apart(np.array(pieces, np.int64).reshape(-1, 5), by_lane)
+
+
+def _apart(pieces: Int64s, by_lane: dict[int, Examined]) -> Int64s:
+    """Pieces that are not whole entries where their headers' offsets reach into those of others, as compaction leaves them."""
+    ends = [by_lane[lane].entries[row, (BASE, LAST)].tolist() for lane, row in pieces[:, :2].tolist()]
+    reach, following = -1, [*pieces[1:, 2].tolist(), HIGHEST]
+    for piece, (base, last), after in zip(pieces, ends, following, strict=True):
+        piece[4] &= base > reach and last < after
+        reach = int(last if piece[4] else piece[3] - 1)
+    return pieces
 
 
 def _int64(table: pa.Table, name: str) -> Int64s:

@@ -138,6 +138,8 @@ def untrusted_epochs(notes: list[Notes], has_other: Callable[[EpochRun], bool]) 
     entries: dict[int, int] = {}
     for run in runs:
         entries[run.epoch] = entries.get(run.epoch, 0) + run.entries
+    for epoch in (epoch for one in notes for *_, epoch in one.headers if epoch in entries):
+        entries[epoch] += 1
     found, before = set[int](), -1
     for epoch, count in sorted(entries.items()):
         is_wrong = epoch in contradicted or (before >= 0 and epoch - before > _MOST_ELECTIONS)

@@ -96,6 +96,11 @@ class Examined:
     strand: Strand | None = None
 
     @property
+    def alone(self) -> Segment:
+        """The segment without its neighbours: another copy may have the entries that are missing after it in its directory."""
+        return replace(self.segment, following=None, preceding=None, orphans=())
+
+    @property
     def stale(self) -> int:
         """The offset from which on it is not part of the log."""
         return HIGHEST if self.strand is None else self.strand.stale

@@ -7,7 +7,7 @@ import numpy as np
 from kolumn.arrays import Int64s
 from kolumn.replicas.examine import BASE, LAST, POSITION, SIZE, WIDTH, Examined, LostStretch
 from kolumn.replicas.window import LANE, LOW, ROW, STOP, WHOLE, CopyPart
-from kolumn.source.segments import Range, Segment
+from kolumn.source.segments import Range
 
 
 class Joined:
@@ -98,7 +98,7 @@ def ranges_of(parts: list[CopyPart], pieces: Int64s) -> list[tuple[Range, int, i
         examined, row = parts[int(pieces[first, LANE])].examined, int(pieces[first, ROW])
         low, high = int(pieces[first, LOW]), int(pieces[stop - 1, STOP]) - 1
         one = replace(
-            Range.whole(_alone(examined.segment)),
+            Range.whole(examined.alone),
             start=int(start[first]),
             end=int(start[stop - 1] + size[stop - 1]),
             floor=examined.floor(row),
@@ -107,8 +107,3 @@ def ranges_of(parts: list[CopyPart], pieces: Int64s) -> list[tuple[Range, int, i
             one = replace(one, start_offset=low, end_offset=high + 1)
         found.append((one, low, high))
     return found
-
-
-def _alone(segment: Segment) -> Segment:
-    """A segment without its neighbours: another copy may have the entries that are missing after it in its directory."""
-    return replace(segment, following=None, preceding=None, orphans=())
