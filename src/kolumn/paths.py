@@ -1,11 +1,11 @@
 """Fast paths, each beside a general path that returns the same, and the switch that turns them off: the environment variable KOLUMN_PATHS.
 
 "general" turns all of them off, "-short,-streamed" those two. It is for tests, which compare the paths, and for a look at a suspect result.
-It is asked for with each read or rewrite, and holds for the CPU; GPU kernels have no second path.
+It is read when a path is first asked for, and holds for the CPU; GPU kernels have no second path.
 """
 
 import os
-from functools import lru_cache
+from functools import cache
 
 from kolumn.errors import ArgumentError
 
@@ -38,12 +38,15 @@ def is_on(path: str) -> bool:
     ArgumentError
         KOLUMN_PATHS has an unknown value.
     """
+    return path not in turned_off()
+
+
+@cache
+def turned_off() -> frozenset[str]:
+    """The paths that KOLUMN_PATHS turns off; `turned_off.cache_clear` has it read again."""
     chosen = os.environ.get("KOLUMN_PATHS")
-    return not chosen or path not in _off(chosen)
-
-
-@lru_cache(maxsize=16)
-def _off(chosen: str) -> frozenset[str]:
+    if not chosen:
+        return frozenset()
     if chosen == "general":
         return frozenset(FAST)
     off = {one.strip() for one in chosen.split(",")}

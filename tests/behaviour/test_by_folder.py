@@ -106,9 +106,9 @@ def test_rows_and_errors_are_those_of_one_thread(logs: Path, change: str, errors
 def listed(monkeypatch: pytest.MonkeyPatch, before: Callable[[str], object]) -> None:
     listing = storage.listing
 
-    def list_now(folder: str) -> Any:
+    def list_now(folder: str, unusable: list[str] | None = None) -> Any:
         before(folder)
-        return listing(folder)
+        return listing(folder, unusable)
 
     monkeypatch.setattr(storage, "listing", list_now)
 

@@ -47,7 +47,7 @@ def test_a_bomb_of_4_gib_is_an_error_where_there_is_1_gib(codec: int, tmp_path: 
     begin = limited + "import sys, kolumn\npath, given = sys.argv[1], dict(columns=['offset', 'value'], threads=2)\n"
     strict = "try:\n    kolumn.read(path, **given)\nexcept kolumn.LimitError as error:\n    print(error)\n"
     lenient = "print(kolumn.read(path, errors='skip', **given)['offset'].to_pylist())\n"
-    verify = "print([(row['position'], row['reason']) for row in kolumn.verify(path).damage.to_pylist()])\n"
+    verify = "print([(row['position'], row['reason']) for row in kolumn.verify(path).limits.to_pylist()])\n"
     for options in ({"threads": 1}, {"threads": 2}, {"columns": ["offset", "headers"]}):
         kolumn.read(small, errors="skip", **options)
     kolumn.verify(small)

@@ -168,5 +168,6 @@ def test_every_fast_path_is_compared() -> None:
 @pytest.mark.parametrize("text", ["streamed", "-streamd", "-streamed,", "general,-short"])
 def test_unknown_paths_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KOLUMN_PATHS", text)
+    paths.turned_off.cache_clear()
     with pytest.raises(kolumn.ArgumentError, match=r"KOLUMN_PATHS=.*expected general, or some of -streamed,-messages"):
         kolumn.read(DATA / "v2-java" / "java-zstd-0")

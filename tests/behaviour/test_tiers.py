@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -296,9 +297,9 @@ def test_copies_that_no_broker_reads_are_left_out(tmp_path: Path, caplog: pytest
     (metadata / f"{0:020d}.log").write_bytes(b"".join([*notes, batch([Record(len(notes), value=b"unknown, of orders")])]))
     expect = [*expected(0, 149), *expected(150, 249, "bad")]
     caplog.clear()
-    found = kolumn.read([folder, metadata], columns=["topic", "offset", "value"], payload="string")
+    found = kolumn.read([folder, metadata], columns=["topic", "offset", "value"])
     mine = found.filter(pc.equal(found["topic"], "orders"))
-    assert list(zip(mine["offset"].to_pylist(), mine["value"].to_pylist(), strict=True)) == expect
+    assert list(zip(mine["offset"].to_pylist(), mine["value"].cast(pa.string()).to_pylist(), strict=True)) == expect
     assert f"2 segments of a tier are left out, which brokers do not read by __remote_log_metadata: the first is {begun}" in caplog.text
     assert "COPY_SEGMENT_STARTED" in caplog.text
     local = tmp_path / "logs" / "orders-3"

@@ -31,9 +31,11 @@ def test_mutants_that_lost_entries(tmp_path: Path) -> None:
 GUARDED = """
 import os, sys, kolumn
 from kit.guarded import guard_columns
+from kolumn.paths import turned_off
 guard_columns()
 ways = [{}, {"columns": ["offset"]}, {"chunk_bytes": 100}, {"binary": "view"}]
 for options, os.environ["KOLUMN_PATHS"] in [(way, path) for way in ways for path in ("", "general", "-short")]:
+    turned_off.cache_clear()
     try:
         kolumn.read(sys.argv[1], threads=1, **options)
     except kolumn.CorruptBatchError as error:

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 
+from kolumn import paths
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.paths import COMPACTION, FILTER
 
@@ -14,9 +15,9 @@ WAYS = (FILTERED, DECODED, AT_ONCE, LATER)
 def take(way: str, patch: pytest.MonkeyPatch) -> None:
     """Make compaction take one of `WAYS` where it can."""
     if way == DECODED:
-        patch.setenv("KOLUMN_PATHS", f"-{FILTER}")
+        patch.setattr(paths, "turned_off", lambda: {FILTER})
     elif way in (AT_ONCE, LATER):
-        patch.setenv("KOLUMN_PATHS", f"-{COMPACTION}")
+        patch.setattr(paths, "turned_off", lambda: {COMPACTION})
         patch.setattr(LatestOffsets, "replaced_share", partial(_share, way == AT_ONCE))
 
 

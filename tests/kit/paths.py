@@ -37,12 +37,14 @@ def without(*off: str) -> Iterator[None]:
     """Turn fast paths off for this process, or all of them by `GENERAL`."""
     before = os.environ.get("KOLUMN_PATHS")
     os.environ["KOLUMN_PATHS"] = GENERAL if GENERAL in off else ",".join(f"-{one}" for one in off)
+    paths.turned_off.cache_clear()
     try:
         yield
     finally:
         del os.environ["KOLUMN_PATHS"]
         if before is not None:
             os.environ["KOLUMN_PATHS"] = before
+        paths.turned_off.cache_clear()
 
 
 @contextmanager

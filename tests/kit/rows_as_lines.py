@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +11,13 @@ import pyarrow as pa
 _FIRST, _AFTER = -62_135_596_800_000_000, 253_402_300_800_000_000
 
 
+_ACTED_ON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal acts on, beside what JSON escapes itself: DEL, controls of two bytes, ends of lines, marks of direction."""
+
+
 def json_lines(batch: pa.RecordBatch) -> str:
-    return "".join(json.dumps(_encoded(row), ensure_ascii=False) + "\n" for row in _rows(batch))
+    text = "".join(json.dumps(_encoded(row), ensure_ascii=False) + "\n" for row in _rows(batch))
+    return _ACTED_ON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def text_lines(batch: pa.RecordBatch) -> str:

@@ -65,8 +65,8 @@ def label(function: Any) -> str | None:
 
 
 def test_options_of_takes_the_fields_of_options() -> None:
-    *plain, typed, snapshots, deleted = fields(Options)
-    assert (typed.name, snapshots.name, deleted.name) == ("typed", "include_snapshots", "include_deleted_records")
+    *plain, typed, snapshots, deleted, remarks = fields(Options)
+    assert (typed.name, snapshots.name, deleted.name, remarks.name) == ("typed", "include_snapshots", "include_deleted_records", "remarks")
     assert list(OPTIONS) == [*(field.name for field in plain), *PAYLOADS]
     assert {name: one.default for name, one in OPTIONS.items() if name not in {*OPEN, *PAYLOADS}} == {
         field.name: field.default for field in plain if field.name not in OPEN

@@ -44,6 +44,8 @@ class Observed:
         )
         self.unlike = entries[list(run.unlike)] if run.unlike else None
         good = entries.is_intact
+        # Of these the sound records are there.
+        good[[*run.lost]] = True
         self.entries, self.records = (entries, run.records) if good.all() else (entries[good], run.records[good])
         self.grows = bool((self.offset[1:] > self.offset[:-1]).all()) and bool((self.first[1:] > self.last[:-1]).all())
         self.late = self._late()

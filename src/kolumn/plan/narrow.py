@@ -24,7 +24,7 @@ SMALLEST = 1 << 20
 """Bytes of a range that is read as it is: its headers cost as much as the rest of it."""
 _WORTH = 0.5
 """Largest share of its bytes that a narrowed range may have."""
-BEYOND = 4 << 20
+BEYOND = 1 << 20
 """Bytes after the end of a range of offsets of which headers are read: offsets may go back. What is left of a segment is often less."""
 
 

@@ -74,7 +74,8 @@ class Report:
     def _repr_html_(self) -> str:
         """The verdict, the damage, the remarks and what is left out as tables, for notebooks."""
         segments = f"{self.segments.num_rows} segments, {self.batches} intact batches, {self.records} records, {self.bytes} bytes"
-        verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches, {self.limits.num_rows} batches over a limit"
+        over = f", {self.limits.num_rows} batches over a limit" if self.limits.num_rows else ""
+        verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches{over}"
         made = [f"<p><b>{verdict}</b>: {segments}</p>"]
         for found in (self.damage, self.limits, self.remarks, self.left_out):
             if found.num_rows:
@@ -103,5 +104,5 @@ def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table], con
         sum(segment.size for segment, _ in found),
         control_records,
         sum(tally.inflated_by_cpu for _, tally in found),
-        damage_table(piece for piece in left_out if piece.kind == LIMIT),
+        limits=damage_table(piece for piece in left_out if piece.kind == LIMIT),
     )
