@@ -41,7 +41,7 @@ from kolumn.replicas.examine import (
 from kolumn.replicas.joined import Filled, Joined
 from kolumn.replicas.superseded import SupersededEntries, superseded_entries
 from kolumn.replicas.tails import Tail, unhealed
-from kolumn.replicas.window import CopyPart, resolve
+from kolumn.replicas.window import CopyPart, give_up, less_believed, resolve
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent
 
@@ -301,14 +301,18 @@ class _Sweep:
     def _settle(self, found: Disagreement) -> None:
         """Decide between two copies that differ, at offsets where leader epochs have not decided.
 
-        Bytes that only look like an entry, at the place of a damaged one, are discarded. Of one directory what was written later counts.
-        Otherwise `ArgumentError`.
+        Bytes that only look like an entry, at the place of a damaged one, are discarded, and so is one of two entries with the same bytes
+        at different offsets. Of one directory what was written later counts. Otherwise `ArgumentError`.
         """
         (one, row), (other, other_row) = found.one, found.other
         for mine, at, theirs, there in ((one[0], row, other[0], other_row), (other[0], other_row, one[0], row)):
             if mine.is_inside(at, theirs, there):
                 mine.without(at, None)
                 return
+        damaged = less_believed(one[0], row, other[0], other_row)
+        if damaged is not None:
+            give_up(*((one[0], row) if damaged else (other[0], other_row)))
+            return
         loser, keeper = self._earlier(one, other), one
         if loser is one:
             keeper = other

@@ -184,10 +184,36 @@ def give_up_misplaced(odd: list[Group]) -> bool:
             if _belongs(loser, winner):
                 wrong |= {(id(part.examined), row): part.examined for part, row in loser.members}
     for (_, row), examined in sorted(wrong.items(), key=lambda one: -one[0][1]):
-        entries = examined.entries
-        high = int(entries[row + 1, BASE]) - 1 if row + 1 < len(entries) else examined.limit
-        examined.without(row, misplaced(examined.segment.path, entries[row].tolist(), examined.floor(row) + 1, high))
+        give_up(examined, row)
     return bool(wrong)
+
+
+def give_up(examined: Examined, row: int) -> None:
+    """Discard an entry whose offset is damaged."""
+    entries = examined.entries
+    high = int(entries[row + 1, BASE]) - 1 if row + 1 < len(entries) else examined.limit
+    examined.without(row, misplaced(examined.segment.path, entries[row].tolist(), examined.floor(row) + 1, high))
+
+
+def less_believed(one: Examined, row: int, other: Examined, at: int) -> bool | None:
+    """Whether of two entries with the same bytes at different offsets the first one's is damaged; None if their bytes differ.
+
+    It is the one with fewer intact neighbours in its file; of two with as many, the one with the higher offset, since most damage
+    changes an offset by much.
+    """
+    mine, theirs = one.entries[row], other.entries[at]
+    if (mine[[CRC, SIZE]] != theirs[[CRC, SIZE]]).any() or mine[BASE] == theirs[BASE]:
+        return None
+    own, others = _neighbours(one.entries, row), _neighbours(other.entries, at)
+    return own < others if own != others else bool(mine[BASE] > theirs[BASE])
+
+
+def _neighbours(entries: Int64s, row: int) -> int:
+    """How many intact entries adjoin an entry in its file."""
+    ends = entries[:, POSITION] + entries[:, SIZE]
+    return int(row > 0 and ends[row - 1] == entries[row, POSITION]) + int(
+        row + 1 < len(entries) and ends[row] == entries[row + 1, POSITION]
+    )
 
 
 def _belongs(loser: Group, winner: Group) -> bool:
