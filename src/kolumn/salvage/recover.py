@@ -234,10 +234,13 @@ def _final(name: str, staged: str) -> str:
 
 
 def _bases(folders: Copies, merged: Merged) -> list[int]:
-    """Where segments begin: as in the first copy, before and after its offsets as in the others."""
+    """Where segments begin: as in the first copy, before and after its offsets as in the others; after a divergence not behind the end."""
     own, *others = [sorted({one.base_offset or 0 for one in segments}) for segments in folders.values()]
     found = set(own)
-    for other in others if not merged.divergences else ():
+    if merged.divergences:
+        end = max((high for one, _, high in merged.ranges if not one.is_lost), default=-1)
+        return sorted(base for base in found if base <= end)
+    for other in others:
         found |= {base for base in other if base < min(found) or base > max(found)}
     return sorted(found)
 
