@@ -160,7 +160,6 @@ def is_doubtful(case: Case) -> bool:
     for copy, files in enumerate(case.copies):
         for i in range(len(files)):
             own = [(strand, one) for strand in strands if strand.copy == copy for one in strand.entries if one.file == i]
-            offsets = [(one.base, one.last) for _, one in own]
             if len({id(strand) for strand, _ in own}) < 2:
                 continue
             if any(gap.file == i and gap.headers() is None for gap in contents(files)[1]):
@@ -169,7 +168,11 @@ def is_doubtful(case: Case) -> bool:
             for (before, one), (here, two), (after, three) in zip([(None, None), *own], own, [*own[1:], (None, None)], strict=False):
                 leads = after is here and three is not None and two.last + 1 == three.base
                 follows = before is here and one is not None and one.last + 1 == two.base
-                if not leads and not follows and offsets.count((two.base, two.last)) < 2:
+                if (
+                    not leads
+                    and not follows
+                    and sum((two.base, two.last) == (one.base, one.last) and all(map(same, two.rows, one.rows)) for _, one in own) < 2
+                ):
                     return True
     return False
 
