@@ -231,7 +231,7 @@ class _Run:
                     out[at : at + count] = piece
                 else:
                     self.at = at
-                    count = self._streamed(kind, begin, stop, bound)
+                    count = (self._members if kind == DEFLATE else self._stream)(begin, stop, bound, True)
                     out, ready = self.out, len(self.arena) - PAD
                 at += count
                 done(count)
@@ -272,19 +272,14 @@ class _Run:
 
     def _too_large(self, first: int, count: int, words: str, advice: str = "") -> None:
         size = int(self.size[self.table[first, PAYLOAD]])
-        self._fail(
-            first,
-            flaws.TOO_LARGE,
-            int(self.table[first, SOURCE]),
-            f"{words}, {count // max(size, 1)} times the {size} it is stored in{advice}",
-        )
+        words = f"{words}, {count // max(size, 1)} times the {size} it is stored in{advice}"
+        self._fail(first, flaws.TOO_LARGE, int(self.table[first, SOURCE]), words)
 
     def _suffices(self, first: int, last: int) -> str:
         """The limits with which rows [first, last) of one payload are decompressed, by what their blocks can hold: nothing is measured."""
         size, bound = int(self.size[self.table[first, PAYLOAD]]), int(self.table[first:last, BOUND].sum())
-        needed = [f"max_batch_bytes={bound}"] if bound > self.max_bytes else []
-        if bound > max(RATIO_FLOOR, self.max_ratio * size):
-            needed.append(f"max_ratio={-(-bound // size)}")
+        needed = [f"max_batch_bytes={bound}"] * (bound > self.max_bytes)
+        needed += [f"max_ratio={-(-bound // size)}"] * (bound > max(RATIO_FLOOR, self.max_ratio * size))
         return f"; {' and '.join(needed)} {'suffices' if len(needed) == 1 else 'suffice'}"
 
     def _each(self, first: int, last: int, most: int, keep: bool = True) -> int:
@@ -302,7 +297,7 @@ class _Run:
             if kind in (STORED, SNAPPY_BLOCK) and total + bound > most:
                 raise _LargerError
             if kind in (DEFLATE, ZSTD_FRAME):
-                count = self._streamed(kind, source, stop, most - total, keep)
+                count = (self._members if kind == DEFLATE else self._stream)(source, stop, most - total, keep)
             elif keep:
                 at = self.at
                 self._blocks(row, row + 1)
@@ -339,9 +334,6 @@ class _Run:
         if min(self.source[begin : stop - 1], default=0x80) < 0x80 or self.source[stop - 1] != 0:
             raise FlawError(flaws.CONTENT, begin)
         return 0
-
-    def _streamed(self, kind: int, begin: int, stop: int, limit: int, keep: bool = True) -> int:
-        return (self._members if kind == DEFLATE else self._stream)(begin, stop, limit, keep)
 
     def _stream(self, begin: int, stop: int, limit: int, keep: bool) -> int:
         """Decompress a zstd frame [begin, stop) of unknown or large size to the arena at ``self.at``; returns the bytes."""

