@@ -272,7 +272,7 @@ def test_blocks_with_room_between_them(where: str, tmp_path: Path, device: Emula
     for at in range(0, len(payload), 5000):
         stream += compressor.compress(payload[at : at + 5000])
     stream += compressor.flush()
-    (tmp_path / "a.log").write_bytes(b"".join(raw_batch(stream, 9, attributes=3, base_offset=base) for base in (0, 9)))
+    (tmp_path / "a.log").write_bytes(b"".join(raw_batch(stream, 9, attributes=3, base_offset=base, last_delta=8) for base in (0, 9)))
     assert kolumn.verify(tmp_path / "a.log", backend="gpu").inflated_by_cpu == 0
     assert len(same(tmp_path / "a.log", columns=COLUMNS)) == 18
     if device is not None:
