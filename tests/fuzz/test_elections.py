@@ -21,6 +21,14 @@ FIRST = int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))
 EACH = 100
 
 
+HARD = (3182, 3294, 3309, 4873, 5517, 5889, 7331)
+"""Cases that were wrong once."""
+
+
+def test_cases_that_were_wrong_once() -> None:
+    assert not list(failures(HARD))
+
+
 @pytest.mark.timeout(4 * 3600)
 def test_copies_become_the_log_that_the_rule_says() -> None:
     wrong = _many() if COUNT > 500 else _failures(range(FIRST, FIRST + COUNT))

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -220,7 +220,7 @@ def _of_recovery(done: kolumn.Recovery, target: Path, expected: Merged | str) ->
         yield f"recover: {len(written)} rows and {told} in the report, intact are {shown}"
 
 
-def failures(seeds: range) -> Iterator[tuple[int, str]]:
+def failures(seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
     """Compare the cases of many seeds; (seed, what differs) for each that does."""
     # A line for each divergence.
     logging.getLogger("kolumn.replicas").setLevel(logging.ERROR)

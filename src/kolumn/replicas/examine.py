@@ -129,7 +129,7 @@ class Examined:
         """Whether an entry lies inside a damaged one that another copy has intact, as its entry ``at``.
 
         Then it is a message of a wrapper, or only looks like an entry. The damaged stretch before it has to begin with that very entry:
-        in both copies it follows the same offset.
+        in both copies it follows the same offset. Where headers of damaged entries fill the stretch, it ends there.
         """
         position = int(self.entries[row, POSITION])
         before = bisect_right(self.stretches, position, key=_start) - 1
@@ -137,7 +137,8 @@ class Examined:
             return False
         stretch = self.stretches[before]
         follows = other.floor(at) <= stretch.floor < int(other.entries[at, BASE])
-        return follows and stretch.start + int(other.entries[at, SIZE]) > position
+        is_told = any(stretch.low <= low <= _high(stretch) for low, _, _ in self.headers)
+        return follows and not is_told and stretch.start + int(other.entries[at, SIZE]) > position
 
     def sound(self, low: int, high: int) -> list[tuple[int, int]]:
         """Parts of [low, high] that are undamaged in this segment; offsets without records count as undamaged."""

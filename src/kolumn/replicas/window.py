@@ -14,7 +14,7 @@ import numpy as np
 from kolumn.arrays import Flags, Int64s
 from kolumn.options import Options
 from kolumn.replicas.contested import Claimed, Disagreement, claim
-from kolumn.replicas.examine import BASE, COUNT, CRC, EPOCH, LAST, POSITION, SIZE, WRAPS, Examined, misplaced
+from kolumn.replicas.examine import BASE, COUNT, CRC, EPOCH, LAST, MESSAGE, POSITION, SIZE, WRAPS, Examined, misplaced
 
 LANE, ROW, LOW, STOP, WHOLE = range(5)
 """Columns of pieces: the part, the entry of its segment, the offsets [LOW, STOP) of it that are used, and whether those are all."""
@@ -118,7 +118,7 @@ class _Window:
         for i in contested[wraps].tolist():
             wrappers.setdefault(int(self.cluster[i]), []).extend(self.members(i))
         wrong: dict[tuple[int, int], Examined] = {}
-        for i in contested[~wraps].tolist():
+        for i in contested[self.unique[contested, MESSAGE] == 1].tolist():
             for part, row in self.members(i) if int(self.cluster[i]) in wrappers else ():
                 if any(part.examined.is_inside(row, other.examined, at) for other, at in wrappers[int(self.cluster[i])]):
                     wrong[id(part.examined), row] = part.examined
