@@ -3,22 +3,17 @@
 An eighth of KOLUMN_FUZZ_MUTANTS is the number of cases, KOLUMN_FUZZ_SEED the first seed.
 """
 
-import multiprocessing
-import os
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from kit.broken_disks import DAMAGE
 from kit.elections import failures, make
-from kit.fuzz import MUTANTS
+from kit.fuzz import MUTANTS, over_seeds
 from kit.merge_reference import Merged, all_strands, merged
 
 COUNT = MUTANTS // 8
 """Each case is read and recovered, from several folders."""
-FIRST = int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))
-EACH = 100
 
 
 HARD = (3182, 3294, 3309, 4873, 5517, 5889, 7331)
@@ -31,21 +26,10 @@ def test_cases_that_were_wrong_once() -> None:
 
 @pytest.mark.timeout(4 * 3600)
 def test_copies_become_the_log_that_the_rule_says() -> None:
-    wrong = _many() if COUNT > 500 else _failures(range(FIRST, FIRST + COUNT))
+    wrong = over_seeds(failures, COUNT, alone=500)
     replay = " ".join(str(seed) for seed, _ in wrong)
     listing = "\n".join(f"seed {seed}: {text}" for seed, text in wrong)
     assert not wrong, f"{len(wrong)} of {COUNT} cases:\n{listing}\nreplay in tests/: python -m kit.elections {replay}"
-
-
-def _failures(seeds: range) -> list[tuple[int, str]]:
-    return list(failures(seeds))
-
-
-def _many() -> list[tuple[int, str]]:
-    jobs = [range(start, min(start + EACH, FIRST + COUNT)) for start in range(FIRST, FIRST + COUNT, EACH)]
-    processes = min(len(os.sched_getaffinity(0)), 16)
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return [one for found in pool.map(_failures, jobs) for one in found]
 
 
 def test_the_rule_finds_the_final_leaders_log(tmp_path: Path) -> None:

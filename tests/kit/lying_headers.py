@@ -5,14 +5,12 @@
 
 import io
 import json
-import multiprocessing
 import random
 import struct
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -34,7 +32,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"isolation_level": "read_committed"},
 ]  # fmt: skip
 RANGES = 3
-EACH = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Row = tuple[str, int, int]
 """Segment, position and offset."""
@@ -342,14 +339,6 @@ def failures(seeds: range) -> list[tuple[int, str]]:
             except Exception:
                 wrong.append((seed, traceback.format_exc()))
     return wrong
-
-
-def all_failures(first: int, count: int, processes: int) -> Iterator[tuple[int, str]]:
-    """The same of ``count`` seeds, in several processes."""
-    jobs = [range(start, min(start + EACH, first + count)) for start in range(first, first + count, EACH)]
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for found in pool.map(failures, jobs):
-            yield from found
 
 
 if __name__ == "__main__":
