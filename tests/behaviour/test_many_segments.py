@@ -23,7 +23,7 @@ from kolumn.source.segments import find_segments
 SEGMENTS, EACH = 120, 5
 CALLS_OF_A_SEGMENT = 20
 CALLS_OF_A_NAME = 12
-CALLS_OF_A_CHUNK = 210
+CALLS_OF_A_CHUNK = 205
 CALLS_OF_A_READ = 410
 
 

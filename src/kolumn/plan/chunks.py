@@ -146,12 +146,13 @@ def chunks(
     """
     position, size, pays = start, 0, (streamed or not payloads) and file.format == layouts.KAFKA and file.is_local
     streamed, batches = pays, not payloads or as_stored or is_on(STREAMED)
+    takes_messages = payloads and not as_stored and is_on(MESSAGES)
     step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
     room, following = memory(v2.HEADER + PAD), None
     while position < stop:
         span = Span(stop, file.size, weight, 1.0 if as_stored else file.inflates)
-        messages = streamed and payloads and not as_stored and is_on(MESSAGES)
+        messages = streamed and takes_messages
         if following is not None:
             chunk: Chunk | None = Chunk(None, position, following, span)
         else:
