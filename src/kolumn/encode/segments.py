@@ -98,19 +98,9 @@ class SegmentFiles:
 
     def append(self, batches: Encoded) -> None:
         """Append batches, rolling segments between them."""
-        entries, done = batches.entries, 0
-        ends = entries.end
-        while done < len(entries):
-            rest = entries[done:]
-            fits = 0 if self._open is None else self._open.fits(rest, self.segment_bytes)
-            if not fits:
-                self._roll(rest[0])
-                continue
-            assert self._open is not None
-            some, start = rest[:fits], rest[0].position
-            self._open.note(some.position - start + self._open.size, some, self.interval)
-            self._open.write(batches.data[start : int(ends[done + fits - 1])])
-            self.last_offset, done = some[-1].last_offset, done + fits
+        entries = batches.entries
+        if len(entries):
+            self.append_parts(entries, [(batches.data, entries[0].position, entries[-1].end)])
 
     def append_parts(self, entries: Entries, parts: Iterable[Part]) -> None:
         """Append batches from where they are, rolling segments between them; positions in ``entries`` count from the first of them."""
