@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kolumn.errors import shown
 from kolumn.source.segments import HIGHEST
 
 _MOST_ELECTIONS = 1000
@@ -151,13 +152,30 @@ def untrusted_epochs(notes: list[Notes], has_other: Callable[[EpochRun], bool]) 
 
 
 @dataclass(frozen=True)
-class Superseded:
-    """A strand does not belong to the log from an offset on; ``epochs`` are those of the lineage and its own there."""
+class Divergence:
+    """Two leaders assigned the same offsets to different records: the copy of the earlier leader is left out from there on.
 
-    strand: Strand
+    Attributes
+    ----------
+    offset : int
+    kept, left : str
+        Directory that is read from there on, and directory that is left out.
+    epochs : tuple of two int
+        Leader epochs there, in the same order; -1 where none decided, but the order in which one directory was written.
+    """
+
     offset: int
     kept: str
+    left: str
     epochs: tuple[int, int]
+
+    def __str__(self) -> str:
+        if min(self.epochs) < 0:
+            return shown(f"{self.left} has two records at offset {self.offset}: those written earlier are left out from there on")
+        return shown(
+            f"{self.left} has other records than {self.kept} from offset {self.offset} on: those of leader epoch {self.epochs[1]} are left "
+            f"out for those of epoch {self.epochs[0]}, as a broker does after an unclean election"
+        )
 
 
 class _Lineage:
@@ -217,8 +235,8 @@ Fills = Callable[[Strand, int, int, int], bool]
 """Whether a strand's entries within some offsets have exactly that many bytes, one after the other."""
 
 
-def elect(strands: list[Strand], fills: Fills) -> list[Superseded]:
-    """Set the stale offset of each strand, and return those that are superseded, from the newest to the oldest.
+def elect(strands: list[Strand], fills: Fills) -> list[Divergence]:
+    """Set the stale offset of each strand, and return where strands leave the log, from the newest to the oldest.
 
     Parameters
     ----------
@@ -236,7 +254,7 @@ def elect(strands: list[Strand], fills: Fills) -> list[Superseded]:
     return found
 
 
-def _border(strand: Strand, lineage: _Lineage, fills: Fills) -> Superseded | None:
+def _border(strand: Strand, lineage: _Lineage, fills: Fills) -> Divergence | None:
     """Where a strand stops being the log: at the first contradiction, or doubt, after the last agreement."""
     agreed, border = -1, None
     for low, high, epoch, *_ in strand.runs:
@@ -245,11 +263,11 @@ def _border(strand: Strand, lineage: _Lineage, fills: Fills) -> Superseded | Non
                 # The log has what this leader wrote here, or wrote later.
                 agreed, border = last, None
             elif border is None and not lowest <= epoch <= highest:
-                border = Superseded(strand, first, owner, (highest if epoch > highest else lowest, epoch))
+                border = Divergence(first, owner, strand.folder, (highest if epoch > highest else lowest, epoch))
             elif border is None:
                 doubtful = _doubtful(strand, lineage, first, last, fills)
                 if doubtful is not None:
-                    border = Superseded(strand, doubtful, owner, (highest, epoch))
+                    border = Divergence(doubtful, owner, strand.folder, (highest, epoch))
     assert border is None or border.offset > agreed
     return border
 

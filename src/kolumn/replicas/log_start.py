@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
+from kolumn.errors import shown
 from kolumn.replicas.copies import Key
 from kolumn.replicas.ends import last_offset
 from kolumn.source.log_names import topic_partition
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import offsets_in
-from kolumn.source.storage import base_name, is_url, parent, read_bytes, shown, within
+from kolumn.source.storage import base_name, is_url, parent, read_bytes, within
 
 logger = logging.getLogger(__name__)
 FILE = "log-start-offset-checkpoint"

@@ -19,11 +19,11 @@ from itertools import chain, islice
 import numpy as np
 
 from kolumn.arrays import Int64s
-from kolumn.errors import ArgumentError, shown
+from kolumn.errors import ArgumentError
 from kolumn.options import Options
 from kolumn.replicas.contested import Disagreement
 from kolumn.replicas.copies import Copies, bounds, in_order, refuse_other_topics
-from kolumn.replicas.elections import EpochRun, Notes, Strand, elect, strands_of, untrusted_epochs
+from kolumn.replicas.elections import Divergence, EpochRun, Notes, Strand, elect, strands_of, untrusted_epochs
 from kolumn.replicas.examine import (
     BASE,
     COUNT,
@@ -48,33 +48,6 @@ from kolumn.source.storage import parent
 logger = logging.getLogger(__name__)
 _KEPT_ENTRIES = 1 << 20
 """Entries that the first walk leaves to the second one, 80 bytes each; segments with more are examined again."""
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """Two leaders assigned the same offsets to different records: the copy of the earlier leader is left out from there on.
-
-    Attributes
-    ----------
-    offset : int
-    kept, left : str
-        Directory that is read from there on, and directory that is left out.
-    epochs : tuple of two int
-        Leader epochs there, in the same order; -1 where none decided, but the order in which one directory was written.
-    """
-
-    offset: int
-    kept: str
-    left: str
-    epochs: tuple[int, int]
-
-    def __str__(self) -> str:
-        if min(self.epochs) < 0:
-            return shown(f"{self.left} has two records at offset {self.offset}: those written earlier are left out from there on")
-        return shown(
-            f"{self.left} has other records than {self.kept} from offset {self.offset} on: those of leader epoch {self.epochs[1]} are left "
-            f"out for those of epoch {self.epochs[0]}, as a broker does after an unclean election"
-        )
 
 
 @dataclass
@@ -134,10 +107,7 @@ class _Sweep:
         self.parts_of: list[list[Strand]] = []
         self.kept: list[list[Examined]] = []
         self._elect()
-        again = _examined(self.todo[len(self.kept) :], replace(options, on_progress=None))
-        self.source = chain(self.kept, again)
-        self.closing = again
-        self.loaded = 0
+        self.source = self._again()
         self.active: list[Examined] = []
         self.tails: list[Tail] = []
         self.joined = Joined(options.check_crcs)
@@ -160,12 +130,22 @@ class _Sweep:
         parts = iter(strands_of(notes))
         self.parts_of = [list(islice(parts, len(own))) for own in noted]
         self.strands = list(dict.fromkeys(chain(*self.parts_of)))
-        for border in elect(self.strands, self._fills):
-            self._tell(Divergence(border.offset, border.kept, border.strand.folder, border.epochs))
+        for divergence in elect(self.strands, self._fills):
+            self._tell(divergence)
 
     def _tell(self, divergence: Divergence) -> None:
         self.divergences.append(divergence)
         logger.warning("%s", divergence)
+
+    def _again(self) -> Generator[list[Examined], None, None]:
+        """The segments once more, for the second walk: each strand of them knows how far it belongs to the log."""
+        with closing(_examined(self.todo[len(self.kept) :], replace(self.options, on_progress=None))) as rest:
+            for found, parts in zip(chain(self.kept, rest), self.parts_of, strict=True):
+                for one, strand in zip(found, parts, strict=True):
+                    one.strand = strand
+                    if self.untrusted:
+                        one.entries[np.isin(one.entries[:, EPOCH], [*self.untrusted]), EPOCH] = -1
+                yield found
 
     def _near(self, low: int, high: int) -> Iterator[tuple[Examined, Strand | None]]:
         """The segments that can have some offsets, with their strands once they are known."""
@@ -196,7 +176,7 @@ class _Sweep:
 
     def run(self) -> None:
         """Process all windows, from the first to the last."""
-        with closing(self.closing):
+        with closing(self.source):
             while self.active or self.starts:
                 border = self._border()
                 parts = [part for part in self._parts(border) if part.end > part.start]
@@ -238,20 +218,14 @@ class _Sweep:
         """Examine all segments that begin up to an offset."""
         while self.starts and self.starts[0] <= offset:
             self.starts.popleft()
-            found = next(self.source)
-            for one, strand in zip(found, self.parts_of[self.loaded], strict=True):
-                one.strand = strand
-                if self.untrusted:
-                    one.entries[np.isin(one.entries[:, EPOCH], [*self.untrusted]), EPOCH] = -1
-            self.active += [one for one in found if len(one.entries) or one.stretches]
-            self.loaded += 1
+            self.active += [one for one in next(self.source) if len(one.entries) or one.stretches]
 
     def _parts(self, border: int) -> list[CopyPart]:
         """The entries of each segment before the border; the copy with most records there comes first."""
         found = []
         records: dict[str, int] = {}
         for one in self.active:
-            end = one.at + int(np.searchsorted(one.entries[one.at :, BASE], min(border, one.stale)))
+            end = _end(one, min(border, one.stale))
             found.append((one, end))
             records[one.folder] = records.get(one.folder, 0) + int(one.entries[one.at : end, COUNT].sum())
         ranked = sorted(records, key=lambda folder: (-records[folder], self.order[folder]))
@@ -261,8 +235,7 @@ class _Sweep:
         """Rows of the entries before the border of which some or all records are not part of the log."""
         found = []
         for one in self.active:
-            end = one.at + int(np.searchsorted(one.entries[one.at :, BASE], border))
-            rows = np.flatnonzero(one.entries[one.at : end, LAST] >= one.stale) + one.at
+            rows = np.flatnonzero(one.entries[one.at : _end(one, border), LAST] >= one.stale) + one.at
             if len(rows):
                 found.append((one, rows))
         return found
@@ -294,7 +267,7 @@ class _Sweep:
 
     def _done(self, border: int) -> None:
         for one in self.active:
-            one.at += int(np.searchsorted(one.entries[one.at :, BASE], border))
+            one.at = _end(one, border)
             one.beyond += len(_before(one, border))
         self.active = [one for one in self.active if one.at < len(one.entries) or one.beyond < len(one.stretches)]
 
@@ -353,9 +326,14 @@ def _notes(one: Examined) -> Notes:
     return Notes(one.folder, first, last, runs, one.headers, one.doubts)
 
 
+def _end(one: Examined, border: int) -> int:
+    """The number of the first unresolved entry that does not begin before a border."""
+    return one.at + int(np.searchsorted(one.entries[one.at :, BASE], border))
+
+
 def _reach(one: Examined, border: int) -> int:
     """Last offset of the entries and stretches that begin before a border."""
-    end = one.at + int(np.searchsorted(one.entries[one.at :, BASE], border))
+    end = _end(one, border)
     highest = int(one.entries[end - 1, LAST]) if end > one.at else -1
     return max([highest, *(stretch.high or -1 for stretch in _before(one, border)[-1:])])
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kolumn.entries.headers import headers
-from kolumn.errors import KolumnError
+from kolumn.errors import KolumnError, shown
 from kolumn.formats import table
 from kolumn.options import Options
 from kolumn.replicas.copies import Copies, bounds, linked
@@ -20,7 +20,6 @@ from kolumn.replicas.ends import last_offset
 from kolumn.replicas.examine import BASE, LAST, MESSAGE, POSITION, examine
 from kolumn.resync.runs import RELATIVE
 from kolumn.source.segments import Segment
-from kolumn.source.storage import shown
 
 logger = logging.getLogger(__name__)
 _ANY = 2**62

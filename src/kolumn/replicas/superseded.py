@@ -8,7 +8,7 @@ import numpy as np
 from kolumn.arrays import Int64s
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
-from kolumn.replicas.examine import BASE, EPOCH, LAST, POSITION, SIZE, Examined
+from kolumn.replicas.examine import BASE, LAST, POSITION, SIZE, Examined
 from kolumn.replicas.joined import ranges_of
 from kolumn.replicas.window import CopyPart
 from kolumn.source.segments import Range, Segment
@@ -28,8 +28,6 @@ class SupersededEntries:
         Offsets that are not part of the log.
     records : int
         Of these, how many no part of the log has, and no other superseded entry.
-    epoch : int
-        Leader epoch of the first one, -1 if it has none.
     """
 
     segment: Segment
@@ -38,7 +36,6 @@ class SupersededEntries:
     first: int
     last: int
     records: int
-    epoch: int
 
 
 def superseded_entries(
@@ -70,7 +67,7 @@ def superseded_entries(
             own = set(_records(one, options)) - seen
             seen |= own
             if own:
-                found.append(SupersededEntries(examined.segment, start, stop - start, first, last, len(own), int(entries[some[0], EPOCH])))
+                found.append(SupersededEntries(examined.segment, start, stop - start, first, last, len(own)))
     return found
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, shown
 from kolumn.options import Options
 from kolumn.replicas.claimed import TierCopy, with_batch_epochs, with_ends, with_epochs
 from kolumn.replicas.copies import Copies, Key, one_log, overlapping
@@ -20,7 +20,7 @@ from kolumn.replicas.lineage import Interval, belonging
 from kolumn.source.segments import HIGHEST, Segment
 from kolumn.source.side_bytes import side_bytes
 from kolumn.source.side_files import CHECKPOINT, TIER_CHECKPOINT, Epochs, epochs_in, read_epochs
-from kolumn.source.storage import beside, parent, shown
+from kolumn.source.storage import beside, parent
 
 logger = logging.getLogger(__name__)
 _AT_A_TIME = 16

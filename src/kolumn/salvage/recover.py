@@ -13,15 +13,16 @@ from kolumn.decode.result import Tally
 from kolumn.decode.segment_end import absent_after
 from kolumn.encode.outgoing import Place, name_of, outgoing, refuse_data_folder
 from kolumn.entries.left_out import left_out
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, shown
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import entry_chunks
 from kolumn.log.pieces import whole_options
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.replicas.copies import Copies, Key
+from kolumn.replicas.elections import Divergence
 from kolumn.replicas.examine import subtract
-from kolumn.replicas.merge import Divergence, Merged, merge
+from kolumn.replicas.merge import Merged, merge
 from kolumn.replicas.misnamed import by_contents
 from kolumn.replicas.superseded import SupersededEntries
 from kolumn.replicas.tiers import apart
@@ -32,7 +33,7 @@ from kolumn.schema import REMARK_SCHEMA
 from kolumn.source.data_keys import key_files
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Listed, Range, Segment
-from kolumn.source.storage import parent, shown, within
+from kolumn.source.storage import parent, within
 from kolumn.verification.verified import verified
 
 _END = 2**62
