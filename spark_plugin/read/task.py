@@ -12,9 +12,9 @@ from kolumn.backend import choose
 from kolumn.damage.findings import Damage
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.decode.result import Tally
+from kolumn.errors import shown
 from kolumn.options import Options
 from kolumn.source.segments import Range
-from kolumn.source.storage import shown
 from kolumn.spark_plugin.options.positions import Key
 from kolumn.spark_plugin.options.read import ReadOptions
 from kolumn.spark_plugin.read.splits import Split, narrowed

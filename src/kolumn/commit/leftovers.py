@@ -25,7 +25,7 @@ from kolumn.commit import run as commit
 from kolumn.commit.age import newest_in
 from kolumn.commit.manifest import FOLDER, ExportTarget
 from kolumn.commit.remote import OLD_HOURS
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.errors import ArgumentError, KolumnError, shown
 from kolumn.keywords import known_keywords
 from kolumn.source import storage
 from kolumn.source.fsspec_files import forget
@@ -55,7 +55,7 @@ class Leftover:
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.action}: {storage.shown(self.path)}: {self.detail}"
+        return f"{self.action}: {shown(self.path)}: {self.detail}"
 
 
 @known_keywords()

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from kolumn.commit.run import REDO
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.errors import ArgumentError, KolumnError, shown
 from kolumn.source import storage
 from kolumn.source.fsspec_files import forget
 from kolumn.source.log_names import LOG
@@ -108,7 +108,7 @@ def complete(root: str, folder: str) -> int:
     """
     try:
         content = read(folder)
-        logger.warning("%s: a run was interrupted in its commit; completing it", storage.shown(folder))
+        logger.warning("%s: a run was interrupted in its commit; completing it", shown(folder))
         _forward(root, folder, content)
     except KolumnError:
         if pending(folder):

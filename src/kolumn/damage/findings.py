@@ -4,11 +4,10 @@ from dataclasses import dataclass, field
 from html import escape
 
 from kolumn.damage.html import MOST_ROWS, html_table
-from kolumn.errors import Code, CorruptBatchError, LimitError
+from kolumn.errors import Code, CorruptBatchError, LimitError, shown
 from kolumn.formats import table
 from kolumn.formats.entries import Entry
 from kolumn.source.segments import Range
-from kolumn.source.storage import shown
 
 _NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason", "kind")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrow.text import in_column
+from kolumn.errors import shown
 from kolumn.schema import REMARK_SCHEMA
-from kolumn.source.storage import shown
 
 REMARKED = ("segment", "position", "offset", "value", "tombstone")
 """Columns of KIP-87 records that are needed for remarks."""

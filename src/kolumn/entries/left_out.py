@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from kolumn.entries.headers import headers
 from kolumn.entries.replaced import without_replaced
-from kolumn.errors import KolumnError
+from kolumn.errors import KolumnError, shown
 from kolumn.formats import table
 from kolumn.schema import LEFT_OUT_SCHEMA
 from kolumn.source.log_names import CLEANED, DELETED, LOG, PARTITION, base_and_copy, offset_in
 from kolumn.source.neighbours import unfinished_from
 from kolumn.source.segments import Listed, Segment, in_directory
-from kolumn.source.storage import FolderEntry, base_name, parent, shown, with_suffix
+from kolumn.source.storage import FolderEntry, base_name, parent, with_suffix
 from kolumn.source.tier_names import MANIFEST, place_of
 
 _OF_BROKERS = re.compile(

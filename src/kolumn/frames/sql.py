@@ -8,11 +8,11 @@ import pyarrow as pa
 from kolumn import keywords
 from kolumn.api import live_segments
 from kolumn.decode.pipeline import OnDamage
-from kolumn.errors import ArgumentError, MissingError
+from kolumn.errors import ArgumentError, MissingError, shown
 from kolumn.frames.polars_scan import lazy_frame
 from kolumn.frames.source import FrameSource
 from kolumn.options import Options
-from kolumn.source.storage import parent, shown
+from kolumn.source.storage import parent
 
 _REFUSED = re.compile(
     r"disabled (by|through) configuration|configuration has been locked|Table with name \S*[./]\S* does not exist", re.IGNORECASE

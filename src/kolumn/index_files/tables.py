@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, shown
 from kolumn.index_files import parse
 from kolumn.index_files.parse import Columns, MalformedFileError
 from kolumn.keywords import Path, known_keywords
@@ -108,7 +108,7 @@ def side_files(path: Path) -> dict[str, pa.Table]:
         try:
             parts[kind.table].append(_table(kind, file, columns_of(kind, file, raw)))
         except MalformedFileError as error:
-            malformed.append({"file": storage.shown(file), "size": len(raw), "reason": str(error)})
+            malformed.append({"file": shown(file), "size": len(raw), "reason": str(error)})
     tables = {kind.table: pa.concat_tables([_schema(kind).empty_table(), *parts[kind.table]]) for kind in KINDS}
     return tables | {"malformed": pa.Table.from_pylist(malformed, MALFORMED)}
 
@@ -146,4 +146,4 @@ def _table(kind: FileKind, file: str, columns: Columns) -> pa.Table:
     schema = _schema(kind)
     arrays = [pa.array(columns[name], pa.int64() if pa.types.is_integer(type) else type).cast(type) for name, type in kind.columns]
     rows = len(arrays[0])
-    return pa.Table.from_arrays([pa.repeat(pa.scalar(storage.shown(file), pa.string()), rows), *arrays], schema=schema)
+    return pa.Table.from_arrays([pa.repeat(pa.scalar(shown(file), pa.string()), rows), *arrays], schema=schema)

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 
 from kolumn.damage.findings import Skipped
 from kolumn.entries.replaced import segments_of_source
+from kolumn.errors import shown
 from kolumn.replicas.topic_rows import topic_rows
 from kolumn.source.folder_scan import scanned
 from kolumn.source.segments import Segment
-from kolumn.source.storage import is_url, parent, shown
+from kolumn.source.storage import is_url, parent
 
 logger = logging.getLogger(__name__)
 TOPIC = "__remote_log_metadata"

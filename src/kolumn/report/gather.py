@@ -19,6 +19,7 @@ from kolumn.damage.remarks import Remark
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.decode.result import Tally
 from kolumn.entries.left_out import left_out
+from kolumn.errors import shown
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.replicas.ranges import whole_ranges
@@ -29,7 +30,6 @@ from kolumn.report.lag import TOPIC, Lag, lag_of
 from kolumn.report.sample import Sample
 from kolumn.report.transactions import TransactionStatistics
 from kolumn.source.segments import Listed, Range
-from kolumn.source.storage import shown
 from kolumn.transactions.states import Transactions
 
 _COLUMNS = (*STATISTICS, "headers", "isTransactional", "isControl", "controlType")

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from kolumn.errors import shown
 from kolumn.report import charts, html, words
 from kolumn.report.gather import Findings
 from kolumn.report.html import MOST_ROWS
 from kolumn.report.svg import BAD, FIRST, MUTED, SECOND, Chart
-from kolumn.source.storage import shown
 
 
 def offsets(found: Findings) -> str:

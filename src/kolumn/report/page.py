@@ -3,11 +3,11 @@
 from html import escape
 from typing import Any
 
+from kolumn.errors import shown
 from kolumn.report import charts, formats, html, log_sections, record_sections, timestamps, words
 from kolumn.report.gather import Findings, total
 from kolumn.report.html import MOST_ROWS
 from kolumn.schema import LEFT_OUT_SCHEMA
-from kolumn.source.storage import shown
 
 _MOST_PARTITIONS = 1000
 """In the table; the numbers of all are in the page as JSON."""

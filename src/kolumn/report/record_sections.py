@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from kolumn.errors import shown
 from kolumn.report import charts, html, words
 from kolumn.report.gather import Findings, total
 from kolumn.report.histograms import Drawn, Timeline
 from kolumn.report.svg import SECOND
-from kolumn.source.storage import shown
 
 _MOST_TOPICS = 4
 _LEAST_BARS = 3

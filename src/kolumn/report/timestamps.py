@@ -1,9 +1,9 @@
 """The section on timestamps: which records are late, and how far the partitions of a topic are apart."""
 
+from kolumn.errors import shown
 from kolumn.report import charts, html, words
 from kolumn.report.gather import Findings
 from kolumn.report.html import MOST_ROWS
-from kolumn.source.storage import shown
 
 
 def timestamps(found: Findings) -> str:

@@ -28,7 +28,7 @@ import numpy as np
 import zstandard
 
 from kolumn.arrays import Int64s
-from kolumn.errors import Code, CorruptBatchError, KolumnError
+from kolumn.errors import Code, CorruptBatchError, KolumnError, shown
 from kolumn.source import storage
 from kolumn.source.side_files import TIER_CHECKPOINT, Epochs
 from kolumn.source.tier_names import MANIFEST, place_of, stem
@@ -163,7 +163,7 @@ def objects_of(manifests: list[storage.FolderEntry], found: list[str], told: boo
     unfinished = [name for name in found if name not in names]
     if unfinished and not told:
         text = "%d objects without a manifest are left out, as copies that were not finished: the first is %s"
-        logger.warning(text, len(unfinished), storage.shown(unfinished[0]))
+        logger.warning(text, len(unfinished), shown(unfinished[0]))
     return names
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyarrow import ArrowException
 
 from kolumn.errors import ArgumentError, KolumnError, MissingError
-from kolumn.errors import shown as shown
 from kolumn.source import identity
 from kolumn.source.folder_scan import looked_at_files
 from kolumn.source.fsspec_files import fsspec_of, listed, looked_at

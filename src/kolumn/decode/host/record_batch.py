@@ -19,12 +19,12 @@ from kolumn.cpu_fallback.fields.microseconds import LARGEST, NO_TIME
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.message_flags import MessageFlags
 from kolumn.decode.host.run import Run
+from kolumn.errors import shown
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.schema import RAW_HEADERS, record_schema
 from kolumn.source.segments import Segment
-from kolumn.source.storage import shown
 
 logger = logging.getLogger("kolumn")
 _told: set[str] = set()
