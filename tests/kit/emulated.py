@@ -70,6 +70,8 @@ class HostMemory:
             type(self).overrun.append(f"memory of {self.size} bytes")
         # Whoever still reads it finds nothing that looks right.
         self._whole[:] = FREED
+        # Noted as freed while nobody else can get the same address: attributes go in the order in which they were set.
+        self.block = None
 
 
 @dataclass
