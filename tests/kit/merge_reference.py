@@ -144,7 +144,7 @@ class Lineage:
             parts = {(low, min(high, strand.stale - 1))}
             for begin, end, _ in self.known:
                 parts = {cut for one, other in parts for cut in ((one, min(other, begin - 1)), (max(one, end + 1), other))}
-            self.known = sorted([*self.known, *((one, other, epoch) for one, other in parts if one <= other)])
+            self.known = sorted([*self.known, *((a, b, epoch) for a, b in parts if a <= b and not self._contradicts(a, epoch))])
         self.known = _joined(self.known)
         if strand.entries[0].base < strand.stale:
             self.stretches += [one for one in strand.stretches if one.after < strand.stale]
@@ -195,6 +195,6 @@ def _joined(known: list[Known]) -> list[Known]:
     found: list[Known] = []
     for low, high, epoch in known:
         if found and found[-1][2] == epoch:
-            low, high = found.pop()[0], high
+            low, high = found[-1][0], max(found.pop()[1], high)
         found.append((low, high, epoch))
     return found

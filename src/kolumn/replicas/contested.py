@@ -118,13 +118,20 @@ def _disagreement(claims: list[Claimed], tables: list[pa.Table]) -> Disagreement
     if not found:
         return None
     _, offset, one, other, record, other_record = min(found)
-    return Disagreement(offset, _side(claims[one], tables[one], record), _side(claims[other], tables[other], other_record))
+    return Disagreement(offset, _side(claims, tables, one, record), _side(claims, tables, other, other_record))
 
 
-def _side(one: Claimed, table: pa.Table, record: int) -> tuple[list[Examined], int]:
-    row = int(np.searchsorted(one.examined.entries[:, POSITION], table["position"][record].as_py()))
-    others = [examined for examined, _ in one.members[row] if examined is not one.examined]
-    return [one.examined, *others], row
+def _side(claims: list[Claimed], tables: list[pa.Table], of: int, record: int) -> tuple[list[Examined], int]:
+    """Copies that have the same record as one of them: in the same entry, or batched otherwise."""
+    one, offset = claims[of], tables[of]["offset"][record].as_py()
+    row = int(np.searchsorted(one.examined.entries[:, POSITION], tables[of]["position"][record].as_py()))
+    found = {id(one.examined): one.examined}
+    for claim, table in zip(claims, tables, strict=True):
+        for at in np.flatnonzero(_int64(table, "offset") == offset).tolist():
+            if _equal(table.slice(at, 1), tables[of].slice(record, 1))[0]:
+                same = int(np.searchsorted(claim.examined.entries[:, POSITION], table["position"][at].as_py()))
+                found |= {id(examined): examined for examined, _ in claim.members[same]}
+    return list(found.values()), row
 
 
 def _equal(one: pa.Table, other: pa.Table) -> Flags:

@@ -129,7 +129,8 @@ class Examined:
         """Whether an entry lies inside a damaged one that another copy has intact, as its entry ``at``.
 
         Then it is a message of a wrapper, or only looks like an entry. The damaged stretch before it has to begin with that very entry:
-        in both copies it follows the same offset. Where headers of damaged entries fill the stretch, it ends there.
+        in both copies it follows the same offset. Where headers of damaged entries fill the stretch, it ends there. The intact entry has
+        to contain the same bytes: otherwise something else was damaged here.
         """
         position = int(self.entries[row, POSITION])
         before = bisect_right(self.stretches, position, key=_start) - 1
@@ -138,7 +139,13 @@ class Examined:
         stretch = self.stretches[before]
         follows = other.floor(at) <= stretch.floor < int(other.entries[at, BASE])
         is_told = any(stretch.low <= low <= _high(stretch) for low, _, _ in self.headers)
-        return follows and not is_told and stretch.start + int(other.entries[at, SIZE]) > position
+        is_covered = follows and not is_told and stretch.start + int(other.entries[at, SIZE]) > position
+        return is_covered and self._bytes(row) in other._bytes(at)
+
+    def _bytes(self, row: int) -> bytes:
+        begin, end = int(self.entries[row, POSITION]), int(self.entries[row, POSITION] + self.entries[row, SIZE])
+        with SegmentFile(self.segment) as file:
+            return bytes(file.read(begin, end))
 
     def sound(self, low: int, high: int) -> list[tuple[int, int]]:
         """Parts of [low, high] that are undamaged in this segment; offsets without records count as undamaged."""
@@ -257,7 +264,10 @@ def _known(file: SegmentFile, entries: Entries, options: Options) -> tuple[Any, 
         cuts = np.flatnonzero(np.diff(entries.position[told]) > _APART) + 1
         for group in np.split(told, cuts):
             entries.array[group] = _inflated(file, entries[group], options).array
-    return np.column_stack([entries.array[:, _KEPT], wrapped, messages & ~wrapped]), entries.is_intact
+    kept = np.column_stack([entries.array[:, _KEPT], wrapped, messages & ~wrapped])
+    # Which format it is decides where a header has its epoch, and whether it has one.
+    kept[entries.code == Code.BAD_MAGIC, EPOCH] = -1
+    return kept, entries.is_intact
 
 
 def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:

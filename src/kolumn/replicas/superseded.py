@@ -14,6 +14,8 @@ from kolumn.replicas.window import CopyPart
 from kolumn.source.segments import Range, Segment
 
 _COLUMNS = ("offset", "key", "value", "timestampMs")
+_Seen = dict[tuple[Any, ...], set[int]]
+"""Offset, key and value of records, and their timestamps."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,10 @@ def superseded_entries(
         return []
     low = min(int(one.entries[rows[0], BASE]) for one, rows in beyond)
     high = max(int(one.entries[rows[-1], LAST]) for one, rows in beyond)
-    seen = {row for one, first, last in ranges_of(parts, pieces) if first <= high and last >= low for row in _records(one, options)}
+    seen: _Seen = {}
+    for one, first, last in ranges_of(parts, pieces):
+        if first <= high and last >= low:
+            _new(_records(one, options), seen)
     found = []
     for examined, rows in beyond:
         entries = examined.entries
@@ -64,11 +69,19 @@ def superseded_entries(
             start, stop = int(entries[some[0], POSITION]), int(entries[some[-1], POSITION] + entries[some[-1], SIZE])
             first, last = max(int(entries[some[0], BASE]), examined.stale), int(entries[some[-1], LAST])
             one = Range(examined.segment, start, stop, examined.floor(int(some[0])), start_offset=first, end_offset=last + 1)
-            own = set(_records(one, options)) - seen
-            seen |= own
-            if own:
-                found.append(SupersededEntries(examined.segment, start, stop - start, first, last, len(own)))
+            if records := _new(_records(one, options), seen):
+                found.append(SupersededEntries(examined.segment, start, stop - start, first, last, records))
     return found
+
+
+def _new(records: list[Any], seen: _Seen) -> int:
+    """How many records were not seen yet. One without a timestamp, -1, equals those that have one."""
+    count = 0
+    for *content, timestamp in records:
+        known = seen.setdefault(tuple(content), set())
+        count += not known or (timestamp != -1 and known.isdisjoint((timestamp, -1)))
+        known.add(timestamp)
+    return count
 
 
 def _records(one: Range, options: Options) -> list[Any]:

@@ -77,6 +77,8 @@ class RunOfEntries:
         Positions of its first byte and after its last.
     first_offset, last_offset : int
     entries : int
+    gapless : bool
+        Each entry begins with the offset after the one before it.
     ends_well : bool
         It extends to the end of the file, or past the bytes that were searched.
     followed : bool
@@ -90,6 +92,7 @@ class RunOfEntries:
     first_offset: int
     last_offset: int
     entries: int
+    gapless: bool = False
     ends_well: bool = True
     followed: bool = True
     identities: frozenset[_Identity] = frozenset()
@@ -171,7 +174,7 @@ class Runs:
         start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
         # If nothing else determines the offsets of a log, the claim of a damaged entry does not either.
         anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
-        found, again = set[_Identity](), 0
+        found, again, gapless = set[_Identity](), 0, True
         while entries + again < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
             if position == stretch.end:
                 return RunOfEntries(start, position, first, last, entries, identities=frozenset(found))
@@ -194,6 +197,7 @@ class Runs:
                 if entries and first_offset(self.file, row) != last + 1:
                     start, entries, found = position, 0, set()
                 leftover = False
+            gapless = gapless and (entries == 0 or low == last + 1)
             first, last = first if entries else low, high
             entries += 1
             found.add(identity)
@@ -208,7 +212,8 @@ class Runs:
             sure = entries > 1 or stretch.claim.following in (first, self._lowest) or start < stretch.claimed_end < position
             near = stretch.claim.first is None or stretch.floor >= 0 or first - stretch.claim.last <= LARGEST_SPAN
             ends_well = ends_well or (near and self._cut_entry(position, last, sure))
-        return RunOfEntries(start, position, first, last, entries, ends_well, self._plausible(position, last), frozenset(found))
+        followed = self._plausible(position, last)
+        return RunOfEntries(start, position, first, last, entries, gapless, ends_well, followed, frozenset(found))
 
     def _leads_to(self, position: int, floor: int, end: int) -> bool:
         """Whether the lengths of valid headers lead exactly to ``end``; of the last header only offset and length need to be valid."""

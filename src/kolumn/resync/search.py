@@ -30,6 +30,9 @@ GAP_CRCS = 16
 OVERLAP = 7
 """How many bytes two intact entries may share: the last bytes of one may be missing, and equal the zeros at the beginning of the next
 one's offset."""
+GAPLESS = 2
+"""Entries without a gap between their offsets that prove themselves, with damage on both sides, if what lies before them has a byte for
+each offset that is missing."""
 COPIES = 8
 """How many places that begin like a damaged entry are examined."""
 
@@ -141,7 +144,10 @@ class Search(Runs):
         if best is None:
             return None
         crosses = best.first_offset == claim.following and best.start < end < best.stop
-        fits = best.ends_well or (claim.exact and crosses) or (best.followed and best.entries >= (2 if truncated else 1))
+        # Whole batches in a value hardly continue the log's own offsets.
+        outside = claim.first is None or best.start >= end
+        goes_on = outside and best.gapless and best.entries >= GAPLESS and best.first_offset - floor <= best.start - position
+        fits = best.ends_well or (claim.exact and crosses) or (best.followed and best.entries >= (2 if truncated else 1)) or goes_on
         return best.start if fits else None
 
     def _claimed_end(self, position: int) -> int:
