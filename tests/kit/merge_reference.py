@@ -187,8 +187,8 @@ class Lineage:
         if below == above or first == NEVER:
             return NEVER
         is_inside = place.after < over[0].base and over[-1].last < place.before
-        adjoin = all(one.file == other.file and one.end == other.position for one, other in pairwise(over))
-        return NEVER if is_inside and adjoin and over[-1].end - over[0].position == place.size else first
+        adjoin = all(one.file != other.file or one.end == other.position for one, other in pairwise(over))
+        return NEVER if is_inside and adjoin and sum(one.end - one.position for one in over) == place.size else first
 
 
 def _joined(known: list[Known]) -> list[Known]:
