@@ -77,8 +77,8 @@ class RunOfEntries:
         Positions of its first byte and after its last.
     first_offset, last_offset : int
     entries : int
-    gapless : bool
-        Each entry begins with the offset after the one before it.
+    gapless : int
+        How many entries, from the first one on, begin with the offset after the one before them.
     ends_well : bool
         It extends to the end of the file, or past the bytes that were searched.
     followed : bool
@@ -92,7 +92,7 @@ class RunOfEntries:
     first_offset: int
     last_offset: int
     entries: int
-    gapless: bool = False
+    gapless: int = 0
     ends_well: bool = True
     followed: bool = True
     identities: frozenset[_Identity] = frozenset()
@@ -174,7 +174,7 @@ class Runs:
         start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
         # If nothing else determines the offsets of a log, the claim of a damaged entry does not either.
         anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
-        found, again, gapless = set[_Identity](), 0, True
+        found, again, gapless = set[_Identity](), 0, 0
         while entries + again < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
             if position == stretch.end:
                 return RunOfEntries(start, position, first, last, entries, identities=frozenset(found))
@@ -195,9 +195,9 @@ class Runs:
                 # The first wrapper after messages: if it does not continue their offsets, they are the rest of another wrapper whose
                 # header is lost, and their offsets are relative to that wrapper's first.
                 if entries and first_offset(self.file, row) != last + 1:
-                    start, entries, found = position, 0, set()
+                    start, entries, found, gapless = position, 0, set(), 0
                 leftover = False
-            gapless = gapless and (entries == 0 or low == last + 1)
+            gapless += gapless == entries and (not entries or low == last + 1)
             first, last = first if entries else low, high
             entries += 1
             found.add(identity)

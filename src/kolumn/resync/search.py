@@ -146,7 +146,7 @@ class Search(Runs):
         crosses = best.first_offset == claim.following and best.start < end < best.stop
         # Whole batches in a value hardly continue the log's own offsets.
         outside = claim.first is None or best.start >= end
-        goes_on = outside and best.gapless and best.entries >= GAPLESS and best.first_offset - floor <= best.start - position
+        goes_on = outside and best.gapless >= GAPLESS and best.first_offset - floor <= best.start - position
         fits = best.ends_well or (claim.exact and crosses) or (best.followed and best.entries >= (2 if truncated else 1)) or goes_on
         return best.start if fits else None
 
