@@ -132,6 +132,17 @@ def test_all_that_is_intact_comes_back(tmp_path, kind, nested, nested_batches, a
     assert caught.value.base_offset == BASE + 4 * at
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("base", [BASE, 1 << 33])
+def test_entries_between_two_damaged_places(tmp_path, base, at):
+    rng = random.Random(at)
+    batches = [batch(base + 4 * i, [rng.randbytes(30) for _ in range(4)]) for i in range(6)]
+    path = tmp_path / f"{base:020}.log"
+    path.write_bytes(b"".join(rng.randbytes(len(one)) if i in (at, 5) else one for i, one in enumerate(batches)))
+    want = [base + 4 * i + k for i in range(5) if i != at for k in range(4)]
+    assert kolumn.read(path, columns=["offset"], errors="skip")["offset"].to_pylist() == want
+
+
 def test_nested_batches_of_an_intact_segment_are_data(tmp_path):
     path = tmp_path / f"{BASE:020}.log"
     path.write_bytes(b"".join(segment(200, 3, 3)))
