@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain, islice, product
 
 import numpy as np
 
@@ -290,8 +290,11 @@ class _Sweep:
         if loser is one:
             keeper = other
         elif loser is None:
+            # Two directories can have both records, in opposite orders.
+            apart = (pair for pair in product(one, other) if pair[0].folder != pair[1].folder)
+            mine, theirs = next(apart, (one[0], other[0]))
             raise ArgumentError(
-                f"{one[0].segment.path} and {other[0].segment.path} have different records at offset {found.offset}: they "
+                f"{mine.segment.path} and {theirs.segment.path} have different records at offset {found.offset}: they "
                 "are no copies of one log. Read one of the directories by its name, or the first with replicas='first'"
             )
         for strand in dict.fromkeys(examined.strand for examined in loser):

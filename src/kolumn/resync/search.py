@@ -9,8 +9,8 @@ How far a damaged entry's header is trusted depends on what is known about it:
    to where another entry ends. If the end of the file follows the gap, those entries have to lead to that end too.
 3. Otherwise every later position is a candidate. A candidate is accepted if its CRC is right, its offset is above the last intact one
    and above the range that the damaged entry claims, and the bytes after it fit. A record's value may contain the bytes of
-   whole batches; their offsets or the bytes after them reveal that. Entries outside of what the damaged entry claims, whose offsets
-   continue the log's and one another, need no fitting bytes after them: damage may follow.
+   whole batches; their offsets or the bytes after them reveal that. After a header that is not credible, entries whose offsets continue
+   the log's and one another need no fitting bytes after them: damage may follow.
 """
 
 from typing import NamedTuple
@@ -145,10 +145,9 @@ class Search(Runs):
         if best is None:
             return None
         crosses = best.first_offset == claim.following and best.start < end < best.stop
-        # Whole batches in a value hardly continue the log's own offsets.
-        outside = claim.first is None or best.start >= end
+        # Whole batches in a value hardly continue the log's own offsets, if its header is overwritten and they are not.
         missing = best.first_offset - max(floor, self._lowest - 1) - 1
-        goes_on = outside and best.gapless >= GAPLESS and missing <= best.start - position
+        goes_on = claim.first is None and best.gapless >= GAPLESS and missing <= best.start - position
         fits = best.ends_well or (claim.exact and crosses) or (best.followed and best.entries >= (2 if truncated else 1)) or goes_on
         return best.start if fits else None
 
