@@ -186,6 +186,18 @@ def test_formats_in_one_log_and_leader_epochs(tmp_path: Path) -> None:
     sound(tmp_path / "out")
 
 
+@pytest.mark.parametrize("damaged_one", [1, 2])
+def test_a_wrapper_with_a_damaged_offset_gets_that_of_its_last_message(damaged_one: int, tmp_path: Path) -> None:
+    every = records(0, 20)
+    wrappers = [encoder.wrapper(0, every[i : i + 5], 1) for i in range(0, 20, 5)]
+    changed = list(wrappers)
+    changed[damaged_one] = (1 << 44).to_bytes(8, "big") + changed[damaged_one][8:]
+    folder = write_log(tmp_path / "disk", (0, changed[:3]), (15, changed[3:]))
+    kolumn.recover(folder, tmp_path / "out")
+    assert stored(tmp_path / "out" / "t-0") == wrappers
+    sound(tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     "names",
     [

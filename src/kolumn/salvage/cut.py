@@ -43,3 +43,23 @@ def cut_out(source: Bytes, origin: int, entry: Entries, run: KeptRun, options: O
         made.max_timestamp[0] = given.timestamp.max()
     file = encoder(own.layout)
     return file.put(given, file.regroup(given, np.zeros(1, np.int64), made, how), how)
+
+
+def with_inner_offsets(source: Bytes, origin: int, entries: Entries, run: KeptRun, options: Options) -> tuple[Bytes, Entries]:
+    """The bytes of entries, and their rows: a wrapper of format 0 whose offset is damaged gets that of its last message.
+
+    No checksum covers an entry's offset in that format, and its messages have their own. Such an offset lies above those of the run, or
+    not below the next one; a broker rolls segments by it. Parameters are those of `cut_out`.
+    """
+    start, last = entries[0].position, entries.last_offset
+    data = source[start - origin : entries[-1].end - origin]
+    above = last > np.append(np.minimum(run.high, last[1:] - 1), run.high)
+    wrong = np.flatnonzero(above & layouts.among(entries.layout, layouts.MESSAGES) & (entries.magic == 0) & (entries.codec != 0))
+    if len(wrong):
+        data, entries = data.copy(), entries.copy()
+        for i in wrong.tolist():
+            at = entries[i].position - start
+            offsets = piece_of(source, origin, entries[i : i + 1], run.segment, options).records["offset"].to_numpy()
+            entries.last_offset[i] = offsets.max()
+            data[at : at + 8] = np.frombuffer(int(offsets.max()).to_bytes(8, "big"), np.uint8)
+    return data, entries

@@ -18,7 +18,7 @@ from kolumn.index_files.rebuild import index_contents
 from kolumn.log.batch_table import entry_chunks
 from kolumn.options import Options
 from kolumn.replicas.sequence import trusted_epochs
-from kolumn.salvage.cut import cut_out
+from kolumn.salvage.cut import cut_out, with_inner_offsets
 from kolumn.salvage.runs import KeptRun
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment, find_segments
@@ -82,11 +82,12 @@ class LogFiles:
                 entries = with_last_offsets(file, chunk.entries.copy())
                 if not entries.is_intact.all():
                     break
-                data = chunk.source[entries[0].position - chunk.origin : entries[-1].end - chunk.origin]
-                done += len(data)
+                done += entries[-1].end - entries[0].position
                 if run.is_cut:
                     made = cut_out(chunk.source, chunk.origin, entries, run, options)
                     data, entries = made.data, made.entries
+                else:
+                    data, entries = with_inner_offsets(chunk.source, chunk.origin, entries, run, options)
                 self._append(data, entries, self._places(file, entries))
                 batches, size = batches + len(entries), size + len(data)
         if done != run.end - run.start:
