@@ -25,6 +25,8 @@ from kit.merge_reference import NO_COPIES, Merged, all_strands, merged, same
 COLUMNS = ["offset", "key", "value", "timestampMs"]
 SECONDS = 2
 """A read or a recovery of these small logs that takes longer goes in circles."""
+SMALLEST = 26
+"""Bytes of a message of format 0 without key and value."""
 TOPIC_IDS = ("AAAAAAAAQACAAAAAAAAAAA", "AAAAAAAAQACAAAAAAAAAAQ")
 Row = tuple[int, bytes | None, bytes | None, int]
 
@@ -150,8 +152,12 @@ def differences(case: Case, target: Path) -> Iterator[str]:
 def is_doubtful(case: Case) -> bool:
     """Whether offsets or leader epochs go back where a damaged base offset or epoch would look the same: no checksum covers them.
 
+    Or whether the offset alone of an entry of format 0 or 1 is damaged.
+
     They are no damaged ones where entries on both sides of the break adjoin others, or come twice, and have an epoch that others have.
     """
+    if any(looks_intact(gap.data) for files in case.copies for gap in contents(files)[1]):
+        return True
     strands = all_strands(case.copies)
     for strand, after in pairwise(strands):
         sides = (strand, strand.entries[-1].epoch), (after, after.entries[0].epoch)
@@ -174,6 +180,19 @@ def is_doubtful(case: Case) -> bool:
                     and sum((two.base, two.last) == (one.base, one.last) and all(map(same, two.rows, one.rows)) for _, one in own) < 2
                 ):
                     return True
+    return False
+
+
+def looks_intact(data: bytes) -> bool:
+    """Whether lengths lead through damaged bytes to an entry of format 0 or 1 with a right checksum."""
+    at = 0
+    while len(data) - at >= SMALLEST:
+        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+        if not at + SMALLEST <= end <= len(data):
+            return False
+        if data[at + 16] < 2 and oracle.read_entry(data[at:end], at).error is None:
+            return True
+        at = end
     return False
 
 

@@ -88,7 +88,7 @@ def merged(copies: list[list[File]]) -> Merged | str:
         for strand, row in [one for one in found if any(same(one[1], row) for row in lost)]:
             strand.stale = offset
             found.remove((strand, row))
-        if any(not same(row, other) for _, row in found for _, other in found):
+        if (lost and not found) or any(not same(row, other) for _, row in found for _, other in found):
             return NO_COPIES
         rows |= {offset: [row for _, row in found]} if found else {}
     every = ((strand.copy, row) for strand in strands for entry in strand.entries for row in entry.rows if row.offset >= strand.stale)
@@ -180,15 +180,15 @@ class Lineage:
     def _doubtful(self, strand: Strand, agreed: int, place: Stretch) -> int:
         """The first offset of a strand in a damaged stretch of the log between two epochs, unless its entries are what lay there."""
         below, above = self._epochs(place.after)[0], self._epochs(place.before)[1]
-        over = [one for one in strand.entries if one.last > place.after and one.base < place.before and one.epoch >= 0]
+        near = [one for one in strand.entries if one.last > place.after and one.base < place.before]
+        over = [one for one in near if one.epoch >= 0]
         parts = [(max(one.base, agreed + 1, place.after + 1), min(one.last, place.before - 1)) for one in over]
-        unknown = [self._first(*part, lambda at: not any(begin <= at <= end for begin, end, _ in self.known)) for part in parts]
-        first = min(unknown, default=NEVER)
-        if below == above or first == NEVER:
+        found = [self._first(*part, lambda at: not any(begin <= at <= end for begin, end, _ in self.known)) for part in parts]
+        if below == above or (first := min(found, default=NEVER)) == NEVER:
             return NEVER
-        is_inside = place.after < over[0].base and over[-1].last < place.before
-        adjoin = all(one.file != other.file or one.end == other.position for one, other in pairwise(over))
-        return NEVER if is_inside and adjoin and sum(one.end - one.position for one in over) == place.size else first
+        is_inside = place.after < near[0].base and near[-1].last < place.before
+        adjoin = all(one.file != other.file or one.end == other.position for one, other in pairwise(near))
+        return NEVER if is_inside and adjoin and sum(one.end - one.position for one in near) == place.size else first
 
 
 def _joined(known: list[Known]) -> list[Known]:
