@@ -60,6 +60,8 @@ def test_damage_of_the_log_at_a_change_of_leaders() -> None:
     assert borders(strand(0, [(0, 29, 1)], doubts=[(10, 19, 500)]), strand(1, [(0, 15, 1)])) == [None, None]
     # An epoch that no intact entry has is damaged as its batch is.
     assert borders(strand(0, [(0, 9, 0)], headers=[(10, 19, 7)]), strand(1, [(0, 25, 0)])) == [None, None]
+    doubtful = strand(0, [(10, 19, 6)], headers=[(0, 9, 0)], doubts=[(0, 9, 500)])
+    assert borders(doubtful, strand(1, [(0, 9, 1)])) == [None, 0]
 
 
 def note(folder: str, *runs: tuple[int, int, int, int], content: tuple[int, int] = (1, 1)) -> Notes:

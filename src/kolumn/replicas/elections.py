@@ -48,7 +48,7 @@ class Notes:
     headers : list of Known
         Of damaged entries whose headers fit.
     doubts : list of (int, int, int)
-        Offsets whose entries are damaged, and whose headers tell nothing: first and last one, and the number of bytes.
+        Offsets whose entries are damaged: first and last one, and the number of bytes. They are doubtful unless headers tell of them.
     """
 
     folder: str
@@ -205,7 +205,8 @@ class _Lineage:
                     self.known.insert(at, (low, end, epoch))
                     self.owners.insert(at, strand.folder)
                 low = end + 1
-        self.doubts += [one for one in strand.doubts if one[0] < strand.stale]
+        told = [low for low, *_ in headers]
+        self.doubts += [one for one in strand.doubts if one[0] < strand.stale and not any(one[0] <= low <= one[1] for low in told)]
 
     def _around(self, at: int) -> tuple[int, int]:
         """The lowest and the highest epoch possible before the known stretch ``at``."""

@@ -303,9 +303,8 @@ def _add_stretches(found: Examined, rest: Rows, good: Flags, begin: int, end: in
         found.stretches += _parts(whole, rest[inside].tolist(), good[inside].tolist(), found.segment.path)
         before, after = (some[some >= 0] for some in (entries[:i, EPOCH], entries[i:, EPOCH]))
         lowest, highest = before[-1] if len(before) else 0, after[0] if len(after) else HIGHEST
-        headers = _headers(whole, rest[inside], int(lowest), int(highest), HIGHEST if high is None else high + 1)
-        found.headers += headers
-        if not headers and high is not None:
+        found.headers += _headers(whole, rest[inside], int(lowest), int(highest), HIGHEST if high is None else high + 1)
+        if high is not None:
             found.doubts.append((whole.low, high, whole.end - whole.start))
 
 
