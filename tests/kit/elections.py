@@ -152,9 +152,8 @@ def differences(case: Case, target: Path) -> Iterator[str]:
 def is_doubtful(case: Case) -> bool:
     """Whether offsets or leader epochs go back where a damaged base offset or epoch would look the same: no checksum covers them.
 
-    Or whether the offset alone of an entry of format 0 or 1 is damaged.
-
     They are no damaged ones where entries on both sides of the break adjoin others, or come twice, and have an epoch that others have.
+    A case is doubtful too if the offset alone of an entry of format 0 or 1 is damaged.
     """
     if any(looks_intact(gap.data) for files in case.copies for gap in contents(files)[1]):
         return True

@@ -9,7 +9,7 @@ oldest, and what belongs of each is added to the lineage:
                         └──── the last agreement: one log up to here
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -205,8 +205,9 @@ class _Lineage:
                     self.known.insert(at, (low, end, epoch))
                     self.owners.insert(at, strand.folder)
                 low = end + 1
-        told = [low for low, *_ in headers]
-        self.doubts += [one for one in strand.doubts if one[0] < strand.stale and not any(one[0] <= low <= one[1] for low in told)]
+        told = sorted(low for low, *_ in headers)
+        is_told = [bisect_left(told, low) < bisect_right(told, high) for low, high, _ in strand.doubts]
+        self.doubts += [one for one, known in zip(strand.doubts, is_told, strict=True) if one[0] < strand.stale and not known]
 
     def _around(self, at: int) -> tuple[int, int]:
         """The lowest and the highest epoch possible before the known stretch ``at``."""

@@ -32,8 +32,8 @@ OVERLAP = 7
 """How many bytes two intact entries may share: the last bytes of one may be missing, and equal the zeros at the beginning of the next
 one's offset."""
 GAPLESS = 2
-"""Entries without a gap between their offsets that prove themselves, with damage on both sides, if what lies before them has a byte for
-each offset that is missing."""
+"""How many entries whose offsets follow one another are believed although damage follows them, if the damage before them has at least a
+byte for each missing offset."""
 COPIES = 8
 """How many places that begin like a damaged entry are examined."""
 
@@ -145,7 +145,7 @@ class Search(Runs):
         if best is None:
             return None
         crosses = best.first_offset == claim.following and best.start < end < best.stop
-        # Whole batches in a value hardly continue the log's own offsets, if its header is overwritten and they are not.
+        # Whole batches inside of a value rarely have offsets that continue the log's.
         missing = best.first_offset - max(floor, self._lowest - 1) - 1
         goes_on = claim.first is None and best.gapless >= GAPLESS and missing <= best.start - position
         fits = best.ends_well or (claim.exact and crosses) or (best.followed and best.entries >= (2 if truncated else 1)) or goes_on
