@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSource
 from pyspark.sql.types import StructType
 
 from kolumn.schema import BATCH_SCHEMA, REMARK_SCHEMA
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.read.batches import BatchTableReader
 from kolumn.spark_plugin.read.remarks import RemarkReader
@@ -25,12 +25,12 @@ class RecordSource(DataSource):
     """``format("kolumn")``. Options are checked on the driver, before anything is read or written."""
 
     @cached_property
-    def read_options(self) -> ReadOptions:
+    def read_options(self) -> LoadOptions:
         """The options of a read. Those of a write are `WriteOptions`."""
-        return ReadOptions.of(self.options)
+        return LoadOptions.of(self.options)
 
     @cached_property
-    def typed_options(self) -> ReadOptions:
+    def typed_options(self) -> LoadOptions:
         """The same with the types of values and keys, which are found out once, on the driver."""
         return with_types_of(self.read_options)
 
@@ -68,7 +68,7 @@ class RecordReader(DataSourceReader):
     queries of the same DataFrame. Ranges and columns are options.
     """
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: LoadOptions, schema: StructType) -> None:
         self.options = with_columns(options, schema)
         self.spark_schema = schema
 

@@ -7,7 +7,7 @@ from typing import cast
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.values.columns.typed import Typed
 
@@ -15,12 +15,12 @@ _WHOLE = ("avro", "protobuf", "fixed")
 """Formats whose values are valid or not as a whole. A JSON value is valid if its wanted members are: the optimizer must not decide that."""
 
 
-def only_asked(options: ReadOptions, asked: StructType) -> ReadOptions:
+def only_asked(options: LoadOptions, asked: StructType) -> LoadOptions:
     """The options of a scan with the record columns that it needs, and with the fields of typed ones.
 
     Parameters
     ----------
-    options : ReadOptions
+    options : LoadOptions
         With the types of its typed columns.
     asked : StructType
         The columns of the scan; with Spark's nested pruning a struct has some of its fields.

@@ -21,7 +21,7 @@ from kolumn.spark_plugin.connector.totals import NAMES, tells
 from kolumn.spark_plugin.connector.wire import Json
 from kolumn.spark_plugin.connector.work import Work, packed
 from kolumn.spark_plugin.options.positions import Key
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.batches import PAYLOAD_RATIO
 from kolumn.spark_plugin.read.bounds import Bounds
 from kolumn.spark_plugin.read.schema import spark_schema
@@ -52,7 +52,7 @@ def _schema(question: Json) -> Json:
 
 
 def _topics(question: Json) -> Json:
-    return {"topics": sorted({topic for topic, _ in segments_by_partition(ReadOptions.of(given(question))) if topic is not None})}
+    return {"topics": sorted({topic for topic, _ in segments_by_partition(LoadOptions.of(given(question))) if topic is not None})}
 
 
 def _totals(question: Json) -> Json:
@@ -113,7 +113,7 @@ def _planned(question: Json) -> Json:
     }
 
 
-def _narrowed(options: ReadOptions, limits: dict[Key, Bounds], where: dict[Key, Box]) -> tuple[ReadOptions, dict[Key, Bounds]]:
+def _narrowed(options: LoadOptions, limits: dict[Key, Bounds], where: dict[Key, Box]) -> tuple[LoadOptions, dict[Key, Bounds]]:
     """The options with the range of times, and the bounds of offsets of each topic partition, as narrow as its box."""
     bounds = {}
     for key, box in where.items():
@@ -126,11 +126,11 @@ def _narrowed(options: ReadOptions, limits: dict[Key, Bounds], where: dict[Key, 
     ), bounds
 
 
-def _for_headers(options: ReadOptions) -> ReadOptions:
+def _for_headers(options: LoadOptions) -> LoadOptions:
     return replace(options, decode=replace(options.decode, columns=("offset", "timestamp"), typed=()))
 
 
-def _for_totals(options: ReadOptions, groups: dict[Key, list[Segment]]) -> list[Split]:
+def _for_totals(options: LoadOptions, groups: dict[Key, list[Segment]]) -> list[Split]:
     whole = [one for segments in groups.values() for one in every_range(segments, options.decode)]
     # Headers of small segments take as long as it takes to open these.
     most = max(_FEW, -(-len(whole) // (options.slots or 1)))

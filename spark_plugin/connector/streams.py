@@ -19,7 +19,7 @@ from kolumn.spark_plugin.connector.asked import options_of, struct
 from kolumn.spark_plugin.connector.fields import only_asked
 from kolumn.spark_plugin.connector.wire import Json
 from kolumn.spark_plugin.connector.work import Work, packed, unpacked
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.stream.progress import Topics, behind, from_json
 from kolumn.spark_plugin.stream.reader import RecordStream
@@ -29,7 +29,7 @@ from kolumn.spark_plugin.stream.reader import RecordStream
 class Stream:
     """What a stream began with."""
 
-    options: ReadOptions
+    options: LoadOptions
     schema: StructType
 
 

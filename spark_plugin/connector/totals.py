@@ -17,7 +17,7 @@ from kolumn.options import Options
 from kolumn.plan.chunks import HEADER_WINDOW, Stop, chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.task import read_task, warn
 
 COUNT, FIRST, LAST, NEWEST = "count", "min offset", "max offset", "max timestamp"
@@ -25,7 +25,7 @@ NAMES = frozenset({"topic", "partition", COUNT, FIRST, LAST, NEWEST})
 """What can be asked for; topic and partition are what is grouped by."""
 
 
-def tells(options: ReadOptions) -> bool:
+def tells(options: LoadOptions) -> bool:
     """Whether each entry that is read returns all of its records, so that its header tells how many rows that are."""
     decode = options.decode
     ranges = (decode.start_offset, decode.end_offset, decode.start_timestamp, decode.end_timestamp, options.start, options.end)

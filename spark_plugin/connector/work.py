@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from pyspark.sql.types import StructType
 
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 
 _T = TypeVar("_T")
 
@@ -19,7 +19,7 @@ class Work:
 
     Attributes
     ----------
-    options : ReadOptions
+    options : LoadOptions
     schema : StructType
         The columns that Spark asked for, in its order; of `totals` those of the results.
     limit : int
@@ -32,7 +32,7 @@ class Work:
         Whether Spark was told that offsets ascend in each split.
     """
 
-    options: ReadOptions
+    options: LoadOptions
     schema: StructType
     limit: int = -1
     totals: tuple[str, ...] = ()

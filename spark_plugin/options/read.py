@@ -1,13 +1,14 @@
 """The options of a read, parsed from text: names in any case, values according to each option's type."""
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import Any, Unpack, get_args
 
 from kolumn.errors import ArgumentError
-from kolumn.keywords import Payload, Source
+from kolumn.keywords import OPTIONS, Columns, Keys, Option, Payload, ReadOptions, Source, Time
 from kolumn.options import Options
 from kolumn.source.memory import named_parts
 from kolumn.spark_plugin.options.kafka import (
@@ -24,56 +25,32 @@ from kolumn.spark_plugin.options.kafka import (
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Position, Wanted
 from kolumn.spark_plugin.options.values import Rule, column_list, flag, instant, local, named_paths, paths, refuse_table
 
-NO_BINARY = {"binary": "option 'binary' is about Arrow tables in Python: Spark has one binary type; leave it out"}
-"""Message for the one option of `kolumn.read` that the functions for Spark do not have."""
+NOT_IN_SPARK = {
+    "binary": "option 'binary' is about Arrow tables in Python: Spark has one binary type; leave it out",
+    "threads": "option 'threads': Spark decides how many tasks run at a time; leave it out",
+}
+"""Messages for the options of `kolumn.read` that the functions for Spark do not have."""
 SPLIT_BYTES = 128 << 20
+
+
+def _rule(name: str, one: Option) -> Rule:
+    """How the text of an option of `kolumn.keywords.ReadOptions` is parsed, by its type."""
+    parsers: dict[Any, tuple[Callable[[str], Any], str]] = {
+        bool: (flag, "true or false"),
+        int: (int, "an integer"),
+        float: (float, "a number"),
+        Columns: (column_list, "names with commas between"),
+        Time: (instant, "milliseconds since 1970, or a time in ISO 8601"),
+        Keys: (named_paths, "names of keys and paths, key1=/path, with commas between"),
+    }
+    return name, *next((parser for kind, parser in parsers.items() if one.type in (kind, kind | None)), (str, one.meaning))
+
 
 # Option of Spark -> (option of kolumn.options, how to parse the text, what is expected)
 _DECODE: dict[str, Rule] = {
-    "format": ("format", str, "the name of a format"),
-    "columns": ("columns", column_list, "names of columns with commas between"),
-    "includeHeaders": ("include_headers", flag, "true or false"),
-    "startOffset": ("start_offset", int, "an integer"),
-    "endOffset": ("end_offset", int, "an integer"),
-    "startTimestamp": ("start_timestamp", instant, "milliseconds since 1970, or a time in ISO 8601"),
-    "endTimestamp": ("end_timestamp", instant, "milliseconds since 1970, or a time in ISO 8601"),
-    "isolationLevel": ("isolation_level", str, "the name of a level"),
-    "includeControl": ("include_control", flag, "true or false"),
-    "checkCrcs": ("check_crcs", flag, "true or false"),
-    "errors": ("errors", str, "raise or skip"),
-    "replicas": ("replicas", str, "raise, first or merge"),
-    "backend": ("backend", str, "the name of a backend"),
-    "chunkBytes": ("chunk_bytes", int, "an integer"),
-    "memoryBytes": ("memory_bytes", int, "an integer"),
-    "topic": ("topic", str, "a name"),
-    "partition": ("partition", int, "an integer"),
-    "maxBatchBytes": ("max_batch_bytes", int, "an integer"),
-    "maxRatio": ("max_ratio", float, "a number"),
-    "trusted": ("trusted", flag, "true or false"),
-    "keys": ("keys", named_paths, "names of keys and paths, key1=/path, with commas between"),
-}
-_PAYLOAD: dict[str, Rule] = {
-    "Format": ("format", str, "the name of a format of values"),
-    "Schema": ("schema", str, "a schema as text"),
-    "Schemas": ("schemas", str, "a path or a URL"),
-    "Message": ("message", str, "the name of a message"),
-    "Columns": ("columns", column_list, "names of fields with commas between"),
-    "Framing": ("framing", str, "the name of a framing"),
-    "As": ("as", str, "struct or columns"),
-    "Errors": ("errors", str, "keep or raise"),
-    "Separator": ("separator", str, "a character"),
-    "Skip": ("skip", int, "an integer"),
-    "Sample": ("sample", int, "an integer"),
-}
-_DECODE |= {
-    f"{column}{name}": (f"{column}_{field}", read, expected)
-    for name, (field, read, expected) in _PAYLOAD.items()
-    for column in ("value", "key")
-}
-_DECODE |= {
-    "decode": ("decode", str, "internal"),
-    "includeSnapshots": ("include_snapshots", flag, "true or false"),
-    "includeDeletedRecords": ("include_deleted_records", flag, "true or false"),
+    re.sub("_(.)", lambda match: match[1].upper(), name): _rule(name, one)
+    for name, one in OPTIONS.items()
+    if name not in {*NOT_IN_SPARK, "on_progress"}
 }
 _OWN: dict[str, Rule] = {
     "path": ("path", str, "a path"),
@@ -91,7 +68,7 @@ _DECODED = {field for field, _, _ in _DECODE.values()}
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class LoadOptions:
     """The options of one ``load``.
 
     Attributes
@@ -143,7 +120,7 @@ class ReadOptions:
     payload: Payload = "binary"
 
     @classmethod
-    def of(cls, texts: Mapping[str, str]) -> "ReadOptions":
+    def of(cls, texts: Mapping[str, str]) -> "LoadOptions":
         """Read the options of a data source.
 
         Raises
@@ -181,21 +158,21 @@ class ReadOptions:
         )
 
     @classmethod
-    def given(cls, source: Source, split_bytes: int, slots: int | None, names_columns: bool, decode: Options) -> "ReadOptions":
-        """Options for a source as `kolumn.read` takes it. ``decode`` uses one thread, since a task is one of many on its machine."""
+    def given(cls, source: Source, split_bytes: int, slots: int | None, **options: Unpack[ReadOptions]) -> "LoadOptions":
+        """Options for a source as `kolumn.read` takes them."""
         return cls(
             tuple(local(os.fspath(path)) for path in named_parts(source)),
             _positive("splitBytes", split_bytes),
-            names_columns,
-            decode,
+            options.get("columns") is not None or options.get("include_headers", False),
+            replace(Options.of(**options), threads=1),
             slots=slots,
         )
 
-    def only(self, columns: tuple[str, ...]) -> "ReadOptions":
+    def only(self, columns: tuple[str, ...]) -> "LoadOptions":
         """The same read with other columns."""
         return replace(self, decode=self.decode.with_columns(columns))
 
-    def for_batch(self) -> "ReadOptions":
+    def for_batch(self) -> "LoadOptions":
         """The same options, after a check that the read neither starts at the end of the log nor ends at its beginning."""
         if self.start is not None:
             self.start.refuse(LATEST, "a batch read cannot start at the end of the log (latest, -1)")

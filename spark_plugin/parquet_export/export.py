@@ -20,7 +20,7 @@ from kolumn.options import Options
 from kolumn.parquet import refuse_empty_records
 from kolumn.reader_types import with_types
 from kolumn.source.segments import Range
-from kolumn.spark_plugin.options.read import NO_BINARY, SPLIT_BYTES, ReadOptions
+from kolumn.spark_plugin.options.read import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
 from kolumn.spark_plugin.parquet_export.jobs import GOES_ON, plan_jobs, plan_tasks
 from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, make_staging, write_job
 from kolumn.spark_plugin.read.bounds import lost
@@ -43,7 +43,7 @@ _RESULT = pa.schema(
 _RESULT_DDL = "topic string, partition int, day string, staged string, rows bigint, first bigint, last bigint"
 
 
-@known_keywords(NO_BINARY)
+@known_keywords(NOT_IN_SPARK)
 def export(
     spark: SparkSession,
     source: keywords.Source,
@@ -56,29 +56,7 @@ def export(
     compression: keywords.Compression = "zstd",
     split_bytes: int = SPLIT_BYTES,
     fail_on_data_loss: bool = True,
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.RecordOptions],
 ) -> Manifest:
     """Write the records that the target does not have yet to Parquet, in the workers.
 
@@ -104,7 +82,7 @@ def export(
         Whether it is an error if a log does not continue where the target ends: it ends before, it begins later (retention), or
         its topic was created again (with another id). With False a warning is logged, and only later offsets are added.
     columns, start_offset, …
-        All others as in `kolumn.scan`; ``threads`` has no effect, since Spark decides how many tasks run at a time. ``binary`` is rejected.
+        All others as in `kolumn.scan`; ``threads`` and ``binary`` are rejected.
 
     Returns
     -------
@@ -120,14 +98,7 @@ def export(
         A log does not continue where the target ends (with ``fail_on_data_loss``), or another export is writing to the target.
     """
     _check(spark, format, compression, row_group_rows)
-    chosen = Options.of(
-        columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset, start_timestamp=start_timestamp,
-        end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control, check_crcs=check_crcs, errors=errors,
-        replicas=replicas, backend=backend, chunk_bytes=chunk_bytes, threads=1, memory_bytes=memory_bytes, topic=topic,
-        partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted, on_progress=on_progress, keys=keys,
-        **payloads,
-    )  # fmt: skip
-    asked = ReadOptions.given(source, split_bytes, slots(spark), columns is not None or include_headers, chosen)
+    asked = LoadOptions.given(source, split_bytes, slots(spark), **options)
     decode = asked.decode.with_columns(_columns(asked.decode.columns, by_day))
     place, run = _target(target, filesystem), uuid.uuid4().hex
     layout = ExportLayout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
@@ -135,7 +106,7 @@ def export(
         return _run(spark, replace(asked, fail_on_data_loss=fail_on_data_loss), place, layout, run)
 
 
-def _run(spark: SparkSession, asked: ReadOptions, place: ExportTarget, layout: ExportLayout, run: str) -> Manifest:
+def _run(spark: SparkSession, asked: LoadOptions, place: ExportTarget, layout: ExportLayout, run: str) -> Manifest:
     segments = live_segments(asked.paths, layout.options)
     layout = replace(layout, options=with_types(layout.options, asked.paths, map(Range.whole, segments)))
     refuse_empty_records(layout.options.schema)

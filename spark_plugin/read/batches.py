@@ -12,7 +12,7 @@ from kolumn.errors import ArgumentError
 from kolumn.log.batch_table import batch_tables
 from kolumn.replicas.ranges import whole_ranges
 from kolumn.schema import BATCH_SCHEMA
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.bounds import Bounds
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import Split, limits_of, narrowed, pack, segments_by_partition
@@ -25,7 +25,7 @@ PAYLOAD_RATIO = 16
 class BatchTableReader(DataSourceReader):
     """The table of `kolumn.batches`: payloads are read only with checkCrcs=true."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: LoadOptions, schema: StructType) -> None:
         if schema != spark_schema(BATCH_SCHEMA):
             raise ArgumentError("the table of batches has columns of its own: read it without a schema, and select")
         if options.names_columns:

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from kolumn.damage.findings import Damage
 from kolumn.errors import ArgumentError
 from kolumn.schema import DAMAGE_SCHEMA
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import Split, plan_splits
 from kolumn.spark_plugin.read.task import read_split
@@ -22,7 +22,7 @@ class DamageSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self.read_options = ReadOptions.of(options)
+        self.read_options = LoadOptions.of(options)
 
     @classmethod
     def name(cls) -> str:
@@ -43,7 +43,7 @@ class DamageSource(DataSource):
 class DamageReader(DataSourceReader):
     """Decodes like a read with the same options, and returns the damage instead of the records."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: LoadOptions) -> None:
         self.options = replace(options, decode=replace(options.decode.untyped, errors="skip"))
 
     def partitions(self) -> Sequence[InputPartition]:

@@ -18,7 +18,7 @@ from kolumn.errors import ArgumentError
 from kolumn.gpu_api import resident_options
 from kolumn.keywords import known_keywords
 from kolumn.options import Options
-from kolumn.spark_plugin.options.read import NO_BINARY, SPLIT_BYTES, ReadOptions
+from kolumn.spark_plugin.options.read import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits, with_types_of
 from kolumn.spark_plugin.read.task import read_task, warn
@@ -37,7 +37,7 @@ _PAYLOADS = ("binary", "string")
 _FRAMES = ("arrow", "cudf")
 
 
-@known_keywords(NO_BINARY)
+@known_keywords(NOT_IN_SPARK)
 def read_segments(
     spark: SparkSession,
     source: keywords.Source,
@@ -47,30 +47,7 @@ def read_segments(
     schema: StructType | str | None = None,
     frame: Literal["arrow", "cudf"] = "arrow",
     split_bytes: int | None = None,
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> DataFrame:
     """Read Kafka log segments into a DataFrame whose rows can be moved to a GPU without conversion to JVM rows.
 
@@ -93,7 +70,7 @@ def read_segments(
     split_bytes : int
         Approximate maximum of log bytes that one task reads. Default: 128 MiB; 512 MiB with ``transform``, since little leaves the worker.
     columns, start_offset, …
-        All others as in `kolumn.scan`; ``threads`` has no effect, since Spark decides how many tasks run at a time. ``binary`` is rejected.
+        All others as in `kolumn.scan`; ``threads`` and ``binary`` are rejected.
 
     Returns
     -------
@@ -107,20 +84,12 @@ def read_segments(
         without the other. Errors in workers are raised as a PySparkException when the DataFrame is used.
     """
     _check(spark, payload, transform, schema, frame)
-    decode = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, chunk_bytes=chunk_bytes, threads=1,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **payloads,
-    )  # fmt: skip
-    named = columns is not None or include_headers
-    asked = ReadOptions.given(source, _size(split_bytes, transform), slots(spark), named, decode)
+    asked = LoadOptions.given(source, _size(split_bytes, transform), slots(spark), **options)
     return _frame(spark, asked, payload, transform, schema, frame)
 
 
 def _frame(
-    spark: SparkSession, asked: ReadOptions, payload: str, transform: Transform | None, schema: StructType | str | None, frame: str
+    spark: SparkSession, asked: LoadOptions, payload: str, transform: Transform | None, schema: StructType | str | None, frame: str
 ) -> DataFrame:
     splits = [split.ranges for split in plan_splits(asked, by_job(spark))]
     asked = with_types_of(asked)

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from kolumn.damage.remarks import Remark, remark_table
 from kolumn.errors import ArgumentError
 from kolumn.schema import REMARK_SCHEMA
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import Split, plan_splits
 from kolumn.spark_plugin.read.task import read_split, warn
@@ -19,7 +19,7 @@ from kolumn.spark_plugin.read.task import read_split, warn
 class RemarkReader(DataSourceReader):
     """Decodes like a read with the same options, and returns the remarks about segments instead of the records."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: LoadOptions, schema: StructType) -> None:
         if schema != spark_schema(REMARK_SCHEMA):
             raise ArgumentError("the table of remarks has columns of its own: read it without a schema, and select")
         if options.names_columns:

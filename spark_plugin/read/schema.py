@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from kolumn.errors import ArgumentError
 from kolumn.keywords import Payload
 from kolumn.options import Options
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.types import in_spark, spark_type
 
 # Larger batches only make Spark slower: it converts each batch into rows before it requests the next.
@@ -73,7 +73,7 @@ def check_schema(schema: StructType, decode: Options, payload: Payload = "binary
     return chosen.columns
 
 
-def with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
+def with_columns(options: LoadOptions, schema: StructType) -> LoadOptions:
     """The options with the columns of a schema. If the options name columns too, both must be the same."""
     columns = check_schema(schema, options.decode, options.payload)
     if options.names_columns and columns != options.decode.columns:

@@ -19,7 +19,7 @@ from kolumn.replicas.ranges import log_ranges
 from kolumn.replicas.tiers import log_of
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.options.positions import Key
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.bounds import Bounds, bounds, resolve
 from kolumn.spark_plugin.session.session import THREADS, Run, by_threads
 
@@ -44,7 +44,7 @@ class Split(InputPartition):
         self.bounds = {key: value for key, value in bounds.items() if key in keys and value != (None, None)}
 
 
-def plan_splits(options: ReadOptions, run: Run = by_threads) -> list[Split]:
+def plan_splits(options: LoadOptions, run: Run = by_threads) -> list[Split]:
     """Find the segments and distribute them among splits.
 
     Returns
@@ -56,13 +56,13 @@ def plan_splits(options: ReadOptions, run: Run = by_threads) -> list[Split]:
     return share(options, groups, limits_of(options, groups), run) or [Split(())]
 
 
-def limits_of(options: ReadOptions, groups: dict[Key, list[Segment]]) -> dict[Key, Bounds]:
+def limits_of(options: LoadOptions, groups: dict[Key, list[Segment]]) -> dict[Key, Bounds]:
     """The bounds of each topic partition that the positions of the options mean; errors as `kolumn.spark_plugin.read.bounds.bounds`."""
     starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
     return bounds(starts, ends, groups, options.fail_on_data_loss)
 
 
-def segments_by_partition(options: ReadOptions) -> dict[Key, list[Segment]]:
+def segments_by_partition(options: LoadOptions) -> dict[Key, list[Segment]]:
     """The live segments of each selected topic partition; with ``replicas="merge"``, those of all its copies.
 
     Raises
@@ -76,7 +76,7 @@ def segments_by_partition(options: ReadOptions) -> dict[Key, list[Segment]]:
     return {key: log_of(segments, options.decode) for key, segments in groups.items()}
 
 
-def with_types_of(options: ReadOptions) -> ReadOptions:
+def with_types_of(options: LoadOptions) -> LoadOptions:
     """The options with the types of their typed columns, on the driver."""
     if not options.decode.typed:
         return options
@@ -95,7 +95,7 @@ def even(size: int, split_bytes: int, slots: int | None) -> int:
     return min(split_bytes, max(SMALLEST, -(-size // (slots * rounds))))
 
 
-def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds], run: Run = by_threads) -> list[Split]:
+def share(options: LoadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds], run: Run = by_threads) -> list[Split]:
     """Distribute the bytes within the bounds of each topic partition among splits."""
     chosen = [one for key, segments in groups.items() for one in _within(segments, limits.get(key, (None, None)), options)]
     target = even(sum(one.end - one.start for one in chosen), options.split_bytes, options.slots)
@@ -106,7 +106,7 @@ def share(options: ReadOptions, groups: dict[Key, list[Segment]], limits: Mappin
     return [Split(group, limits) for group in packed]
 
 
-def _within(segments: list[Segment], limit: Bounds, options: ReadOptions) -> list[Range]:
+def _within(segments: list[Segment], limit: Bounds, options: LoadOptions) -> list[Range]:
     """Parts of the segments, without the batches before the first record that the range of offsets or times can select."""
     if limit == (0, 0):
         return []
@@ -119,7 +119,7 @@ def wanted(segments: list[Segment], options: Options, target: int, run: Run = by
     return with_transactions([part for part, _ in _parts(chosen, target, None, run)], options)
 
 
-def narrowed(options: ReadOptions, limit: Bounds) -> ReadOptions:
+def narrowed(options: LoadOptions, limit: Bounds) -> LoadOptions:
     """The options with their range of offsets narrowed to ``limit``."""
     return replace(options, decode=options.decode.within(*limit))
 

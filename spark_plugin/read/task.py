@@ -16,7 +16,7 @@ from kolumn.errors import shown
 from kolumn.options import Options
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.options.positions import Key
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.splits import Split, narrowed
 from kolumn.spark_plugin.session.gpu_task import use_gpu
 
@@ -63,7 +63,7 @@ def read_task(
 
 
 def read_split(
-    split: Split, options: ReadOptions, damage: Callable[[Damage], None], tally: Callable[[Range, Tally], None] | None = None
+    split: Split, options: LoadOptions, damage: Callable[[Damage], None], tally: Callable[[Range, Tally], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Decode a split within the bounds of its topic partitions."""
     groups = groupby(split.ranges, _key)

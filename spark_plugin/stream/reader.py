@@ -16,7 +16,7 @@ from kolumn.log.transactions import transactions_of
 from kolumn.replicas.log_end import log_end
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Position
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.bounds import Bounds, log_start, lost
 from kolumn.spark_plugin.read.schema import arrow_schema, conform
 from kolumn.spark_plugin.read.splits import Split, segments_by_partition, share
@@ -43,7 +43,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
     partition that appears later is read from its beginning.
     """
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: LoadOptions, schema: StructType) -> None:
         if options.end is not None:
             raise ArgumentError(f"option {options.end.option}: a stream has no end")
         if options.table != "records":

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -32,8 +32,8 @@ from kolumn.encode.outgoing import name_of
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import whole_options
 from kolumn.log.transactions import transactions_of_segment
+from kolumn.options import Options
 from kolumn.replicas.copies import one_directory
 from kolumn.source import storage
 from kolumn.source.segments import Segment
@@ -73,16 +73,7 @@ def convert(
     drop_transactions: bool = False,
     batch_bytes: int = 16384,
     index_interval_bytes: int = 4096,
-    errors: keywords.Errors = "raise",
-    check_crcs: bool = True,
-    replicas: keywords.Replicas = "raise",
-    topic: str | None = None,
-    partition: int | None = None,
-    chunk_bytes: int | None = None,
-    memory_bytes: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    on_progress: keywords.Progress | None = None,
+    **options: Unpack[keywords.WholeOptions],
 ) -> Conversion:
     """`kolumn.convert` as a Spark job; each task converts some of the segments.
 
@@ -98,17 +89,9 @@ def convert(
         The sums over all segments.
     """
     use_this_python(spark)
-    options = whole_options(
-        source_format,
-        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
-        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
-    )  # fmt: skip
-    return _convert(
-        spark,
-        ConversionJob.of(options, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes),
-        source,
-        target,
-    )
+    chosen = Options.of(format=source_format, **options)
+    job = ConversionJob.of(chosen, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes)
+    return _convert(spark, job, source, target)
 
 
 def _convert(spark: SparkSession, job: ConversionJob, source: keywords.Source, target: str) -> Conversion:
@@ -144,16 +127,7 @@ def compact(
     merge_bytes: int | None = None,
     producer_id_expiration_ms: int = DAY_MS,
     index_interval_bytes: int = 4096,
-    errors: keywords.Errors = "raise",
-    check_crcs: bool = True,
-    replicas: keywords.Replicas = "raise",
-    topic: str | None = None,
-    partition: int | None = None,
-    chunk_bytes: int | None = None,
-    memory_bytes: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    on_progress: keywords.Progress | None = None,
+    **options: Unpack[keywords.WholeOptions],
 ) -> Compaction:
     """`kolumn.compact` as Spark jobs: one shuffles keys to find the last offset of each, the next rewrites the segments.
 
@@ -170,14 +144,10 @@ def compact(
         The sums over all segments.
     """
     use_this_python(spark)
-    options = whole_options(
-        format,
-        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
-        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
-    )  # fmt: skip
+    chosen = Options.of(format=format, **options)
     how = CompactionSettings.of(
-        options, delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms, index_interval_bytes
-    )  # fmt: skip
+        chosen, delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms, index_interval_bytes
+    )
     if how.first_dirty:
         raise ArgumentError("first_dirty_offset: a round in Spark cleans whole partitions; leave it out, or use kolumn.compact")
     return _compact(spark, how, source, target, include_active)

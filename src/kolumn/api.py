@@ -52,31 +52,7 @@ def scan(
     *,
     on_damage: OnDamage | None = None,
     payload: keywords.Payload = "binary",
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    binary: keywords.Binary = "contiguous",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> pa.RecordBatchReader:
     """Stream the records of Kafka log segments as Arrow record batches.
 
@@ -97,96 +73,7 @@ def scan(
     payload : str
         "binary": keys, values and headers' values as bytes. "string": as strings over the same bytes; bytes that are not UTF-8
         are a `PayloadError`.
-    format : str
-        "kafka": the shipped formats 0, 1 and 2, told apart entry by entry. "enriched", "kip98-draft", "v3-compact" or "kip87": a
-        draft, mixed with shipped formats as its proposal allows.
-    columns : str or iterable of str, optional
-        Record columns (`kolumn.schema.RECORD_COLUMNS`), in order. Default: those of Spark's Kafka source.
-    include_headers : bool
-        Add ``headers`` to the columns.
-    start_offset, end_offset : int, optional
-        Keep records with start <= offset < end.
-    start_timestamp, end_timestamp : int, datetime or str, optional
-        Keep records with start <= timestamp < end: milliseconds since 1970, a datetime, or ISO 8601 text, in UTC if it has no time
-        zone. A record without a timestamp is outside of every range.
-    isolation_level : str
-        "read_uncommitted"; "read_committed" leaves out aborted transactions, and all records from the first open transaction on.
-    include_control : bool
-        Return the records of control batches too.
-    check_crcs : bool
-        Compare checksums before a batch is decoded.
-    errors : str
-        "raise" stops at the first damage, "skip" continues after it.
-    replicas : str
-        What to do if several directories of the source have the same offsets of a topic-partition. "raise": an error; "first": read
-        only the directory that comes first in the source; "merge": read each offset once, from a copy in which it is intact. A merge
-        reads all copies twice, and compares checksums even with ``check_crcs=False``.
-    backend : str
-        "cpu", "gpu", or "auto": the value of the environment variable KOLUMN_BACKEND, else the CPU.
-    binary : str
-        "contiguous", or "view" for binary_view columns that point into the segment's bytes.
-    chunk_bytes : int, optional
-        Bytes of a segment that are read and decoded at a time, at most, about. Default: 16 MiB, 64 MiB on a GPU.
-    threads : int, optional
-        How many chunks are decoded at a time. Default: the cores that this process may use.
-    memory_bytes : int, optional
-        Decompressed bytes of all chunks in progress, for all threads together; in addition one batch, if it alone is larger than the
-        share of a chunk. A thread has two chunks in progress. Default: 8 times ``chunk_bytes`` for each thread.
-    topic : str, optional
-        Topic, instead of the one in the directory's name.
-    partition : int, optional
-        Partition, instead of the one in the directory's name.
-    max_batch_bytes : int
-        Largest decompressed size of one batch, in bytes.
-    max_ratio : float
-        Largest ratio of decompressed to compressed size of a batch that decompresses to more than 64 MiB.
-    trusted : bool
-        On a GPU, whether its library may decompress batches whose checksum is right. Its behaviour is undefined for malformed or
-        crafted bytes with a right checksum; with False the CPU's codecs decompress.
-    on_progress : callable, optional
-        Called with the bytes of the entries that were read since the last call, from any thread.
-    keys : mapping, optional
-        Of encrypted segments in a tier: for each name of a key the file of its private RSA key, PEM or DER.
-    value_format, key_format : str, optional
-        What values, or keys, are: "avro", "protobuf", "json" (objects), "csv" (RFC 4180), "fixed" (numbers at fixed places), or
-        "registry", what the schemas of the topic say. ``value`` is then a struct, and ``valueValid`` (bool) and ``valueSchemaId``
-        (int64: the number in the prefix) come after the other columns, unless ``columns`` names the columns; ``valueRaw`` is the
-        payload. A value that is not valid is null, as a value that is absent is; of "csv" only its wrong fields are null.
-    value_schema, key_schema : object, optional
-        The type of the column. Avro: a schema as text or dict. Protobuf: .proto text, bytes of a FileDescriptorSet or a generated class.
-        JSON: a mapping of names to types, where a type is a name ("int64", "float64", "string", "bool", "timestamp", …), a mapping, or
-        a list of one type; also an Arrow schema. csv: names and names of types. fixed: names and NumPy dtypes (">i8"). None: of JSON
-        the type is inferred from the first values and logged (`kolumn.values`), else the newest schema of ``value_schemas`` decides.
-    value_schemas, key_schemas : object, optional
-        Where the schemas come from that values name: a path of a topic `_schemas`, a folder, a mapping or callable from ids to texts, a
-        registry's URL. None with "registry": the topic `_schemas` beside the source.
-    value_message, key_message : str, optional
-        Name of the Protobuf message.
-    value_columns, key_columns : str or iterable of str, optional
-        Fields to decode; a dotted name is a field of a struct. Default: all.
-    value_framing, key_framing : str
-        What precedes each value; "auto" recognises it.
-    value_as, key_as : str, optional
-        "struct": one column (default), "columns": the fields of the struct as columns, at its place. On a GPU the default is "columns".
-    value_errors, key_errors : str
-        "keep" a record whose value is not valid, or "raise" an error at it.
-    value_separator, key_separator : str
-        Between the fields of "csv".
-    value_skip, key_skip : int
-        Bytes in front of each value of "avro" that are left out.
-    value_sample, key_sample : int
-        How many values a type of "json" is inferred from.
-    decode : str, optional
-        "internal": ``key`` and ``value`` of the topics that a cluster keeps for itself, and of control records, as structs: ``type`` names
-        the message, ``version`` its version, a struct of that name has its fields, and ``bytes`` keeps what is not known
-        (`kolumn.values.internal.decoder`). ``keyValid`` and ``valueValid`` come after the other columns.
-    include_snapshots : bool
-        Also read the KRaft snapshots (``.checkpoint``) in the folders of the source, before the log.
-    include_deleted_records : bool, optional
-        Whether to return records below the log start offset (DeleteRecords), which no consumer gets. The offset is that of
-        ``log-start-offset-checkpoint`` in the log directory, if it names the topic-partition and is not after the end of the log. None:
-        of a partition folder True, since its files are returned as they are; of a log with a tier False, since it is put together
-        to what the broker serves.
+    **options
 
     Returns
     -------
@@ -208,14 +95,7 @@ def scan(
         A value or key that is not valid, with ``value_errors="raise"`` or ``key_errors="raise"``, or not UTF-8, with
         ``payload="string"``; raised during the read.
     """
-    chosen = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **payloads,
-    )  # fmt: skip
-    return reader_of(source, chosen, on_damage, payload)
+    return reader_of(source, Options.of(**options), on_damage, payload)
 
 
 def reader_of(source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str) -> pa.RecordBatchReader:
@@ -243,40 +123,10 @@ def read(
     *,
     on_damage: OnDamage | None = None,
     payload: keywords.Payload = "binary",
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    binary: keywords.Binary = "contiguous",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> pa.Table:
     """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
-    chosen = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **payloads,
-    )  # fmt: skip
+    chosen = Options.of(**options)
 
     def table(ranges: Iterable[Range] | None = None) -> pa.Table:
         # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
@@ -288,104 +138,53 @@ def read(
     return table() if early is None else early
 
 
-@known_keywords()
+_OF_RECORDS = {*keywords.ChoiceOptions.__annotations__, *keywords.PayloadOptions.__annotations__} - {"include_snapshots"}
+
+
+@known_keywords(
+    keywords.refused((_OF_RECORDS | {"max_batch_bytes", "max_ratio"}) - {"threads"}, "batches lists whole batches and decodes no record")
+)
 def batches(
     source: keywords.Source,
     *,
     on_damage: OnDamage | None = None,
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    binary: keywords.Binary = "contiguous",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> pa.Table:
     """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
 
-    Parameters are those of `scan`. With ``check_crcs=False`` only headers are read and ``crcValid`` is null. A wrong checksum is reported
-    in ``crcValid`` and is not an error here; an entry with an impossible length is an error. With ``errors="skip"`` the list continues
-    after the damage, as `read` does, and ``on_damage`` is called with a `kolumn.Damage` for each damaged stretch. Damage inside records
-    is not found, since they are not decoded. Options that concern records, such as ``columns`` and ranges, have no effect.
+    Parameters are those of `scan` that do not concern records. With ``check_crcs=False`` only headers are read and ``crcValid`` is null.
+    A wrong checksum is reported in ``crcValid`` and is not an error here; an entry with an impossible length is an error. With
+    ``errors="skip"`` the list continues after the damage, as `read` does, and ``on_damage`` is called with a `kolumn.Damage` for each
+    damaged stretch. Damage inside records
+    is not found, since they are not decoded.
 
     Returns
     -------
     pyarrow.Table
         Columns of `kolumn.schema.BATCH_SCHEMA`, in host memory.
     """
-    chosen = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **payloads,
-    )  # fmt: skip
+    chosen = Options.of(**options)
     return batch_table(whole_ranges(live_segments(source, chosen), chosen), chosen, on_damage)
 
 
-@known_keywords()
+@known_keywords(
+    keywords.refused(
+        (_OF_RECORDS | {"errors", "replicas"}) - {"backend", "threads", "trusted"}, "verify reads every record and reports all damage"
+    )
+)
 def verify(
     source: keywords.Source,
-    *,
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    binary: keywords.Binary = "contiguous",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> Report:
     """Check every checksum and every record of Kafka log segments, and report the damage. Damaged bytes never raise an error.
 
-    Parameters are those of `scan`; ``errors``, ``replicas``, ``columns``, ranges and other options that select records have no effect.
+    Parameters are those of `scan` that neither choose records nor copies.
 
     Returns
     -------
     Report
     """
-    asked = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **payloads,
-    )  # fmt: skip
+    asked = Options.of(**options)
     require(asked.backend)
     from kolumn.entries.left_out import left_out
     from kolumn.verification.verified import verified

@@ -1,6 +1,8 @@
 """Errors: compiled code returns a `Code`, users get the exceptions."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import IntEnum, unique
 
 
@@ -149,6 +151,13 @@ def shown(text: str) -> str:
     return escaped(without_secrets(text))
 
 
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Message for an unknown name: it contains the nearest known name, and all known names."""
+    names = list(known)
+    near = get_close_matches(name, names, 1)
+    return f"unknown {kind} {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {kind}s are {', '.join(names)}"
+
+
 class KolumnError(Exception):
     """Base of all errors that this package raises intentionally.
 
@@ -243,6 +252,10 @@ class NoMemoryError(KolumnError, MemoryError):
 
 class ArgumentError(KolumnError, ValueError):
     """An argument or option has an invalid value."""
+
+
+class UnknownOptionError(ArgumentError, TypeError):
+    """A function has no such option, or it would have no effect there."""
 
 
 class PayloadError(KolumnError):

@@ -27,37 +27,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("kolumn.values")
 
+_REFUSED = keywords.refused(("backend", "binary"), "the columns are made on the GPU, in its types")
 
-@known_keywords()
+
+@known_keywords(_REFUSED)
 def scan_pylibcudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    binary: keywords.Binary = "contiguous",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> Iterator[tuple[Any, list[str]]]:
     """Stream the records of Kafka log segments as tables on the GPU: for topics that do not fit into its memory.
 
@@ -87,7 +65,7 @@ def scan_pylibcudf(
         fixed sizes lists of uint8, times of day integers. cuDF has no type for decimals of more than 38 digits and for durations of
         Avro: leave them out by ``value_columns``.
     columns, start_offset, …
-        All others as in `kolumn.scan`; ``backend`` and ``binary`` have no effect.
+        All others as in `kolumn.scan`, without ``backend`` and ``binary``.
 
     Returns
     -------
@@ -105,46 +83,15 @@ def scan_pylibcudf(
     CorruptBatchError, FormatError, LimitError
         While it is read, as `kolumn.scan`.
     """
-    chosen = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **_as_columns(payloads),
-    )  # fmt: skip
-    return ((table, names) for table, names, _ in _scan(source, chosen, payload))
+    return ((table, names) for table, names, _ in _scan(source, _chosen(options), payload))
 
 
-@known_keywords()
+@known_keywords(_REFUSED)
 def scan_cudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    binary: keywords.Binary = "contiguous",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> Iterator[Any]:
     """Stream the records of Kafka log segments as cudf.DataFrames, over the tables of `scan_pylibcudf`; parameters and errors as there.
 
@@ -156,47 +103,16 @@ def scan_cudf(
     from kolumn.kernels.columns.frame import from_pylibcudf, require_cudf
 
     require_cudf()
-    chosen = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **_as_columns(payloads),
-    )  # fmt: skip
-    found = _scan(source, chosen, payload)
+    found = _scan(source, _chosen(options), payload)
     return (from_pylibcudf(*one) for one in found)
 
 
-@known_keywords()
+@known_keywords(_REFUSED)
 def read_pylibcudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    binary: keywords.Binary = "contiguous",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> tuple[Any, list[str]]:
     """Read the records of Kafka log segments into columns on the GPU; parameters and errors as `scan_pylibcudf`.
 
@@ -207,60 +123,22 @@ def read_pylibcudf(
         joined one after the other, so that at most the log and one of its columns are on the GPU at a time.
     names : list of str
     """
-    chosen = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **_as_columns(payloads),
-    )  # fmt: skip
-    table, names, _ = _read(source, chosen, payload)
+    table, names, _ = _read(source, _chosen(options), payload)
     return table, names
 
 
-@known_keywords()
+@known_keywords(_REFUSED)
 def read_cudf(
     source: keywords.Source,
     *,
     payload: keywords.Payload = "binary",
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    binary: keywords.Binary = "contiguous",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> Any:
     """The same as a cudf.DataFrame over that table; parameters and errors as `scan_pylibcudf`."""
     from kolumn.kernels.columns.frame import from_pylibcudf, require_cudf
 
     require_cudf()
-    chosen = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend="gpu", binary=binary, chunk_bytes=chunk_bytes, threads=threads,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, keys=keys, **_as_columns(payloads),
-    )  # fmt: skip
-    return from_pylibcudf(*_read(source, chosen, payload))
+    return from_pylibcudf(*_read(source, _chosen(options), payload))
 
 
 def _scan(source: keywords.Source, chosen: Options, payload: str) -> "Iterator[Named]":
@@ -314,12 +192,12 @@ def _tables(ranges: list[Range], asked: ResidentOptions) -> Iterator[Any]:
     return scan_ranges(ranges, asked)
 
 
-def _as_columns(payloads: keywords.PayloadOptions) -> keywords.PayloadOptions:
-    """The options for values and keys: fields are columns, unless a call says otherwise."""
+def _chosen(options: keywords.ReadOptions) -> Options:
+    """The options of a read on the GPU: fields of values and keys are columns, unless a call says otherwise."""
     # Options without a format are refused by name.
-    flat: keywords.PayloadOptions = {}
-    if payloads.get("key_format") is not None:
-        flat["key_as"] = payloads.get("key_as") or "columns"
-    if payloads.get("value_format") is not None:
-        flat["value_as"] = payloads.get("value_as") or "columns"
-    return {**payloads, **flat}
+    if options.get("key_format") is not None:
+        options["key_as"] = options.get("key_as") or "columns"
+    if options.get("value_format") is not None:
+        options["value_as"] = options.get("value_as") or "columns"
+    options["backend"] = "gpu"
+    return Options.of(**options)

@@ -6,10 +6,9 @@ from datetime import datetime
 from functools import wraps
 from inspect import Parameter, signature
 from types import FunctionType
-from typing import BinaryIO, Literal, ParamSpec, Protocol, TypedDict, TypeVar, cast, get_args
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar, cast, get_args
 
-from kolumn.errors import ArgumentError
-from kolumn.schema import unknown
+from kolumn.errors import UnknownOptionError, unknown
 
 Path = str | os.PathLike[str]
 
@@ -29,7 +28,7 @@ Progress = Callable[[int], None]
 Keys = Mapping[str, Path]
 """Files of private keys by the names of the keys."""
 
-# The allowed values. `kolumn.options` checks calls against the same lists.
+# The allowed values, which `kolumn.options` checks.
 Format = Literal["kafka", "enriched", "kip98-draft", "v3-compact", "kip87"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
@@ -49,51 +48,128 @@ Decode = Literal["internal"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 
 
+class ChoiceOptions(TypedDict, total=False):
+    """Which records are read, and which columns of them: each option with its type, its default, and what it means."""
+
+    columns: Annotated[
+        Columns | None, None, "Record columns (`kolumn.schema.RECORD_COLUMNS`), in order; by default those of Spark's source."
+    ]
+    include_headers: Annotated[bool, False, "Record headers too."]
+    include_control: Annotated[bool, False, "Records of control batches too."]
+    start_offset: Annotated[int | None, None, "First offset."]
+    end_offset: Annotated[int | None, None, "Offset to stop before."]
+    start_timestamp: Annotated[Time | None, None, "First timestamp: ms since 1970, or ISO 8601 (UTC unless it has a time zone)."]
+    end_timestamp: Annotated[Time | None, None, "Timestamp to stop before, likewise."]
+    isolation_level: Annotated[
+        IsolationLevel, "read_uncommitted", "'read_committed' leaves out aborted transactions, and all from the first open one on."
+    ]
+    include_snapshots: Annotated[bool, False, "KRaft snapshots beside the log too."]
+    include_deleted_records: Annotated[
+        bool | None,
+        None,
+        "Records below the log start offset (DeleteRecords), which no consumer gets. The default: those of a folder, not of a tier.",
+    ]
+    binary: Annotated[Binary, "contiguous", "'view': Arrow binary_view columns that point into the segment's bytes."]
+    # Who decodes.
+    backend: Annotated[Backend, "auto", "'cpu' or 'gpu'; 'auto' is KOLUMN_BACKEND, or the CPU."]
+    threads: Annotated[int | None, None, "Chunks that are decoded at a time; by default the cores that this process may use."]
+    trusted: Annotated[bool, True, "On a GPU, let nvCOMP decompress batches whose checksum is right; with False the CPU does."]
+
+
+class WholeOptions(TypedDict, total=False):
+    """How segments are read, by functions that rewrite or count whole ones too."""
+
+    # Damage and copies.
+    errors: Annotated[Errors, "raise", "'raise' stops at the first damage, 'skip' continues after it."]
+    replicas: Annotated[
+        Replicas,
+        "raise",
+        "Directories of one partition with the same offsets: 'raise' an error, read the 'first' alone, or 'merge' them, each offset once, "
+        "damage filled from the others.",
+    ]
+    check_crcs: Annotated[bool, True, "Compare checksums before a batch is parsed."]
+    # Limits on memory.
+    chunk_bytes: Annotated[int | None, None, "Bytes of a segment that are decoded at a time, about; by default 16 MiB, on a GPU 64 MiB."]
+    memory_bytes: Annotated[
+        int | None, None, "Decompressed bytes of all chunks in progress; by default 8 times chunk_bytes for each thread."
+    ]
+    max_batch_bytes: Annotated[int, 2**31 - 1, "Largest decompressed size of one batch; by default 2 GiB."]
+    max_ratio: Annotated[float, 1032.0, "Largest ratio of decompressed to compressed size of a batch above 64 MiB; by default 1032."]
+    # The source.
+    topic: Annotated[str | None, None, "Topic, instead of the one in the directory's name."]
+    partition: Annotated[int | None, None, "Partition, instead of the one in the directory's name."]
+    keys: Annotated[Keys | None, None, "Private RSA keys of an encrypted tier: files, PEM or DER, by the names of the keys."]
+    on_progress: Annotated[Progress | None, None, "Called with the bytes that were read since the last call, from any thread."]
+
+
 class PayloadOptions(TypedDict, total=False):
-    """Options for what is in values and keys: one definition for all functions, which document them as `kolumn.scan` does.
+    """What is in values and keys. An option for keys without a default of its own has the default and the meaning of that for values."""
 
-    ``decode`` is about both, ``include_snapshots`` about the files that have messages of internal topics, and
-    ``include_deleted_records`` about records that no consumer gets.
-    """
-
-    value_format: PayloadFormat | None
+    value_format: Annotated[
+        PayloadFormat | None, None, "What values are: avro, protobuf, json, csv, fixed, or registry (as the schemas of the topic say)."
+    ]
     key_format: PayloadFormat | None
-    value_schema: PayloadSchema
+    value_schema: Annotated[PayloadSchema, None, "Types of the fields by their names, an Arrow schema, or a schema of Avro or Protobuf."]
     key_schema: PayloadSchema
-    value_schemas: PayloadSchemas
+    value_schemas: Annotated[PayloadSchemas, None, "Where writers' schemas come from: a topic _schemas, a folder, or a registry's URL."]
     key_schemas: PayloadSchemas
-    value_message: str | None
+    value_message: Annotated[str | None, None, "Name of the Protobuf message."]
     key_message: str | None
-    value_columns: Columns | None
+    value_columns: Annotated[Columns | None, None, "Fields to decode; a dotted name is a field of a struct; by default all."]
     key_columns: Columns | None
-    value_framing: str
-    key_framing: str
-    value_as: PayloadAs | None
+    value_as: Annotated[PayloadAs | None, None, "'struct', one column, or 'columns', one for each field."]
     key_as: PayloadAs | None
-    value_errors: PayloadErrors
+    value_framing: Annotated[str, "auto", "What precedes values; by default it is recognised."]
+    key_framing: str
+    value_errors: Annotated[PayloadErrors, "keep", "'keep' values that are not valid as nulls, or 'raise' an error."]
     key_errors: PayloadErrors
-    value_separator: str
+    value_separator: Annotated[str, ",", "Between the fields of csv."]
     key_separator: str
-    value_skip: int
+    value_skip: Annotated[int, 0, "Bytes in front of each value of avro that are left out."]
     key_skip: int
-    value_sample: int
+    value_sample: Annotated[int, 1000, "How many values a type of json is inferred from."]
     key_sample: int
-    decode: Decode | None
-    include_snapshots: bool
-    include_deleted_records: bool | None
+    decode: Annotated[Decode | None, None, "'internal': keys and values of internal topics and control records, as structs."]
 
 
-_OF_ONE: dict[str, object] = {
-    "framing": "auto",
-    "errors": "keep",
-    "separator": ",",
-    "skip": 0,
-    "sample": 1000,
-    "snapshots": False,
-    "deleted_records": False,
-}
-PAYLOAD_DEFAULTS: dict[str, object] = {name: _OF_ONE.get(name.partition("_")[2]) for name in PayloadOptions.__annotations__}
-"""Defaults of `PayloadOptions`."""
+class RecordOptions(ChoiceOptions, WholeOptions, PayloadOptions, total=False):
+    """Of functions that have another option ``format``."""
+
+
+class ReadOptions(RecordOptions, total=False):
+    """The options of a read: the one list from which functions, commands and Spark take names, types, defaults and descriptions."""
+
+    format: Annotated[Format, "kafka", "'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'."]
+
+
+class Option(NamedTuple):
+    """An option of a list."""
+
+    type: Any
+    default: Any
+    meaning: str
+
+
+def options_in(some: type) -> dict[str, Option]:
+    """The options of one of the lists above."""
+    found: dict[str, Option] = {}
+    for name, kind in some.__annotations__.items():
+        if hasattr(kind, "__metadata__"):
+            found[name] = Option(kind.__origin__, *kind.__metadata__)
+        else:
+            like = found[name.replace("key", "value", 1)]
+            found[name] = like._replace(meaning=like.meaning.replace("value", "key"))
+    return found
+
+
+OPTIONS = options_in(ReadOptions)
+DEFAULTS = {name: one.default for name, one in OPTIONS.items()}
+PAYLOAD_DEFAULTS = {name: DEFAULTS[name] for name in PayloadOptions.__annotations__}
+
+
+def refused(names: Iterable[str], why: str) -> dict[str, str]:
+    """For `known_keywords`: options that would have no effect, with the text of their error."""
+    return {name: f"option {name!r} has no effect here: {why}" for name in names}
 
 
 class ArrowStream(Protocol):
@@ -110,9 +186,10 @@ _Result = TypeVar("_Result")
 def known_keywords(
     refused: Mapping[str, str] | None = None,
 ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
-    """Decorator of public functions: a keyword that does not exist is an `ArgumentError` that names the nearest one.
+    """Decorator of public functions: a keyword that does not exist is an `UnknownOptionError` that names the nearest one.
 
-    Python's own TypeError would not suggest a keyword. The signature is unchanged, for `inspect`, for editors and for type checkers.
+    Of a function that takes ``**options`` of one of the lists above, the signature has them one by one, for `inspect` and editors, and
+    a paragraph ``**options`` in its docstring is replaced by their descriptions.
 
     Parameters
     ----------
@@ -121,33 +198,34 @@ def known_keywords(
     """
 
     def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-        code = cast(FunctionType, function).__code__
-        every = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        accepted, options = frozenset(every), every[code.co_argcount :] or every
-        payloads = _payload_parameters(function)
-        accepted, options = accepted.union(payloads), (*options, *payloads)
+        own = signature(function)
+        named = {name: one for name, one in own.parameters.items() if one.kind is not Parameter.VAR_KEYWORD}
+        lists = [get_args(one.annotation)[0] for one in own.parameters.values() if one.kind is Parameter.VAR_KEYWORD]
+        listed = {name: one for some in lists for name, one in options_in(some).items() if name not in {*named, *(refused or {})}}
+        keywords = [name for name, one in named.items() if one.kind is Parameter.KEYWORD_ONLY]
+        options, accepted = [*keywords, *listed] or list(named), {*named, *listed}
 
         @wraps(function)
         def checked(*args: _Parameters.args, **given: _Parameters.kwargs) -> _Result:
             for name in given:
                 if name not in accepted:
-                    raise ArgumentError((refused or {}).get(name) or unknown("option", name, options))
+                    raise UnknownOptionError((refused or {}).get(name) or unknown("option", name, options))
             return function(*args, **given)
 
-        if payloads:
-            own = signature(function)
-            named = [one for one in own.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
-            cast(FunctionType, checked).__dict__["__signature__"] = own.replace(parameters=[*named, *payloads.values()])
+        if listed:
+            added = [Parameter(name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type) for name, one in listed.items()]
+            cast(FunctionType, checked).__dict__["__signature__"] = own.replace(parameters=[*named.values(), *added])
+            checked.__doc__ = (function.__doc__ or "").replace("    **options\n", _described(listed))
         return checked
 
     return decorate
 
 
-def _payload_parameters(function: Callable[..., object]) -> dict[str, Parameter]:
-    """The parameters of a function that takes ``**payloads: Unpack[PayloadOptions]``, one by one."""
-    if get_args(function.__annotations__.get("payloads")) != (PayloadOptions,):
-        return {}
-    return {
-        name: Parameter(name, Parameter.KEYWORD_ONLY, default=PAYLOAD_DEFAULTS[name], annotation=kind)
-        for name, kind in PayloadOptions.__annotations__.items()
-    }
+def _described(listed: Mapping[str, Option]) -> str:
+    """Options as NumPy's docstrings have them, those for keys beside those for values."""
+    texts = ""
+    for name, one in listed.items():
+        if not name.startswith("key_"):
+            names = f"{name}, {name.replace('value', 'key')}" if name.startswith("value_") else name
+            texts += f"    {names} : {'optional' if one.default is None else f'default {one.default!r}'}\n        {one.meaning}\n"
+    return texts

@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any, Unpack, get_args
+from typing import Any, Literal, Unpack, get_args, get_origin
 
 import pyarrow as pa
 
-from kolumn import keywords
 from kolumn.backend import choose
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
-from kolumn.keywords import known_keywords
+from kolumn.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, ReadOptions, known_keywords
 from kolumn.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, resolve_columns
 from kolumn.source.data_keys import KeyFiles, key_files
 from kolumn.values.columns.stage import schema_of, stored_columns, watched_columns
@@ -28,24 +27,18 @@ _SHARE = 8
 """How many times ``chunk_bytes`` are decompressed in one thread, unless ``memory_bytes`` is given."""
 _TIME = "ms since 1970 as an int, a datetime, or ISO 8601 text such as '2026-01-31T12:00'"
 _MILLISECOND = timedelta(milliseconds=1)
-_CHOICES = {
-    # Formats registered for a trial are not in the type.
-    "format": layouts.FORMAT_NAMES,
-    "isolation_level": get_args(keywords.IsolationLevel),
-    "errors": get_args(keywords.Errors),
-    "backend": get_args(keywords.Backend),
-    "binary": get_args(keywords.Binary),
-    "replicas": get_args(keywords.Replicas),
-}
+_CHOICES = {name: get_args(one.type) for name, one in OPTIONS.items() if get_origin(one.type) is Literal and name not in PAYLOAD_DEFAULTS}
+# Formats registered for a trial are not in the type.
+_CHOICES["format"] = layouts.FORMAT_NAMES
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The options of a call, checked; `of` makes them from parameters.
 
-    Attributes are the parameters of `kolumn.scan`, which documents them, with defaults filled in: ``columns`` are names, with
-    ``headers`` if ``include_headers`` is true, timestamps are ms since 1970, ``chunk_bytes`` and ``threads`` are numbers. ``typed`` is what
-    the parameters for values and keys ask for.
+    Attributes are those of `kolumn.keywords.ReadOptions` with defaults filled in: ``columns`` are names, with ``headers`` if
+    ``include_headers`` is true, timestamps are ms since 1970, ``chunk_bytes`` and ``threads`` are numbers. ``typed`` is what the options
+    for values and keys ask for.
     """
 
     format: str = "kafka"
@@ -131,66 +124,33 @@ class Options:
 
     @classmethod
     @known_keywords()
-    def of(
-        cls,
-        *,
-        format: keywords.Format = "kafka",
-        columns: keywords.Columns | None = None,
-        include_headers: bool = False,
-        start_offset: int | None = None,
-        end_offset: int | None = None,
-        start_timestamp: keywords.Time | None = None,
-        end_timestamp: keywords.Time | None = None,
-        isolation_level: keywords.IsolationLevel = "read_uncommitted",
-        include_control: bool = False,
-        check_crcs: bool = True,
-        errors: keywords.Errors = "raise",
-        replicas: keywords.Replicas = "raise",
-        backend: keywords.Backend = "auto",
-        binary: keywords.Binary = "contiguous",
-        chunk_bytes: int | None = None,
-        threads: int | None = None,
-        memory_bytes: int | None = None,
-        topic: str | None = None,
-        partition: int | None = None,
-        max_batch_bytes: int = 2**31 - 1,
-        max_ratio: float = 1032.0,
-        trusted: bool = True,
-        on_progress: keywords.Progress | None = None,
-        keys: keywords.Keys | None = None,
-        **payloads: Unpack[keywords.PayloadOptions],
-    ) -> "Options":
-        """Options from parameters of `kolumn.scan`; raises `ArgumentError` for an invalid one, with the nearest known name or value."""
-        _check_choices(format=format, isolation_level=isolation_level, errors=errors, backend=backend, binary=binary, replicas=replicas)
-        if not max_ratio > 0:
-            raise ArgumentError(f"max_ratio={max_ratio!r}: expected a positive number")
-        threads = _positive("threads", threads) or len(os.sched_getaffinity(0))
-        typed = typed_of(payloads)
-        named = [columns] if isinstance(columns, str) else columns
-        if named is None and any(one.format == INTERNAL for one in typed):
+    def of(cls, **options: Unpack[ReadOptions]) -> "Options":
+        """Options as callers give them; raises `ArgumentError` for an invalid one, with the nearest known name or value."""
+        given: dict[str, Any] = {**DEFAULTS, **options}
+        for name, choices in _CHOICES.items():
+            if given[name] not in choices:
+                raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}")
+        if not given["max_ratio"] > 0:
+            raise ArgumentError(f"max_ratio={given['max_ratio']!r}: expected a positive number")
+        for name, number in _NUMBERS.items():
+            given[name] = number(name, given[name])
+        given["chunk_bytes"] = given["chunk_bytes"] or _chunk_bytes(given["backend"])
+        given["threads"] = given["threads"] or len(os.sched_getaffinity(0))
+        given["max_batch_bytes"] = given["max_batch_bytes"] or cls.max_batch_bytes
+        given["keys"] = key_files(given["keys"])
+        typed = typed_of({name: given.pop(name) for name in PAYLOAD_DEFAULTS})
+        columns = given["columns"]
+        if columns is None and any(one.format == INTERNAL for one in typed):
             # Messages have no schema ids.
-            named = (*DEFAULT_COLUMNS, "keyValid", "valueValid")
-        return cls(
-            format, resolve_columns(named, bool(include_headers), [one.column for one in typed]), include_headers,
-            _integer("start_offset", start_offset), _integer("end_offset", end_offset),
-            _milliseconds("start_timestamp", start_timestamp), _milliseconds("end_timestamp", end_timestamp),
-            isolation_level, include_control, check_crcs, errors, replicas, backend, binary,
-            _positive("chunk_bytes", chunk_bytes) or _chunk_bytes(backend), threads,
-            _positive("memory_bytes", memory_bytes), topic, _integer("partition", partition),
-            _positive("max_batch_bytes", max_batch_bytes) or cls.max_batch_bytes, max_ratio, trusted, on_progress, key_files(keys), typed,
-            bool(payloads.get("include_snapshots")), payloads.get("include_deleted_records"),
-        )  # fmt: skip
+            columns = (*DEFAULT_COLUMNS, "keyValid", "valueValid")
+        named = [columns] if isinstance(columns, str) else columns
+        given["columns"] = resolve_columns(named, bool(given["include_headers"]), [one.column for one in typed])
+        return cls(**given, typed=typed)
 
     def progress(self, done: int) -> None:
         """Report that ``done`` more bytes were read."""
         if self.on_progress is not None:
             self.on_progress(done)
-
-
-def _check_choices(**given: str) -> None:
-    for name, choices in _CHOICES.items():
-        if given[name] not in choices:
-            raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}")
 
 
 def _chunk_bytes(backend: str) -> int:
@@ -218,6 +178,13 @@ def _milliseconds(name: str, value: object) -> int | None:
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
     return _integer(name, value, _TIME)
+
+
+_NUMBERS: dict[str, Callable[[str, object], int | None]] = {
+    **dict.fromkeys(("start_offset", "end_offset", "partition"), _integer),
+    **dict.fromkeys(("start_timestamp", "end_timestamp"), _milliseconds),
+    **dict.fromkeys(("threads", "chunk_bytes", "memory_bytes", "max_batch_bytes"), _positive),
+}
 
 
 def _moment(name: str, text: str) -> int | datetime:

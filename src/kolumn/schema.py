@@ -1,12 +1,11 @@
 """The columns: names, types, units, nullability, in one table."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import lru_cache
 
 import pyarrow as pa
 
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, unknown
 
 HEADERS, RAW_HEADERS = (
     pa.list_(pa.field("element", pa.struct([pa.field("key", kind), pa.field("value", pa.binary())]))) for kind in (pa.string(), pa.binary())
@@ -134,13 +133,6 @@ LEFT_OUT_SCHEMA = pa.schema(
 )
 """One row for each segment, folder, or group of files in a folder that a read does not return. Kinds: `kolumn.entries.left_out.LeftOut`.
 What ``path`` names can be read by itself. ``records`` are those that headers tell, without control records; null if they do not."""
-
-
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """Message for an unknown name: it contains the nearest known name, and all known names."""
-    names = list(known)
-    near = get_close_matches(name, names, 1)
-    return f"unknown {kind} {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {kind}s are {', '.join(names)}"
 
 
 PAYLOAD_COLUMNS: dict[str, pa.DataType] = {"Valid": pa.bool_(), "SchemaId": pa.int64(), "Raw": pa.binary()}

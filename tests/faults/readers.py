@@ -22,7 +22,7 @@ from kolumn.damage.findings import Skipped
 from kolumn.options import Options
 from kolumn.registry.topic import records_of
 from kolumn.schema import BATCH_SCHEMA, record_schema
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.parquet_export.jobs import plan_jobs, plan_tasks
 from kolumn.spark_plugin.parquet_export.staged import ExportLayout, write_job
 from kolumn.spark_plugin.read.batches import BatchTableReader
@@ -96,9 +96,9 @@ def compact(_: Any, log: Path, scratch: Path) -> Rows:
     return rows(kolumn.read(scratch / "to", columns=COLUMNS).to_batches())
 
 
-def spark_options(log: Path, **texts: str) -> ReadOptions:
+def spark_options(log: Path, **texts: str) -> LoadOptions:
     given = {"path": str(log), "splitBytes": str(CHUNK)}
-    return ReadOptions.of(given | texts)
+    return LoadOptions.of(given | texts)
 
 
 def schemas_topic(_: Any, log: Path, scratch: Path) -> Rows:

@@ -13,7 +13,7 @@ import kolumn
 from kit.avro_values import encoded
 from kolumn.reader_types import with_types
 from kolumn.spark_plugin.connector.fields import only_asked
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 
 pytestmark = pytest.mark.spark
 ROWS = 4000
@@ -31,9 +31,9 @@ ORDERS = {
 }  # fmt: skip
 
 
-def given(**options: str) -> ReadOptions:
+def given(**options: str) -> LoadOptions:
     """Options of a read with the types of its values, as the connector has them when it plans."""
-    found = ReadOptions.of({"path": "nowhere", **options})
+    found = LoadOptions.of({"path": "nowhere", **options})
     return replace(found, decode=with_types(found.decode, (), ()))
 
 

@@ -30,7 +30,7 @@ from kolumn.spark_plugin.connector.statistics import estimate
 from kolumn.spark_plugin.connector.task import CONSTANT
 from kolumn.spark_plugin.connector.totals import COUNT, FIRST, LAST, NEWEST, tells, totals_of
 from kolumn.spark_plugin.connector.work import Work, unpacked
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.splits import Split, plan_splits
 
 TOPIC = Path(__file__).resolve().parents[1] / "data" / "corpus" / "v2-java" / "java-zstd-0"
@@ -125,7 +125,7 @@ def test_totals_of_headers_are_those_of_records(case: Any) -> None:
      ({"errors": "skip"}, False), ({"includeControl": "true"}, True), ({"endingTimestamp": "5"}, False)],
 )  # fmt: skip
 def test_when_headers_tell(texts: dict[str, str], exact: bool) -> None:
-    assert tells(ReadOptions.of({"path": str(TOPIC), **texts})) is exact
+    assert tells(LoadOptions.of({"path": str(TOPIC), **texts})) is exact
 
 
 def test_an_estimate_is_of_decompressed_rows() -> None:
@@ -162,7 +162,7 @@ def test_a_plan_reads_the_columns_that_are_asked_for() -> None:
 
 
 def test_whole_partitions_are_in_order(tmp_path: Path) -> None:
-    options = ReadOptions.of({"path": str(TOPIC)})
+    options = LoadOptions.of({"path": str(TOPIC)})
     splits, keys = by_partition(plan_splits(options), 2, always=False)
     assert keys == [("java-zstd", 0)]
     assert are_ordered(splits, keys)

@@ -19,7 +19,7 @@ from kolumn.options import Options
 from kolumn.schema import record_schema
 from kolumn.source.segments import Range
 from kolumn.spark_plugin import rapids
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, write_job
 from kolumn.spark_plugin.read import frames
 from kolumn.spark_plugin.read import task as reading
@@ -296,7 +296,7 @@ def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypat
     (found,) = segments_of(segment, options)
     split = Split((Range.whole(found),))
     with pytest.raises(Reached):
-        next(reading.read_split(split, ReadOptions((str(segment),), 1 << 20, False, options), print))
+        next(reading.read_split(split, LoadOptions((str(segment),), 1 << 20, False, options), print))
     stub: Any = Stub()
     read_segments(stub, segment, transform=lambda batch: batch, schema=spark_schema(record_schema(["offset"])), backend="gpu")
     with pytest.raises(Reached):
@@ -403,7 +403,7 @@ def test_the_driver_opens_no_gpu(segment: Path, monkeypatch: pytest.MonkeyPatch)
     middle = times["timestampMs"][times.num_rows // 2].as_py()
     expected = next(offset for offset, time in zip(*times.to_pydict().values(), strict=True) if time >= middle)
     for backend in ("gpu", "auto"):
-        asked = ReadOptions.of({"path": str(segment), "backend": backend, "startingTimestamp": str(middle)})
+        asked = LoadOptions.of({"path": str(segment), "backend": backend, "startingTimestamp": str(middle)})
         groups = asked.wanted.choose(segments_of(asked.paths, asked.decode))
         assert resolve(asked.start, groups, asked.decode) == dict.fromkeys(groups, expected)
         draft = Options.of(backend=backend, format="kip98-draft", isolation_level="read_committed", errors="skip")

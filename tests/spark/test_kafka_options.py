@@ -14,7 +14,7 @@ import kolumn
 from kit.encoder import Record, batch
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source.segments import Range
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.splits import plan_splits
 from kolumn.spark_plugin.read.task import read_split
 
@@ -39,7 +39,7 @@ def logs(tmp_path: Path) -> Path:
 
 def offsets(path: Path, **texts: object) -> dict[str, list[int]]:
     """Offsets by topic-partition of all splits of a read, without a session."""
-    options = ReadOptions.of({"path": str(path), "columns": "topic,partition,offset"} | {name: str(text) for name, text in texts.items()})
+    options = LoadOptions.of({"path": str(path), "columns": "topic,partition,offset"} | {name: str(text) for name, text in texts.items()})
     options = options.for_batch()
     found: dict[str, list[int]] = {}
     for split in plan_splits(options):
@@ -137,12 +137,12 @@ def test_offsets_that_are_gone(logs: Path, texts: dict[str, str], message: str, 
 
 
 def test_partitions_have_at_most_so_many_records(logs: Path) -> None:
-    splits = plan_splits(ReadOptions.of({"path": str(logs), "subscribe": "a", "maxRecordsPerPartition": "8"}))
+    splits = plan_splits(LoadOptions.of({"path": str(logs), "subscribe": "a", "maxRecordsPerPartition": "8"}))
     counts = [_records(split.ranges) for split in splits]
     assert sum(counts) == 40
     assert max(counts) == 8
     # a batch is never cut
-    alone = plan_splits(ReadOptions.of({"path": str(logs), "subscribe": "a", "maxRecordsPerPartition": "1"}))
+    alone = plan_splits(LoadOptions.of({"path": str(logs), "subscribe": "a", "maxRecordsPerPartition": "1"}))
     assert {_records(split.ranges) for split in alone} == {2, 4}
 
 
@@ -153,8 +153,8 @@ def _records(ranges: tuple[Range, ...]) -> int:
 
 
 def test_there_are_at_least_so_many_partitions(logs: Path) -> None:
-    assert len(plan_splits(ReadOptions.of({"path": str(logs)}))) == 1
-    assert len(plan_splits(ReadOptions.of({"path": str(logs), "minPartitions": "5"}))) >= 5
+    assert len(plan_splits(LoadOptions.of({"path": str(logs)}))) == 1
+    assert len(plan_splits(LoadOptions.of({"path": str(logs), "minPartitions": "5"}))) >= 5
 
 
 def test_a_job_for_the_kafka_source_runs(spark: SparkSession, logs: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -175,7 +175,7 @@ def test_a_job_for_the_kafka_source_runs(spark: SparkSession, logs: Path, caplog
     rows = frame.selectExpr("topic", "partition", "offset").collect()
     assert sorted(map(tuple, rows)) == [("a", 0, 38), ("a", 0, 39), *(("a", 1, i) for i in range(10)), ("b", 0, 4)]
     with caplog.at_level(logging.WARNING, "kolumn"):
-        ReadOptions.of(kafka)
+        LoadOptions.of(kafka)
     (line,) = caplog.messages
     assert "kafka.security.protocol, kafkaConsumer.pollTimeoutMs" in line
     with pytest.raises(AnalysisException, match="no path"):
@@ -206,7 +206,7 @@ def test_sql_view(spark: SparkSession, logs: Path) -> None:
 def test_a_table_without_the_connector_is_refused(logs: Path) -> None:
     """Spark adds these names to the options of CREATE TABLE; the connector takes them off again."""
     with pytest.raises(ArgumentError, match=r"does not pass a table's options on(?s:.*)CREATE TEMPORARY VIEW"):
-        ReadOptions.of({"provider": "kolumn", "owner": "someone", "path": str(logs)})
+        LoadOptions.of({"provider": "kolumn", "owner": "someone", "path": str(logs)})
 
 
 def test_timestamps_of_a_real_log(segment: Path, tmp_path: Path) -> None:

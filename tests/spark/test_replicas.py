@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kolumn.spark_plugin import export, read_segments
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits
 from kolumn.spark_plugin.stream.reader import RecordStream
@@ -69,7 +69,7 @@ def test_positions_beyond_one_copy(copies: list[str]) -> None:
     """The end of the log is not that of a lagging follower."""
     segments = sorted(Path(copies[1]).glob("*.log"))
     segments[-1].unlink()
-    options = ReadOptions.of(
+    options = LoadOptions.of(
         {"paths": f'["{copies[1]}", "{copies[0]}"]', "replicas": "merge", "endingOffsets": '{"many-segments":{"0":890}}'}
     )
     assert sum(len(split.ranges) for split in plan_splits(options)) > 0
@@ -79,7 +79,7 @@ def test_a_stream_reads_one_copy(copies: list[str]) -> None:
     texts = {"paths": f'["{copies[0]}", "{copies[1]}"]'}
     schema = spark_schema(kolumn.read(copies[0], errors="skip").schema)
     with pytest.raises(kolumn.ArgumentError, match="a stream reads one copy"):
-        RecordStream(ReadOptions.of(texts | {"replicas": "merge"}), schema)
+        RecordStream(LoadOptions.of(texts | {"replicas": "merge"}), schema)
     with pytest.raises(kolumn.ArgumentError, match="copies of one partition"):
-        RecordStream(ReadOptions.of(texts), schema).latestOffset()
-    assert RecordStream(ReadOptions.of(texts | {"replicas": "first"}), schema).latestOffset()["many-segments"] == {"0": 900}
+        RecordStream(LoadOptions.of(texts), schema).latestOffset()
+    assert RecordStream(LoadOptions.of(texts | {"replicas": "first"}), schema).latestOffset()["many-segments"] == {"0": 900}

@@ -15,7 +15,7 @@ import kolumn
 from kolumn.errors import KolumnError
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin import DamageSource, RecordSource
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import MAX_BYTES, MAX_ROWS, conform
 from kolumn.spark_plugin.read.splits import pack, plan_splits
 
@@ -36,7 +36,7 @@ def test_pack_fills_up_to_the_target() -> None:
 
 @pytest.mark.parametrize("split_bytes", [1, 10_000, 64_000, 1 << 30])
 def test_splits_cover_every_batch_once(segment: Path, small_segments: Path, split_bytes: int) -> None:
-    options = ReadOptions.of({"paths": f'["{segment}", "{small_segments}"]', "splitBytes": str(split_bytes)})
+    options = LoadOptions.of({"paths": f'["{segment}", "{small_segments}"]', "splitBytes": str(split_bytes)})
     parts = [part for split in plan_splits(options) for part in split.ranges]
     batches = kolumn.batches([segment, small_segments])
     seen = []
@@ -54,7 +54,7 @@ def test_splits_cover_every_batch_once(segment: Path, small_segments: Path, spli
 
 
 def test_a_split_is_about_the_size_asked_for(segment: Path) -> None:
-    splits = plan_splits(ReadOptions.of({"path": str(segment), "splitBytes": "50000"}))
+    splits = plan_splits(LoadOptions.of({"path": str(segment), "splitBytes": "50000"}))
     largest = max(kolumn.batches(segment)["size"].to_pylist())
     assert len(splits) >= segment.stat().st_size // (50_000 + largest)
     assert all(split.ranges[-1].end - split.ranges[0].start <= 50_000 + largest for split in splits)
@@ -62,7 +62,7 @@ def test_a_split_is_about_the_size_asked_for(segment: Path) -> None:
 
 def test_small_segments_share_a_split(small_segments: Path) -> None:
     assert len(list(small_segments.glob("*.log"))) > 3
-    (split,) = plan_splits(ReadOptions.of({"path": str(small_segments)}))
+    (split,) = plan_splits(LoadOptions.of({"path": str(small_segments)}))
     assert len(split.ranges) == len(list(small_segments.glob("*.log")))
 
 
@@ -70,15 +70,15 @@ def test_small_segments_share_a_split(small_segments: Path) -> None:
 @pytest.mark.parametrize("start", [0, 1, 400, 700, 899, 5000])
 def test_splits_leave_out_what_the_range_cannot_want(small_segments: Path, start: int, split_bytes: int) -> None:
     texts = {"path": str(small_segments), "splitBytes": str(split_bytes)}
-    everything = [part for split in plan_splits(ReadOptions.of(texts)) for part in split.ranges]
-    parts = [part for split in plan_splits(ReadOptions.of(texts | {"startOffset": str(start)})) for part in split.ranges]
+    everything = [part for split in plan_splits(LoadOptions.of(texts)) for part in split.ranges]
+    parts = [part for split in plan_splits(LoadOptions.of(texts | {"startOffset": str(start)})) for part in split.ranges]
     assert sum(part.end - part.start for part in parts) < sum(part.end - part.start for part in everything) or start < 2
     wanted = kolumn.read(small_segments, start_offset=start, columns=["segment", "position"]).to_pylist()
     assert all(any(part.segment.path == row["segment"] and part.start <= row["position"] < part.end for part in parts) for row in wanted)
 
 
 def test_a_split_ships_no_bytes(segment: Path) -> None:
-    (split,) = plan_splits(ReadOptions.of({"path": str(segment)}))
+    (split,) = plan_splits(LoadOptions.of({"path": str(segment)}))
     assert len(pickle.dumps(split)) < 1000
 
 

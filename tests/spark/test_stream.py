@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from kit.encoder import Record, batch
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.schema import record_schema
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.source import with_columns
 from kolumn.spark_plugin.stream.reader import RecordStream
@@ -30,7 +30,7 @@ def write(root: Path, partition: int, first: int, stop: int, base: int | None = 
 
 
 def stream(root: Path, **texts: object) -> RecordStream:
-    options = ReadOptions.of({"path": str(root), "startingOffsets": "earliest"} | {name: str(text) for name, text in texts.items()})
+    options = LoadOptions.of({"path": str(root), "startingOffsets": "earliest"} | {name: str(text) for name, text in texts.items()})
     schema = spark_schema(record_schema(("partition", "offset")))
     return RecordStream(with_columns(options, schema), schema)
 
@@ -149,7 +149,7 @@ def test_a_topic_that_was_created_anew(tmp_path: Path) -> None:
 
 def test_a_stream_starts_at_the_end_and_needs_kafkas_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, 0, 0, 20)
-    options = ReadOptions.of({"path": str(tmp_path), "columns": "offset"})
+    options = LoadOptions.of({"path": str(tmp_path), "columns": "offset"})
     reader = RecordStream(options, spark_schema(record_schema(("offset",))))
     assert reader.initialOffset() == {"t": {"0": 20}}
     assert "begins at the end of the log, as Spark's Kafka source does: 20 offsets that are there already are not read" in caplog.text

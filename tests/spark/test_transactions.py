@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kolumn.schema import record_schema
 from kolumn.spark_plugin import export, read_segments
-from kolumn.spark_plugin.options.read import ReadOptions
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.source import with_columns
 from kolumn.spark_plugin.stream.reader import RecordStream
@@ -78,7 +78,7 @@ def test_a_stream_waits_for_the_marker(log: Path) -> None:
     options = {"path": str(log.parent), "startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
 
     def offsets(start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[int]:
-        reader = RecordStream(with_columns(ReadOptions.of(options), schema), schema)
+        reader = RecordStream(with_columns(LoadOptions.of(options), schema), schema)
         assert reader.latestOffset(start, None) == end
         parts = (part for split in reader.partitions(start, end) for part in reader.read(split))
         return [row["offset"] for part in parts for row in part.to_pylist()]
@@ -94,7 +94,7 @@ def test_a_stream_waits_for_the_marker(log: Path) -> None:
 
 
 def test_a_committed_stream_starts_at_the_last_stable_offset(log: Path) -> None:
-    options = ReadOptions.of({"path": str(log.parent), "columns": "offset", "isolationLevel": "read_committed"})
+    options = LoadOptions.of({"path": str(log.parent), "columns": "offset", "isolationLevel": "read_committed"})
     assert RecordStream(options, spark_schema(record_schema(("offset",)))).initialOffset() == {"t": {"0": 1}}
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Unpack
 
 from kolumn import keywords
 from kolumn.accounting.anatomy import anatomy
@@ -14,7 +15,7 @@ from kolumn.encode.compress import codec_of
 from kolumn.encode.write import settings
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import pieces, whole_options
+from kolumn.log.pieces import pieces
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.source.segments import Segment
@@ -62,16 +63,7 @@ def space(
     codec: keywords.Codec | None = None,
     source_format: keywords.Format = "kafka",
     on_damage: OnDamage | None = None,
-    errors: keywords.Errors = "raise",
-    check_crcs: bool = True,
-    replicas: keywords.Replicas = "raise",
-    topic: str | None = None,
-    partition: int | None = None,
-    chunk_bytes: int | None = None,
-    memory_bytes: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    on_progress: keywords.Progress | None = None,
+    **options: Unpack[keywords.WholeOptions],
 ) -> list[Space]:
     """Count the bytes of segments by purpose, as they are and as each format would encode them. No file is written.
 
@@ -87,19 +79,15 @@ def space(
         Format of the source.
     on_damage : callable, optional
         As in `kolumn.scan`.
-    errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
-        As in `kolumn.scan`.
+    errors, check_crcs, …
+        All others as in `kolumn.scan`.
 
     Returns
     -------
     list of Space
         The first one is the source itself. Formats without transactions store the records of committed transactions as plain records.
     """
-    chosen = whole_options(
-        source_format,
-        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
-        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
-    )  # fmt: skip
+    chosen = Options.of(format=source_format, **options)
     return _space(segments_of(source, chosen), chosen, None if codec is None else codec_of(codec), on_damage)
 
 

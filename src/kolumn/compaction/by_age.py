@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import entry_rows
-from kolumn.log.pieces import whole_options
 from kolumn.options import Options
 from kolumn.plan.chunks import chunks, header_rows
 from kolumn.plan.seek import ENRICHED_INDEX, read_index
@@ -53,7 +53,11 @@ class Cleaning:
     cut: dict[str, int] = field(default_factory=dict)
 
 
-@known_keywords()
+@known_keywords(
+    keywords.refused(
+        ("errors", "check_crcs", "chunk_bytes", "memory_bytes", "max_batch_bytes", "max_ratio", "on_progress"), "clean decodes nothing"
+    )
+)
 def clean(
     source: keywords.Source,
     target: keywords.Path,
@@ -62,16 +66,7 @@ def clean(
     now: int | None = None,
     format: keywords.Format = "enriched",
     index_interval_bytes: int = 4096,
-    errors: keywords.Errors = "raise",
-    check_crcs: bool = True,
-    replicas: keywords.Replicas = "raise",
-    topic: str | None = None,
-    partition: int | None = None,
-    chunk_bytes: int | None = None,
-    memory_bytes: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    on_progress: keywords.Progress | None = None,
+    **options: Unpack[keywords.WholeOptions],
 ) -> Cleaning:
     """Drop records that are older than a topic's retention from the head of its partitions, including the active segment.
 
@@ -90,10 +85,8 @@ def clean(
         ``retention.ms`` of the topic, and the time in ms since 1970, by default the present.
     format, index_interval_bytes
         As in `kolumn.write`.
-    replicas, topic, partition
+    replicas, topic, partition, keys
         As in `kolumn.scan`.
-    errors, check_crcs, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
-        These have no effect, since nothing is decoded.
 
     Returns
     -------
@@ -108,11 +101,7 @@ def clean(
     """
     if retention_ms < 0:
         raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
-    chosen = whole_options(
-        format,
-        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
-        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
-    )  # fmt: skip
+    chosen = Options.of(format=format, **options)
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
     places = dict(targets(one_directory(segments_of(source, chosen), "clean"), target))
     return _clean(places, target, limit, index_interval_bytes)

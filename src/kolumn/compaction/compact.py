@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Unpack
 
 from kolumn import keywords
 from kolumn.api import segments_of
@@ -25,7 +26,7 @@ from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import COLUMNS, piece_of, pieces, whole_options
+from kolumn.log.pieces import COLUMNS, piece_of, pieces
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.replicas.copies import one_directory
@@ -92,16 +93,7 @@ def compact(
     merge_bytes: int | None = None,
     producer_id_expiration_ms: int = DAY_MS,
     index_interval_bytes: int = 4096,
-    errors: keywords.Errors = "raise",
-    check_crcs: bool = True,
-    replicas: keywords.Replicas = "raise",
-    topic: str | None = None,
-    partition: int | None = None,
-    chunk_bytes: int | None = None,
-    memory_bytes: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    on_progress: keywords.Progress | None = None,
+    **options: Unpack[keywords.WholeOptions],
 ) -> Compaction:
     """Compact topic-partitions as Kafka's log cleaner does: the last record of each key stays.
 
@@ -132,8 +124,8 @@ def compact(
         1 MiB, as their proposal requires.
     producer_id_expiration_ms : int
         ``producer.id.expiration.ms`` of the broker: the last batch of a producer that was inactive for longer is not kept.
-    errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
-        As in `kolumn.scan`, with the same errors.
+    errors, check_crcs, …
+        All others as in `kolumn.scan`, with the same errors.
 
     Raises
     ------
@@ -142,13 +134,9 @@ def compact(
     KolumnError
         The target cannot be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
-    options = whole_options(
-        format,
-        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
-        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
-    )  # fmt: skip
     how = CompactionSettings.of(
-        options, delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms, index_interval_bytes
+        Options.of(format=format, **options), delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms,
+        index_interval_bytes,
     )  # fmt: skip
     places = dict(targets(one_directory(segments_of(source, how.options), "compact"), target))
     return _compact(places, target, how, include_active)

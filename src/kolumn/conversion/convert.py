@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts, table, v2, v3_compact
 from kolumn.formats.entries import Entries
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import Piece, intact, pieces_of, tell, whole_options
+from kolumn.log.pieces import Piece, intact, pieces_of, tell
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.paths import RESTRIDE, is_on
@@ -107,16 +108,7 @@ def convert(
     drop_transactions: bool = False,
     batch_bytes: int = 16384,
     index_interval_bytes: int = 4096,
-    errors: keywords.Errors = "raise",
-    check_crcs: bool = True,
-    replicas: keywords.Replicas = "raise",
-    topic: str | None = None,
-    partition: int | None = None,
-    chunk_bytes: int | None = None,
-    memory_bytes: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    on_progress: keywords.Progress | None = None,
+    **options: Unpack[keywords.WholeOptions],
 ) -> Conversion:
     """Rewrite segments in another format: one for each, or more where one has no room; offsets, keys, values and headers as they were.
 
@@ -146,8 +138,8 @@ def convert(
         Without it, transactional batches are an error if the target's format has no transactions.
     batch_bytes, index_interval_bytes : int
         As in `kolumn.write`; ``batch_bytes`` is for batches that are made of single messages.
-    errors, check_crcs, replicas, topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress
-        As in `kolumn.scan`, with the same errors.
+    errors, check_crcs, …
+        All others as in `kolumn.scan`, with the same errors.
 
     Raises
     ------
@@ -156,12 +148,17 @@ def convert(
     KolumnError
         The target cannot be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
-    options = whole_options(
-        source_format,
-        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
-        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
-    )  # fmt: skip
-    job = ConversionJob.of(options, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes)
+    job = ConversionJob.of(
+        Options.of(format=source_format, **options),
+        format,
+        magic,
+        codec,
+        level,
+        timestamp,
+        drop_transactions,
+        batch_bytes,
+        index_interval_bytes,
+    )
     return _convert(job, list(targets(job.chosen(segments_of(source, job.options)), target)), target)
 
 

@@ -14,10 +14,9 @@ from kolumn.encode.entries import EntrySettings
 from kolumn.encode.outgoing import name_of, outgoing, parent_of
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns, take_apart
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, unknown
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
-from kolumn.schema import unknown
 from kolumn.source.storage import within
 
 ROWS = 1 << 16

@@ -24,30 +24,7 @@ def scan_polars(
     *,
     on_damage: OnDamage | None = None,
     payload: keywords.Payload = "binary",
-    format: keywords.Format = "kafka",
-    columns: keywords.Columns | None = None,
-    include_headers: bool = False,
-    start_offset: int | None = None,
-    end_offset: int | None = None,
-    start_timestamp: keywords.Time | None = None,
-    end_timestamp: keywords.Time | None = None,
-    isolation_level: keywords.IsolationLevel = "read_uncommitted",
-    include_control: bool = False,
-    check_crcs: bool = True,
-    errors: keywords.Errors = "raise",
-    replicas: keywords.Replicas = "raise",
-    backend: keywords.Backend = "auto",
-    binary: keywords.Binary = "contiguous",
-    chunk_bytes: int | None = None,
-    threads: int | None = None,
-    memory_bytes: int | None = None,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    trusted: bool = True,
-    on_progress: keywords.Progress | None = None,
-    **payloads: Unpack[keywords.PayloadOptions],
+    **options: Unpack[keywords.ReadOptions],
 ) -> "pl.LazyFrame":
     """The records of Kafka log segments as a LazyFrame of Polars; parameters, columns and errors as `scan`.
 
@@ -66,14 +43,7 @@ def scan_polars(
     MissingError
         Polars is not installed.
     """
-    chosen = Options.of(
-        format=format, columns=columns, include_headers=include_headers, start_offset=start_offset, end_offset=end_offset,
-        start_timestamp=start_timestamp, end_timestamp=end_timestamp, isolation_level=isolation_level, include_control=include_control,
-        check_crcs=check_crcs, errors=errors, replicas=replicas, backend=backend, binary=binary, chunk_bytes=chunk_bytes, threads=threads,
-        memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
-        on_progress=on_progress, **payloads,
-    )  # fmt: skip
-    return lazy_frame(FrameSource(source, chosen, on_damage, payload))
+    return lazy_frame(FrameSource(source, Options.of(**options), on_damage, payload))
 
 
 def lazy_frame(source: FrameSource) -> "pl.LazyFrame":

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from kolumn import keywords
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.damage.explain import header_error, row_error
 from kolumn.damage.findings import Damage, damage_of
@@ -28,28 +27,6 @@ COLUMNS = (
     *("timestampSeconds", "brokerTimestampMs"),
 )
 """Record columns that contain everything that a log stores about a record."""
-
-
-def whole_options(
-    format: keywords.Format,
-    *,
-    errors: keywords.Errors = "raise",
-    check_crcs: bool = True,
-    replicas: keywords.Replicas = "raise",
-    topic: str | None = None,
-    partition: int | None = None,
-    chunk_bytes: int | None = None,
-    memory_bytes: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    on_progress: keywords.Progress | None = None,
-) -> Options:
-    """Options for functions that rewrite whole segments: without ranges and columns, which would leave records or fields out."""
-    return Options.of(
-        format=format,
-        errors=errors, check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, chunk_bytes=chunk_bytes,
-        memory_bytes=memory_bytes, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
-    )  # fmt: skip
 
 
 @dataclass

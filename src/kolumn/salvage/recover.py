@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from typing import Unpack
 
 import pyarrow as pa
 
@@ -16,7 +17,6 @@ from kolumn.entries.left_out import left_out
 from kolumn.errors import ArgumentError, shown
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import entry_chunks
-from kolumn.log.pieces import whole_options
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.replicas.copies import Copies, Key
@@ -30,7 +30,6 @@ from kolumn.salvage.files import LogFiles, WrittenPartition, write_side_files
 from kolumn.salvage.report import KEPT_SCHEMA, LOST_SCHEMA, PARTITIONS_SCHEMA, Recovery
 from kolumn.salvage.runs import Everything, KeptRun, kept_runs, missing
 from kolumn.schema import REMARK_SCHEMA
-from kolumn.source.data_keys import key_files
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Listed, Range, Segment
 from kolumn.source.storage import parent, within
@@ -40,20 +39,13 @@ _END = 2**62
 """No offset of a log: a stretch that ends above it has no known end."""
 
 
-@known_keywords()
+@known_keywords(keywords.refused(("errors", "check_crcs", "replicas"), "recover writes what is intact in any of the copies"))
 def recover(
     source: keywords.Source,
     target: keywords.Path,
     *,
     index_interval_bytes: int = 4096,
-    topic: str | None = None,
-    partition: int | None = None,
-    chunk_bytes: int | None = None,
-    memory_bytes: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    on_progress: keywords.Progress | None = None,
-    keys: keywords.Keys | None = None,
+    **options: Unpack[keywords.WholeOptions],
 ) -> Recovery:
     """Write every intact batch of damaged topic-partitions into folders that a broker starts on.
 
@@ -73,8 +65,8 @@ def recover(
         A folder. Each partition is written to ``<topic>-<partition>`` in it, which must not exist, or be empty.
     index_interval_bytes : int
         Bytes between two index entries; Kafka's default is 4096.
-    topic, partition, chunk_bytes, memory_bytes, max_batch_bytes, max_ratio, on_progress, keys
-        As in `kolumn.scan`. ``on_progress`` counts the bytes of all copies.
+    topic, partition, …
+        All others as in `kolumn.scan`. ``on_progress`` counts the bytes of all copies.
 
     Returns
     -------
@@ -91,22 +83,17 @@ def recover(
     """
     if index_interval_bytes < 1:
         raise ArgumentError(f"index_interval_bytes={index_interval_bytes}: expected at least 1")
-    options = whole_options(
-        "kafka",
-        errors="skip", replicas="merge", topic=topic, partition=partition, chunk_bytes=chunk_bytes, memory_bytes=memory_bytes,
-        max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
-    )  # fmt: skip
-    options = replace(options, keys=key_files(keys))
+    chosen = replace(Options.of(**options), errors="skip", replicas="merge")
     root = name_of(target)
     refuse_data_folder(root, directly=True)
     listed: Listed = []
-    segments = live_segments(source, options, listed)
-    found, unread = _partitions([one for one in segments if one.fault is None], options), [one for one in segments if one.fault is not None]
+    segments = live_segments(source, chosen, listed)
+    found, unread = _partitions([one for one in segments if one.fault is None], chosen), [one for one in segments if one.fault is not None]
     names = {key: within(root, f"{key[0]}-{key[1]}") for key in found}
     made: list[_Salvaged] = []
     with outgoing(root, names.values()) as place:
         for key, folders in found.items():
-            made.append(_salvaged(key, folders, unread, names[key], place, options, index_interval_bytes))
+            made.append(_salvaged(key, folders, unread, names[key], place, chosen, index_interval_bytes))
     return Recovery(
         pa.Table.from_pylist([one.row for one in made], PARTITIONS_SCHEMA),
         pa.Table.from_pylist([row for one in made for row in one.kept], KEPT_SCHEMA),

@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import AnyArray, Flags
-from kolumn.errors import ArgumentError
-from kolumn.schema import unknown
+from kolumn.errors import ArgumentError, unknown
 from kolumn.values.bodies import array_of, spread, within
 from kolumn.values.decoder import Bodies
 from kolumn.values.types import fixed_type, mapping_of

@@ -14,8 +14,7 @@ from kolumn.arrow.arrays import numbers
 from kolumn.arrow.recycle import take_array
 from kolumn.cpu_fallback.values.framing import INDEX, NO_ID, NO_SCHEMA, NULL, WIDTH, add_key, recognise_prefixes
 from kolumn.encodings import framing as kinds
-from kolumn.errors import ArgumentError
-from kolumn.schema import unknown
+from kolumn.errors import ArgumentError, unknown
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.decoder import Bodies
 from kolumn.values.glue_zlib import inflated

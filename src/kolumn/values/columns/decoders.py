@@ -4,8 +4,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from kolumn.errors import ArgumentError
-from kolumn.schema import unknown
+from kolumn.errors import ArgumentError, unknown
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.bare_framing import BareFramer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
-from kolumn.keywords import PAYLOAD_DEFAULTS, Decode, PayloadAs, PayloadErrors, PayloadFormat, PayloadOptions
+from kolumn.keywords import PAYLOAD_DEFAULTS, Decode, PayloadAs, PayloadErrors, PayloadFormat
 from kolumn.schema import beside
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.types import check_separator
@@ -132,17 +132,14 @@ class Typed:
         return replace(self, reader=reader, open_schemas=open_schemas)
 
 
-def typed_of(given: PayloadOptions) -> tuple[Typed, ...]:
-    """The typed columns that a call asks for, keys first.
+def typed_of(options: Mapping[str, Any]) -> tuple[Typed, ...]:
+    """The typed columns that a call asks for by the options of `PayloadOptions`, keys first.
 
     Raises
     ------
     ArgumentError
         A value is not allowed, or an option is given that its format does not have.
     """
-    if not given:
-        return ()
-    options: dict[str, Any] = PAYLOAD_DEFAULTS | dict(given)
     if options["decode"] is not None:
         return _of_internal(options)
     found = []
@@ -158,7 +155,7 @@ def typed_of(given: PayloadOptions) -> tuple[Typed, ...]:
     return tuple(found)
 
 
-def _of_internal(options: dict[str, Any]) -> tuple[Typed, ...]:
+def _of_internal(options: Mapping[str, Any]) -> tuple[Typed, ...]:
     if options["decode"] not in get_args(Decode):
         raise ArgumentError(f"decode={options['decode']!r}: {_expected(options['decode'], get_args(Decode))}")
     named = [name for name, value in options.items() if name.partition("_")[0] in ("key", "value") and value != PAYLOAD_DEFAULTS[name]]

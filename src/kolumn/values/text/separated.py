@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from kolumn.arrays import Flags
 from kolumn.arrow.text import is_utf8
-from kolumn.errors import ArgumentError
-from kolumn.schema import unknown
+from kolumn.errors import ArgumentError, unknown
 from kolumn.values.bodies import array_of, spread, within
 from kolumn.values.decoder import Bodies
 from kolumn.values.types import NOT_OF_CSV, TYPES, check_separator, mapping_of, named_type
