@@ -1,8 +1,8 @@
 """What is in some segments, by the headers of their batches alone: no checksum is compared, and no record is decoded."""
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -111,18 +111,11 @@ class Overview:
     left_out: list[dict[str, Any]] = field(default_factory=list)
 
 
-def overview(
-    source: keywords.Source,
-    *,
-    format: keywords.Format = "kafka",
-    topic: str | None = None,
-    partition: int | None = None,
-    on_progress: keywords.Progress | None = None,
-) -> Overview:
+def overview(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> Overview:
     """Walk along the headers of all batches of a source; options as `kolumn.scan`. Damaged bytes never raise an error."""
-    options = Options.of(format=format, topic=topic, partition=partition, errors="skip", check_crcs=False, on_progress=on_progress)
+    chosen = replace(Options.of(**options), errors="skip", check_crcs=False)
     listed: Listed = []
-    segments = live_segments(source, options, listed)
+    segments = live_segments(source, chosen, listed)
     seen: dict[tuple[str | None, int | None], Seen] = {}
     made = Overview(copies=list(overlaps(segments)), left_out=left_out(listed, segments).to_pylist())
     for segment in segments:
@@ -130,7 +123,7 @@ def overview(
         own.segments += 1
         own.bytes += segment.size
         own.folders.add(parent(segment.path))
-        found = _walked(segment, options, own)
+        found = _walked(segment, chosen, own)
         made.damage += found.damage
         made.remarks += found.remarks
         made.tails += found.tail is not None

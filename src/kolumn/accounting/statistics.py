@@ -1,13 +1,14 @@
 """Totals of each partition of a source."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn import keywords
 from kolumn.api import live_segments
 from kolumn.arrow.text import in_column
 from kolumn.backend import require
@@ -81,11 +82,9 @@ class Totals:
         }
 
 
-def collect(
-    source: Any, topic: str | None = None, partition: int | None = None, on_damage: OnDamage | None = None, **options: Any
-) -> list[dict[str, Any]]:
+def collect(source: keywords.Source, on_damage: OnDamage | None = None, **options: Unpack[keywords.ReadOptions]) -> list[dict[str, Any]]:
     """Totals of each partition of ``source``, in its order; options and ``on_damage`` as in `kolumn.scan`."""
-    chosen = Options.of(columns=list(STATISTICS), topic=topic, partition=partition, **options)
+    chosen = replace(Options.of(**options), columns=STATISTICS)
     require(chosen.backend)
     totals: dict[tuple[str | None, int | None], Totals] = {}
     seen: set[str] = set()

@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.completion import among, column_names
 from kolumn.cli.ending import DAMAGE, FAILED, LIMIT, OK, USAGE, command
 from kolumn.cli.tables import print_table
 
 if TYPE_CHECKING:
     from kolumn.keywords import Codec as CodecName
-    from kolumn.keywords import Errors as ErrorsName
+    from kolumn.keywords import Decode as DecodeName
     from kolumn.keywords import Format as FormatName
-    from kolumn.keywords import IsolationLevel as IsolationName
-    from kolumn.keywords import Replicas as ReplicasName
     from kolumn.source.memory import InMemory
 else:
     # Typer would check choices itself. The library checks them, so that messages are the same everywhere.
-    CodecName = ErrorsName = FormatName = IsolationName = ReplicasName = str
+    CodecName = DecodeName = FormatName = str
 
 __all__ = [
-    "DAMAGE", "FAILED", "LIMIT", "OK", "USAGE", "CodecName", "FormatName", "command", "print_json", "print_table", "sources_and_target",
+    "DAMAGE", "FAILED", "LIMIT", "OK", "USAGE", "CodecName", "DecodeName", "FormatName", "command", "print_json", "print_table",
+    "sources_and_target",
 ]  # fmt: skip
 
 Sources = Annotated[
@@ -51,51 +49,6 @@ JsonInPipes = Annotated[
         show_default=False,
     ),
 ]
-Topic = Annotated[str | None, typer.Option(help="Topic, instead of the one in the directory's name.")]
-Partition = Annotated[int | None, typer.Option(help="Partition, instead of the one in the directory's name.")]
-CheckCrcs = Annotated[bool, typer.Option("--check-crcs/--no-check-crcs", help="Compare checksums before a batch is parsed.")]
-Format = Annotated[
-    FormatName,
-    typer.Option(autocompletion=among("Format"), help="'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'."),
-]
-Errors = Annotated[
-    ErrorsName, typer.Option(autocompletion=among("Errors"), help="'raise' stops at the first damage, 'skip' continues after it.")
-]
-Replicas = Annotated[
-    ReplicasName,
-    typer.Option(
-        autocompletion=among("Replicas"),
-        help="Directories of one partition with the same offsets: 'raise' an error, read the 'first' alone, or 'merge' them, each "
-        "offset once, damage filled from the others.",
-    ),
-]
-Columns = Annotated[
-    str | None, typer.Option(autocompletion=column_names, help="Record columns, comma-separated; `kolumn columns` lists them.")
-]
-StartOffset = Annotated[int | None, typer.Option(help="First offset.")]
-EndOffset = Annotated[int | None, typer.Option(help="Offset to stop before.")]
-StartTimestamp = Annotated[
-    str | None,
-    typer.Option("--start-timestamp", "--since", help="First timestamp: ms since 1970, or ISO 8601 (UTC unless it has a time zone)."),
-]
-EndTimestamp = Annotated[str | None, typer.Option("--end-timestamp", "--until", help="Timestamp to stop before, likewise.")]
-IsolationLevel = Annotated[
-    IsolationName,
-    typer.Option(
-        autocompletion=among("IsolationLevel"),
-        help="'read_committed' leaves out aborted transactions, and all from the first open one on.",
-    ),
-]
-IncludeHeaders = Annotated[bool, typer.Option("--include-headers", help="Record headers too.")]
-MaxBatchBytes = Annotated[int | None, typer.Option(min=1, help="Largest decompressed size of one batch; by default 2 GiB.")]
-MaxRatio = Annotated[
-    float | None, typer.Option(help="Largest ratio of decompressed to compressed size of a batch above 64 MiB; by default 1032.")
-]
-KeyFile = Annotated[
-    list[str] | None,
-    typer.Option("--key-file", metavar="NAME=PATH", help="Private RSA key of an encrypted tier; may be repeated."),
-]
-IncludeControl = Annotated[bool, typer.Option("--include-control", help="Records of control batches too.")]
 
 
 def or_standard_input(given: list[str]) -> "list[str] | InMemory":
@@ -150,21 +103,6 @@ def _plain(value: object) -> Any:
 def counted(number: int, name: str) -> str:
     """A number with a noun: ``1 segment``, ``2 segments``, ``2 batches``."""
     return f"{number} {name}{'' if number == 1 else 'es' if name.endswith('ch') else 's'}"
-
-
-def key_files(given: list[str] | None) -> dict[str, str] | None:
-    """Files of keys by the names of the keys."""
-    named = [one.partition("=") for one in given or ()]
-    for name, equals, path in named:
-        if not (name and equals and path):
-            raise typer.BadParameter(f"--key-file {name}{equals}{path}: expected NAME=PATH")
-    return {name: path for name, _, path in named} or None
-
-
-def limits(max_batch_bytes: int | None, max_ratio: float | None) -> dict[str, Any]:
-    """The limits that the user has set; the others keep the library's defaults."""
-    given = {"max_batch_bytes": max_batch_bytes, "max_ratio": max_ratio}
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def size_of(sources: "list[str] | InMemory") -> int:

@@ -1,31 +1,14 @@
 """``kolumn compact`` and ``kolumn clean``: the results of a broker's log cleaner and of retention."""
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.common import (
-    CheckCrcs,
-    Errors,
-    Format,
-    Json,
-    MaxBatchBytes,
-    MaxRatio,
-    Output,
-    Partition,
-    Paths,
-    Replicas,
-    Topic,
-    command,
-    counted,
-    limits,
-    print_json,
-    size_of,
-    sources_and_target,
-)
+from kolumn.cli.common import Json, Output, Paths, command, counted, print_json, size_of, sources_and_target
 from kolumn.cli.left_out import counts_of, say_of
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import READING, with_read_options
 from kolumn.cli.tables import note
 
 if TYPE_CHECKING:
@@ -35,6 +18,7 @@ Now = Annotated[int | None, typer.Option(help="Time of the round, ms since 1970;
 
 
 @command
+@with_read_options(*READING)
 def compact(
     paths: Paths,
     output: Output = None,
@@ -44,14 +28,7 @@ def compact(
     include_active: Annotated[bool, typer.Option("--include-active", help="Clean the last segment too.")] = False,
     merge_bytes: Annotated[int | None, typer.Option(help="Merge compressed message sets up to this size.")] = None,
     json: Json = False,
-    errors: Errors = "raise",
-    replicas: Replicas = "raise",
-    check_crcs: CheckCrcs = True,
-    max_batch_bytes: MaxBatchBytes = None,
-    max_ratio: MaxRatio = None,
-    format: Format = "kafka",
-    topic: Topic = None,
-    partition: Partition = None,
+    **options: Any,
 ) -> int:
     """Compact topic-partitions as Kafka's log cleaner does: the last record of each key stays.
 
@@ -63,9 +40,8 @@ def compact(
     # Each segment is read twice: for the last record of each key, and to be written.
     with progress("compacting", lambda: 2 * size_of(sources)) as advance:
         done = kolumn.compact(
-            sources, target, format=format, delete_retention_ms=delete_retention_ms, now=now, first_dirty_offset=first_dirty_offset,
-            include_active=include_active, merge_bytes=merge_bytes, errors=errors, replicas=replicas, check_crcs=check_crcs,
-            topic=topic, partition=partition, on_progress=advance, **limits(max_batch_bytes, max_ratio),
+            sources, target, delete_retention_ms=delete_retention_ms, now=now, first_dirty_offset=first_dirty_offset,
+            include_active=include_active, merge_bytes=merge_bytes, on_progress=advance, **options,
         )  # fmt: skip
     if json:
         counts = {"records": done.records, "retained": done.retained, "bytes": done.bytes, "retainedBytes": done.retained_bytes}
@@ -88,16 +64,14 @@ def _copied(done: "Compaction", include_active: bool) -> str:
 
 
 @command
+@with_read_options("replicas", "format", "topic", "partition", "keys")
 def clean(
     paths: Paths,
     retention_ms: Annotated[int, typer.Option(min=0, help="How long records stay: retention.ms.")],
     output: Output = None,
     now: Now = None,
     json: Json = False,
-    replicas: Replicas = "raise",
-    format: Format = "kafka",
-    topic: Topic = None,
-    partition: Partition = None,
+    **options: Any,
 ) -> None:
     """Drop old records from the head of topic-partitions: whole segments, and the head of the first one that stays.
 
@@ -106,18 +80,8 @@ def clean(
     sources, target = sources_and_target(paths, output)
     import kolumn
 
-    with progress("cleaning", None) as advance:
-        done = kolumn.clean(
-            sources,
-            target,
-            retention_ms=retention_ms,
-            now=now,
-            replicas=replicas,
-            format=format,
-            topic=topic,
-            partition=partition,
-            on_progress=advance,
-        )
+    with progress("cleaning", None):
+        done = kolumn.clean(sources, target, retention_ms=retention_ms, now=now, **options)
     if json:
         print_json({"segments": done.segments, "dropped": done.dropped, "cut": done.cut})
         return

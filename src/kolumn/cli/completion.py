@@ -1,19 +1,13 @@
 """What shells complete after an option: its allowed values, and names of columns."""
 
 from collections.abc import Callable
-from typing import get_args
+from typing import Any, Literal, get_args, get_origin
 
 
-def among(name: str) -> Callable[[str], list[str]]:
-    """Completes the values of a type in `kolumn.keywords`."""
-
-    def values(incomplete: str) -> list[str]:
-        # The module imports Arrow, which no command needs that only prints its help.
-        from kolumn import keywords
-
-        return [value for value in get_args(getattr(keywords, name)) if value.startswith(incomplete)]
-
-    return values
+def among(kind: Any) -> Callable[[str], list[str]] | None:
+    """Completes the values of a type; None if it has no list of values."""
+    known = [value for one in (kind, *get_args(kind)) if get_origin(one) is Literal for value in get_args(one)]
+    return (lambda incomplete: [value for value in known if value.startswith(incomplete)]) if known else None
 
 
 def column_names(incomplete: str) -> list[str]:

@@ -1,47 +1,31 @@
 """``kolumn convert``: segments in another format."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from kolumn.cli.common import (
-    CheckCrcs,
-    CodecName,
-    Errors,
-    FormatName,
-    Json,
-    MaxBatchBytes,
-    MaxRatio,
-    Output,
-    Partition,
-    Paths,
-    Replicas,
-    Topic,
-    command,
-    counted,
-    limits,
-    print_json,
-    size_of,
-    sources_and_target,
-)
+from kolumn.cli.common import CodecName, FormatName, Json, Output, Paths, command, counted, print_json, size_of, sources_and_target
 from kolumn.cli.completion import among
 from kolumn.cli.left_out import counts_of, say_of
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import READING, with_read_options
 from kolumn.cli.tables import note
+from kolumn.keywords import Codec, Format
 
 
 @command
+@with_read_options(*(name for name in READING if name != "format"))
 def convert(
     paths: Paths,
     output: Output = None,
     to: Annotated[
         FormatName,
-        typer.Option(autocompletion=among("Format"), help="Format to write: 'kafka', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'."),
+        typer.Option(autocompletion=among(Format), help="Format to write: 'kafka', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'."),
     ] = "kafka",
     magic: Annotated[int | None, typer.Option(help="Of 'kafka' 0, 1 or 2 (the default); of a draft its own by default.")] = None,
     codec: Annotated[
         CodecName | None,
-        typer.Option(autocompletion=among("Codec"), help="none, gzip, snappy, lz4 or zstd; by default each batch keeps its own."),
+        typer.Option(autocompletion=among(Codec), help="none, gzip, snappy, lz4 or zstd; by default each batch keeps its own."),
     ] = None,
     level: Annotated[int | None, typer.Option(help="Of gzip (0 to 9) or zstd.")] = None,
     source_format: Annotated[FormatName, typer.Option(help="Format of the source, likewise.")] = "kafka",
@@ -50,13 +34,7 @@ def convert(
         bool, typer.Option("--drop-transactions", help="Convert records of committed transactions to plain records, leave out the others.")
     ] = False,
     json: Json = False,
-    errors: Errors = "raise",
-    replicas: Replicas = "raise",
-    check_crcs: CheckCrcs = True,
-    max_batch_bytes: MaxBatchBytes = None,
-    max_ratio: MaxRatio = None,
-    topic: Topic = None,
-    partition: Partition = None,
+    **options: Any,
 ) -> int:
     """Rewrite segments in another format, offsets kept; print first what may be lost, and at the end what was lost.
 
@@ -74,8 +52,7 @@ def convert(
     with progress("converting", lambda: size_of(sources)) as advance:
         done = kolumn.convert(
             sources, target, format=to, magic=magic, codec=codec, level=level, source_format=source_format, timestamp=timestamp,
-            drop_transactions=drop_transactions, errors=errors, replicas=replicas, check_crcs=check_crcs, topic=topic, partition=partition,
-            on_progress=advance, **limits(max_batch_bytes, max_ratio),
+            drop_transactions=drop_transactions, on_progress=advance, **options,
         )  # fmt: skip
     if json:
         counts = {"batches": done.batches, "records": done.records, "copied": done.copied, **counts_of(done)}

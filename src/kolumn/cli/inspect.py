@@ -5,28 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.common import (
-    DAMAGE,
-    OK,
-    CheckCrcs,
-    Errors,
-    Format,
-    JsonInPipes,
-    KeyFile,
-    Partition,
-    Replicas,
-    Segments,
-    Topic,
-    command,
-    is_json,
-    key_files,
-    or_standard_input,
-    print_json,
-    print_table,
-    size_of,
-)
+from kolumn.cli.common import DAMAGE, OK, JsonInPipes, Segments, command, is_json, or_standard_input, print_json, print_table, size_of
 from kolumn.cli.left_out import say, short_name
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import with_read_options
 from kolumn.cli.tables import fits, terminal_width
 
 if TYPE_CHECKING:
@@ -37,17 +19,12 @@ _OFTEN_SAME = ("magic", "codec", "epoch")
 
 
 @command
+@with_read_options("check_crcs", "errors", "replicas", "format", "topic", "partition", "keys", errors="skip")
 def inspect(
     sources: Segments,
     json: JsonInPipes = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many batches.")] = None,
-    check_crcs: CheckCrcs = True,
-    errors: Errors = "skip",
-    replicas: Replicas = "raise",
-    format: Format = "kafka",
-    topic: Topic = None,
-    partition: Partition = None,
-    key_file: KeyFile = None,
+    **options: Any,
 ) -> int:
     """List the batches (formats 0 and 1: the outermost messages) without decoding their records.
 
@@ -62,10 +39,7 @@ def inspect(
     skipped = kolumn.Skipped()
     given = or_standard_input(sources)
     with progress("reading", lambda: size_of(given)) as advance:
-        table = kolumn.batches(
-            given, check_crcs=check_crcs, errors=errors, replicas=replicas, format=format, topic=topic, partition=partition,
-            on_damage=skipped, on_progress=advance, keys=key_files(key_file),
-        )  # fmt: skip
+        table = kolumn.batches(given, on_damage=skipped, on_progress=advance, **options)
     found = table.to_pylist()
     wrong = any(row["crcValid"] is False for row in found)
     rows = _with_stretches(found, skipped.damage)[:limit]

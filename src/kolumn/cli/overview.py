@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kolumn.cli.common import DAMAGE, OK, Format, Json, Partition, Sources, Topic, command, counted, print_json, print_table, size_of
+from kolumn.cli.common import DAMAGE, OK, Json, Sources, command, counted, print_json, print_table, size_of
 from kolumn.cli.left_out import short_name
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import with_read_options
 from kolumn.cli.shell_words import quoted
 from kolumn.cli.tables import fits, terminal_width
 from kolumn.errors import escaped
@@ -21,12 +22,11 @@ _MOST_DAMAGE = 4
 
 
 @command
+@with_read_options("format", "topic", "partition", "keys")
 def overview(
     sources: Sources,
     json: Json = False,
-    format: Format = "kafka",
-    topic: Topic = None,
-    partition: Partition = None,
+    **options: Any,
 ) -> int:
     """Show what is there on one screen, and what to run next: the same as `kolumn PATH`.
 
@@ -38,7 +38,7 @@ def overview(
     from kolumn.accounting.overview import overview as look
 
     with progress("reading headers", lambda: size_of(sources)) as advance:
-        found = look(sources, format=format, topic=topic, partition=partition, on_progress=advance)
+        found = look(sources, on_progress=advance, **options)
     if json:
         print_json(_as_json(found))
     else:

@@ -1,20 +1,22 @@
 """``kolumn rebuild-index``: index files from the log."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from kolumn.cli.common import Errors, Json, command, counted, print_json
+from kolumn.cli.common import Json, command, counted, print_json
 from kolumn.cli.left_out import say_of
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import with_read_options
 
 
 @command
+@with_read_options("errors")
 def rebuild_index(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A topic-partition directory, or a log directory of many.")],
     index_interval_bytes: Annotated[int, typer.Option(min=1, help="Bytes of the log between two entries of an index.")] = 4096,
-    errors: Errors = "raise",
     json: Json = False,
+    **options: Any,
 ) -> int:
     """Write .index, .timeindex and .txnindex of each segment anew, from the log, as a broker does when it recovers.
 
@@ -26,7 +28,7 @@ def rebuild_index(
     import kolumn
 
     with progress("indexing", None) as advance:
-        done = kolumn.rebuild_index(folder, index_interval_bytes=index_interval_bytes, errors=errors, on_progress=advance)
+        done = kolumn.rebuild_index(folder, index_interval_bytes=index_interval_bytes, on_progress=advance, **options)
     if json:
         counts = {"offsetEntries": done.offset_entries, "timeEntries": done.time_entries, "transactionEntries": done.transaction_entries}
         print_json({"files": list(done.files), "removed": list(done.removed), **counts})

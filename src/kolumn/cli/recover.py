@@ -1,41 +1,24 @@
 """``kolumn recover``: what is intact in damaged copies, as folders that a broker starts on."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from kolumn.cli.common import (
-    DAMAGE,
-    LIMIT,
-    OK,
-    Json,
-    KeyFile,
-    Output,
-    Partition,
-    Paths,
-    Topic,
-    command,
-    counted,
-    key_files,
-    print_json,
-    print_table,
-    size_of,
-    sources_and_target,
-)
+from kolumn.cli.common import DAMAGE, LIMIT, OK, Json, Output, Paths, command, counted, print_json, print_table, size_of, sources_and_target
 from kolumn.cli.left_out import print_left_out
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import with_read_options
 from kolumn.errors import escaped
 
 
 @command
+@with_read_options("topic", "partition", "keys")
 def recover(
     paths: Paths,
     output: Output = None,
     index_interval_bytes: Annotated[int, typer.Option(min=1, help="Bytes of the log between two entries of an index.")] = 4096,
     json: Json = False,
-    topic: Topic = None,
-    partition: Partition = None,
-    key_file: KeyFile = None,
+    **options: Any,
 ) -> int:
     """Write every intact batch of damaged copies into folders that a broker starts on, with indexes and leader epochs.
 
@@ -49,10 +32,7 @@ def recover(
     import kolumn
 
     with progress("recovering", lambda: size_of(sources)) as advance:
-        done = kolumn.recover(
-            sources, target, index_interval_bytes=index_interval_bytes, topic=topic, partition=partition, on_progress=advance,
-            keys=key_files(key_file),
-        )  # fmt: skip
+        done = kolumn.recover(sources, target, index_interval_bytes=index_interval_bytes, on_progress=advance, **options)
     tables = {"partitions": done.partitions, "kept": done.kept, "lost": done.lost, "remarks": done.remarks, "leftOut": done.left_out}
     rows = {name: found.to_pylist() for name, found in tables.items()}
     large = [row for row in rows["lost"] if row["kind"] == "limit"]

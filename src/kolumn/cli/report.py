@@ -1,41 +1,25 @@
 """``kolumn report``: a page about a log."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from kolumn.cli.common import (
-    CheckCrcs,
-    Format,
-    MaxBatchBytes,
-    MaxRatio,
-    Partition,
-    Replicas,
-    Sources,
-    Topic,
-    command,
-    limits,
-    size_of,
-)
+from kolumn.cli.common import Sources, command, size_of
 from kolumn.cli.left_out import say, short_name
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import READING, with_read_options
 from kolumn.cli.tables import note
 from kolumn.errors import escaped
 
 
 @command
+@with_read_options(*READING[1:])
 def report(
     sources: Sources,
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The page; a file of that name is replaced.")
     ] = "report.html",
-    replicas: Replicas = "raise",
-    check_crcs: CheckCrcs = True,
-    max_batch_bytes: MaxBatchBytes = None,
-    max_ratio: MaxRatio = None,
-    format: Format = "kafka",
-    topic: Topic = None,
-    partition: Partition = None,
+    **options: Any,
 ) -> int:
     """Write a page with pictures: what is in here, is it healthy, where does the space go (kolumn[report]).
 
@@ -48,9 +32,7 @@ def report(
     from kolumn.report.write import write_report
 
     with progress("reading", lambda: size_of(sources)) as advance:
-        found = write_report(
-            sources, output, ", ".join(escaped(short_name(source)) for source in sources), format=format, replicas=replicas,
-            check_crcs=check_crcs, topic=topic, partition=partition, on_progress=advance, **limits(max_batch_bytes, max_ratio),
-        )  # fmt: skip
+        title = ", ".join(escaped(short_name(source)) for source in sources)
+        found = write_report(sources, output, title, on_progress=advance, **options)
     note(f"report: {output}")
     return say(found.skipped)

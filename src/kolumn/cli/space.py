@@ -4,35 +4,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.common import (
-    OK,
-    CheckCrcs,
-    CodecName,
-    Errors,
-    FormatName,
-    JsonInPipes,
-    MaxBatchBytes,
-    MaxRatio,
-    Partition,
-    Replicas,
-    Topic,
-    command,
-    is_json,
-    limits,
-    print_json,
-    print_table,
-    size_of,
-)
+from kolumn.cli.common import OK, CodecName, FormatName, JsonInPipes, command, is_json, print_json, print_table, size_of
 from kolumn.cli.completion import among
 from kolumn.cli.left_out import counts, say, short_name
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import READING, with_read_options
 from kolumn.cli.tables import note
+from kolumn.keywords import Codec
 
 if TYPE_CHECKING:
     from kolumn.accounting.formats import Space
 
 
 @command
+@with_read_options(*(name for name in READING if name != "format"), errors="skip")
 def space(
     sources: Annotated[
         list[str] | None, typer.Argument(metavar="[SOURCE...]", help="Sources as elsewhere; without any, the table of the KIP-98 draft.")
@@ -40,16 +25,10 @@ def space(
     json: JsonInPipes = None,
     picture: Annotated[str | None, typer.Option(help="Draw it too: a file ending in .svg, .png or .pdf (kolumn[report]).")] = None,
     codec: Annotated[
-        CodecName | None, typer.Option(autocompletion=among("Codec"), help="Codec of all formats; by default each batch keeps its own.")
+        CodecName | None, typer.Option(autocompletion=among(Codec), help="Codec of all formats; by default each batch keeps its own.")
     ] = None,
     source_format: Annotated[FormatName, typer.Option(help="'kafka', or the draft that the source has.")] = "kafka",
-    errors: Errors = "skip",
-    replicas: Replicas = "raise",
-    check_crcs: CheckCrcs = True,
-    max_batch_bytes: MaxBatchBytes = None,
-    max_ratio: MaxRatio = None,
-    topic: Topic = None,
-    partition: Partition = None,
+    **options: Any,
 ) -> int:
     """Report the size of segments as they are and in each format, and what the bytes are used for. No segment is written.
 
@@ -65,10 +44,7 @@ def space(
 
     skipped = kolumn.Skipped()
     with progress("accounting", lambda: size_of(sources)) as advance:
-        found = kolumn.space(
-            sources, codec=codec, source_format=source_format, errors=errors, replicas=replicas, check_crcs=check_crcs, topic=topic,
-            partition=partition, on_damage=skipped, on_progress=advance, **limits(max_batch_bytes, max_ratio),
-        )  # fmt: skip
+        found = kolumn.space(sources, codec=codec, source_format=source_format, on_damage=skipped, on_progress=advance, **options)
     if picture is not None:
         from kolumn.accounting.picture import draw
 

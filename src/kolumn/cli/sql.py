@@ -10,24 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.common import (
-    CheckCrcs,
-    Errors,
-    Format,
-    IncludeHeaders,
-    IsolationLevel,
-    JsonInPipes,
-    Partition,
-    Replicas,
-    Sources,
-    Topic,
-    command,
-    is_json,
-    print_table,
-)
+from kolumn.cli.common import JsonInPipes, Sources, command, is_json, print_table
 from kolumn.cli.left_out import say
-from kolumn.cli.payloads import payload_options, with_payloads
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import PAYLOADS, READING, with_read_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,25 +22,17 @@ _ROWS = 1000
 
 
 @command
-@with_payloads
+@with_read_options("include_headers", "isolation_level", *READING, *PAYLOADS)
 def sql(
     sources: Sources,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL; each topic is a table of its name.")],
     json: JsonInPipes = None,
     columns: Annotated[str | None, typer.Option(help="Columns of the tables, comma-separated; `kolumn columns` lists them.")] = None,
-    include_headers: IncludeHeaders = False,
-    isolation_level: IsolationLevel = "read_uncommitted",
-    errors: Errors = "raise",
-    replicas: Replicas = "raise",
-    check_crcs: CheckCrcs = True,
-    format: Format = "kafka",
-    topic: Topic = None,
-    partition: Partition = None,
     allow_files: Annotated[
         bool,
         typer.Option("--allow-files", help="The query may use all of DuckDB: read and write files, load extensions, use the network."),
     ] = False,
-    **payloads: Any,
+    **options: Any,
 ) -> int:
     """Ask topics in SQL, by DuckDB (kolumn[sql]). Each topic is a table; only the columns and ranges that a query names are read.
 
@@ -68,17 +46,13 @@ def sql(
     from kolumn.frames.sql import Topics
     from kolumn.options import Options, column_list
 
-    options = Options.of(
-        columns=None if columns is None else column_list(columns), include_headers=include_headers, isolation_level=isolation_level,
-        errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, topic=topic, partition=partition,
-        **payload_options(payloads),
-    )  # fmt: skip
+    chosen = Options.of(columns=None if columns is None else column_list(columns), **options)
     skipped, as_json = Skipped(), is_json(json)
     names: list[str] = []
     rows: list[list[object]] = []
     # On a terminal a bar would overwrite the lines.
     with nullcontext() if as_json and sys.stdout.isatty() else progress("reading", None) as advance:
-        topics = Topics(sources, replace(options, on_progress=advance), skipped, allow_files)
+        topics = Topics(sources, replace(chosen, on_progress=advance), skipped, allow_files)
         try:
             if as_json:
                 _print_lines(topics.ask(query))

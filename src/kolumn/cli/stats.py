@@ -2,46 +2,20 @@
 
 from typing import Any
 
-from kolumn.cli.common import (
-    CheckCrcs,
-    Errors,
-    Format,
-    JsonInPipes,
-    KeyFile,
-    MaxBatchBytes,
-    MaxRatio,
-    Partition,
-    Replicas,
-    Segments,
-    Topic,
-    command,
-    is_json,
-    key_files,
-    limits,
-    or_standard_input,
-    print_json,
-    print_table,
-    size_of,
-)
+from kolumn.cli.common import JsonInPipes, Segments, command, is_json, or_standard_input, print_json, print_table, size_of
 from kolumn.cli.left_out import say
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import READING, with_read_options
 
 _IN_JSON_ALONE = ("damagedStretches", "damagedBytes", "recordsLost")
 
 
 @command
+@with_read_options(*READING, errors="skip")
 def stats(
     sources: Segments,
     json: JsonInPipes = None,
-    errors: Errors = "skip",
-    replicas: Replicas = "raise",
-    check_crcs: CheckCrcs = True,
-    max_batch_bytes: MaxBatchBytes = None,
-    max_ratio: MaxRatio = None,
-    format: Format = "kafka",
-    topic: Topic = None,
-    partition: Partition = None,
-    key_file: KeyFile = None,
+    **options: Any,
 ) -> int:
     """Report the totals of each partition: records, offsets, times, sizes, codecs, formats, producers.
 
@@ -55,11 +29,7 @@ def stats(
     skipped = Skipped()
     given = or_standard_input(sources)
     with progress("decoding", lambda: size_of(given)) as advance:
-        rows = collect(
-            given, topic, partition, skipped, errors=errors, replicas=replicas, check_crcs=check_crcs, format=format, on_progress=advance,
-            keys=key_files(key_file),
-            **limits(max_batch_bytes, max_ratio),
-        )  # fmt: skip
+        rows = collect(given, skipped, on_progress=advance, **options)
     if is_json(json):
         for row in rows:
             print_json(row)

@@ -6,20 +6,11 @@ from kolumn.cli.common import (
     DAMAGE,
     LIMIT,
     OK,
-    CheckCrcs,
-    Format,
     JsonInPipes,
-    KeyFile,
-    MaxBatchBytes,
-    MaxRatio,
-    Partition,
     Segments,
-    Topic,
     command,
     counted,
     is_json,
-    key_files,
-    limits,
     or_standard_input,
     print_json,
     print_table,
@@ -27,6 +18,7 @@ from kolumn.cli.common import (
 )
 from kolumn.cli.left_out import print_left_out
 from kolumn.cli.progress import progress
+from kolumn.cli.read_options import with_read_options
 from kolumn.cli.shell_words import in_shell_words
 from kolumn.errors import escaped
 
@@ -35,16 +27,11 @@ if TYPE_CHECKING:
 
 
 @command
+@with_read_options("check_crcs", "format", "max_batch_bytes", "max_ratio", "topic", "partition", "keys")
 def verify(
     sources: Segments,
     json: JsonInPipes = None,
-    check_crcs: CheckCrcs = True,
-    format: Format = "kafka",
-    max_batch_bytes: MaxBatchBytes = None,
-    max_ratio: MaxRatio = None,
-    topic: Topic = None,
-    partition: Partition = None,
-    key_file: KeyFile = None,
+    **options: Any,
 ) -> int:
     """Check every checksum and every record, and list the damage.
 
@@ -60,11 +47,7 @@ def verify(
 
     given = or_standard_input(sources)
     with progress("verifying", lambda: size_of(given)) as advance:
-        report = kolumn.verify(
-            given, check_crcs=check_crcs, format=format, topic=topic, partition=partition, on_progress=advance,
-            keys=key_files(key_file),
-            **limits(max_batch_bytes, max_ratio),
-        )  # fmt: skip
+        report = kolumn.verify(given, on_progress=advance, **options)
     tables = report.segments, report.damage, report.limits, report.remarks, report.left_out
     segments, damage, large, remarks, left_out = (found.to_pylist() for found in tables)
     code = OK if report.ok else DAMAGE if damage else LIMIT

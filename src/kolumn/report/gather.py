@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -110,38 +110,24 @@ class Findings:
         return [total.row(*name) for name, total in self.totals.items()]
 
 
-def gather(
-    source: keywords.Source,
-    *,
-    format: keywords.Format = "kafka",
-    replicas: keywords.Replicas = "raise",
-    check_crcs: bool = True,
-    topic: str | None = None,
-    partition: int | None = None,
-    max_batch_bytes: int = 2**31 - 1,
-    max_ratio: float = 1032.0,
-    on_progress: keywords.Progress | None = None,
-) -> Findings:
+def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> Findings:
     """Read a source once, and its headers twice more; options as `kolumn.scan`. Damage is left out and noted.
 
     Memory does not depend on the size of the source: sums, sketches, at most 51 times 32,768 bins of time, and a sample of 16 MiB.
     """
-    options = Options.of(
-        columns=_COLUMNS, include_control=True, errors="skip", format=format, replicas=replicas, check_crcs=check_crcs, topic=topic,
-        partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, on_progress=on_progress,
-    )  # fmt: skip
-    require(options.backend)
+    chosen = replace(Options.of(**options), columns=_COLUMNS, include_control=True, errors="skip")
+    require(chosen.backend)
     found = Findings()
     parts: dict[tuple[str | None, int | None], _Part] = {}
     segments: set[str] = set()
-    quiet = Options.of(columns=_COLUMNS, errors="skip", format=format, check_crcs=False)
+    quiet = Options(columns=_COLUMNS, errors="skip", format=chosen.format, check_crcs=False)
     listed: Listed = []
-    live = live_segments(source, options, listed)
+    live = live_segments(source, chosen, listed)
     found.left_out = left_out(listed, live).to_pylist()
-    for one in whole_ranges(live, options):
+    for one in whole_ranges(live, chosen):
         name = one.segment.topic, one.segment.partition
         part = parts.get(name) or parts.setdefault(name, _Part(found, name))
-        damage = part.read(one, one.segment.path not in segments, options, has_transactions(one, quiet))
+        damage = part.read(one, one.segment.path not in segments, chosen, has_transactions(one, quiet))
         add_headers(one, quiet, damage, found.headers, part.offsets)
         segments.add(one.segment.path)
     for part in parts.values():
