@@ -28,24 +28,6 @@ from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report
 
 
-def live_segments(source: keywords.Source, options: Options, listed: Listed | None = None) -> list[Segment]:
-    """Live segments of a source, including those of all copies of a topic-partition; ``listed`` as in `find_segments`."""
-    found = find_segments(source, options.topic, options.partition, options.errors == "skip", listed)
-    given = options.memory_bytes or 0
-    wrapped = wrapped_keys(one.manifest for one in found if one.manifest is not None)
-    access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, given or AHEAD_BYTES), max(LARGEST_CHUNK, given), wrapped)
-    # The same object as that of the segments, if it is equal: to compare two takes much longer.
-    wanted = (options.format, Segment.access if access == Segment.access else access)
-    named = [one if (one.format, one.access) == wanted else replace(one, format=options.format, access=access) for one in found]
-    live = without_unfinished(with_twins(without_replaced(named)))
-    return with_snapshots(live) if options.include_snapshots else live
-
-
-def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
-    """Live segments of a source, without duplicate offsets of a topic-partition; errors as `kolumn.replicas.copies.one_log`."""
-    return whole_segments(log_of(live_segments(source, options), options))
-
-
 @known_keywords()
 def scan(
     source: keywords.Source,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kolumn.log.transactions import neighbours, of_ranges, transactions_of
+from kolumn.log.transactions import neighbours, of_ranges, transactions_of, with_transactions
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
 from kolumn.replicas.copies import Copies, Key, copies, in_order, linked, one_log
@@ -38,6 +38,12 @@ def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
         Directories of a partition overlap and ``replicas`` is "raise", or they are not copies of one log.
     """
     return _of_consumers(segments, options, select_ranges)
+
+
+def plan_log(segments: list[Segment], options: Options) -> list[Range]:
+    """As `log_ranges`, with the transactions of each topic-partition, if the options need them."""
+    ranges = log_ranges(segments, options)
+    return with_transactions(ranges, options) if matter(options) else ranges
 
 
 def every_range(segments: list[Segment], options: Options) -> list[Range]:

@@ -6,9 +6,8 @@ import pyarrow as pa
 
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.keywords import Errors, Progress
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.replicas.ranges import log_ranges
+from kolumn.replicas.ranges import plan_log
 from kolumn.source.segments import Segment
 
 
@@ -21,4 +20,4 @@ def topic_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Decode a topic in the order of offsets, each once if the segments are of several copies; on the CPU, since it is small."""
     options = Options.of(columns=columns, errors=errors, replicas="merge", backend="cpu", threads=1, on_progress=on_progress)
-    return scan_ranges(with_transactions(log_ranges(segments, options), options), options, on_damage)
+    return scan_ranges(plan_log(segments, options), options, on_damage)
