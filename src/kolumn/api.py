@@ -1,6 +1,6 @@
 """`read`, `scan`, `batches` and `verify`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Unpack
 
@@ -18,12 +18,11 @@ from kolumn.log.batch_table import batch_table
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.reader_types import with_types
-from kolumn.replicas.by_folder import ranges_by_folder
 from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
 from kolumn.source.aiven_file import LARGEST_CHUNK, Access, wrapped_keys
 from kolumn.source.read_ahead import AHEAD_BYTES
-from kolumn.source.segments import Listed, Range, Segment, find_segments
+from kolumn.source.segments import Listed, Segment, find_segments
 from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report
 
@@ -224,13 +223,12 @@ def reader_of(source: keywords.Source, chosen: Options, on_damage: OnDamage | No
 
 
 def _records(
-    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str, ranges: Iterable[Range] | None = None
+    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     check_payload(payload)
     require(chosen.backend)
-    if ranges is None:
-        ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
-        chosen = with_types(chosen, source, ranges)
+    ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
+    chosen = with_types(chosen, source, ranges)
     if payload == "binary":
         return chosen.schema, scan_ranges(ranges, chosen, on_damage)
     schema = as_strings(chosen.schema, payload_names(chosen.columns, chosen.typed))
@@ -277,15 +275,9 @@ def read(
         memory_bytes=memory_bytes, topic=topic, partition=partition, max_batch_bytes=max_batch_bytes, max_ratio=max_ratio, trusted=trusted,
         on_progress=on_progress, keys=keys, **payloads,
     )  # fmt: skip
-
-    def table(ranges: Iterable[Range] | None = None) -> pa.Table:
-        # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
-        schema, found = _records(source, chosen, on_damage, payload, ranges)
-        return pa.Table.from_batches(list(found), schema)
-
-    by_folder = ranges_by_folder(source, chosen) if on_damage is None else None
-    early = None if by_folder is None else by_folder.read(table, lambda: log_ranges(live_segments(source, chosen), chosen))
-    return table() if early is None else early
+    # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
+    schema, found = _records(source, chosen, on_damage, payload)
+    return pa.Table.from_batches(list(found), schema)
 
 
 @known_keywords()
