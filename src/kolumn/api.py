@@ -1,6 +1,6 @@
 """`read`, `scan`, `batches` and `verify`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Unpack
 
@@ -9,21 +9,12 @@ import pyarrow as pa
 from kolumn import keywords
 from kolumn.arrow.payload_strings import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.backend import require
-from kolumn.decode.pipeline import OnDamage, scan_ranges
-from kolumn.entries.replaced import with_twins, without_replaced
-from kolumn.entries.snapshots import with_snapshots
-from kolumn.internal_topics.remote_copies import without_unfinished
+from kolumn.decode.pipeline import OnDamage
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_table
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.reader_types import with_types
-from kolumn.replicas.by_folder import ranges_by_folder
-from kolumn.replicas.ranges import log_ranges, whole_ranges
-from kolumn.replicas.tiers import linked_as_log, log_of, whole_segments
-from kolumn.source.aiven_file import LARGEST_CHUNK, Access, wrapped_keys
-from kolumn.source.read_ahead import AHEAD_BYTES
-from kolumn.source.segments import Listed, Range, Segment, find_segments
+from kolumn.read_plan import live_segments, plan_read
+from kolumn.source.segments import Listed, Segment, find_segments
 from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report
 
@@ -86,17 +77,15 @@ def reader_of(source: keywords.Source, chosen: Options, on_damage: OnDamage | No
 
 
 def _records(
-    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str, ranges: Iterable[Range] | None = None
+    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     check_payload(payload)
     require(chosen.backend)
-    if ranges is None:
-        ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
-        chosen = with_types(chosen, source, ranges)
+    plan = plan_read(source, chosen)
     if payload == "binary":
-        return chosen.schema, scan_ranges(ranges, chosen, on_damage)
-    schema = as_strings(chosen.schema, payload_names(chosen.columns, chosen.typed))
-    return schema, strings_of(scan_ranges(ranges, chosen.with_added(NAMED_BY), on_damage), schema)
+        return plan.options.schema, plan.scan(on_damage=on_damage)
+    schema = as_strings(plan.options.schema, payload_names(plan.options.columns, plan.options.typed))
+    return schema, strings_of(plan.scan(plan.options.with_added(NAMED_BY), on_damage), schema)
 
 
 @known_keywords()
@@ -108,16 +97,9 @@ def read(
     **options: Unpack[keywords.ReadOptions],
 ) -> pa.Table:
     """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
-    chosen = Options.of(**options)
-
-    def table(ranges: Iterable[Range] | None = None) -> pa.Table:
-        # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
-        schema, found = _records(source, chosen, on_damage, payload, ranges)
-        return pa.Table.from_batches(list(found), schema)
-
-    by_folder = ranges_by_folder(source, chosen) if on_damage is None else None
-    early = None if by_folder is None else by_folder.read(table, lambda: log_ranges(live_segments(source, chosen), chosen))
-    return table() if early is None else early
+    # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
+    schema, found = _records(source, Options.of(**options), on_damage, payload)
+    return pa.Table.from_batches(list(found), schema)
 
 
 _OF_RECORDS = {*keywords.ChoiceOptions.__annotations__, *keywords.PayloadOptions.__annotations__} - {"include_snapshots"}
@@ -146,7 +128,7 @@ def batches(
         Columns of `kolumn.schema.BATCH_SCHEMA`, in host memory.
     """
     chosen = Options.of(**options)
-    return batch_table(whole_ranges(live_segments(source, chosen), chosen), chosen, on_damage)
+    return batch_table(live_segments(source, chosen).whole_ranges(), chosen, on_damage)
 
 
 @known_keywords(
@@ -168,9 +150,8 @@ def verify(
     """
     asked = Options.of(**options)
     require(asked.backend)
-    from kolumn.entries.left_out import left_out
+    from kolumn.replicas.tiers import linked_as_log
     from kolumn.verification.verified import verified
 
-    listed: Listed = []
-    segments = live_segments(source, replace(asked, errors="skip"), listed)
-    return replace(verified(linked_as_log(segments, asked), asked), left_out=left_out(listed, segments))
+    live = live_segments(source, replace(asked, errors="skip"))
+    return replace(verified(linked_as_log(live.segments, asked), asked), left_out=live.left_out())

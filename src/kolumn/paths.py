@@ -9,8 +9,8 @@ from functools import cache
 
 from kolumn.errors import ArgumentError
 
-STREAMED, MESSAGES, SHORT, TOGETHER, LISTING = "streamed", "messages", "short", "together", "listing"
-COMPACTION, FILTER, DOWN_CONVERSION, RESTRIDE = "compaction", "filter", "down-conversion", "restride"
+STREAMED, MESSAGES, SHORT, TOGETHER = "streamed", "messages", "short", "together"
+COMPACTION, FILTER, DOWN_CONVERSION = "compaction", "filter", "down-conversion"
 JSON, JSON_WALK, AVRO_WALK = "json", "json-walk", "avro-walk"
 
 FAST = {
@@ -18,11 +18,9 @@ FAST = {
     MESSAGES: "messages of formats 0 and 1 likewise (`decode/host/streamed_messages.py`)",
     SHORT: "records with short numbers, and few short headers (`cpu_fallback/fields/plain_records.py`, `headed_records.py`)",
     TOGETHER: "small segments in one call (`decode/small_segments.py`)",
-    LISTING: "partitions decoded while the next ones are listed (`replicas/by_folder.py`)",
     COMPACTION: "batches of format 2 counted and copied by what pass one knows (`compaction/first_pass.py`, `second_pass.py`)",
     FILTER: "batches that lose records, without columns (`cpu_fallback/encode/filter.py`)",
     DOWN_CONVERSION: "batches of format 2 to messages, without columns (`conversion/down_conversion.py`)",
-    RESTRIDE: "batches between formats 2 and 3, without columns (`conversion/restride.py`)",
     JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
     JSON_WALK: "members of JSON objects that nobody asked for (`cpu_fallback/values/json_walk.py`)",
     AVRO_WALK: "fields of Avro records that nobody asked for (`cpu_fallback/values/avro_walk.py`)",

@@ -112,15 +112,6 @@ def test_there_and_back(tmp_path: Path, between: tuple[str, int]) -> None:
     assert (tmp_path / "c.log").read_bytes() == data
 
 
-def test_attributes_of_records_come_along(tmp_path: Path) -> None:
-    bodies = [drafts.bare_record(Record(i, b"k", b"v", TIME), 0, TIME, b"\x05") for i in range(3)]
-    data = drafts.compact_batch(0, bodies, last_delta=2, base_timestamp=TIME, max_delta=0, flags=0)
-    (tmp_path / "a.log").write_bytes(data)
-    kolumn.convert(tmp_path / "a.log", tmp_path / "b.log", source_format="v3-compact")
-    kolumn.convert(tmp_path / "b.log", tmp_path / "c.log", format="v3-compact")
-    assert (tmp_path / "c.log").read_bytes() == data
-
-
 def test_ten_bytes_a_batch_and_one_a_record(tmp_path: Path) -> None:
     """The savings in the KIP: the length takes 3 bytes, the last offset delta 2, the base timestamp 6, its delta 3: 61 bytes become 51."""
     records = [Record(i, None, b"x" * 120, TIME + i * 100) for i in range(200)]

@@ -76,7 +76,7 @@ def same(tmp_path: Path, chosen: Iterable[str], ask: Callable[[Path], Any]) -> N
         assert off != GENERAL or calls[GENERAL]
 
 
-READING = (paths.STREAMED, paths.MESSAGES, paths.SHORT, paths.TOGETHER, paths.LISTING)
+READING = (paths.STREAMED, paths.MESSAGES, paths.SHORT, paths.TOGETHER)
 
 
 def test_reads(tmp_path: Path) -> None:
@@ -121,22 +121,13 @@ def test_compaction(tmp_path: Path) -> None:
 
 
 def test_conversion(tmp_path: Path) -> None:
-    """Without parsing, varints and record attributes stay as they are; otherwise they are written anew. The records are the same."""
     sources = [*logs(tmp_path / "logs"), *sorted(DATA.glob("v2-*/*-0"))]
-    columns = [name for name in COLUMNS if name != "position"]
+    options = {"magic": 1, "errors": "skip", "codec": "none"}
 
     def ask(out: Path) -> Any:
-        found, skip = [], {"errors": "skip", "codec": "none"}
-        for number, source in enumerate(sources):
-            place, compact = out / str(number), out / str(number) / "compact"
-            found.append(rewritten(kolumn.convert, source, place / "old", magic=1, **skip))
-            found.append(rewritten(kolumn.convert, source, compact, format="v3-compact", **skip)[1:])
-            found.append(rewritten(kolumn.convert, compact, place / "back", source_format="v3-compact", **skip)[1:2])
-            for written, format in ((compact, "v3-compact"), (place / "back", "kafka")):
-                found.append(rows(written, columns=columns, format=format, include_control=True, errors="skip"))
-        return found
+        return [rewritten(kolumn.convert, source, out / str(number), **options) for number, source in enumerate(sources)]
 
-    same(tmp_path, (paths.DOWN_CONVERSION, paths.RESTRIDE), ask)
+    same(tmp_path, (paths.DOWN_CONVERSION,), ask)
 
 
 def test_typed_values(tmp_path: Path) -> None:
@@ -161,7 +152,7 @@ def test_typed_values(tmp_path: Path) -> None:
 
 
 def test_every_fast_path_is_compared() -> None:
-    mine = {*READING, paths.COMPACTION, paths.FILTER, paths.DOWN_CONVERSION, paths.RESTRIDE, paths.JSON, paths.JSON_WALK, paths.AVRO_WALK}
+    mine = {*READING, paths.COMPACTION, paths.FILTER, paths.DOWN_CONVERSION, paths.JSON, paths.JSON_WALK, paths.AVRO_WALK}
     assert mine == set(FAST)
 
 

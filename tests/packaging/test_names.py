@@ -73,7 +73,6 @@ NAME_A_LAYOUT = {
     "conversion/broker.py",
     "conversion/convert.py",
     "conversion/down_conversion.py",
-    "conversion/restride.py",
     "cpu_fallback/check/select.py",
     "cpu_fallback/check/walk.py",
     "cpu_fallback/encode/batches.py",

@@ -10,11 +10,10 @@ import numpy as np
 
 from kolumn import keywords
 from kolumn.api import segments_of
-from kolumn.arrays import Bytes, Int64s
+from kolumn.arrays import Bytes, Flags
 from kolumn.conversion.down_conversion import down_converted
 from kolumn.conversion.losses import Losses, possible
 from kolumn.conversion.regroup import regroup
-from kolumn.conversion.restride import restride
 from kolumn.conversion.retarget import Changes
 from kolumn.damage.findings import Damage, Skipped
 from kolumn.decode.result import Tally
@@ -24,19 +23,18 @@ from kolumn.encode.outgoing import name_of, outgoing, parent_of, refuse_data_fol
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, CorruptBatchError
-from kolumn.formats import layouts, table, v2, v3_compact
+from kolumn.formats import layouts, table, v3_compact
 from kolumn.formats.entries import Entries
 from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, intact, pieces_of, tell
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
-from kolumn.paths import RESTRIDE, is_on
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
 from kolumn.transactions.states import Transactions
 
-_COMPACT, _PLAIN = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts), v2.LAYOUT.number
+_COMPACT = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts)
 
 
 @dataclass
@@ -113,8 +111,7 @@ def convert(
     """Rewrite segments in another format: one for each, or more where one has no room; offsets, keys, values and headers as they were.
 
     Batches stay batches, and keep base and last offset if the target's format has them; single messages are combined into batches
-    of ``batch_bytes``. Batches that have the target's format and codec are copied byte for byte; uncompressed batches between formats
-    2 and 3 are converted without parsing keys and values.
+    of ``batch_bytes``. Batches that have the target's format and codec are copied byte for byte.
 
     Parameters
     ----------
@@ -277,35 +274,28 @@ class ConversionJob:
 
     def _encoded(self, piece: Piece, changes: Changes, done: Conversion) -> Iterator[Encoded]:
         """Encode a piece; neighbouring entries that are treated alike form one group."""
-        treatment = self._treatments(piece, changes)
-        bounds = [0, *(np.flatnonzero(np.diff(treatment)) + 1).tolist(), len(treatment)]
+        stay = self._unchanged(piece, changes)
+        bounds = [0, *(np.flatnonzero(np.diff(stay)) + 1).tolist(), len(stay)]
         for start, stop in itertools.pairwise(bounds):
             some = part(piece, start, stop)
-            if treatment[start] == _COPY:
+            if stay[start]:
                 done.copied += stop - start
                 yield copied(some)
-            elif treatment[start] == _RESTRIDE:
-                yield restride(some, self.how)
             else:
                 yield from regroup(some, changes, self.codec, done.lost)
 
-    def _treatments(self, piece: Piece, changes: Changes) -> Int64s:
+    def _unchanged(self, piece: Piece, changes: Changes) -> Flags:
+        """Flags of the entries that are copied byte for byte."""
         entries = piece.entries
         layout, target = entries.layout, self.how.layout
         same = layouts.among(layout, _COMPACT) if target in _COMPACT else layout == target
-        same &= entries.magic == self.how.magic
-        plain = entries.codec == 0
+        same &= (entries.magic == self.how.magic) & ~piece.partial
         if self.codec is not None:
             # Without records there is nothing to compress.
             same &= (entries.codec == self.codec) | (piece.counts == 0)
-            plain &= self.codec == 0
         if changes.transactions is not None:
             same &= entries.transactional == 0
-            plain &= entries.transactional == 0
-        same &= ~piece.partial
-        plain &= ~piece.partial
-        pair = (layout == _PLAIN) if target in _COMPACT else layouts.among(layout, _COMPACT) & (target == _PLAIN)
-        return np.where(same, _COPY, np.where(pair & plain & is_on(RESTRIDE), _RESTRIDE, _REGROUP))
+        return same
 
     def _refuse(self, segment: Segment, piece: Piece) -> None:
         if self.drop_transactions or not layouts.holds_messages(self.how.layout):
@@ -318,9 +308,6 @@ class ConversionJob:
                 f"format {layouts.FORMAT_NAMES[self.how.format]} with magic {self.how.magic} has no transactions. With "
                 "drop_transactions=True the records of committed ones become plain records and the others are left out"
             )
-
-
-_COPY, _RESTRIDE, _REGROUP = range(3)
 
 
 def part(piece: Piece, start: int, stop: int) -> Piece:
