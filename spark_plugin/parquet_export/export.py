@@ -12,12 +12,12 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from kolumn import keywords
-from kolumn.api import live_segments
 from kolumn.commit.manifest import FOLDER, ExportTarget, Manifest
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
 from kolumn.options import Options
 from kolumn.parquet import refuse_empty_records
+from kolumn.read_plan import live_segments
 from kolumn.reader_types import with_types
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.options.read import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
@@ -107,7 +107,7 @@ def export(
 
 
 def _run(spark: SparkSession, asked: LoadOptions, place: ExportTarget, layout: ExportLayout, run: str) -> Manifest:
-    segments = live_segments(asked.paths, layout.options)
+    segments = live_segments(asked.paths, layout.options).segments
     layout = replace(layout, options=with_types(layout.options, asked.paths, map(Range.whole, segments)))
     refuse_empty_records(layout.options.schema)
     before = _continue(place.open(), place.root, layout.options, layout.by_day)

@@ -10,10 +10,10 @@ from functools import partial
 
 from pyspark.sql.datasource import InputPartition
 
-from kolumn.api import live_segments
 from kolumn.entries.headers import cut, headers
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.reader_types import with_types
 from kolumn.replicas.ranges import log_ranges
 from kolumn.replicas.tiers import log_of
@@ -70,7 +70,7 @@ def segments_by_partition(options: LoadOptions) -> dict[Key, list[Segment]]:
     ArgumentError
         As `kolumn.replicas.copies.one_log`; also if a topic or partition is named but does not exist.
     """
-    groups = options.wanted.choose(live_segments(options.paths, options.decode))
+    groups = options.wanted.choose(live_segments(options.paths, options.decode).segments)
     if options.decode.replicas == "merge":
         return groups
     return {key: log_of(segments, options.decode) for key, segments in groups.items()}

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
 from kolumn import keywords
-from kolumn.api import segments_of
 from kolumn.commit.leftovers import recover
 from kolumn.compaction.compact import (
     DAY_MS,
@@ -34,6 +33,7 @@ from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.replicas.copies import one_directory
 from kolumn.source import storage
 from kolumn.source.segments import Segment
@@ -95,7 +95,7 @@ def convert(
 
 
 def _convert(spark: SparkSession, job: ConversionJob, source: keywords.Source, target: str) -> Conversion:
-    items = _places(job.chosen(segments_of(source, job.options)), target)
+    items = _places(job.chosen(live_segments(source, job.options).one_log()), target)
     found: dict[str, Any] = {}
     if job.drop_transactions:
         firsts = list({folder_of(segment): segment for segment, _ in items}.items())
@@ -154,7 +154,7 @@ def compact(
 
 
 def _compact(spark: SparkSession, how: CompactionSettings, source: keywords.Source, target: str, include_active: bool) -> Compaction:
-    segments = one_directory(segments_of(source, how.options), "compact")
+    segments = one_directory(live_segments(source, how.options).one_log(), "compact")
     places = dict(_places(segments, target))
     partitions = [list(own) for _, own in groupby(segments, key=folder_of)]
     plans = list(by_job(spark)(lambda own: plan_partition(own, how, include_active), partitions))

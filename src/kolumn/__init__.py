@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
     from kolumn.damage.findings import Damage, Skipped
     from kolumn.encode.write import write
+    from kolumn.explain import Explanation, explain
     from kolumn.frames.polars_scan import scan_polars
     from kolumn.gpu_api import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
     from kolumn.index_files.rebuild import Rebuilt, rebuild_index
@@ -34,6 +35,7 @@ __all__ = [
     "Conversion",
     "CorruptBatchError",
     "Damage",
+    "Explanation",
     "FormatError",
     "KolumnError",
     "Leftover",
@@ -52,6 +54,7 @@ __all__ = [
     "clean",
     "compact",
     "convert",
+    "explain",
     "for_fetch",
     "groups",
     "losses",
@@ -79,6 +82,8 @@ _LAZY = {
     "scan": "kolumn.api",
     "batches": "kolumn.api",
     "verify": "kolumn.api",
+    "explain": "kolumn.explain",
+    "Explanation": "kolumn.explain",
     "write": "kolumn.encode.write",
     "assign_offsets": "kolumn.conversion.broker",
     "for_fetch": "kolumn.conversion.broker",

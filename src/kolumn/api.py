@@ -14,7 +14,6 @@ from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import batch_table
 from kolumn.options import Options
 from kolumn.read_plan import live_segments, plan_read
-from kolumn.source.segments import Listed, Segment, find_segments
 from kolumn.values.columns.stage import payload_names
 from kolumn.verification.report import Report
 

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 
 from kolumn import keywords
-from kolumn.api import live_segments
 from kolumn.arrow.payload_strings import check_payload
 from kolumn.backend import RESIDENT, require
 from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.reader_types import with_types
-from kolumn.replicas.ranges import log_ranges
+from kolumn.read_plan import plan_read
 from kolumn.source.segments import Range
 from kolumn.transactions.states import matter
 
@@ -163,9 +160,8 @@ def _asked(source: keywords.Source, chosen: Options, payload: str) -> tuple[Opti
     """The options with types of the typed columns, the ranges that are read, and `resident_options`."""
     check_payload(payload)
     require(chosen.backend)
-    ranges = with_transactions(log_ranges(live_segments(source, chosen), chosen), chosen)
-    chosen = with_types(chosen, source, ranges)
-    return replace(chosen, binary="contiguous"), ranges, resident_options(chosen, payload)
+    plan = plan_read(source, chosen)
+    return replace(plan.options, binary="contiguous"), plan.ranges, resident_options(plan.options, payload)
 
 
 def resident_options(chosen: Options, payload: str) -> ResidentOptions | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from kolumn.decode.pipeline import OnDamage, OnTally, scan_ranges
+from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.keywords import Source
 from kolumn.options import Options
 from kolumn.replicas.ranges import plan_log, whole_ranges
@@ -77,9 +77,9 @@ class ReadPlan:
     options: Options
     ranges: list[Range]
 
-    def scan(self, options: Options | None = None, on_damage: OnDamage | None = None, on_tally: OnTally | None = None) -> Iterator[pa.RecordBatch]:
+    def scan(self, options: Options | None = None, on_damage: OnDamage | None = None) -> Iterator[pa.RecordBatch]:
         """Decode the ranges, as `kolumn.decode.pipeline.scan_ranges`."""
-        return scan_ranges(self.ranges, options or self.options, on_damage, on_tally)
+        return scan_ranges(self.ranges, options or self.options, on_damage)
 
 
 def live_segments(source: Source, options: Options) -> LiveSegments:

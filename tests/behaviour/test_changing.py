@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kolumn.api import segments_of
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.source import identity, storage
 from kolumn.source import segments as source
 from kolumn.source.segment_file import SegmentFile
@@ -255,7 +255,7 @@ def test_at_a_url(bucket: str, log: list[Path], tmp_path: Path) -> None:
         (log[3].read_bytes()[::-1], "was replaced by another file"),
         (None, "was deleted"),
     ):
-        segments = segments_of(bucket, options)
+        segments = live_segments(bucket, options).one_log()
         if contents is None:
             system.rm(name)
         else:
@@ -267,7 +267,7 @@ def test_at_a_url(bucket: str, log: list[Path], tmp_path: Path) -> None:
 
 def test_a_local_url_is_a_file_of_this_machine(log: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
-    segments = segments_of(f"local://{log[0].parent}", Options.of())
+    segments = live_segments(f"local://{log[0].parent}", Options.of()).one_log()
     appended(log[-1])
     assert sum(batch.num_rows for batch in scan_ranges(map(Range.whole, segments), Options.of())) == ROWS
     replaced(log[3], tmp_path)

@@ -14,10 +14,10 @@ from kit.draft_segments import FORMATS, Maker
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch, message, wrapper
 from kit.fuzz import examples
 from kit.paths import GENERAL, without
-from kolumn.api import segments_of
 from kolumn.errors import ArgumentError
 from kolumn.log.pieces import pieces
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 TIME = 1_700_000_000_000
@@ -212,7 +212,7 @@ def header_keys(source: Path, format: str = "kafka") -> list[bytes]:
     options = Options.of(format=format)
     return [
         header["key"]
-        for segment in segments_of(source, options)
+        for segment in live_segments(source, options).one_log()
         for piece in pieces(segment, options)
         for headers in piece.records["headers"].to_pylist()
         for header in headers

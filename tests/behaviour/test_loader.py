@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kit.loader_folders import GOLDEN, Files, write
-from kolumn.api import live_segments
 from kolumn.errors import ArgumentError
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 
 FOLDERS = json.loads(GOLDEN.read_text())
 Logs = dict[str, str]
@@ -24,7 +24,7 @@ def newest(live: dict[str, Logs | str]) -> Logs | None:
 def live(folder: Path) -> dict[str, str]:
     """Segments that are not empty as a broker would name them after its start, and the files that they are now."""
     try:
-        found = [one for one in live_segments(folder, Options()) if one.size and one.base_offset is not None]
+        found = [one for one in live_segments(folder, Options()).segments if one.size and one.base_offset is not None]
     except ArgumentError:
         # There is no segment in it.
         return {}

@@ -17,8 +17,8 @@ from kit.encoder import batch, message, wrapper
 from kit.fuzz import MUTANTS
 from kit.partitions import SOURCE
 from kit.replicas import CASES, check, copy, flip, last_bytes, logs, merged, read, records, write_log
-from kolumn.api import live_segments
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.replicas.copies import overlaps
 
 THREADS = pytest.mark.parametrize("threads", [1, 4])
@@ -84,7 +84,7 @@ def test_parts_that_do_not_overlap_are_one_log(tmp_path: Path, threads: int) -> 
             assert read(folders, replicas=replicas_, threads=threads).equals(expected)
             found = read(folders, replicas=replicas_, threads=threads, start_offset=middle, end_offset=middle + 100)
             assert found.equals(read(SOURCE, start_offset=middle, end_offset=middle + 100))
-    assert overlaps(live_segments([one, other], Options.of())) == []
+    assert overlaps(live_segments([one, other], Options.of()).segments) == []
     assert read([other, one], replicas="first").equals(read(other))
 
 
@@ -102,12 +102,12 @@ def test_overlaps_are_listed(tmp_path: Path) -> None:
     one = write_log(tmp_path / "a", (0, [batch(records(0, 10))]), (10, [batch(records(10, 10))]))
     other = write_log(tmp_path / "b", (15, [batch(records(15, 5)), batch(records(20, 5))]))
     write_log(tmp_path / "c", (25, [batch(records(25, 5))]))
-    (found,) = overlaps(live_segments([tmp_path / "a", tmp_path / "b", tmp_path / "c"], Options.of()))
+    (found,) = overlaps(live_segments([tmp_path / "a", tmp_path / "b", tmp_path / "c"], Options.of()).segments)
     assert (found.topic, found.partition, found.folders, found.first, found.last) == ("t", 0, (str(one), str(other)), 15, 19)
     assert str(found) == f"t-0: offsets 15 to 19 are in {one} and in {other}"
     # One has a hole that the other fills: no offset is there twice, which the names of the segments do not show.
     hole = write_log(tmp_path / "d", (0, [batch(records(0, 15))]), (25, [batch(records(25, 5))]))
-    assert overlaps(live_segments([hole, other], Options.of())) == []
+    assert overlaps(live_segments([hole, other], Options.of()).segments) == []
     assert read([hole, other])["offset"].to_pylist() == list(range(30))
 
 

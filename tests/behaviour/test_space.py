@@ -17,7 +17,6 @@ from kolumn.accounting.anatomy import anatomy
 from kolumn.accounting.draft_table import draft_table
 from kolumn.accounting.formats import TARGETS
 from kolumn.accounting.picture import draw
-from kolumn.api import segments_of
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.regroup import regroup
 from kolumn.conversion.retarget import Changes
@@ -34,6 +33,7 @@ from kolumn.log.pieces import Piece, piece_of, pieces, whole_options
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.plan.walk import Loaded, walk_entries
+from kolumn.read_plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.transactions.states import Transactions
 
@@ -103,7 +103,7 @@ def test_sizes_are_those_of_encoded_records(tmp_path: Path, source: str, codec: 
     found = kolumn.space(path, source_format=format, codec=codec)
     options = whole_options(format)
     told = [Counter[str]() for _ in found[1:]]
-    for segment in segments_of(path, options):
+    for segment in live_segments(path, options).one_log():
         transactions = transactions_of_segment(segment, options)
         for piece in pieces(segment, options):
             for one, parts in zip(found[1:], told, strict=True):

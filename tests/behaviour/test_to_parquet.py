@@ -10,10 +10,10 @@ import pytest
 
 import kolumn
 from kolumn import parquet
-from kolumn.api import live_segments
 from kolumn.damage.findings import Damage
 from kolumn.options import Options
 from kolumn.parquet import write_parquet
+from kolumn.read_plan import live_segments
 from kolumn.replicas.ranges import log_ranges
 
 SEGMENTS, ROWS = 5, 400
@@ -30,7 +30,9 @@ def log(tmp_path: Path) -> Path:
 def written(log: Path, target: Path, threads: int, **options: Any) -> tuple[list[int], list[int], list[Damage]]:
     chosen = Options.of(threads=threads, **options)
     damage: list[Damage] = []
-    each = list(write_parquet(log_ranges(live_segments(log, chosen), chosen), str(target), chosen, 1 << 20, "zstd", False, damage.append))
+    each = list(
+        write_parquet(log_ranges(live_segments(log, chosen).segments, chosen), str(target), chosen, 1 << 20, "zstd", False, damage.append)
+    )
     return [some[0].segment.base_offset or 0 for some, _ in each], [rows for _, rows in each], damage
 
 

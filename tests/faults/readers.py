@@ -16,10 +16,10 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 import kolumn
-from kolumn.api import live_segments
 from kolumn.commit.manifest import Manifest
 from kolumn.damage.findings import Skipped
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.registry.topic import records_of
 from kolumn.schema import BATCH_SCHEMA, record_schema
 from kolumn.spark_plugin.options.read import LoadOptions
@@ -153,7 +153,7 @@ def stream_read(splits: Any, log: Path, scratch: Path) -> Rows:
 
 def export_plan(_: Any, log: Path) -> Any:
     options = Options.of(columns=COLUMNS)
-    return sent(list(plan_tasks(plan_jobs(live_segments(log, options), options, Manifest(), CHUNK), CHUNK)))
+    return sent(list(plan_tasks(plan_jobs(live_segments(log, options).segments, options, Manifest(), CHUNK), CHUNK)))
 
 
 def export_read(tasks: Any, log: Path, scratch: Path) -> Rows:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kolumn
-from kolumn import api, gpu_api
+from kolumn import read_plan
 from kolumn.accounting import statistics
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.kernels.machine import device
@@ -36,8 +36,7 @@ def test_the_call_says_it(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(device, "count", missing)
     monkeypatch.setattr(device, "_local", type(device._local)())
-    for module in (api, gpu_api, statistics):
-        monkeypatch.setattr(module, "live_segments", touched)
+    monkeypatch.setattr(read_plan, "find_segments", touched)
     with pytest.raises(kolumn.MissingError, match="a GPU was asked for"):
         CALLS[call](tmp_path)
 

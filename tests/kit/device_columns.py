@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 import kolumn
-from kolumn.api import segments_of
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.gpu_api import resident_options
 from kolumn.kernels.columns.table import Column, DeviceTable
@@ -18,6 +17,7 @@ from kolumn.kernels.values.schema import Values
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.plan.seek import select_ranges
+from kolumn.read_plan import live_segments
 from kolumn.reader_types import with_types
 from kolumn.values.columns.typed import Typed
 
@@ -52,7 +52,7 @@ def to_arrow(column: Column) -> pa.Array:
 def resident(source: Any, payload: str, **options: Any) -> list[DeviceTable]:
     """Tables of a source's chunks, on the device. Fields of typed columns are columns, unless the options say otherwise."""
     chosen = Options.of(**_flat(options))
-    ranges = list(with_transactions(select_ranges(segments_of(source, chosen), chosen), chosen))
+    ranges = list(with_transactions(select_ranges(live_segments(source, chosen).one_log(), chosen), chosen))
     asked = resident_options(with_types(chosen, source, ranges), payload)
     assert asked is not None, "the host decodes them"
     return list(scan_ranges(ranges, asked))  # type: ignore[arg-type]

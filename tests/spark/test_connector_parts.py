@@ -17,10 +17,10 @@ import pytest
 
 import kolumn
 from kit.corpus import cases
-from kolumn.api import segments_of
 from kolumn.arrow import recycle
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.connector.conditions import boxes, is_decided, is_useful
 from kolumn.spark_plugin.connector.keyed import are_ordered, ascending, by_partition
@@ -110,7 +110,7 @@ def test_what_conditions_say_of_other_columns() -> None:
 def test_totals_of_headers_are_those_of_records(case: Any) -> None:
     options = Options.of(threads=1)
     narrow = options.with_columns(["offset", "timestampMs"])
-    for segment in segments_of(case.directory, options):
+    for segment in live_segments(case.directory, options).one_log():
         records = pa.Table.from_batches(scan_ranges([Range.whole(segment)], narrow), narrow.schema)
         found = totals_of(Range.whole(segment), options, frozenset({COUNT, FIRST, LAST, NEWEST}))
         times = pc.max(records["timestampMs"]).as_py()
@@ -131,7 +131,7 @@ def test_when_headers_tell(texts: dict[str, str], exact: bool) -> None:
 def test_an_estimate_is_of_decompressed_rows() -> None:
     """Too small a size would make Spark send the table to every executor."""
     options = Options.of(threads=1)
-    ranges = [Range.whole(segment) for segment in segments_of(TOPIC, options)]
+    ranges = [Range.whole(segment) for segment in live_segments(TOPIC, options).one_log()]
     table = kolumn.read(TOPIC, threads=1)
     found = estimate(ranges, options)
     assert 0.7 < found.rows / table.num_rows < 1.4
@@ -172,7 +172,7 @@ def test_whole_partitions_are_in_order(tmp_path: Path) -> None:
     folder.mkdir()
     for base in (0, 10**6):
         shutil.copy(TOPIC / f"{0:020d}.log", folder / f"{base:020d}.log")
-    splits, keys = by_partition([Split(tuple(Range.whole(one) for one in segments_of(folder, Options.of())))], 2, always=False)
+    splits, keys = by_partition([Split(tuple(Range.whole(one) for one in live_segments(folder, Options.of()).one_log()))], 2, always=False)
     assert keys is not None
     assert not are_ordered(splits, keys)
     assert ascending(np.array([3, 5]), 2) == 5
@@ -199,7 +199,7 @@ def test_many_segments_are_cut_by_a_job(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("kolumn.spark_plugin.connector.jobs.MANY", 5)
     monkeypatch.setattr("kolumn.spark_plugin.connector.jobs._PIECE", 2)
     job: Any = answer(asked)
-    assert len(job["job"]) == -(-len(segments_of(tmp_path, Options.of())) // 2)
+    assert len(job["job"]) == -(-len(live_segments(tmp_path, Options.of()).one_log()) // 2)
     found = [answer({"op": "piece", "piece": one})["found"] for one in job["job"]]
     assert answer({**asked, "pieces": found}) == expected
     # A segment that came meanwhile is cut all the same.
@@ -353,6 +353,6 @@ def test_damage_is_no_total(tmp_path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2] + b"\xff" * 20000 + data[len(data) // 2 + 20000 :])
     options = Options.of(threads=1)
-    (segment,) = segments_of(path, options)
+    (segment,) = live_segments(path, options).one_log()
     with pytest.raises(kolumn.CorruptBatchError):
         totals_of(Range.whole(segment), options, frozenset({COUNT}))

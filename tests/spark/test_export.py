@@ -15,9 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kolumn
-from kolumn.api import segments_of
 from kolumn.commit.manifest import ExportTarget
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.spark_plugin import export
 from kolumn.spark_plugin.parquet_export import export as parquet_export
 
@@ -135,7 +135,7 @@ def test_an_attempt_that_fails_after_writing_is_not_counted(spark: SparkSession,
     layout = parquet_export.ExportLayout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
     parquet_export.make_staging(place.files, layout.staging)
     (task,) = parquet_export.plan_tasks(
-        parquet_export.plan_jobs(segments_of([str(segment)], layout.options), layout.options, place.open(), 1 << 30), 1 << 30
+        parquet_export.plan_jobs(live_segments([str(segment)], layout.options).one_log(), layout.options, place.open(), 1 << 30), 1 << 30
     )
     attempts = [list(parquet_export.write_job(task[0], layout)) for _ in range(2)]
     assert attempts[0][0]["staged"] != attempts[1][0]["staged"]

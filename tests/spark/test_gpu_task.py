@@ -11,11 +11,11 @@ import pytest
 from pyarrow import fs
 
 import kolumn
-from kolumn.api import segments_of
 from kolumn.errors import ArgumentError, MissingError
 from kolumn.kernels.machine import device
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.schema import record_schema
 from kolumn.source.segments import Range
 from kolumn.spark_plugin import rapids
@@ -293,7 +293,7 @@ def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypat
     monkeypatch.setattr(reading, "use_gpu", take_nothing)
     monkeypatch.setattr(reading, "scan_ranges", lambda *_, **__: pytest.fail("decoded before the GPU was taken"))
     options = Options.of(backend="gpu")
-    (found,) = segments_of(segment, options)
+    (found,) = live_segments(segment, options).one_log()
     split = Split((Range.whole(found),))
     with pytest.raises(Reached):
         next(reading.read_split(split, LoadOptions((str(segment),), 1 << 20, False, options), print))
@@ -404,7 +404,7 @@ def test_the_driver_opens_no_gpu(segment: Path, monkeypatch: pytest.MonkeyPatch)
     expected = next(offset for offset, time in zip(*times.to_pydict().values(), strict=True) if time >= middle)
     for backend in ("gpu", "auto"):
         asked = LoadOptions.of({"path": str(segment), "backend": backend, "startingTimestamp": str(middle)})
-        groups = asked.wanted.choose(segments_of(asked.paths, asked.decode))
+        groups = asked.wanted.choose(live_segments(asked.paths, asked.decode).one_log())
         assert resolve(asked.start, groups, asked.decode) == dict.fromkeys(groups, expected)
         draft = Options.of(backend=backend, format="kip98-draft", isolation_level="read_committed", errors="skip")
-        assert len(with_transactions([Range.whole(one) for one in segments_of(segment, draft)], draft)) == 1
+        assert len(with_transactions([Range.whole(one) for one in live_segments(segment, draft).one_log()], draft)) == 1

@@ -10,9 +10,9 @@ import pytest
 from pyarrow import fs
 
 import kolumn
-from kolumn.api import live_segments
 from kolumn.commit.manifest import ExportTarget
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.parquet_export import export as parquet_export
 from kolumn.spark_plugin.parquet_export import staged
@@ -67,7 +67,7 @@ def test_export(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(staged, "read_task", watched)
     staged.make_staging(target.files, layout.staging)
-    jobs = parquet_export.plan_jobs(live_segments(tmp_path / "log", layout.options), layout.options, target.open(), 1 << 30)
+    jobs = parquet_export.plan_jobs(live_segments(tmp_path / "log", layout.options).segments, layout.options, target.open(), 1 << 30)
     found = [file for job in jobs for file in staged.write_job(job, layout)]
     assert during == [{"0o600"}]
     assert {oct(one.stat().st_mode & 0o777) for one in (folder, folder.parent)} == {"0o700"}
@@ -79,7 +79,9 @@ def test_export(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def _again(root: Path, layout: staged.ExportLayout, target: ExportTarget) -> Iterator[staged.ExportJob]:
-    return parquet_export.plan_jobs(live_segments(root / "log", layout.options), layout.options, parquet_export.Manifest(), 1 << 30)
+    return parquet_export.plan_jobs(
+        live_segments(root / "log", layout.options).segments, layout.options, parquet_export.Manifest(), 1 << 30
+    )
 
 
 def test_the_script_that_starts_java(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from typing import Unpack
 from kolumn import keywords
 from kolumn.accounting.anatomy import anatomy
 from kolumn.accounting.sizes import FormatSizes
-from kolumn.api import segments_of
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.retarget import Changes
 from kolumn.decode.pipeline import OnDamage
@@ -18,6 +17,7 @@ from kolumn.keywords import known_keywords
 from kolumn.log.pieces import pieces
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.storage import parent
 from kolumn.transactions.states import Transactions
@@ -88,7 +88,7 @@ def space(
         The first one is the source itself. Formats without transactions store the records of committed transactions as plain records.
     """
     chosen = Options.of(format=source_format, **options)
-    return _space(segments_of(source, chosen), chosen, None if codec is None else codec_of(codec), on_damage)
+    return _space(live_segments(source, chosen).one_log(), chosen, None if codec is None else codec_of(codec), on_damage)
 
 
 def _space(segments: list[Segment], chosen: Options, asked: int | None, on_damage: OnDamage | None) -> list[Space]:

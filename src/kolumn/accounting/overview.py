@@ -7,20 +7,19 @@ from typing import Any, Unpack
 import numpy as np
 
 from kolumn import keywords
-from kolumn.api import live_segments
 from kolumn.arrays import Int64s
 from kolumn.codecs.known import NAMES
 from kolumn.damage.findings import Damage
 from kolumn.damage.remarks import Remark
 from kolumn.decode.result import Tally
-from kolumn.entries.left_out import left_out
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
 from kolumn.log.batch_table import entry_chunks
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.replicas.copies import Overlap, overlaps
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Listed, Segment
+from kolumn.source.segments import Segment
 from kolumn.source.storage import parent
 
 
@@ -114,11 +113,10 @@ class Overview:
 def overview(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> Overview:
     """Walk along the headers of all batches of a source; options as `kolumn.scan`. Damaged bytes never raise an error."""
     chosen = replace(Options.of(**options), errors="skip", check_crcs=False)
-    listed: Listed = []
-    segments = live_segments(source, chosen, listed)
+    live = live_segments(source, chosen)
     seen: dict[tuple[str | None, int | None], Seen] = {}
-    made = Overview(copies=list(overlaps(segments)), left_out=left_out(listed, segments).to_pylist())
-    for segment in segments:
+    made = Overview(copies=list(overlaps(live.segments)), left_out=live.left_out().to_pylist())
+    for segment in live.segments:
         own = seen.setdefault((segment.topic, segment.partition), Seen(segment.topic, segment.partition))
         own.segments += 1
         own.bytes += segment.size

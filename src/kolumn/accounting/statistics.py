@@ -9,13 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn import keywords
-from kolumn.api import live_segments
 from kolumn.arrow.text import in_column
 from kolumn.backend import require
 from kolumn.damage.findings import Skipped
 from kolumn.decode.pipeline import OnDamage, scan_ranges
 from kolumn.options import Options
-from kolumn.replicas.ranges import whole_ranges
+from kolumn.read_plan import live_segments
 from kolumn.source.segments import Range
 
 STATISTICS = ("offset", "timestampMs", "key", "value", "magic", "codec", "producerId")
@@ -88,7 +87,7 @@ def collect(source: keywords.Source, on_damage: OnDamage | None = None, **option
     require(chosen.backend)
     totals: dict[tuple[str | None, int | None], Totals] = {}
     seen: set[str] = set()
-    for one in whole_ranges(live_segments(source, chosen), chosen):
+    for one in live_segments(source, chosen).whole_ranges():
         total = totals.setdefault((one.segment.topic, one.segment.partition), Totals())
         # A merge reads a segment in several ranges.
         total.segments += one.segment.path not in seen

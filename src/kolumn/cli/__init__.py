@@ -17,6 +17,7 @@ from kolumn.cli import (
     compact,
     convert,
     doctor,
+    explain,
     groups,
     inspect,
     jar,
@@ -92,6 +93,7 @@ class _Command(TyperCommand):
 for _name, _function in {
     "overview": overview.overview,
     "verify": verify.verify,
+    "explain": explain.explain,
     "inspect": inspect.inspect,
     "cat": cat.cat,
     "stats": stats.stats,

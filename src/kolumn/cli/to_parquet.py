@@ -33,20 +33,16 @@ def to_parquet(
     Example: `kolumn to-parquet --include-headers /var/lib/kafka/data/orders-* lake/`
     """
     sources, target = sources_and_target(paths, output)
-    from kolumn.api import live_segments
     from kolumn.damage.findings import Skipped
-    from kolumn.log.transactions import with_transactions
     from kolumn.options import Options
     from kolumn.parquet import write_parquet
-    from kolumn.reader_types import with_types
-    from kolumn.replicas.ranges import log_ranges
+    from kolumn.read_plan import plan_read
 
     skipped = Skipped()
     with progress("writing", lambda: size_of(sources)) as advance:
         chosen = Options.of(decode=decode, on_progress=advance, **options)
-        ranges = with_transactions(log_ranges(live_segments(sources, chosen), chosen), chosen)
-        chosen = with_types(chosen, sources, ranges)
-        written = [rows for _, rows in write_parquet(ranges, target, chosen, row_group_rows, compression, overwrite, skipped)]
+        plan = plan_read(sources, chosen)
+        written = [rows for _, rows in write_parquet(plan.ranges, target, plan.options, row_group_rows, compression, overwrite, skipped)]
     files = counted(sum(rows > 0 for rows in written), "file")
     note(f"{counted(sum(written), 'record')} in {files} below {target}")
     return say(skipped)

@@ -14,7 +14,6 @@ from typing import Unpack
 import numpy as np
 
 from kolumn import keywords
-from kolumn.api import segments_of
 from kolumn.compaction.compact import copy_segment, folder_of
 from kolumn.conversion.convert import can_roll, root_of, targets
 from kolumn.encode.entries import Encoded
@@ -28,6 +27,7 @@ from kolumn.log.batch_table import entry_rows
 from kolumn.options import Options
 from kolumn.plan.chunks import chunks, header_rows
 from kolumn.plan.seek import ENRICHED_INDEX, read_index
+from kolumn.read_plan import live_segments
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
@@ -103,7 +103,7 @@ def clean(
         raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
     chosen = Options.of(format=format, **options)
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
-    places = dict(targets(one_directory(segments_of(source, chosen), "clean"), target))
+    places = dict(targets(one_directory(live_segments(source, chosen).one_log(), "clean"), target))
     return _clean(places, target, limit, index_interval_bytes)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Unpack
 
 from kolumn import keywords
-from kolumn.api import segments_of
 from kolumn.codecs import NONE
 from kolumn.commit.staged_file import StagedFile
 from kolumn.compaction.first_pass import KnownSegment, first_pass
@@ -29,6 +28,7 @@ from kolumn.keywords import known_keywords
 from kolumn.log.pieces import COLUMNS, piece_of, pieces
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import SIDE_FILES, Segment
@@ -138,7 +138,7 @@ def compact(
         Options.of(format=format, **options), delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms,
         index_interval_bytes,
     )  # fmt: skip
-    places = dict(targets(one_directory(segments_of(source, how.options), "compact"), target))
+    places = dict(targets(one_directory(live_segments(source, how.options).one_log(), "compact"), target))
     return _compact(places, target, how, include_active)
 
 

@@ -9,7 +9,6 @@ from typing import Unpack
 import numpy as np
 
 from kolumn import keywords
-from kolumn.api import segments_of
 from kolumn.arrays import Bytes, Flags
 from kolumn.conversion.down_conversion import down_converted
 from kolumn.conversion.losses import Losses, possible
@@ -29,6 +28,7 @@ from kolumn.keywords import known_keywords
 from kolumn.log.pieces import Piece, intact, pieces_of, tell
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
@@ -156,7 +156,7 @@ def convert(
         batch_bytes,
         index_interval_bytes,
     )
-    return _convert(job, list(targets(job.chosen(segments_of(source, job.options)), target)), target)
+    return _convert(job, list(targets(job.chosen(live_segments(source, job.options).one_log()), target)), target)
 
 
 def _convert(job: "ConversionJob", places: list[tuple[Segment, str]], target: keywords.Path) -> Conversion:

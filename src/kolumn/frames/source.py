@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from kolumn import keywords
-from kolumn.api import live_segments
 from kolumn.arrow.payload_strings import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.backend import require
-from kolumn.decode.pipeline import OnDamage, scan_ranges
+from kolumn.decode.pipeline import OnDamage
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.reader_types import with_types
-from kolumn.replicas.ranges import log_ranges
+from kolumn.read_plan import live_segments, plan_of, plan_read
 from kolumn.source.memory import in_memory, named_parts
 from kolumn.source.segments import Segment
 from kolumn.values.columns.stage import payload_names
@@ -84,8 +81,7 @@ class FrameSource:
         require(options.backend)
         self._source = _kept(source)
         self._on_damage, self._payload = on_damage, payload
-        ranges = log_ranges(live_segments(self._source, options), options)
-        self._options = with_types(options, self._source, ranges)
+        self._options = plan_read(self._source, options).options
         self.schema = self._schema_of(self._options)
         self.failed: KolumnError | None = None
 
@@ -97,13 +93,14 @@ class FrameSource:
         options = self._narrowed(self._options, columns, bounds)
         if rows is not None:
             options = replace(options, threads=1, chunk_bytes=min(options.chunk_bytes, max(_LEAST, rows * _RECORD)))
-        segments = [one for one in live_segments(self._source, self._options) if bounds.has(one)]
-        if not segments:
+        live = live_segments(self._source, self._options)
+        live = replace(live, segments=[one for one in live.segments if bounds.has(one)])
+        if not live.segments:
             return
         schema = self._schema_of(options)
         try:
             asked = options if self._payload == "binary" else options.with_added(NAMED_BY)
-            found = scan_ranges(with_transactions(log_ranges(segments, options), options), asked, self._on_damage)
+            found = plan_of(live, options).scan(asked, self._on_damage)
             yield from found if self._payload == "binary" else strings_of(found, schema)
         except KolumnError as error:
             # Its frames would keep the objects of the library that called.

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from kolumn import keywords
-from kolumn.api import live_segments
 from kolumn.decode.pipeline import OnDamage
 from kolumn.errors import ArgumentError, MissingError, shown
 from kolumn.frames.polars_scan import lazy_frame
 from kolumn.frames.source import FrameSource
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.source.storage import parent
 
 _REFUSED = re.compile(
@@ -51,7 +51,7 @@ class Topics:
         except ImportError as error:
             raise MissingError("SQL needs DuckDB: pip install 'kolumn[sql]'") from error
         folders: dict[str, dict[str, None]] = {}
-        for segment in live_segments(source, options):
+        for segment in live_segments(source, options).segments:
             name = _NO_NAME if segment.topic is None else shown(segment.topic)
             folders.setdefault(name, {})[segment.path if segment.topic is None else parent(segment.path)] = None
         self.names = list(folders)

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.decode.pipeline import OnDamage
-from kolumn.entries.replaced import segments_of_source
 from kolumn.errors import shown
 from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of, topic_ids
 from kolumn.keywords import Errors, Progress, Source, known_keywords
+from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.replicas.log_end import log_end
 from kolumn.source.segments import Segment
 from kolumn.values.internal.definitions import definitions
@@ -105,7 +106,7 @@ def groups(source: Source, *, errors: Errors = "raise", on_damage: OnDamage | No
     CorruptBatchError
         Damage, with ``errors="raise"``.
     """
-    segments = segments_of_source(source)
+    segments = live_segments(source, Options.of(errors="skip")).segments
     found = _groups(newest(segments, TOPIC, errors, on_damage, on_progress))
     logs = partitions_of(segments)
     names = {one: topic for (topic, _), own in logs.items() for one in topic_ids(own)}

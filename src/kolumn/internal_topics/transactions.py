@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.decode.pipeline import OnDamage, scan_ranges
-from kolumn.entries.replaced import segments_of_source
 from kolumn.internal_topics.newest import Key, Newest, newest, partitions_of
 from kolumn.keywords import Errors, Progress, Source, Time, known_keywords
 from kolumn.log.transactions import of_ranges
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.replicas.ranges import log_ranges, whole_ranges
 from kolumn.source.segments import Segment
 from kolumn.values.internal.topics import decode_key, decode_value
@@ -80,7 +80,7 @@ def open_transactions(
         Damage, with ``errors="raise"``.
     """
     moment = Options.of(start_timestamp=now).start_timestamp
-    segments = segments_of_source(source)
+    segments = live_segments(source, Options.of(errors="skip")).segments
     known = None
     if any(one.topic == TOPIC for one in segments):
         known = _coordinated(newest(segments, TOPIC, errors, on_damage, on_progress))

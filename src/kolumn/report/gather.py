@@ -12,24 +12,22 @@ import pyarrow.compute as pc
 
 from kolumn import keywords
 from kolumn.accounting.statistics import STATISTICS, Totals
-from kolumn.api import live_segments
 from kolumn.backend import require
 from kolumn.damage.findings import Damage, Skipped
 from kolumn.damage.remarks import Remark
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.decode.result import Tally
-from kolumn.entries.left_out import left_out
 from kolumn.errors import shown
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.replicas.ranges import whole_ranges
+from kolumn.read_plan import live_segments
 from kolumn.report.headers import HeaderStatistics, Offsets, add_headers, has_transactions
 from kolumn.report.histograms import Powers, Timeline
 from kolumn.report.keys import Keys
 from kolumn.report.lag import TOPIC, Lag, lag_of
 from kolumn.report.sample import Sample
 from kolumn.report.transactions import TransactionStatistics
-from kolumn.source.segments import Listed, Range
+from kolumn.source.segments import Range
 from kolumn.transactions.states import Transactions
 
 _COLUMNS = (*STATISTICS, "headers", "isTransactional", "isControl", "controlType")
@@ -121,10 +119,9 @@ def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     parts: dict[tuple[str | None, int | None], _Part] = {}
     segments: set[str] = set()
     quiet = Options(columns=_COLUMNS, errors="skip", format=chosen.format, check_crcs=False)
-    listed: Listed = []
-    live = live_segments(source, chosen, listed)
-    found.left_out = left_out(listed, live).to_pylist()
-    for one in whole_ranges(live, chosen):
+    live = live_segments(source, chosen)
+    found.left_out = live.left_out().to_pylist()
+    for one in live.whole_ranges():
         name = one.segment.topic, one.segment.partition
         part = parts.get(name) or parts.setdefault(name, _Part(found, name))
         damage = part.read(one, one.segment.path not in segments, chosen, has_transactions(one, quiet))

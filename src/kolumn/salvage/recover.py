@@ -8,17 +8,16 @@ from typing import Unpack
 import pyarrow as pa
 
 from kolumn import keywords
-from kolumn.api import live_segments
 from kolumn.damage.findings import Damage, damage_of_fault
 from kolumn.decode.result import Tally
 from kolumn.decode.segment_end import absent_after
 from kolumn.encode.outgoing import Place, name_of, outgoing, refuse_data_folder
-from kolumn.entries.left_out import left_out
 from kolumn.errors import ArgumentError, shown
 from kolumn.keywords import known_keywords
 from kolumn.log.batch_table import entry_chunks
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
+from kolumn.read_plan import live_segments
 from kolumn.replicas.copies import Copies, Key
 from kolumn.replicas.elections import Divergence
 from kolumn.replicas.examine import subtract
@@ -31,7 +30,7 @@ from kolumn.salvage.report import KEPT_SCHEMA, LOST_SCHEMA, PARTITIONS_SCHEMA, R
 from kolumn.salvage.runs import Everything, KeptRun, kept_runs, missing
 from kolumn.schema import REMARK_SCHEMA
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Listed, Range, Segment
+from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent, within
 from kolumn.verification.verified import verified
 
@@ -86,8 +85,8 @@ def recover(
     chosen = replace(Options.of(**options), errors="skip", replicas="merge")
     root = name_of(target)
     refuse_data_folder(root, directly=True)
-    listed: Listed = []
-    segments = live_segments(source, chosen, listed)
+    live = live_segments(source, chosen)
+    segments = live.segments
     found, unread = _partitions([one for one in segments if one.fault is None], chosen), [one for one in segments if one.fault is not None]
     names = {key: within(root, f"{key[0]}-{key[1]}") for key in found}
     made: list[_Salvaged] = []
@@ -100,7 +99,7 @@ def recover(
         pa.Table.from_pylist([*(row for one in made for row in one.lost), *_alone(unread, found)], LOST_SCHEMA),
         pa.concat_tables([REMARK_SCHEMA.empty_table(), *(one.remarks for one in made)]),
         tuple(text for one in made for text in one.divergences),
-        left_out(listed, segments),
+        live.left_out(),
     )
 
 

@@ -61,11 +61,11 @@ def test_in_the_connector(disk: Path) -> None:
 
 def test_an_unset_largest_timestamp_is_no_total(disk: Path) -> None:
     """Of the second batch alone."""
-    from kolumn.api import segments_of
     from kolumn.options import Options
+    from kolumn.read_plan import live_segments
     from kolumn.source.segments import Range
 
     options = Options.of()
-    (segment,) = segments_of(disk, options)
+    (segment,) = live_segments(disk, options).one_log()
     found = totals_of(Range(segment, 80, 160), options, frozenset({COUNT, NEWEST}))
     assert (found.count, found.newest_ms) == (2, TIMES[3])
