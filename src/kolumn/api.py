@@ -41,9 +41,9 @@ def live_segments(source: keywords.Source, options: Options, listed: Listed | No
     return with_snapshots(live) if options.include_snapshots else live
 
 
-def segments_of(source: keywords.Source, options: Options) -> list[Segment]:
+def segments_of(source: keywords.Source, options: Options, of_tiers: bool = False) -> list[Segment]:
     """Live segments of a source, without duplicate offsets of a topic-partition; errors as `kolumn.replicas.copies.one_log`."""
-    return whole_segments(log_of(live_segments(source, options), options))
+    return whole_segments(log_of(live_segments(source, options), options), of_tiers)
 
 
 @known_keywords()
