@@ -9,10 +9,10 @@ source)`` returns the same rows by a route that RAPIDS can accelerate, ``export(
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from kolumn.errors import MissingError
+from kolumn.errors import MissingPackageError
 
 if find_spec("pyspark") is None:
-    raise MissingError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
+    raise MissingPackageError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
 
 from kolumn.spark_plugin.parquet_export.export import export
 from kolumn.spark_plugin.read.damage import DamageSource

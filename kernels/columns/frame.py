@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kolumn.errors import MissingError
+from kolumn.errors import MissingPackageError
 from kolumn.kernels.columns.assemble import in_known_types
 from kolumn.kernels.columns.child_names import ChildNames
 from kolumn.kernels.machine.device import ADVICE
@@ -26,7 +26,7 @@ def require_cudf() -> None:
     try:
         import_module("cudf")
     except ImportError as error:
-        raise MissingError(
+        raise MissingPackageError(
             f"a cudf.DataFrame was asked for: {error}; {ADVICE}. cuDF is not part of it: pip install cudf-cu13; "
             "scan_pylibcudf and read_pylibcudf do without it"
         ) from error

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from kolumn.arrow.recycle import lock_by
-from kolumn.errors import MissingError
+from kolumn.errors import MissingError, MissingPackageError
 from kolumn.kernels.machine.engine import memory
 from kolumn.kernels.machine.runtime import Runtime
 
@@ -39,7 +39,7 @@ def count() -> int:
     try:
         import cupy
     except ImportError as error:
-        raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
+        raise MissingPackageError(f"a GPU was asked for: {error}; {ADVICE}") from error
     try:
         found = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -90,7 +90,7 @@ def open_device(device: int, share: float) -> None:
         import rmm.mr
         from rmm.allocators.cupy import rmm_cupy_allocator
     except ImportError as error:
-        raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
+        raise MissingPackageError(f"a GPU was asked for: {error}; {ADVICE}") from error
     limit, pool = int(share * memory_of(device)), rmm.mr.get_per_device_resource(device)
     # What RMM begins with.
     if type(pool) is rmm.mr.CudaMemoryResource:
@@ -127,7 +127,7 @@ def runtime() -> Runtime:
         try:
             from kolumn.kernels.machine.cuda import CudaRuntime, page_locked, use
         except ImportError as error:
-            raise MissingError(f"a GPU was asked for: {error}; {ADVICE}") from error
+            raise MissingPackageError(f"a GPU was asked for: {error}; {ADVICE}") from error
         with _lock:
             if not _opened:
                 open_device(0, SHARE)

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any, Unpack, get_args
 
 from kolumn.errors import ArgumentError
@@ -23,7 +22,7 @@ from kolumn.spark_plugin.options.kafka import (
     wanted,
 )
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Position, Wanted
-from kolumn.spark_plugin.options.values import Rule, column_list, flag, instant, local, named_paths, paths, refuse_table
+from kolumn.spark_plugin.options.values import Rule, column_list, flag, instant, local, named_paths, parsed, paths, refuse_table
 
 NOT_IN_SPARK = {
     "binary": "option 'binary' is about Arrow tables in Python: Spark has one binary type; leave it out",
@@ -62,43 +61,18 @@ _OWN: dict[str, Rule] = {
     "reader": ("reader", str.lower, "columnar or python"),
 }
 _ALL = _DECODE | _OWN | KAFKA
-_KNOWN = {name.lower(): (name, *rule) for name, rule in _ALL.items()}
 _TABLES = ("records", "batches", "remarks")
 _DECODED = {field for field, _, _ in _DECODE.values()}
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """The options of one ``load``.
+    """The options of one ``load``. A field that is None was not given.
 
-    Attributes
-    ----------
-    paths : tuple of str
-    split_bytes : int
-        Bytes of the log that one task reads, approximately.
-    names_columns : bool
-        Whether the options name the columns. A schema given by the user must then have the same columns.
-    decode : kolumn.options.Options
-    table : str
-        "records", "batches" or "remarks".
-    wanted : Wanted
-        Which topic partitions.
-    start, end : Position, optional
-        First and last position; None if the option is not given.
-    fail_on_data_loss : bool
-        Whether it is an error if requested offsets no longer exist.
-    min_partitions, max_records : int, optional
-        Minimum number of tasks; maximum number of offsets in one task, unless a single batch has more.
-    limits : tuple of (str, int)
-        Maximum ``offsets``, ``bytes`` and ``files`` of a micro-batch; only limits that are given.
-    least, delay_ms : int
-        A micro-batch waits until ``least`` offsets are available, for ``delay_ms`` at most. With ``least`` 0 it does not wait.
-    slots : int, optional
-        How many tasks run at a time; None for a data source, which is planned without a session.
-    payload : str
-        Whether keys and values that are not decoded are "binary", or "string" with the same bytes.
-    checks_crcs : bool
-        Whether checkCrcs=true was given explicitly, rather than by default.
+    ``names_columns``: a schema given by the user must then have the same columns. ``max_records`` are offsets in one task, unless a
+    single batch has more. ``limits`` are the ``offsets``, ``bytes`` and ``files`` of a micro-batch, which waits until ``least`` offsets
+    are available, for ``delay_ms`` at most. ``checks_crcs``: checkCrcs=true was given, rather than by default. ``slots`` are tasks that
+    run at a time; None for a data source, which is planned without a session.
     """
 
     paths: tuple[str, ...]
@@ -130,7 +104,7 @@ class LoadOptions:
         """
         refuse_table(texts)
         report_ignored(name for name in texts if is_ignored(name))
-        values = dict(_read(name, text) for name, text in texts.items() if not is_ignored(name))
+        values = dict(parsed(name, text, _ALL, "Options") for name, text in texts.items() if not is_ignored(name))
         found = values.pop("paths", ()) + ((values.pop("path"),) if "path" in values else ())
         found = found or path_of_brokers({name.lower(): text for name, text in texts.items()}.get(BROKERS))
         if not found:
@@ -199,14 +173,3 @@ def _positive(name: str, value: Any) -> Any:
     if value is not None and value < 1:
         raise ArgumentError(f"option {name}: expected at least 1, found {value}")
     return value
-
-
-def _read(name: str, text: str) -> tuple[str, Any]:
-    if name.lower() not in _KNOWN:
-        (near,) = get_close_matches(name.lower(), _KNOWN, n=1, cutoff=0)
-        raise ArgumentError(f"unknown option {name!r}, did you mean {_KNOWN[near][0]!r}? Options are {', '.join(_ALL)}")
-    spelled, field, read, expected = _KNOWN[name.lower()]
-    try:
-        return field, read(text)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ArgumentError(f"option {spelled}: expected {expected}, found {text!r}") from error

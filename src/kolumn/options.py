@@ -138,7 +138,8 @@ class Options:
         given["threads"] = given["threads"] or len(os.sched_getaffinity(0))
         given["max_batch_bytes"] = given["max_batch_bytes"] or cls.max_batch_bytes
         given["keys"] = key_files(given["keys"])
-        typed = typed_of({name: given.pop(name) for name in PAYLOAD_DEFAULTS})
+        payloads = {name: given.pop(name) for name in PAYLOAD_DEFAULTS}
+        typed = typed_of(payloads) if payloads != PAYLOAD_DEFAULTS else ()
         columns = given["columns"]
         if columns is None and any(one.format == INTERNAL for one in typed):
             # Messages have no schema ids.

@@ -37,8 +37,8 @@ class LiveSegments:
     segments: list[Segment]
     listed: Listed
 
-    def one_log(self) -> list[Segment]:
-        """The segments without duplicate offsets of a topic-partition, whole.
+    def one_log(self, of_tiers: bool = False) -> list[Segment]:
+        """The segments without duplicate offsets of a topic-partition, whole; with ``of_tiers`` those in chunks of a tier too.
 
         Raises
         ------
@@ -47,7 +47,7 @@ class LiveSegments:
         """
         from kolumn.replicas.tiers import log_of, whole_segments
 
-        return whole_segments(log_of(self.segments, self.options))
+        return whole_segments(log_of(self.segments, self.options), of_tiers)
 
     def whole_ranges(self) -> list[Range]:
         """Ranges of all segments, without regard to the options' offsets and timestamps."""

@@ -75,9 +75,7 @@ def test_batches_and_statistics(tmp_path: Path) -> None:
     last_bytes(other, lambda number: number % 2 == 1)
     columns = ["position", "baseOffset", "lastOffset", "crcValid"]
     assert kolumn.batches([one, other], replicas="merge").select(columns).equals(kolumn.batches(SOURCE).select(columns))
-    (mine,), (theirs,) = (
-        collect(source, None, None, lambda done: None, replicas="merge", errors="raise") for source in ([one, other], SOURCE)
-    )
+    (mine,), (theirs,) = (collect(source, lambda done: None, replicas="merge", errors="raise") for source in ([one, other], SOURCE))
     for name in ("bytes", "batches", "records", "firstOffset", "lastOffset", "damaged"):
         assert mine[name] == theirs[name]
 

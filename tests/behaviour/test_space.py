@@ -29,7 +29,7 @@ from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
-from kolumn.log.pieces import Piece, piece_of, pieces, whole_options
+from kolumn.log.pieces import Piece, piece_of, pieces
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.plan.walk import Loaded, walk_entries
@@ -101,7 +101,7 @@ def test_sizes_are_those_of_encoded_records(tmp_path: Path, source: str, codec: 
         path, format = tmp_path / "a.log", source
         path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(9)).segment(30)))
     found = kolumn.space(path, source_format=format, codec=codec)
-    options = whole_options(format)
+    options = Options.of(format=format)
     told = [Counter[str]() for _ in found[1:]]
     for segment in live_segments(path, options).one_log():
         transactions = transactions_of_segment(segment, options)

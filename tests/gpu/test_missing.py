@@ -20,7 +20,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "read": lambda path: kolumn.read(path, backend="gpu"),
     "verify": lambda path: kolumn.verify(path, backend="gpu"),
     "read_pylibcudf": kolumn.read_pylibcudf,
-    "statistics": lambda path: statistics.collect(path, None, None, print, backend="gpu"),
+    "statistics": lambda path: statistics.collect(path, print, backend="gpu"),
     "ranges": lambda _: scan_ranges(iter([]), Options.of(backend="gpu")),
     "parquet": lambda path: next(write_parquet([], str(path), Options.of(backend="gpu"), 1, "none", False)),
 }

@@ -12,10 +12,9 @@ import pytest
 import kolumn
 from kit.device_columns import compared
 from kit.emulated import Emulated
-from kolumn.gpu_api import _as_columns, resident_options
+from kolumn.gpu_api import _chosen, resident_options
 from kolumn.kernels.columns import assemble
 from kolumn.kernels.columns.assemble import in_known_types
-from kolumn.options import Options
 from kolumn.reader_types import with_types
 
 RECORD = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}'
@@ -56,9 +55,7 @@ ON_HOST: list[Any] = [
 
 @pytest.mark.parametrize(("options", "on_device"), [(one, one in ON_DEVICE) for one in ON_DEVICE + ON_HOST], ids=str)
 def test_what_is_decoded_on_the_device(options: Any, on_device: bool) -> None:
-    given = _as_columns({name: one for name, one in options.items() if name != "include_control"})
-    chosen = Options.of(include_control="include_control" in options, **given)
-    assert (resident_options(with_types(chosen, [], []), "binary") is not None) == on_device
+    assert (resident_options(with_types(_chosen(dict(options)), [], []), "binary") is not None) == on_device  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

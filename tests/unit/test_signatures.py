@@ -1,30 +1,31 @@
-"""Public functions name all their parameters, with types and defaults, which are the same for the same option in all functions."""
+"""Options of reads are one list: functions, commands, Spark and the documentation have them from there."""
 
-import ast
 import inspect
+import pickle
 import re
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import typer
 
 import kolumn
-from kolumn import keywords, spark_plugin
+from kolumn import errors, keywords, spark_plugin
+from kolumn.cli import app
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
-from kolumn.log.pieces import whole_options
+from kolumn.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, WholeOptions
 from kolumn.options import Options
 from kolumn.spark_plugin import rapids
+from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.options.write import WriteOptions
 
 ROOT = Path(__file__).resolve().parents[2]
-EMPTY = inspect.Parameter.empty
 Parameters = dict[str, inspect.Parameter]
 
 
@@ -37,66 +38,65 @@ def parameters(function: Callable[..., Any]) -> Parameters:
     return dict(inspect.signature(function).parameters)
 
 
-PUBLIC = [function for module in (kolumn, spark_plugin, rapids) for function in functions_of(module)]
-OPTIONS = parameters(Options.of)
-WHOLE = {name: one for name, one in parameters(whole_options).items() if name != "format"}
-WRITE = parameters(kolumn.write)
-# Filled in by `Options.of`: the default depends on the machine, the backend or other options.
-OPEN = {"columns", "chunk_bytes", "threads"}
-PAYLOADS = list(keywords.PAYLOAD_DEFAULTS)
-"""Options for values and keys, which functions take together."""
-READERS = [kolumn.read, kolumn.scan, kolumn.batches, kolumn.verify]
-GPU_READERS = [kolumn.read_pylibcudf, kolumn.read_cudf, kolumn.scan_pylibcudf, kolumn.scan_cudf]
-READERS += GPU_READERS
-SPARK_READERS = [spark_plugin.read_segments, spark_plugin.export]
-REWRITERS = [kolumn.convert, kolumn.compact, kolumn.clean, kolumn.space, spark_plugin.convert, spark_plugin.compact]
-TAKEN: dict[Callable[..., Any], frozenset[str]] = {
-    **dict.fromkeys(READERS, frozenset(OPTIONS)),
-    spark_plugin.read_segments: frozenset(OPTIONS) - {"binary"},
-    spark_plugin.export: frozenset(OPTIONS) - {"binary", "format"},
-    **dict.fromkeys(REWRITERS, frozenset(WHOLE)),
-}
-# Parameters that these functions take only because others do; they have no effect there.
-NO_EFFECT = {**{one.__name__: {"backend"} for one in GPU_READERS}, "read_segments": {"threads"}, "export": {"threads"}}
-
-
 def label(function: Any) -> str | None:
     return None if isinstance(function, str | set) else f"{function.__module__.removeprefix('kolumn.')}.{function.__name__}"
 
 
-def test_options_of_takes_the_fields_of_options() -> None:
-    *plain, typed, snapshots, deleted, remarks = fields(Options)
-    assert (typed.name, snapshots.name, deleted.name, remarks.name) == ("typed", "include_snapshots", "include_deleted_records", "remarks")
-    assert list(OPTIONS) == [*(field.name for field in plain), *PAYLOADS]
-    assert {name: one.default for name, one in OPTIONS.items() if name not in {*OPEN, *PAYLOADS}} == {
-        field.name: field.default for field in plain if field.name not in OPEN
+PUBLIC = [function for module in (kolumn, spark_plugin, rapids) for function in functions_of(module)]
+WRITE = parameters(kolumn.write)
+# Filled in by `Options.of`: the default depends on the machine, the backend or other options.
+OPEN = {"columns", "chunk_bytes", "threads"}
+READERS = [kolumn.read, kolumn.scan, kolumn.scan_polars]
+GPU_READERS = [kolumn.read_pylibcudf, kolumn.read_cudf, kolumn.scan_pylibcudf, kolumn.scan_cudf]
+REWRITERS = [kolumn.convert, kolumn.compact, kolumn.space, spark_plugin.convert, spark_plugin.compact]
+TAKEN: dict[Callable[..., Any], Set[str]] = {
+    **dict.fromkeys(READERS, frozenset(OPTIONS)),
+    **dict.fromkeys(GPU_READERS, OPTIONS.keys() - {"backend", "binary"}),
+    **dict.fromkeys(REWRITERS, frozenset(WholeOptions.__annotations__)),
+    spark_plugin.read_segments: OPTIONS.keys() - {"binary", "threads"},
+    spark_plugin.export: OPTIONS.keys() - {"binary", "threads", "format"},
+}
+NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
+    **dict.fromkeys(GPU_READERS, ("backend", "binary")),
+    **dict.fromkeys([spark_plugin.read_segments, spark_plugin.export], ("binary", "threads")),
+    kolumn.batches: ("columns", "start_offset", "isolation_level", "backend", "max_ratio", "value_format", "decode"),
+    kolumn.verify: ("columns", "start_offset", "errors", "replicas", "include_control", "key_schema"),
+    kolumn.clean: ("errors", "check_crcs", "chunk_bytes", "max_ratio", "on_progress"),
+    kolumn.recover: ("errors", "check_crcs", "replicas"),
+}
+
+
+def test_the_checked_options_have_the_fields_and_the_defaults_of_the_list() -> None:
+    kept = {field.name: field.default for field in fields(Options) if field.name not in ("typed", "remarks")}
+    assert kept.keys() == OPTIONS.keys() - PAYLOAD_DEFAULTS.keys()
+    assert {name: default for name, default in kept.items() if name not in OPEN} == {
+        name: DEFAULTS[name] for name in kept if name not in OPEN
     }
-    assert {OPTIONS[name].default for name in OPEN} == {None}
+    assert {DEFAULTS[name] for name in OPEN} == {None}
 
 
 def test_what_is_open_is_filled_in() -> None:
-    given = {name: None for name, one in OPTIONS.items() if one.default is None}
+    given = {name: None for name, default in DEFAULTS.items() if default is None}
     assert Options.of(**given) == Options.of()  # type: ignore[arg-type]
     made = Options.of(threads=1)
     assert (made.threads, made.columns[0]) == (1, "key")
 
 
 @pytest.mark.parametrize("function", TAKEN, ids=label)
-def test_options_are_the_same_everywhere(function: Callable[..., Any]) -> None:
-    """Names, defaults and types are the same. This fails for an option that is added in one place only."""
-    own, known = parameters(function), {name: OPTIONS[name] for name in TAKEN[function]}
-    assert {name: own[name].default for name in known} == {name: one.default for name, one in known.items()}
-    assert {name: own[name].annotation for name in known} == {name: one.annotation for name, one in known.items()}
-    assert {own[name].kind for name in known} == {inspect.Parameter.KEYWORD_ONLY}
-
-
-def test_rewriting_takes_no_option_that_leaves_something_out() -> None:
-    assert {name: one for name, one in OPTIONS.items() if name in WHOLE} == WHOLE
-    assert set(OPTIONS) - set(WHOLE) - {"format"} == {
-        *("columns", "include_headers", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "isolation_level"),
-        *("include_control", "backend", "binary", "threads", "trusted", "keys"),
-        *PAYLOADS,
+def test_functions_take_the_options_of_the_list(function: Callable[..., Any]) -> None:
+    own = {name: one for name, one in parameters(function).items() if name in TAKEN[function]}
+    assert own.keys() == TAKEN[function]
+    assert {name: (one.default, one.annotation) for name, one in own.items()} == {
+        name: (OPTIONS[name].default, OPTIONS[name].type) for name in own
     }
+    assert {one.kind for one in own.values()} == {inspect.Parameter.KEYWORD_ONLY}
+
+
+@pytest.mark.parametrize(("function", "name"), [(function, name) for function, names in NO_EFFECT.items() for name in names], ids=label)
+def test_an_option_without_an_effect_is_refused_by_name(function: Callable[..., Any], name: str) -> None:
+    assert name not in parameters(function)
+    with pytest.raises(ArgumentError, match=rf"option '{name}'.*: .*"):
+        function(None, "a", **{name: None})
 
 
 @pytest.mark.parametrize(
@@ -107,19 +107,15 @@ def test_rewriting_takes_no_option_that_leaves_something_out() -> None:
         (kolumn.clean, kolumn.write, {"format"}),
         (spark_plugin.convert, kolumn.convert, {"target"}),
         (spark_plugin.compact, kolumn.compact, {"target"}),
-        (kolumn.read_cudf, kolumn.read_pylibcudf, set()),
-        (kolumn.scan_cudf, kolumn.scan_pylibcudf, set()),
-        (kolumn.read_cudf, kolumn.scan_cudf, set()),
+        (kolumn.scan_cudf, kolumn.read_pylibcudf, set()),
         (kolumn.read, kolumn.scan, set()),
     ],
 )
-def test_options_of_one_name_are_one_option(one: Callable[..., Any], other: Callable[..., Any], differ: set[str]) -> None:
+def test_parameters_of_one_name_are_one_option(one: Callable[..., Any], other: Callable[..., Any], differ: set[str]) -> None:
     left, right = parameters(one), parameters(other)
     names = (left.keys() & right.keys()) - differ
     assert names
     assert {name: left[name] for name in names} == {name: right[name] for name in names}
-    if one.__name__ == other.__name__ or one in READERS:
-        assert set(left) - {"spark"} == set(right)
 
 
 def test_defaults_of_a_write_in_spark() -> None:
@@ -130,13 +126,9 @@ def test_defaults_of_a_write_in_spark() -> None:
 
 
 def test_options_of_values_and_of_keys_are_the_same() -> None:
-    kinds = keywords.PayloadOptions.__annotations__
-    of_both = {"decode", "include_snapshots", "include_deleted_records"}
-    assert of_both < set(PAYLOADS)
-    for name in set(PAYLOADS) - of_both:
-        column, _, own = name.partition("_")
-        other = f"{'key' if column == 'value' else 'value'}_{own}"
-        assert (kinds[name], keywords.PAYLOAD_DEFAULTS[name]) == (kinds[other], keywords.PAYLOAD_DEFAULTS[other])
+    for name in PAYLOAD_DEFAULTS.keys() - {"decode"}:
+        own, other = OPTIONS[name], OPTIONS[re.sub("^(key|value)", lambda match: {"key": "value", "value": "key"}[match[1]], name)]
+        assert (own.type, own.default) == (other.type, other.default)
 
 
 def test_choices() -> None:
@@ -145,54 +137,54 @@ def test_choices() -> None:
 
 
 @pytest.mark.parametrize("function", PUBLIC, ids=label)
-def test_every_parameter_is_there(function: Callable[..., Any]) -> None:
+def test_every_parameter_is_shown_with_its_type(function: Callable[..., Any]) -> None:
     kinds = {one.kind for one in parameters(function).values()}
     assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
-    assert not [name for name, one in parameters(function).items() if one.annotation is EMPTY]
+    assert not [name for name, one in parameters(function).items() if one.annotation is inspect.Parameter.empty]
 
 
-@pytest.mark.parametrize("function", PUBLIC, ids=label)
-def test_every_parameter_is_used(function: Callable[..., Any]) -> None:
-    """A parameter that is not passed on would be accepted without an effect."""
-    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body
-    assert isinstance(tree, ast.FunctionDef)
-    loaded = {node.id for statement in tree.body for node in ast.walk(statement) if isinstance(node, ast.Name)}
-    loaded |= {*PAYLOADS} if "payloads" in loaded else set()
-    assert set(parameters(function)) - loaded == NO_EFFECT.get(function.__name__, set())
-    # No option is passed on under the name of another one.
-    renamed = {
-        (one.arg, one.value.id)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        for one in node.keywords
-        if isinstance(one.value, ast.Name) and one.arg in OPTIONS and one.value.id in OPTIONS and one.arg != one.value.id
-    }
-    assert renamed == set()
-
-
-def test_scan_documents_its_parameters() -> None:
+def test_help_has_every_option_and_its_meaning() -> None:
     text = inspect.getdoc(kolumn.scan) or ""
     section = text[text.index("Parameters\n---") : text.index("Returns\n---")]
     documented = [name for line in re.findall(r"^(\w[\w, ]*) : ", section, re.MULTILINE) for name in line.split(", ")]
-    assert documented == list(parameters(kolumn.scan))
+    assert sorted(documented) == sorted(parameters(kolumn.scan))
+    assert "errors : default 'raise'\n    'raise' stops at the first damage" in section
 
 
-def test_signatures_are_shown() -> None:
-    shown = str(inspect.signature(kolumn.read))
-    for name in ("columns", "start_offset", "threads", "on_damage"):
-        assert f"{name}: " in shown
-    assert inspect.signature(kolumn.read).parameters["max_ratio"].default == 1032.0
-    assert kolumn.read.__name__ == "read"
-    assert kolumn.read.__doc__
+def test_every_option_is_documented() -> None:
+    page = (ROOT / "docs" / "reference" / "options.md").read_text()
+    described = {name for cell in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
+    assert OPTIONS.keys() - described == set()
+
+
+def test_commands_have_the_defaults_of_the_list() -> None:
+    different = {"errors"}
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    seen = set()
+    for command in commands.values():
+        for one in command.params:
+            if one.name in OPTIONS and one.name not in different and isinstance(one.default, str | bool):
+                assert one.default == DEFAULTS[one.name], (command.name, one.name)
+                seen.add(one.name)
+    assert {"replicas", "check_crcs", "format", "isolation_level", "include_headers"} <= seen
+
+
+def test_spark_has_the_options_of_the_list() -> None:
+    given = {"includeHeaders": "true", "startOffset": "3", "maxRatio": "2.5", "columns": "key, offset", "valueFormat": "json"}
+    made = LoadOptions.of({"path": "a", "keys": "k=/p", "errors": "skip", **given}).decode
+    assert (made.include_headers, made.start_offset, made.max_ratio, made.columns[:2]) == (True, 3, 2.5, ("key", "offset"))
+    assert (made.keys, made.errors, made.typed[0].format) == ((("k", "/p"),), "skip", "json")
 
 
 @pytest.mark.parametrize("function", [function for function in PUBLIC if parameters(function)], ids=label)
 def test_a_keyword_that_does_not_exist(function: Callable[..., Any]) -> None:
     if function in (rapids.explain, spark_plugin.register, spark_plugin.configure):
         return
-    needed = [None for one in parameters(function).values() if one.default is EMPTY and one.kind is not inspect.Parameter.KEYWORD_ONLY]
-    with pytest.raises(ArgumentError, match="unknown option 'colour'"):
-        function(*needed, colour="red")
+    empty = inspect.Parameter.empty
+    needed = [None for one in parameters(function).values() if one.default is empty and one.kind is not inspect.Parameter.KEYWORD_ONLY]
+    for kind in (ArgumentError, TypeError):
+        with pytest.raises(kind, match="unknown option 'colour'"):
+            function(*needed, colour="red")
 
 
 @pytest.mark.parametrize(
@@ -205,10 +197,29 @@ def test_the_nearest_one_is_named(function: Callable[..., Any], name: str, near:
         function("a", "b", **{name: 1})
 
 
-@pytest.mark.parametrize("function", SPARK_READERS, ids=label)
-def test_spark_has_one_binary_type(function: Callable[..., Any]) -> None:
-    with pytest.raises(ArgumentError, match="option 'binary' is about Arrow tables in Python"):
-        function(None, "a", binary="view")
+def test_errors_are_pythons_own_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError, match="no such file or directory") as missing:
+        kolumn.read(tmp_path / "nowhere")
+    assert isinstance(missing.value, ArgumentError)
+    log = tmp_path / "t-0" / f"{0:020}.log"
+    log.parent.mkdir()
+    log.write_bytes(bytes(100))
+    monkeypatch.setattr("kolumn.source.segment_file.os.open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
+    with pytest.raises(OSError, match=f"{log.name}: cannot be opened: Permission denied") as unreadable:
+        kolumn.read(log)
+    assert isinstance(unreadable.value, kolumn.KolumnError)
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "polars.io.plugins", None)
+    with pytest.raises(ImportError, match=r"pip install 'kolumn\[polars\]'") as package:
+        kolumn.scan_polars(log)
+    assert isinstance(package.value, kolumn.MissingError)
+
+
+@pytest.mark.parametrize("kind", [errors.StorageError, errors.MissingPathError, errors.MissingPackageError, errors.UnknownOptionError])
+def test_errors_cross_processes(kind: type[kolumn.KolumnError]) -> None:
+    for lines in (("one",), ("one", "two"), ("one", "two", "three")):
+        found = pickle.loads(pickle.dumps(kind(*lines)))
+        assert (type(found), str(found)) == (kind, "\n".join(lines))
 
 
 RIGHT = """

@@ -63,6 +63,7 @@ def space(
     codec: keywords.Codec | None = None,
     source_format: keywords.Format = "kafka",
     on_damage: OnDamage | None = None,
+    keys: keywords.Keys | None = None,
     **options: Unpack[keywords.WholeOptions],
 ) -> list[Space]:
     """Count the bytes of segments by purpose, as they are and as each format would encode them. No file is written.
@@ -77,7 +78,7 @@ def space(
         Codec of the encoded batches; by default each keeps its own, except that zstd, which older formats lack, becomes gzip.
     source_format : str
         Format of the source.
-    on_damage : callable, optional
+    on_damage, keys
         As in `kolumn.scan`.
     errors, check_crcs, …
         All others as in `kolumn.scan`.
@@ -87,8 +88,8 @@ def space(
     list of Space
         The first one is the source itself. Formats without transactions store the records of committed transactions as plain records.
     """
-    chosen = Options.of(format=source_format, **options)
-    return _space(live_segments(source, chosen).one_log(), chosen, None if codec is None else codec_of(codec), on_damage)
+    chosen = Options.of(format=source_format, keys=keys, **options)
+    return _space(live_segments(source, chosen).one_log(of_tiers=True), chosen, None if codec is None else codec_of(codec), on_damage)
 
 
 def _space(segments: list[Segment], chosen: Options, asked: int | None, on_damage: OnDamage | None) -> list[Space]:

@@ -7,7 +7,7 @@ from kolumn.accounting.anatomy import PARTS
 from kolumn.accounting.formats import Space
 from kolumn.commit.run import Commit
 from kolumn.commit.staged_file import StagedFile
-from kolumn.errors import ArgumentError, MissingError
+from kolumn.errors import ArgumentError, MissingPackageError
 
 KINDS = (".svg", ".png", ".pdf")
 
@@ -32,7 +32,7 @@ def draw(found: list[Space], path: str, source: str = "") -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingError("pictures need matplotlib: pip install 'kolumn[report]'") from error
+        raise MissingPackageError("pictures need matplotlib: pip install 'kolumn[report]'") from error
     figure = Figure(figsize=(10, 0.6 * len(found) + 1.6), layout="constrained")
     axes = figure.add_subplot()
     names = [one.format if one.magic is None else f"{one.format}, magic {one.magic}" for one in found]

@@ -24,7 +24,7 @@ _AHEAD = 2
 
 
 @command
-@with_read_options(*SELECTION, *READING, "include_snapshots", "include_deleted_records", *PAYLOADS)
+@with_read_options(*SELECTION, *READING, "keys", "include_snapshots", "include_deleted_records", *PAYLOADS)
 def cat(
     sources: Segments,
     json: JsonInPipes = None,

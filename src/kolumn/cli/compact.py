@@ -64,7 +64,7 @@ def _copied(done: "Compaction", include_active: bool) -> str:
 
 
 @command
-@with_read_options("replicas", "format", "topic", "partition", "keys")
+@with_read_options("replicas", "format", "topic", "partition")
 def clean(
     paths: Paths,
     retention_ms: Annotated[int, typer.Option(min=0, help="How long records stay: retention.ms.")],

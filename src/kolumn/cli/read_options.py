@@ -16,7 +16,7 @@ SELECTION = (
     *("columns", "include_headers", "include_control", "start_offset", "end_offset", "start_timestamp", "end_timestamp"),
     "isolation_level",
 )
-READING = ("errors", "replicas", "check_crcs", "max_batch_bytes", "max_ratio", "format", "topic", "partition", "keys")
+READING = ("errors", "replicas", "check_crcs", "max_batch_bytes", "max_ratio", "format", "topic", "partition")
 PAYLOADS = tuple(
     name for column in ("value_", "key_") for name in PAYLOAD_DEFAULTS if name.startswith(column) and not name.endswith(("skip", "sample"))
 )

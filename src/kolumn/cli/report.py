@@ -13,7 +13,7 @@ from kolumn.errors import escaped
 
 
 @command
-@with_read_options(*READING[1:])
+@with_read_options(*READING[1:], "keys")
 def report(
     sources: Sources,
     output: Annotated[

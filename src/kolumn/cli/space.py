@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @command
-@with_read_options(*(name for name in READING if name != "format"), errors="skip")
+@with_read_options(*(name for name in READING if name != "format"), "keys", errors="skip")
 def space(
     sources: Annotated[
         list[str] | None, typer.Argument(metavar="[SOURCE...]", help="Sources as elsewhere; without any, the table of the KIP-98 draft.")

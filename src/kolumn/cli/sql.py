@@ -22,7 +22,7 @@ _ROWS = 1000
 
 
 @command
-@with_read_options("include_headers", "isolation_level", *READING, *PAYLOADS)
+@with_read_options("include_headers", "isolation_level", *READING, "keys", *PAYLOADS)
 def sql(
     sources: Sources,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL; each topic is a table of its name.")],

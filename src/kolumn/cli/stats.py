@@ -11,7 +11,7 @@ _IN_JSON_ALONE = ("damagedStretches", "damagedBytes", "recordsLost")
 
 
 @command
-@with_read_options(*READING, errors="skip")
+@with_read_options(*READING, "keys", errors="skip")
 def stats(
     sources: Segments,
     json: JsonInPipes = None,

@@ -10,15 +10,15 @@ from kolumn.cli.left_out import say
 from kolumn.cli.progress import progress
 from kolumn.cli.read_options import PAYLOADS, READING, SELECTION, with_read_options
 from kolumn.cli.tables import note
-from kolumn.keywords import Compression
+from kolumn.keywords import ROW_GROUP_ROWS, Compression
 
 
 @command
-@with_read_options(*SELECTION, *READING, *PAYLOADS)
+@with_read_options(*SELECTION, *READING, "keys", *PAYLOADS)
 def to_parquet(
     paths: Paths,
     output: Output = None,
-    row_group_rows: Annotated[int, typer.Option(min=1, help="Maximum number of records in a row group.")] = 1 << 20,
+    row_group_rows: Annotated[int, typer.Option(min=1, help="Maximum number of records in a row group.")] = ROW_GROUP_ROWS,
     compression: Annotated[
         str, typer.Option(autocompletion=among(Compression), help="Parquet codec: zstd, snappy, gzip, lz4, brotli or none.")
     ] = "zstd",

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any
 
 from kolumn.commit.run import REDO
-from kolumn.errors import ArgumentError, KolumnError, shown
+from kolumn.errors import ArgumentError, KolumnError, StorageError, shown
 from kolumn.source import storage
 from kolumn.source.fsspec_files import forget
 from kolumn.source.log_names import LOG
@@ -71,7 +71,7 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
     for place in {storage.parent(final) for _, final in moves}:
         there = storage.look(place)
         if there is not None and not there.is_folder:
-            raise KolumnError(f"{place}: cannot be written: it is a file, expected a folder")
+            raise StorageError(f"{place}: cannot be written: it is a file, expected a folder")
     for _, final in moves:
         if final not in replaced and storage.look(final) is not None:
             raise ArgumentError(f"{final} already exists: another run has made it")
@@ -193,7 +193,7 @@ def _name(staged: str, final: str, replaces: bool) -> None:
             raise
         # Another run may have renamed it meanwhile.
         if storage.look(final) is None:
-            raise KolumnError(f"{final}: cannot be written: {staged} no longer exists: it was removed") from None
+            raise StorageError(f"{final}: cannot be written: {staged} no longer exists: it was removed") from None
 
 
 def _same(one: str, other: str) -> bool:

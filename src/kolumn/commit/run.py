@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kolumn.commit.staged_file import FILES, StagedFile, make_folders, open_to_others, sync, writing
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.errors import ArgumentError, KolumnError, StorageError
 from kolumn.source.segments import SIDE_FILES
 from kolumn.source.storage import logs_last
 
@@ -219,7 +219,7 @@ def settle(folder: Path, root: Path, dry_run: bool = False) -> tuple[str, str]:
             _undo(folder, root)
             shutil.rmtree(folder, ignore_errors=True)
     except OSError as error:
-        raise KolumnError(f"{folder}: what an interrupted run left cannot be undone: {error.strerror}: {error.filename}") from error
+        raise StorageError(f"{folder}: what an interrupted run left cannot be undone: {error.strerror}: {error.filename}") from error
     finally:
         os.close(lock)
     if named or gone:
@@ -249,7 +249,7 @@ def _new_folder(root: Path) -> tuple[Path, int]:
             if os.path.samestat(os.fstat(lock), os.stat(folder / "lock")):
                 return folder, lock
         os.close(lock)
-    raise KolumnError(f"{root}: folders that are made in it disappear at once: another process removes them")
+    raise StorageError(f"{root}: folders that are made in it disappear at once: another process removes them")
 
 
 def _claim(folder: Path, dry_run: bool = False) -> int | str:

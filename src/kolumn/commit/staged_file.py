@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kolumn.errors import KolumnError
+from kolumn.errors import KolumnError, StorageError
 
 PARTIAL = ".partial"
 FILES = "files"
@@ -34,11 +34,13 @@ def final_name(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn an `OSError` into a `KolumnError` with the file's final name."""
+    """Turn an `OSError` of the system into a `StorageError` with the file's final name."""
     try:
         yield
+    except KolumnError:
+        raise
     except OSError as error:
-        raise KolumnError(f"{final_name(path)}: cannot be written: {error.strerror or error}") from error
+        raise StorageError(f"{final_name(path)}: cannot be written: {error.strerror or error}") from error
 
 
 class StagedFile:

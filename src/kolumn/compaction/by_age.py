@@ -85,7 +85,7 @@ def clean(
         ``retention.ms`` of the topic, and the time in ms since 1970, by default the present.
     format, index_interval_bytes
         As in `kolumn.write`.
-    replicas, topic, partition, keys
+    replicas, topic, partition
         As in `kolumn.scan`.
 
     Returns

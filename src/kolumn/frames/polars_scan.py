@@ -8,7 +8,7 @@ import pyarrow as pa
 from kolumn import keywords
 from kolumn.arrow.wide_decimals import without_wide_decimals
 from kolumn.decode.pipeline import OnDamage
-from kolumn.errors import MissingError
+from kolumn.errors import MissingPackageError
 from kolumn.frames.predicates import bounds_of
 from kolumn.frames.source import Bounds, FrameSource
 from kolumn.keywords import known_keywords
@@ -51,7 +51,7 @@ def lazy_frame(source: FrameSource) -> "pl.LazyFrame":
     try:
         from polars.io.plugins import register_io_source
     except ImportError as error:
-        raise MissingError("this needs Polars: pip install 'kolumn[polars]'") from error
+        raise MissingPackageError("this needs Polars: pip install 'kolumn[polars]'") from error
 
     def frames(
         columns: list[str] | None, predicate: "pl.Expr | None", rows: int | None, batch_rows: int | None

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from kolumn import keywords
 from kolumn.decode.pipeline import OnDamage
-from kolumn.errors import ArgumentError, MissingError, shown
+from kolumn.errors import ArgumentError, MissingPackageError, shown
 from kolumn.frames.polars_scan import lazy_frame
 from kolumn.frames.source import FrameSource
 from kolumn.options import Options
@@ -49,7 +49,7 @@ class Topics:
         try:
             import duckdb
         except ImportError as error:
-            raise MissingError("SQL needs DuckDB: pip install 'kolumn[sql]'") from error
+            raise MissingPackageError("SQL needs DuckDB: pip install 'kolumn[sql]'") from error
         folders: dict[str, dict[str, None]] = {}
         for segment in live_segments(source, options).segments:
             name = _NO_NAME if segment.topic is None else shown(segment.topic)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from kolumn.errors import ArgumentError, shown
+from kolumn.errors import ArgumentError, MissingPathError, shown
 from kolumn.index_files import parse
 from kolumn.index_files.parse import Columns, MalformedFileError
 from kolumn.keywords import Path, known_keywords
@@ -95,7 +95,7 @@ def side_files(path: Path) -> dict[str, pa.Table]:
     name = storage.plain(str(path))
     found = storage.look(name)
     if found is None:
-        raise ArgumentError(f"{name}: no such file or directory")
+        raise MissingPathError(f"{name}: no such file or directory")
     if not found.is_folder and kind_of(name) is None:
         raise ArgumentError(f"{name}: not a side file: expected an index, .snapshot, partition.metadata or a checkpoint")
     parts: dict[str, list[pa.Table]] = {kind.table: [] for kind in KINDS}

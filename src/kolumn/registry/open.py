@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from kolumn import keywords
-from kolumn.errors import ArgumentError
+from kolumn.errors import ArgumentError, MissingPathError
 from kolumn.registry.topic import TOPIC, topic_schemas
 from kolumn.schemas.given import SUFFIXES, AskedSchemas, Text, given_schemas, named_schemas
 from kolumn.schemas.listed import ListedSchemas
@@ -99,7 +99,7 @@ def _at(name: str) -> Collection:
     """The schemas at a path."""
     found = storage.look(name)
     if found is None:
-        raise ArgumentError(f"{name}: no such file or directory")
+        raise MissingPathError(f"{name}: no such file or directory")
     if not found.is_folder:
         suffix = os.path.splitext(name)[1]
         return _files([found]) if suffix in SUFFIXES else topic_schemas([name])

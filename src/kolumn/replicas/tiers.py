@@ -203,16 +203,16 @@ def log_of(segments: list[Segment], options: Options) -> list[Segment]:
     return one_log(joined, options)
 
 
-def whole_segments(segments: list[Segment]) -> list[Segment]:
+def whole_segments(segments: list[Segment], of_tiers: bool) -> list[Segment]:
     """The segments, after a check that each is read as a whole.
 
     Raises
     ------
     ArgumentError
-        Only some offsets of a segment belong to the log, or its bytes are not a file.
+        Only some offsets of a segment belong to the log, or its bytes are not a file, unless ``of_tiers``.
     """
     for one in segments:
-        if one.manifest is not None:
+        if one.manifest is not None and not of_tiers:
             raise ArgumentError(
                 f"{one.path}: its bytes are in the chunks of a tier. Read it, and write it by kolumn.write(kolumn.scan(...), target)"
             )

@@ -7,7 +7,7 @@ from io import StringIO
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from kolumn.errors import MissingError
+from kolumn.errors import MissingPackageError
 
 # matplotlib knows no variables of CSS: each of these colours stands for one, and is drawn nowhere else.
 INK, MUTED, FIRST, SECOND, THIRD, GOOD, BAD = (f"#0102{number:02x}" for number in range(7))
@@ -48,7 +48,7 @@ class Chart:
             import matplotlib as mpl
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise MissingError("reports need matplotlib: pip install 'kolumn[report]'") from error
+            raise MissingPackageError("reports need matplotlib: pip install 'kolumn[report]'") from error
         self._context = mpl.rc_context(_STYLE)
         self._context.__enter__()
         self._figure = Figure(figsize=(WIDTH, self._height), layout="constrained")

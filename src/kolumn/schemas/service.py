@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 from uuid import UUID
 
-from kolumn.errors import ArgumentError, MissingError
+from kolumn.errors import ArgumentError, MissingPackageError
 from kolumn.schemas.answers import bound, in_time
 from kolumn.schemas.schema import Kind, Reference, Registered, Schema, UnreadableSchemasError, is_text
 
@@ -169,7 +169,7 @@ class ServiceSchemas:
         try:
             from confluent_kafka.schema_registry import SchemaRegistryClient
         except ImportError as error:
-            raise MissingError(f"a schema registry needs confluent-kafka: {error}: pip install 'kolumn[registry]'") from error
+            raise MissingPackageError(f"a schema registry needs confluent-kafka: {error}: pip install 'kolumn[registry]'") from error
         try:
             return SchemaRegistryClient.new_client({"timeout": _REQUEST_SECONDS} | configuration)
         except (ValueError, TypeError) as error:

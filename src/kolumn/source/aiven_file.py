@@ -14,7 +14,7 @@ from typing import Any
 import zstandard
 from pyarrow import ArrowException
 
-from kolumn.errors import ArgumentError, KolumnError, MissingError, shown
+from kolumn.errors import ArgumentError, KolumnError, MissingPackageError, StorageError, shown
 from kolumn.source import storage
 from kolumn.source.aiven_manifest import CIPHER_BYTES, IV_BYTES, AivenManifest
 from kolumn.source.data_keys import KeyFiles, WrappedKey, is_right, renamed, unwrap
@@ -105,7 +105,7 @@ class AivenFile:
         if manifest.size and storage.look(manifest.object_name) is None:
             text = f"{manifest.object_name}: missing: {manifest.name} says that it has {manifest.borders[-1]} bytes"
             if not access.holes:
-                raise KolumnError(text)
+                raise StorageError(text)
             logger.warning("%s: all %d bytes of the segment are left out", shown(text), manifest.size)
         elif manifest.size:
             self._object = open_ranges(manifest.object_name)
@@ -198,7 +198,7 @@ class AivenFile:
         try:
             return memoryview(fetched(self._object, start, end))
         except (OSError, ArrowException) as error:
-            raise KolumnError(f"{self.manifest.object_name}: bytes {start} to {end} cannot be read: {error}") from error
+            raise StorageError(f"{self.manifest.object_name}: bytes {start} to {end} cannot be read: {error}") from error
 
     def _decoded(self, chunk: int, stored: memoryview) -> "bytes | UnreadableError":
         try:
@@ -230,7 +230,7 @@ def cipher_of(manifest: AivenManifest, access: Access) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise MissingError(f"{manifest.name}: encrypted: {error}: pip install 'kolumn[tiered]'") from error
+        raise MissingPackageError(f"{manifest.name}: encrypted: {error}: pip install 'kolumn[tiered]'") from error
     key_id, wrapped = manifest.encryption.key_id, manifest.encryption.wrapped
     cut = next((name for name, _ in access.keys or () if key_id.startswith(f"{name}:")), None)
     if access.holes and key_id not in dict(access.keys or ()) and (right := renamed(wrapped, access.keys)) is not None:
@@ -278,7 +278,7 @@ def _index(manifest: AivenManifest, access: Access, position: int, size: int) ->
         cause = error.__cause__ if isinstance(error, KolumnError) else error
         if access.holes or (isinstance(cause, Exception) and is_final(cause)):
             raise UnreadableError(str(error)) from error
-        raise KolumnError(f"{manifest.indexes_name}: bytes {position} to {position + size} cannot be read: {error}") from error
+        raise StorageError(f"{manifest.indexes_name}: bytes {position} to {position + size} cannot be read: {error}") from error
     if len(stored) != size:
         raise UnreadableError(f"expected {size} bytes, found {len(stored)}")
     cipher = cipher_of(manifest, access)

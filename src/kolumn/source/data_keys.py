@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from kolumn.errors import ArgumentError, KolumnError, MissingError
+from kolumn.errors import ArgumentError, KolumnError, MissingPackageError
 
 KeyFiles = tuple[tuple[str, str], ...]
 """Names of keys, and files with private RSA keys, as PEM or DER."""
@@ -76,7 +76,7 @@ def _private_key(key_id: str, path: str) -> tuple[int, int]:
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
     except ImportError as error:
-        raise MissingError(f"encrypted segments: {error}: pip install 'kolumn[tiered]'") from error
+        raise MissingPackageError(f"encrypted segments: {error}: pip install 'kolumn[tiered]'") from error
     try:
         with open(path, "rb") as file:
             data = file.read(1 << 20)

@@ -3,7 +3,7 @@
 import os
 import time
 
-from kolumn.errors import KolumnError
+from kolumn.errors import KolumnError, StorageError
 from kolumn.source.identity import FilesIn, Identity
 
 _ONE_CALL = 100
@@ -59,4 +59,4 @@ def names_of_files(folder: str) -> list[str]:
     try:
         return sorted(one.path for one in scanned(folder) if one.is_file())
     except OSError as error:
-        raise KolumnError(f"{folder}: cannot be listed: {error}") from error
+        raise StorageError(f"{folder}: cannot be listed: {error}") from error

@@ -7,6 +7,8 @@ from typing import TypeVar
 
 from pyarrow import ArrowException
 
+from kolumn.errors import KolumnError
+
 _PAUSES = (0.1, 0.4, 1.6, 6.4)
 """Seconds before a request is repeated; the file systems have repeated it by then as they do."""
 _FINAL = re.compile(r"AWS Error (ACCESS_DENIED|NO_SUCH_\w+|INVALID_\w+|SIGNATURE_\w+|UNRECOGNIZED_\w+)|HTTP status 4(?!08|29)\d\d")
@@ -31,5 +33,5 @@ def repeated(request: Callable[[], T]) -> T:
 
 
 def is_final(error: Exception) -> bool:
-    """Whether the file system has answered: the file does not exist, or may not be read."""
-    return isinstance(error, FileNotFoundError | PermissionError | _OF_FOLDERS) or _FINAL.search(str(error)) is not None
+    """Whether the file system has answered: the file does not exist, or may not be read. Errors of this package were repeated before."""
+    return isinstance(error, KolumnError | FileNotFoundError | PermissionError | _OF_FOLDERS) or _FINAL.search(str(error)) is not None

@@ -11,7 +11,7 @@ from pyarrow import ArrowException
 
 from kolumn.arrays import Bytes
 from kolumn.arrow.recycle import take, take_locked
-from kolumn.errors import KolumnError
+from kolumn.errors import KolumnError, StorageError
 from kolumn.formats import layouts
 from kolumn.source import storage
 from kolumn.source.aiven_file import AivenFile
@@ -31,8 +31,8 @@ _OVER = 1 << 18
 """Bytes that are copied where an entry is in what two requests have fetched: more than that entry, so that chunks are not tiny."""
 
 
-def _changed(path: str, how: str) -> KolumnError:
-    return KolumnError(f"{path}: {how} after the source was listed, so what was planned no longer fits. {_AGAIN}")
+def _changed(path: str, how: str) -> StorageError:
+    return StorageError(f"{path}: {how} after the source was listed, so what was planned no longer fits. {_AGAIN}")
 
 
 class SegmentFile:
@@ -87,7 +87,7 @@ class SegmentFile:
         except FileNotFoundError as error:
             raise self._gone() from error
         except OSError as error:
-            raise KolumnError(f"{segment.path}: cannot be opened: {error.strerror}") from error
+            raise StorageError(f"{segment.path}: cannot be opened: {error.strerror}") from error
         try:
             self._compare()
         except BaseException:
@@ -184,7 +184,7 @@ class SegmentFile:
         last = os.pread(self._file, _ROOM, start) if self._remote is None else self._remote.read_at(end - start, start)
         return not any(last)
 
-    def _gone(self) -> KolumnError:
+    def _gone(self) -> StorageError:
         return _changed(self.path, "cannot be opened: it was deleted")
 
     def request(self, start: int, end: int, room: int | None = None) -> None:
@@ -256,7 +256,7 @@ class SegmentFile:
             try:
                 got = os.preadv(self._file, [view[done:size]], start + done)
             except OSError as error:
-                raise KolumnError(f"{self.path}: cannot be read at position {start + done}: {error.strerror}") from error
+                raise StorageError(f"{self.path}: cannot be read at position {start + done}: {error.strerror}") from error
             if got == 0:
                 raise self._cut(start + done)
             done += got
@@ -267,6 +267,8 @@ class SegmentFile:
         """Bytes that one request has fetched, with those after them; None if they are of several."""
         try:
             found = self._remote.held(start, end, PAD) if end > start else None
+        except KolumnError:
+            raise
         except (OSError, ArrowException) as error:
             raise self._unread(start, error) from error
         self._compare_first()
@@ -276,6 +278,8 @@ class SegmentFile:
         """Read over a network; small reads, like those of headers, are served from larger ones."""
         try:
             done = self._remote.read_into(np.frombuffer(view, np.uint8)[: end - start], start)
+        except KolumnError:
+            raise
         except (OSError, ArrowException) as error:
             raise self._unread(start, error) from error
         self._compare_first()
@@ -283,9 +287,9 @@ class SegmentFile:
             raise self._cut(start + done)
         return int(done)
 
-    def _unread(self, start: int, error: Exception) -> KolumnError:
+    def _unread(self, start: int, error: Exception) -> StorageError:
         self._compare_first()
-        return KolumnError(f"{self.path}: cannot be read at position {start}: {error}")
+        return StorageError(f"{self.path}: cannot be read at position {start}: {error}")
 
     def end_of_read(self, start: int, least: int, most: int) -> int:
         """Where a read from ``start`` should end, between two positions, so that bytes that were fetched together need no copy."""
@@ -294,8 +298,8 @@ class SegmentFile:
             return most
         return border - PAD if border - PAD >= least else min(max(least, border + _OVER), most)
 
-    def _cut(self, position: int) -> KolumnError:
-        return KolumnError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: it was cut. {_AGAIN}")
+    def _cut(self, position: int) -> StorageError:
+        return StorageError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: it was cut. {_AGAIN}")
 
     def zeros_from(self, start: int) -> bool:
         """Whether every byte from ``start`` to the end is zero."""

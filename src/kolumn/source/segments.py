@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kolumn.arrays import Int64s
-from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
+from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError, MissingPathError
 from kolumn.source import storage, tier_names
 from kolumn.source.aiven_file import Access
 from kolumn.source.aiven_manifest import AivenManifest, manifest_of, objects_of, read_manifests
@@ -266,7 +266,7 @@ def _find(name: str, places: Places, listed: Listed | None) -> list[Segment]:
     if found is None:
         caught = storage.matches(name)
         if not caught:
-            raise ArgumentError(f"{name}: no such file or directory")
+            raise MissingPathError(f"{name}: no such file or directory")
         return [segment for one in caught for segment in _matched(one, places, listed)]
     if not found.is_folder:
         manifest = manifest_of(found)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyarrow import ArrowException
 
-from kolumn.errors import ArgumentError, KolumnError, MissingError
+from kolumn.errors import ArgumentError, MissingPackageError, StorageError
 from kolumn.source import identity
 from kolumn.source.folder_scan import looked_at_files
 from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
@@ -117,7 +117,7 @@ def _file_system(root: str) -> "tuple[fs.FileSystem, str]":
 
         found, path = url_to_fs(f"{root}/")
     except ImportError as error:
-        raise MissingError(f"{root}: {reason}; fsspec: {error}: pip install 'kolumn[remote]'") from error
+        raise MissingPackageError(f"{root}: {reason}; fsspec: {error}: pip install 'kolumn[remote]'") from error
     except ValueError as error:
         raise ArgumentError(f"{root}: {reason}; fsspec: {error}") from error
     return fs.PyFileSystem(fs.FSSpecHandler(found)), path
@@ -166,7 +166,7 @@ def look(name: str) -> FolderEntry | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ArrowException) as error:
-        raise KolumnError(f"{name}: cannot be inspected: {error}") from error
+        raise StorageError(f"{name}: cannot be inspected: {error}") from error
 
 
 def _look_at(url: str) -> FolderEntry | None:
@@ -209,7 +209,7 @@ def listing(folder: str, unusable: list[str] | None = None) -> list[FolderEntry]
             found = [(info, {}) for info in repeated(lambda: system.get_file_info(_arrow().FileSelector(path)))]
         return sorted((_entry(info, system, root, top, details) for info, details in found), key=_name)
     except (OSError, ArrowException) as error:
-        raise KolumnError(f"{folder}: cannot be listed: {error}") from error
+        raise StorageError(f"{folder}: cannot be listed: {error}") from error
 
 
 def _name(entry: FolderEntry) -> str:
@@ -250,7 +250,7 @@ def read_bytes(name: str) -> bytes | None:
     except (OSError, ArrowException) as error:
         if is_final(error):
             return None
-        raise KolumnError(f"{name}: cannot be read: {error}") from error
+        raise StorageError(f"{name}: cannot be read: {error}") from error
 
 
 def _read_at(url: str) -> bytes:
@@ -267,7 +267,7 @@ def modified_ms(name: str) -> int:
         try:
             return os.stat(name).st_mtime_ns // 1_000_000
         except OSError as error:
-            raise KolumnError(f"{name}: cannot be inspected: {error.strerror}") from error
+            raise StorageError(f"{name}: cannot be inspected: {error.strerror}") from error
     system, path, _, _ = _at(name)
     return (system.get_file_info(path).mtime_ns or 0) // 1_000_000
 
@@ -311,7 +311,7 @@ def open_input(url: str) -> Any:
         system, path = file_system(url)
         return repeated(lambda: system.open_input_file(path))
     except (OSError, ArrowException) as error:
-        raise KolumnError(f"{url}: cannot be opened: {error}") from error
+        raise StorageError(f"{url}: cannot be opened: {error}") from error
 
 
 def make_folder(name: str) -> None:
@@ -349,7 +349,7 @@ def move(name: str, place: str) -> None:
         system, path, _, _ = _at(name)
         system.move(path, _at(place)[1])
     except (OSError, ArrowException) as error:
-        raise KolumnError(f"{name}: cannot be moved to {place}: {_reason(error)}") from error
+        raise StorageError(f"{name}: cannot be moved to {place}: {_reason(error)}") from error
 
 
 def remove(url: str) -> None:
@@ -366,7 +366,7 @@ def remove(url: str) -> None:
     except FileNotFoundError:
         return
     except (OSError, ArrowException) as error:
-        raise KolumnError(f"{url}: cannot be removed: {_reason(error)}") from error
+        raise StorageError(f"{url}: cannot be removed: {_reason(error)}") from error
 
 
 def put(url: str, data: bytes) -> None:
@@ -387,8 +387,8 @@ def file_system(name: str) -> "tuple[fs.FileSystem, str]":
     return _at(name)[:2] if is_url(name) else (_arrow().LocalFileSystem(), os.path.abspath(name))
 
 
-def _unwritten(name: str, error: Exception) -> KolumnError:
-    return KolumnError(f"{name}: cannot be written: {_reason(error)}")
+def _unwritten(name: str, error: Exception) -> StorageError:
+    return StorageError(f"{name}: cannot be written: {_reason(error)}")
 
 
 def _reason(error: Exception) -> str:

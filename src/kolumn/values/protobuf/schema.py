@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from kolumn.errors import ArgumentError, MissingError
+from kolumn.errors import ArgumentError, MissingPackageError
 from kolumn.schemas.schema import Schema, Schemas
 
 # grpcio-tools may be found by sys.path alone. What the process itself finds comes first.
@@ -216,7 +216,7 @@ def _protoc(folder: Path, name: str, which: str) -> None:
     try:
         from grpc_tools import protoc
     except ImportError as error:
-        raise MissingError(
+        raise MissingPackageError(
             f".proto text needs grpcio-tools, a FileDescriptorSet does not ({error}): pip install 'kolumn[protobuf]'"
         ) from error
     known = Path(protoc.__file__).parent / "_proto"
@@ -237,7 +237,7 @@ def _file(serialised: bytes, *, counts_made: bool = False) -> File:
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message
     except ImportError as error:
-        raise MissingError(f"Protobuf schemas need the package protobuf ({error}): pip install 'kolumn[protobuf]'") from error
+        raise MissingPackageError(f"Protobuf schemas need the package protobuf ({error}): pip install 'kolumn[protobuf]'") from error
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(serialised).file
     except message.DecodeError as error:
