@@ -144,8 +144,9 @@ def object_code(loop: str) -> bytes:
     code = _in_thread(partial(emit, LOOPS[loop].py_func, entry_of(loop)))
     place = loops.folder()
     if place is not None and group is not None:
-        # A file of the group was damaged. If the folder cannot be written to, the next process compiles too.
+        # A file was damaged. If the folder cannot be written to, the next process compiles this loop too.
         with suppress(OSError):
+            place.mkdir(mode=0o755, exist_ok=True)
             loops.write(place / file_of(loop), code)
     return code
 
