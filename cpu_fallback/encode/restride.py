@@ -5,7 +5,7 @@ format 2   length | attributes | timestamp delta | ...        format 3   length 
 
 from kolumn.cpu_fallback.machine.address import copy_padded, load8, store8
 from kolumn.cpu_fallback.machine.arrays import Int64s
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats.varint import put_varint, varint32
 
 

@@ -1,10 +1,12 @@
-"""Loads, stores and copies at raw addresses.
+"""Loads, stores and copies at raw addresses, and calls of C functions.
 
 Compiled helpers take raw addresses because Numba counts the references to an array, atomically, at every call that takes an array.
 The caller must keep the memory alive outside the compiled function.
 """
 
+import ctypes
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from kolumn.machine_code.deferred import arrayobj, cgutils, intrinsic, ir, register_jitable, types
@@ -210,6 +212,24 @@ def call(typing: Any, function: Any, words: Any) -> Any:
         return builder.call(_pointer(builder, args[0], kind), cgutils.unpack_tuple(builder, args[1]))
 
     return types.int64(types.int64, types.UniTuple(types.int64, words.count)), emit
+
+
+def library(place: str) -> ctypes.CDLL:
+    """The shared object of an extension module, or the one with this file name; an OSError if there is none."""
+    if ".so" in place:
+        return ctypes.CDLL(place)
+    try:
+        spec = find_spec(place)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise OSError(f"no module {place}")
+    return ctypes.CDLL(spec.origin)
+
+
+def function_address(function: Any) -> int:
+    """Address of a function of a shared object."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 @register_jitable

@@ -4,7 +4,7 @@
                         │ none
                         └──▶ compiled with the other loops of its group (`compile_ahead`)
 
-Only what compiles imports Numba.
+Only what compiles imports Numba. This module makes the scalar functions of every format callable from loops.
 """
 
 import struct
@@ -13,6 +13,7 @@ from ctypes import addressof, c_char, c_double, c_int64
 from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
+import kolumn.machine_code.scalar  # noqa: F401
 from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.arrays import ArrayKind, Kind, arguments, results
 from kolumn.cpu_fallback.machine.compile_ahead import object_code

@@ -105,7 +105,7 @@ def is_ready(group: str) -> bool:
     if loops.shipped() is not None:
         return True
     place = loops.folder()
-    return place is not None and _mark(place, group).exists()
+    return place is not None and (place / f"{group}.ready").exists()
 
 
 def loops_of(group: str) -> list[str]:
@@ -152,44 +152,32 @@ def object_code(loop: str) -> bytes:
 
 
 _has_announced = False
-_ensured: set[tuple[Path, str]] = set()
 _one_group, _one_loop = threading.Lock(), threading.Lock()
-
-
-def _mark(place: Path, group: str) -> Path:
-    return place / f"{group}.ready"
 
 
 def _ensure(group: str) -> int | None:
     """Compile a group; returns how many of its loops had no machine code, or None if it cannot be stored."""
-    if loops.shipped() is not None:
+    if is_ready(group):
         return 0
     place = loops.folder()
     if place is None:
         return None
-    if (place, group) in _ensured:
-        return 0
     try:
-        with _one_group:
-            compiled = 0 if _mark(place, group).exists() else _compile(place, group)
+        place.mkdir(mode=0o755, exist_ok=True)
+        with _one_group, _locked(place / "lock"):
+            return 0 if is_ready(group) else _compile(place, group)
     except OSError as error:
         logger.info("machine code cannot be stored: %s", error)
         return None
-    _ensured.add((place, group))
-    return compiled
 
 
 def _compile(place: Path, group: str) -> int:
-    place.mkdir(mode=0o755, exist_ok=True)
-    with _locked(place / "lock"):
-        if _mark(place, group).exists():
-            return 0
-        names, compiled = loops_of(group), 0
-        with _announce(f"compiling machine code for {group}, once for this machine, into {place}", len(names)) as step:
-            for name in names:
-                compiled += _in_thread(partial(store, place, name))
-                step(1)
-        _mark(place, group).touch(mode=0o644)
+    names, compiled = loops_of(group), 0
+    with _announce(f"compiling machine code for {group}, once for this machine, into {place}", len(names)) as step:
+        for name in names:
+            compiled += _in_thread(partial(store, place, name))
+            step(1)
+    (place / f"{group}.ready").touch(mode=0o644)
     return compiled
 
 
