@@ -1,21 +1,27 @@
 """All loops as machine code, ahead of time: ``python -m kolumn.cpu_fallback.build FOLDER [LEVEL ...]``.
 
 Each level of `kolumn.cpu_fallback.machine.processor.LEVELS` becomes a folder. Without levels, those of this architecture and the one of
-AArch64 are compiled;
-"host" is the level of this CPU. Folders for other sources are removed.
+AArch64 are compiled; "host" is the level of this CPU. Folders for other sources are removed.
 """
 
+import os
 import platform
 import shutil
+import signal
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
-from kolumn.cpu_fallback.machine import compilers, processor
-from kolumn.cpu_fallback.machine.compile_ahead import GROUPS, loops_of
+from kolumn.cpu_fallback.machine import processor
+from kolumn.cpu_fallback.machine.compile_ahead import GROUPS, loops_of, store
 from kolumn.cpu_fallback.machine.loops import shipped_name
 
 _PART = ".part"
 """End of the name of a folder that is not complete."""
+_MOST = 4
+"""Most processes at a time. Each takes some 300 MB, and four compile the others in the time that the longest loop takes."""
 
 
 def build(target: Path, levels: list[str]) -> None:
@@ -32,9 +38,21 @@ def build(target: Path, levels: list[str]) -> None:
         if folder.is_dir():
             continue
         draft.mkdir(parents=True, exist_ok=True)
-        new = sum(compilers.compile_all(draft, names, processor.LEVELS[level].environment, show_errors=True))
-        print(f"compiled {new} of {len(names)} loops for {level}", flush=True)
+        print(f"compiled {compile_all(draft, names, level)} of {len(names)} loops for {level}", flush=True)
         draft.rename(folder)
+
+
+def compile_all(folder: Path, names: list[str], level: str) -> int:
+    """Compile loops for a level by several processes; returns how many had no code in the folder."""
+    before, most = dict(os.environ), min(_MOST, len(os.sched_getaffinity(0)))
+    # What code is for is chosen when modules are imported, so each process has to start with it.
+    os.environ.update(processor.LEVELS[level].environment)
+    try:
+        with ProcessPoolExecutor(most, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_DFL)) as processes:
+            return sum(processes.map(partial(store, folder), names))
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def main(target: str, *levels: str) -> None:

@@ -1,7 +1,7 @@
 """Counts the records of a run of batches, so that memory for them is allocated before `fields` writes."""
 
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.errors import Code
 from kolumn.formats import inner, layouts, table, v2
 

@@ -22,10 +22,9 @@ from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS,
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
 from kolumn.cpu_fallback.inflate.decoders import Decoders
 from kolumn.cpu_fallback.inflate.unpack import GIVEN_UP, WRONG_CONTENT, unpack
-from kolumn.cpu_fallback.machine.address import PAD, borrowed
+from kolumn.cpu_fallback.machine.address import PAD, borrowed, fetch
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
-from kolumn.cpu_fallback.machine.fetch import fetch
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, table, v2
 from kolumn.formats.entry import entry, magic_at

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from kolumn.cpu_fallback.check.select import Limits
 from kolumn.cpu_fallback.fields.target import Target
-from kolumn.cpu_fallback.machine.address import PAD, call, load8, load32, load64
+from kolumn.cpu_fallback.machine.address import PAD, call, fetch, load8, load32, load64
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.fetch import fetch
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.cpu_fallback.stream import DONE, Room, Source, Span, hop, stream
 from kolumn.formats import table
 from kolumn.machine_code.deferred import register_jitable

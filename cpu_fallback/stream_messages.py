@@ -15,10 +15,9 @@ from kolumn.cpu_fallback.fields.messages import messages
 from kolumn.cpu_fallback.fields.put import COPY, forget
 from kolumn.cpu_fallback.fields.target import HEADERS, KEY, ROWS, VALUE, Target, begin_columns, put_record
 from kolumn.cpu_fallback.inflate.unpack import WRONG_CONTENT
-from kolumn.cpu_fallback.machine.address import borrowed
+from kolumn.cpu_fallback.machine.address import borrowed, fetch
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.fetch import fetch
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.cpu_fallback.stream import (
     ARENA,
     DONE,

@@ -4,8 +4,8 @@ A guess is no evidence: a value can hold whole batches. Whoever uses one has to 
 """
 
 from kolumn.cpu_fallback.check.search import is_plausible
-from kolumn.cpu_fallback.machine.fetch import fetch
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.address import fetch
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import layouts, memory, v2
 from kolumn.formats.entry import OVERHEAD, SIZE_AT, magic_at
 from kolumn.machine_code.deferred import register_jitable

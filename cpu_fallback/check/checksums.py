@@ -1,7 +1,7 @@
 """Compares the checksums of entries with their bytes. `kolumn.kernels.check` does it on a GPU."""
 
 from kolumn.cpu_fallback.machine.arrays import Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, layouts, table
 from kolumn.machine_code.deferred import register_jitable

@@ -1,8 +1,8 @@
 """Reads some entries of a segment that are not next to each other, such as transaction markers."""
 
+from kolumn.cpu_fallback.machine.address import fetch
 from kolumn.cpu_fallback.machine.arrays import Table
-from kolumn.cpu_fallback.machine.fetch import fetch
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import table
 
 _POSITION, _SIZE = table.POSITION, table.SIZE

@@ -2,7 +2,7 @@
 
 from kolumn.codecs import LZ4
 from kolumn.cpu_fallback.check.checksums import checksum
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, entry, layouts, legacy, memory
 from kolumn.machine_code.deferred import register_jitable
 

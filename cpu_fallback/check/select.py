@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import layouts, legacy, table, v2
 from kolumn.machine_code.deferred import register_jitable
 

@@ -2,7 +2,7 @@
 
 from kolumn.cpu_fallback.check.checksums import checksum
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.errors import Code
 from kolumn.formats import crc, layouts, legacy, memory, table, v2, v3_compact
 from kolumn.formats.entry import entry, magic_at

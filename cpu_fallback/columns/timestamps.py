@@ -3,7 +3,7 @@
 from kolumn.cpu_fallback.fields.microseconds import LARGEST
 from kolumn.cpu_fallback.machine.address import set_bit
 from kolumn.cpu_fallback.machine.arrays import Constants, Int64s
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 
 _NONE = -1
 _LIMIT = LARGEST

@@ -7,7 +7,7 @@ from kolumn.cpu_fallback.encode.any_record import any_fields
 from kolumn.cpu_fallback.encode.messages import put_row, seal_message
 from kolumn.cpu_fallback.machine.address import copy_padded
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.errors import Code
 from kolumn.formats import legacy, memory, table
 from kolumn.machine_code.deferred import register_jitable

@@ -6,7 +6,7 @@ What is written is what `batches.fill` would write of the columns. Batches of wh
 from kolumn.cpu_fallback.encode.any_record import any_fields
 from kolumn.cpu_fallback.machine.address import copy_padded, load8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.errors import Code
 from kolumn.formats import table, v2
 from kolumn.formats.varint import put_varint, varint_size

@@ -3,7 +3,7 @@
 from kolumn.codecs.lz4 import STORED_BIT
 from kolumn.cpu_fallback.machine.address import call, copy_padded, store32, store64
 from kolumn.cpu_fallback.machine.arrays import Int64s
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 
 BLOCK = 64 << 10
 """Bytes of a block before compression."""

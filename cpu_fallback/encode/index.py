@@ -1,7 +1,7 @@
 """Which batches get entries in the indexes of a segment, for `kolumn.encode.segments`."""
 
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import table
 
 START, TIME, TIME_OFFSET, STATE = range(4)

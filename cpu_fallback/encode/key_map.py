@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, copy_payload, payload
 from kolumn.cpu_fallback.machine.address import load8, load64, prefetch_read, store8, store64
 from kolumn.cpu_fallback.machine.arrays import Int64s
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.machine_code.deferred import intrinsic, ir, register_jitable, types
 
 AHEAD = 32

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from kolumn.cpu_fallback.machine.shared_object import address, load
+from kolumn.cpu_fallback.machine.address import function_address, library
 
 PLACES = ("lz4.block._block", "liblz4.so.1")
 """A module, and a library of the system, that export liblz4."""
@@ -13,7 +13,7 @@ def function() -> int:
     """Address of ``LZ4_compress_default``; 0 if there is no library."""
     for place in PLACES:
         try:
-            return address(load(place).LZ4_compress_default)
+            return function_address(library(place).LZ4_compress_default)
         except (OSError, AttributeError):
             continue
     return 0

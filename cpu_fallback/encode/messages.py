@@ -3,7 +3,7 @@
 from kolumn.cpu_fallback.encode.payloads import ArrowPayloads, RecordsToEncode, copy_payload, payload
 from kolumn.cpu_fallback.machine.address import load8, load64
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, legacy, memory, table
 from kolumn.machine_code.deferred import register_jitable
 

@@ -4,7 +4,7 @@ from kolumn.cpu_fallback.encode.batches import headers_of
 from kolumn.cpu_fallback.encode.payloads import RecordsToEncode, payload
 from kolumn.cpu_fallback.machine.address import load64
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import kip98_draft, table
 from kolumn.formats.varint import uvarint_size, varint_size
 

@@ -4,7 +4,7 @@ from kolumn.cpu_fallback.encode.messages import put_sized, seal_message
 from kolumn.cpu_fallback.encode.payloads import RecordsToEncode, payload
 from kolumn.cpu_fallback.machine.address import load8, load32, load64
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import enriched, memory, table
 from kolumn.machine_code.deferred import register_jitable
 

@@ -26,7 +26,7 @@ from kolumn.cpu_fallback.machine.address import (
     trailing_zeros,
 )
 from kolumn.cpu_fallback.machine.arrays import Int64s
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import memory
 from kolumn.machine_code.deferred import register_jitable
 

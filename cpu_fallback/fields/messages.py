@@ -6,7 +6,7 @@ from typing import Any
 from kolumn.cpu_fallback.fields.target import HEADERS, KEY, ROWS, VALUE, Target, put_record
 from kolumn.cpu_fallback.machine.address import store8, store64
 from kolumn.cpu_fallback.machine.arrays import Int64s
-from kolumn.cpu_fallback.machine.scalars import compiled  # noqa: F401 (the formats as compiled functions first)
+from kolumn.cpu_fallback.machine.compile import compiled  # noqa: F401 (the formats as compiled functions first)
 from kolumn.errors import Code
 from kolumn.formats import layouts, table
 from kolumn.formats.layout import Layout, chosen

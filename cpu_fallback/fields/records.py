@@ -11,7 +11,7 @@ from kolumn.cpu_fallback.fields.put import forget, put
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE, Target, begin_columns, put_record
 from kolumn.cpu_fallback.machine.address import store8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.errors import Code
 from kolumn.formats import layouts, table, v2
 from kolumn.machine_code.deferred import register_jitable

@@ -9,7 +9,7 @@ like another one. So after a wrong record nothing counts unless the lengths of a
 
 from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.errors import Code
 from kolumn.formats import inner, layouts, memory, table, v2
 from kolumn.machine_code.deferred import register_jitable

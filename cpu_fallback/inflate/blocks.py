@@ -4,7 +4,6 @@ import numpy as np
 
 import kolumn.codecs.compiled  # noqa: F401 (the framings as compiled functions first)
 from kolumn.codecs import END, flaws, gzip, known, lz4
-from kolumn.cpu_fallback.machine import scalars  # noqa: F401 (formats first)
 from kolumn.cpu_fallback.machine.arrays import Constants, Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 

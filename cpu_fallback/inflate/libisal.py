@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.cpu_fallback.machine.shared_object import address, load
+from kolumn.cpu_fallback.machine.address import PAD, function_address, library
 
 PLACE = "isal.isal_zlib"
 
@@ -38,11 +37,11 @@ class State:
     function, state = 0, 0
 
     def __init__(self) -> None:
-        library = _library()
-        if library is not None:
+        isal = _library()
+        if isal is not None:
             self.memory = ctypes.create_string_buffer(STATE_BYTES)
-            self.state, self.function = ctypes.addressof(self.memory), address(library.isal_inflate_stateless)
-            library.isal_inflate_init(ctypes.byref(self.memory))
+            self.state, self.function = ctypes.addressof(self.memory), function_address(isal.isal_inflate_stateless)
+            isal.isal_inflate_init(ctypes.byref(self.memory))
 
 
 def available() -> bool:
@@ -53,13 +52,13 @@ def available() -> bool:
 @lru_cache(maxsize=1)
 def _library() -> Any:
     try:
-        library = load(PLACE)
-        return library if _as_told(library) else None
+        isal = library(PLACE)
+        return isal if _as_told(isal) else None
     except (OSError, AttributeError):
         return None
 
 
-def _as_told(library: Any) -> bool:
+def _as_told(isal: Any) -> bool:
     """Whether a state begins with the fields of `Head`: this is tested before the library is used."""
     data = bytes(range(256)) * 2
     deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
@@ -67,8 +66,8 @@ def _as_told(library: Any) -> bool:
     source, target = np.frombuffer(stream + b"more", np.uint8), np.zeros(len(data) + PAD, np.uint8)
     memory = ctypes.create_string_buffer(STATE_BYTES)
     state, head = ctypes.byref(memory), Head.from_buffer(memory)
-    library.isal_inflate_init(state)
+    isal.isal_inflate_init(state)
     head.next_in, head.avail_in = source.ctypes.data, len(source)
     head.next_out, head.avail_out = target.ctypes.data, len(target)
-    done = library.isal_inflate_stateless(state) == 0 and target[: len(data)].tobytes() == data
+    done = isal.isal_inflate_stateless(state) == 0 and target[: len(data)].tobytes() == data
     return done and head.next_in == source.ctypes.data + len(stream) and head.next_out == target.ctypes.data + len(data)

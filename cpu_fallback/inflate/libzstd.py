@@ -6,7 +6,7 @@ from typing import Any
 
 import zstandard
 
-from kolumn.cpu_fallback.machine.shared_object import address, load
+from kolumn.cpu_fallback.machine.address import function_address, library
 
 PLACES = ("backports.zstd._zstd", "libzstd.so.1", "zstandard._cffi")
 """Modules, and a library of the system, that export libzstd. The last one is slower: it lacks libzstd's assembly for Huffman codes."""
@@ -25,7 +25,7 @@ class Context:
         _, self.library = _library()
         if self.library is not None:
             self.state = self.library.ZSTD_createDCtx() or 0
-            self.function = address(self.library.ZSTD_decompressDCtx) if self.state else 0
+            self.function = function_address(self.library.ZSTD_decompressDCtx) if self.state else 0
 
     def __del__(self) -> None:
         if self.state:
@@ -34,10 +34,10 @@ class Context:
 
 def name() -> str:
     """Version of the library and where it was found; empty if there is no library."""
-    place, library = _library()
-    if library is None:
+    place, zstd = _library()
+    if zstd is None:
         return ""
-    number = library.ZSTD_versionNumber()
+    number = zstd.ZSTD_versionNumber()
     return f"libzstd {number // 10000}.{number // 100 % 100}.{number % 100} of {place}"
 
 
@@ -45,17 +45,17 @@ def name() -> str:
 def _library() -> tuple[str, Any]:
     """Where the library was found, and the library with typed functions; None if no library can be loaded or has these functions."""
     for place in PLACES:
-        library = _load(place)
-        if library is not None:
-            return place, library
+        zstd = _load(place)
+        if zstd is not None:
+            return place, zstd
     return "", None
 
 
 def _load(place: str) -> Any:
     try:
-        library = load(place)
-        library.ZSTD_createDCtx.restype = ctypes.c_void_p
-        library.ZSTD_freeDCtx.argtypes = (ctypes.c_void_p,)
-        return library if library.ZSTD_decompressDCtx and library.ZSTD_versionNumber() >= _OLDEST else None
+        zstd = library(place)
+        zstd.ZSTD_createDCtx.restype = ctypes.c_void_p
+        zstd.ZSTD_freeDCtx.argtypes = (ctypes.c_void_p,)
+        return zstd if zstd.ZSTD_decompressDCtx and zstd.ZSTD_versionNumber() >= _OLDEST else None
     except (OSError, AttributeError):
         return None

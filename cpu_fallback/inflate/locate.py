@@ -2,7 +2,7 @@
 
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.errors import Code
 from kolumn.formats import layouts, table
 from kolumn.machine_code.deferred import register_jitable

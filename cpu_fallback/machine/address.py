@@ -1,10 +1,12 @@
-"""Loads, stores and copies at raw addresses.
+"""Loads, stores and copies at raw addresses, calls of C functions, and bytes of a segment by position.
 
 Compiled helpers take raw addresses because Numba counts the references to an array, atomically, at every call that takes an array.
 The caller must keep the memory alive outside the compiled function.
 """
 
+import ctypes
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from kolumn.machine_code.deferred import arrayobj, cgutils, intrinsic, ir, register_jitable, types
@@ -212,6 +214,24 @@ def call(typing: Any, function: Any, words: Any) -> Any:
     return types.int64(types.int64, types.UniTuple(types.int64, words.count)), emit
 
 
+def library(place: str) -> ctypes.CDLL:
+    """The shared object of an extension module, or the one with this file name; an OSError if there is none."""
+    if ".so" in place:
+        return ctypes.CDLL(place)
+    try:
+        spec = find_spec(place)
+    except ModuleNotFoundError:
+        spec = None
+    if spec is None or spec.origin is None:
+        raise OSError(f"no module {place}")
+    return ctypes.CDLL(spec.origin)
+
+
+def function_address(function: Any) -> int:
+    """Address of a function of a shared object."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
 @register_jitable
 def set_bit(bitmap: int, bit: int, value: int) -> None:
     """Set or clear a bit of an Arrow bitmap (least significant bit first)."""
@@ -227,3 +247,39 @@ def copy_padded(target: int, source: int, size: int) -> None:
     while done < size:
         copy32(target + done, source + done)
         done += STEP
+
+
+def _external(name: str, narrow: int | None = None) -> Any:
+    """A function of the C library, whose arguments and result are words; argument ``narrow`` is an int of 32 bits."""
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        word = ir.IntType(64)
+        given = [builder.trunc(one, ir.IntType(32)) if k == narrow else one for k, one in enumerate(args)]
+        kind = ir.FunctionType(word, [one.type for one in given])
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
+
+    return emit
+
+
+@intrinsic
+def _pread(typing: Any, file: Any, target: Any, size: Any, position: Any) -> Any:
+    """``ssize_t pread(int, void *, size_t, off_t)``."""
+    return types.int64(types.int64, types.int64, types.int64, types.int64), _external("pread", narrow=0)
+
+
+@intrinsic
+def _memcpy(typing: Any, target: Any, source: Any, size: Any) -> Any:
+    """``void *memcpy(void *, const void *, size_t)``."""
+    return types.int64(types.int64, types.int64, types.int64), _external("memcpy")
+
+
+@register_jitable
+def fetch(file: int, target: int, size: int, position: int) -> int:
+    """Copy bytes of a segment to an address; returns how many, or a negative number.
+
+    ``file`` is a file descriptor, or minus the address of the segment in memory. Then ``position + size`` must not be larger than it.
+    """
+    if file >= 0:
+        return _pread(file, target, size, position)
+    _memcpy(target, position - file, size)
+    return size

@@ -3,7 +3,7 @@
 import numpy as np
 
 from kolumn.arrays import Bytes
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc
 
 

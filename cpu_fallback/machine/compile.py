@@ -2,9 +2,9 @@
 
     call ──▶ code in the package, else in the user's folder ──▶ loaded, at the first call
                         │ none
-                        └──▶ compiled with the loops of its group by other processes (`compile_ahead`), or by this one
+                        └──▶ compiled with the other loops of its group (`compile_ahead`)
 
-Only what compiles imports Numba.
+Only what compiles imports Numba. This module makes the scalar functions of every format callable from loops.
 """
 
 import struct
@@ -13,9 +13,10 @@ from ctypes import addressof, c_char, c_double, c_int64
 from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
-from kolumn.cpu_fallback.machine import compile_ahead, objects
+import kolumn.machine_code.scalar  # noqa: F401
+from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.arrays import ArrayKind, Kind, arguments, results
-from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, stored
+from kolumn.cpu_fallback.machine.compile_ahead import object_code
 from kolumn.machine_code.deferred import overload
 
 _Loop = TypeVar("_Loop", bound=Callable[..., Any])
@@ -30,22 +31,14 @@ def compiled(function: _Loop) -> _Loop:
 
 
 class Loop:
-    """A function that runs as machine code.
-
-    Attributes
-    ----------
-    py_func : callable
-        The function in Python.
-    name : str
-        ``module:name``, its key in `kolumn.cpu_fallback.machine.loops.LOOPS`.
-    """
+    """A function that runs as machine code; `py_func` is the function in Python, and `name` is its key in `loops.LOOPS`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         update_wrapper(self, function)
         self.py_func = function
         self.name = f"{function.__module__}:{function.__qualname__}"
         self._run: Callable[..., Any] | None = None
-        LOOPS[self.name] = self
+        loops.LOOPS[self.name] = self
         # Other loops may call this one, as any function.
         overload(self, strict=False)(lambda *given: function)
 
@@ -58,12 +51,8 @@ class Loop:
         return self._run is not None
 
     def _loaded(self) -> Callable[..., Any]:
-        code = stored(self.name)
-        if code is None and compile_ahead.make(self.name):
-            code = stored(self.name)
-        if code is None:
-            code = compile_ahead.compile_alone(self.name, self.py_func)
-        self._run = caller(self.name, self.py_func, objects.load(code, entry_of(self.name)))
+        code = loops.stored(self.name) or object_code(self.name)
+        self._run = caller(self.name, self.py_func, loops.load(code, loops.entry_of(self.name)))
         return self._run
 
 

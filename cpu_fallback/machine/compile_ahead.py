@@ -1,32 +1,32 @@
-"""Compiles machine code that the package does not bring, before it is needed, in parallel processes, once for all processes of a user.
+"""Compiles machine code that the package does not bring, in the process that needs it, and stores it for all processes of a user.
 
-    this process   ── lock ──▶  starts `compilers` ──▶  waits; Ctrl-C kills them  ──▶  loads what they have compiled
-    any other      ── waits for the lock  ──────────────────────────────────────────▶  loads
-
-Compilation inside the process that needs the code could not be interrupted: LLVM does not react to signals, and a KeyboardInterrupt
-inside its callbacks is lost. A process can be killed at any time. So this process compiles loops itself only if no other one can.
+this process   ── file lock ──▶  compiles the loops of a group, each in a thread  ──▶  loads them
+any other      ── waits for the lock  ─────────────────────────────────────────────▶  loads them
 """
 
+import fcntl
 import logging
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from kolumn.cpu_fallback.machine import compilers, objects
-from kolumn.cpu_fallback.machine.compile_lock import locked
-from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, file_of, folder, shipped
+from kolumn.cpu_fallback.machine import loops
+from kolumn.cpu_fallback.machine.emit import emit
+from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, file_of
 from kolumn.errors import MissingError
 
 logger = logging.getLogger("kolumn")
+_Result = TypeVar("_Result")
 
-# Modules that take longest to compile come first, because the last one to start should be short.
+# Modules that take longest to compile come first, because the last one that `build` starts should be short.
 GROUPS = {
     "reading": (
         "stream", "stream_messages", "fields.records", "fields.sound", "check.walk", "check.checksums", "inflate.blocks", "count",
@@ -87,25 +87,25 @@ def warmup() -> Warmup:
     Raises
     ------
     MissingError
-        There is no folder that only this user can write to, or the loops cannot be compiled by other processes.
+        There is no folder that only this user can write to, or it cannot be written to any longer.
     """
-    start, place, compiled = time.monotonic(), Path(str(shipped() or folder() or "")), 0
+    start, place, compiled = time.monotonic(), Path(str(loops.shipped() or loops.folder() or "")), 0
     if place == Path():
         raise MissingError("there is no folder for machine code: set KOLUMN_CACHE_DIR to a folder that only you can write to")
     for group in GROUPS:
         done = _ensure(group)
         if done is None:
-            raise MissingError(f"{place}: the loops for {group} are missing and could not be compiled: see the log of 'kolumn'")
+            raise MissingError(f"{place}: the loops for {group} are missing and could not be stored: see the log of 'kolumn'")
         compiled += done
     return Warmup(place, sum(len(loops_of(group)) for group in GROUPS), compiled, time.monotonic() - start)
 
 
 def is_ready(group: str) -> bool:
     """Whether the machine code of one of `GROUPS` is complete."""
-    if shipped() is not None:
+    if loops.shipped() is not None:
         return True
-    place = folder()
-    return place is not None and _mark(place, group).exists()
+    place = loops.folder()
+    return place is not None and (place / f"{group}.ready").exists()
 
 
 def loops_of(group: str) -> list[str]:
@@ -116,67 +116,106 @@ def loops_of(group: str) -> list[str]:
     return sorted((name for name in LOOPS if name.split(":")[0] in modules), key=lambda name: modules.index(name.split(":")[0]))
 
 
-def make(loop: str) -> bool:
-    """Compile the group of a loop that has no machine code; False if this process has to compile the loop itself."""
-    group = _group_of(loop)
-    return group is not None and _ensure(group) is not None
-
-
-def _group_of(loop: str) -> str | None:
-    module = loop.split(":")[0].removeprefix("kolumn.cpu_fallback.")
-    return next((group for group, modules in GROUPS.items() if module in modules), None)
-
-
 def prepare() -> None:
-    """Compile the loops for reading, if other processes can do it.
-
-    This must be called before threads are started, because a thread that waits for compilers does not notice Ctrl-C.
-    """
+    """Compile the loops for reading if they can be stored. To be called before threads are started: these do not notice Ctrl-C."""
     _ensure("reading")
 
 
-_ensured: set[tuple[Path, str]] = set()
-_one_thread = threading.Lock()
+def store(place: Path, loop: str) -> bool:
+    """Compile a loop into a folder; False if its code is there."""
+    if loops.read(place / file_of(loop)) is not None:
+        return False
+    import_module(loop.split(":")[0])
+    loops.write(place / file_of(loop), emit(LOOPS[loop].py_func, entry_of(loop)))
+    return True
 
 
-def _mark(place: Path, group: str) -> Path:
-    return place / f"{group}.ready"
+def object_code(loop: str) -> bytes:
+    """Object code of a loop of which none is stored: compiled with all loops of its group, else alone and for this process only."""
+    global _has_announced
+    module = loop.split(":")[0].removeprefix("kolumn.cpu_fallback.")
+    group = next((group for group, modules in GROUPS.items() if module in modules), None)
+    if group is not None and _ensure(group) is not None and (code := loops.stored(loop)) is not None:
+        return code
+    if not _has_announced:
+        _has_announced = True
+        with _announce("compiling machine code in this process, and only for it", 0):
+            pass
+    code = _in_thread(partial(emit, LOOPS[loop].py_func, entry_of(loop)))
+    place = loops.folder()
+    if place is not None and group is not None:
+        # A file was damaged. If the folder cannot be written to, the next process compiles this loop too.
+        with suppress(OSError):
+            place.mkdir(mode=0o755, exist_ok=True)
+            loops.write(place / file_of(loop), code)
+    return code
+
+
+_has_announced = False
+_one_group, _one_loop = threading.Lock(), threading.Lock()
 
 
 def _ensure(group: str) -> int | None:
-    """Compile a group; returns how many of its loops had no machine code, or None if it cannot be compiled ahead."""
-    if shipped() is not None:
+    """Compile a group; returns how many of its loops had no machine code, or None if it cannot be stored."""
+    if is_ready(group):
         return 0
-    place = folder()
-    if place is None or compilers.is_one():
+    place = loops.folder()
+    if place is None:
         return None
-    if (place, group) in _ensured:
-        return 0
-    mark = _mark(place, group)
     try:
-        with _one_thread:
-            compiled = 0 if mark.exists() else _make_one(place, group, mark)
-    except (OSError, compilers.FailedError) as error:
-        logger.info("other processes cannot compile machine code: %s", error)
+        place.mkdir(mode=0o755, exist_ok=True)
+        with _one_group, _locked(place / "lock"):
+            return 0 if is_ready(group) else _compile(place, group)
+    except OSError as error:
+        logger.info("machine code cannot be stored: %s", error)
         return None
-    _ensured.add((place, group))
+
+
+def _compile(place: Path, group: str) -> int:
+    names, compiled = loops_of(group), 0
+    with _announce(f"compiling machine code for {group}, once for this machine, into {place}", len(names)) as step:
+        for name in names:
+            compiled += _in_thread(partial(store, place, name))
+            step(1)
+    (place / f"{group}.ready").touch(mode=0o644)
     return compiled
 
 
-def _make_one(place: Path, group: str, mark: Path) -> int:
-    place.mkdir(mode=0o755, exist_ok=True)
-    with locked(place / "lock", lambda pid, steps: _announce(f"process {pid} compiles machine code, waiting for it", steps)) as told:
-        if mark.exists():
-            return 0
-        names = loops_of(group)
-        with _announce(f"compiling machine code for {group}, once for this machine, into {place}", len(names)) as step:
-            compiled = 0
-            for done, new in enumerate(compilers.compile_all(place, names), 1):
-                compiled += new
-                step(1)
-                told(done, len(names))
-        mark.touch(mode=0o644)
-    return compiled
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is created if it is missing; the system releases the lock if this process dies."""
+    with open(path, "ab", opener=loops.no_others) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with _announce("another process compiles machine code, waiting for it", 0):
+                fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError as error:
+            # Some network file systems have no locks. Then two processes may compile the same code, which is harmless.
+            logger.info("%s: no lock: %s", path, error)
+        try:
+            yield
+        finally:
+            # Closing the file is not enough: a process that was forked meanwhile has it open too.
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _in_thread(work: Callable[[], _Result]) -> _Result:
+    """Compile in a thread, so that Ctrl-C ends the wait of the main thread: LLVM does not react to signals, and a KeyboardInterrupt in one
+    of its callbacks is lost. The thread finishes its loop, and the next compilation waits for that; the end of the process does not.
+    """
+    done: Future[_Result] = Future()
+
+    def run() -> None:
+        with _one_loop:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+    threading.Thread(target=run, name="kolumn-compiler", daemon=True).start()
+    return done.result()
 
 
 @contextmanager
@@ -188,42 +227,9 @@ def _by_log(text: str, steps: int) -> Iterator[Callable[[int], None]]:
 
 
 _announce: Announce = _by_log
-_is_program = False
-_began_alone = False
 
 
 def announce_by(announce: Announce) -> None:
-    """Announce compilation by a function instead of the log. For programs: Ctrl-C ends them at once while they compile by themselves."""
-    global _announce, _is_program
-    _announce, _is_program = announce, True
-
-
-def compile_alone(loop: str, function: Callable[..., Any]) -> bytes:
-    """Compile a loop in this process; returns its object code, which is stored too if it belongs to a group."""
-    from kolumn.cpu_fallback.machine.emit import emit
-
-    global _began_alone
-    if not _began_alone and not compilers.is_one():
-        _began_alone = True
-        with _announce("compiling machine code in this process, and only for it", 0):
-            pass
-    logger.debug("compiling %s", loop)
-    _swap_handler(signal.default_int_handler, signal.SIG_DFL)
-    try:
-        with _one_thread:
-            code = emit(function, entry_of(loop))
-    finally:
-        _swap_handler(signal.SIG_DFL, signal.default_int_handler)
-    place = folder()
-    if place is not None and _group_of(loop) is not None:
-        try:
-            place.mkdir(mode=0o755, exist_ok=True)
-            objects.write(place / file_of(loop), code)
-        except OSError as error:
-            logger.info("machine code of %s is not stored: %s", loop, error)
-    return code
-
-
-def _swap_handler(old: object, new: signal.Handlers | Callable[..., object]) -> None:
-    if _is_program and threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is old:
-        signal.signal(signal.SIGINT, new)
+    """Announce compilation by a function instead of the log."""
+    global _announce
+    _announce = announce

@@ -1,7 +1,7 @@
 """CRC-32C and CRC-32 by carry-less multiplication or by the CPU's instruction for CRC-32C, otherwise by tables.
 
 The instruction takes 8 bytes a cycle, with a latency of three cycles. Multiplications of 16 or 32 bytes are about as fast, and other units
-of the CPU do them. So long runs are cut into parts for both (`beside`), unless multiplications take 64 bytes, which is faster than both.
+of the CPU do them. So long runs are cut into parts for both (`side_by_side`), unless multiplications take 64 bytes, which is faster.
 
 Without multiplications long runs are cut into three streams of equal length, which are joined by a multiplication with x^(8 * length)
 modulo the polynomial (four tables of 256 entries):
@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from kolumn.cpu_fallback.machine.address import load8, load32, load64
-from kolumn.cpu_fallback.machine.beside import moving, side_by_side
-from kolumn.cpu_fallback.machine.fold import folding, widest
+from kolumn.cpu_fallback.machine.fold import folding, moving, side_by_side, widest
 from kolumn.cpu_fallback.machine.processor import has
 from kolumn.formats import crc
 from kolumn.machine_code.deferred import intrinsic, ir, overload, register_jitable, types

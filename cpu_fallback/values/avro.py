@@ -4,7 +4,7 @@ import kolumn.cpu_fallback.values.text
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.cpu_fallback.values.avro_walk import WORD, decided, segment_of, walk
 from kolumn.cpu_fallback.values.blocks import BLOCK, begin_rows
 from kolumn.cpu_fallback.values.varints import after_varint_by_words, uvarint_by_words

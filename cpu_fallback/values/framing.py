@@ -3,7 +3,7 @@
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load64
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.encodings import framing
 from kolumn.machine_code.deferred import register_jitable
 

@@ -5,7 +5,7 @@ import kolumn.cpu_fallback.values.text
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.cpu_fallback.values.blocks import BLOCK, begin_rows
 from kolumn.cpu_fallback.values.json_walk import is_whole, put_found, walk
 from kolumn.encodings import json, json_text

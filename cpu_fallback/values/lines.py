@@ -7,7 +7,7 @@ import kolumn.cpu_fallback.values.text
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Int64s
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.encodings import text
 
 _OPEN, _CLOSE, _QUOTE, _COMMA, _LINE = (ord(one) for one in '{}",\n')

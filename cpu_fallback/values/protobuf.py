@@ -6,7 +6,7 @@ import kolumn.cpu_fallback.values.text
 import kolumn.cpu_fallback.values.varints
 import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, load32, load64, store8
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.encodings import columns, protobuf, protobuf_wire
 from kolumn.encodings.columns import ColumnTables
 from kolumn.encodings.protobuf_tables import ProtobufProgram

@@ -11,7 +11,7 @@ import pyspark
 
 from kolumn.commit.staged_file import make_folders
 from kolumn.errors import MissingError
-from kolumn.machine_code.ownership import objection
+from kolumn.machine_code.cache import objection
 from kolumn.spark_plugin.session.java import find_java
 
 # Ivy knows where Maven's central repository is. POMs may name parents that are not there.

@@ -29,7 +29,7 @@ from unicorn import (
 )
 from unicorn.arm64_const import UC_ARM64_REG_LR, UC_ARM64_REG_PC, UC_ARM64_REG_SP, UC_ARM64_REG_X0, UC_ARM64_REG_X1
 
-from kolumn.cpu_fallback.machine import compile_ahead, loops, objects
+from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.processor import ARM_TRIPLE
 
 _WINDOW = 16 << 20
@@ -43,8 +43,7 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, *8 * [ctypes.c_int64])
 
 def use(folder: Path) -> None:
     """Let an emulated processor run all loops of this process that are not loaded yet, by their machine code in a folder."""
-    objects.load = Processor().load
-    loops.shipped = compile_ahead.shipped = lambda: folder  # type: ignore[assignment]
+    loops.load, loops.shipped = Processor().load, lambda: folder  # type: ignore[assignment]
 
 
 class Processor:
@@ -60,7 +59,7 @@ class Processor:
         self._known, self._places = b"", list[tuple[int, int]]()
 
     def load(self, code: bytes, entry: str) -> Callable[[bytes, Any], int]:
-        """As `kolumn.cpu_fallback.machine.objects.load`, of object code for AArch64."""
+        """As `kolumn.cpu_fallback.machine.loops.load`, of object code for AArch64."""
         with self._turn:
             engine = _engine()
             engine.add_object_file(binding.ObjectFileRef.from_data(code))

@@ -10,10 +10,8 @@ MOST = 100
 INTRINSICS = {
     Path("cpu_fallback/encode/key_map.py"),
     Path("cpu_fallback/machine/address.py"),
-    Path("cpu_fallback/machine/beside.py"),
     Path("cpu_fallback/machine/crc.py"),
     Path("cpu_fallback/machine/emit.py"),
-    Path("cpu_fallback/machine/fetch.py"),
     Path("cpu_fallback/machine/fold.py"),
     Path("cpu_fallback/values/json_words.py"),
     Path("kernels/machine/nvptx.py"),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kolumn.cpu_fallback.machine import objects, processor
+from kolumn.cpu_fallback.machine import processor
 from kolumn.cpu_fallback.machine.emit import EXTERNAL
-from kolumn.cpu_fallback.machine.loops import entry_of
+from kolumn.cpu_fallback.machine.loops import entry_of, read
 
 EM_AARCH64 = 183
 LEVELS = [name for name, level in processor.LEVELS.items() if processor.host_features().issuperset(level.features)]
@@ -96,7 +96,7 @@ def test_code_for_aarch64(tmp_path: Path) -> None:
     files = sorted(tmp_path.glob("*/*.code"))
     assert len(files) == 3
     for path in files:
-        machine, defined, needed = symbols(objects.read(path) or b"")
+        machine, defined, needed = symbols(read(path) or b"")
         assert machine == EM_AARCH64
         module, loop = path.name.removesuffix(".code").rsplit(".", 1)
         assert defined == {entry_of(f"kolumn.cpu_fallback.{module}:{loop}")}
@@ -137,7 +137,7 @@ def test_a_file_that_was_cut_off(package: Path, cache: Path, tmp_path: Path) -> 
     (broken / name.name).mkdir(parents=True)
     for file in name.iterdir():
         (broken / name.name / file.name).write_bytes(file.read_bytes()[:-50])
-        assert objects.read(broken / name.name / file.name) is None
+        assert read(broken / name.name / file.name) is None
     found = json.loads(run(USE, tmp_path / "broken", KOLUMN_CACHE_DIR=str(cache)))
     assert found == [json.loads(run(USE, package, KOLUMN_CACHE_DIR=str(cache)))[0], True, True]
     assert len(list(cache.glob("*/*.code"))) == 2

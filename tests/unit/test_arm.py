@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from kit.arm import Processor
+from kolumn.cpu_fallback.build import compile_all
 from kolumn.cpu_fallback.columns.timestamps import microseconds
-from kolumn.cpu_fallback.machine import objects, processor
+from kolumn.cpu_fallback.machine import processor
 from kolumn.cpu_fallback.machine.compile import Loop, caller
-from kolumn.cpu_fallback.machine.compilers import compile_all
-from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, file_of
+from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, file_of, read
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
 
@@ -28,8 +28,8 @@ def loop(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """`microseconds` by an emulated processor."""
     assert isinstance(microseconds, Loop)
     name, folder = microseconds.name, tmp_path_factory.mktemp("code")
-    assert list(compile_all(folder, [name], processor.LEVELS[processor.ARM].environment, show_errors=True)) == [1]
-    code = objects.read(folder / file_of(name))
+    assert compile_all(folder, [name], processor.ARM) == 1
+    code = read(folder / file_of(name))
     assert code is not None
     # The machine field of an ELF header: AArch64.
     assert code[18:20] == (183).to_bytes(2, "little")

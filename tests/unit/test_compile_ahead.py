@@ -1,5 +1,6 @@
-"""Machine code that is compiled ahead: all loops, once for all processes, by processes that end when they should."""
+"""Machine code that the package does not bring: compiled once for all processes, and interrupted at any time."""
 
+import fcntl
 import json
 import logging
 import os
@@ -8,34 +9,39 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import kolumn
 from kolumn.cpu_fallback.machine import compile_ahead
-from kolumn.cpu_fallback.machine.compile_lock import locked
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
 LONG = 300
 """Seconds after which a test gives up; no durations are tested."""
 
-# The program compiles a few short loops instead of all, and prints each announcement as a line.
+# The program compiles a few short loops instead of all, and prints each announcement as a line. `microseconds` is one of the loops.
 SMALL = """
-import json, os, signal, sys
+import json, os, signal, sys, threading, time
 from contextlib import contextmanager
-from kolumn.cpu_fallback.machine import compile_ahead, compilers
+import numpy as np
+from kolumn.cpu_fallback.machine import compile_ahead, loops
 
 @contextmanager
 def announce(text, steps):
     print(json.dumps([text, steps]), flush=True)
     yield lambda done: None
 
+def microseconds():
+    from kolumn.cpu_fallback.columns.timestamps import microseconds
+    target = np.zeros(1, np.int64)
+    microseconds(np.frombuffer(b"\\1" + bytes(7), np.int64), target, 0)
+    return int(target[0]), "numba" in sys.modules
+
 compile_ahead.GROUPS = {groups}
 compile_ahead.announce_by(announce)
 """
+CALL = "print(json.dumps(microseconds()))"
 
 
 def start(program: str, cache: Path, **groups: tuple[str, ...]) -> subprocess.Popen[str]:
@@ -76,133 +82,113 @@ def test_annotations_are_what_loops_are_called_with(tmp_path: Path) -> None:
 
 def test_the_first_compiles_for_all(tmp_path: Path) -> None:
     """Of two processes that start together, one compiles, and the other waits for it and announces that."""
-    program = "print(json.dumps(compile_ahead._ensure('reading')))"
-    both = [start(program, tmp_path, reading=("count", "columns.timestamps")) for _ in range(2)]
+    groups = {"reading": ("count", "columns.timestamps"), "writing": ("encode.restride",)}
+    both = [start("print(json.dumps(compile_ahead._ensure('reading')))", tmp_path, **groups) for _ in range(2)]
     told = [[json.loads(line) for line in finish(process)] for process in both]
     assert sorted(lines[-1] for lines in told) == [0, 3]
-    compiling = [text for lines in told for text, *_ in lines[:-1] if text.startswith("compiling machine code for reading, once")]
-    assert len(compiling) == 1
+    announced = [steps for lines in told for text, steps in lines[:-1] if text.startswith("compiling machine code for reading, once")]
+    assert announced == [3]
     assert marks(tmp_path) == {"reading.ready"}
     # All code is there now: nothing is announced, and no call compiles.
-    call = """
-import numpy as np
-from kolumn.cpu_fallback.columns.timestamps import microseconds
-microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
-print(int("numba" in sys.modules))
-"""
-    assert finish(start(call, tmp_path, reading=("count", "columns.timestamps"))) == ["0"]
+    assert finish(start(CALL, tmp_path, **groups)) == ["[1000, false]"]
     modes = {path.stat().st_mode & 0o022 for path in [tmp_path, *tmp_path.rglob("*")]}
     assert modes == {0}
 
 
 def test_a_call_has_its_group_compiled(tmp_path: Path) -> None:
-    call = """
-import numpy as np
-from kolumn.cpu_fallback.columns.timestamps import microseconds
-microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
-print(int("numba" in sys.modules))
-"""
-    *announced, misses = finish(start(call, tmp_path, reading=("columns.timestamps", "check.boundary"), writing=("encode.index",)))
+    *announced, result = finish(start(CALL, tmp_path, reading=("columns.timestamps", "check.boundary"), writing=("encode.index",)))
     assert [json.loads(line)[1] for line in announced] == [2]
-    assert misses == "0"
+    assert result == "[1000, true]"
     assert marks(tmp_path) == {"reading.ready"}
 
 
-@pytest.mark.parametrize("thread", [False, True])
-def test_ctrl_c_stops_at_once(thread: bool, tmp_path: Path) -> None:
-    """A slow loop is being compiled; the signal goes to one process, and the compilation is stopped."""
-    program = "compile_ahead.prepare()"
-    if thread:
-        # At a terminal all processes of the group get the signal: the main thread waits, and another thread has called the loop.
-        program = "os.setpgid(0, 0)\nfrom concurrent.futures import ThreadPoolExecutor\nwith ThreadPoolExecutor() as pool:\n"
-        program += "    pool.submit(compile_ahead.prepare).result()"
-    process = start(program, tmp_path, reading=("stream",))
+SLOW = """
+emit = compile_ahead.emit
+def slow(*given):
+    print("begun", flush=True)
+    go.wait()
+    return emit(*given)
+go, compile_ahead.emit = threading.Event(), slow
+"""
+
+
+def test_ctrl_c_while_a_loop_is_compiled(tmp_path: Path) -> None:
+    """The wait ends at once. What was begun is finished beside, and the next call in the same process uses it."""
+    program = """
+try:
+    compile_ahead.prepare()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+threading.Timer(0.5, go.set).start()
+print(json.dumps(microseconds()))
+"""
+    process = start(SLOW + program, tmp_path, reading=("columns.timestamps",))
     assert process.stdout is not None
-    assert "compiling" in process.stdout.readline()
-    while not (compilers := children(process.pid)):
-        time.sleep(0.01)
-    if thread:
-        os.killpg(process.pid, signal.SIGINT)
-    else:
-        process.send_signal(signal.SIGINT)
+    assert [json.loads(process.stdout.readline())[1], process.stdout.readline()] == [1, "begun\n"]
+    process.send_signal(signal.SIGINT)
+    interrupted, announced, result = finish(process)
+    assert (interrupted, json.loads(announced)[1], result) == ("interrupted", 1, "[1000, true]")
+    assert marks(tmp_path) == {"reading.ready"}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_command_ends_at_once(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    """It does not wait for the loop that is being compiled."""
+    program = "sys.argv = ['kolumn', 'warmup']\nfrom kolumn.cli import main\nmain()"
+    process = start(SLOW + program, tmp_path, reading=("columns.timestamps",))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(number)
     _, err = process.communicate(timeout=LONG)
-    assert "KeyboardInterrupt" in err
-    assert process.returncode in (-signal.SIGINT, 1)
+    assert (process.returncode, err) == (code, "kolumn: interrupted\n" if code == 130 else "")
     assert marks(tmp_path) == set()
-    # They are killed, and end when the system gets to it.
-    until = time.monotonic() + 10
-    while any(map(lives, compilers)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not any(map(lives, compilers))
+    assert finish(start(CALL, tmp_path, reading=("columns.timestamps",)))[-1] == "[1000, true]"
 
 
-def test_a_dead_process_holds_no_lock_and_leaves_no_compilers(tmp_path: Path) -> None:
-    process = start("compile_ahead.prepare()", tmp_path, reading=("stream",))
+def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
+    process = start(SLOW + "compile_ahead.prepare()", tmp_path, reading=("columns.timestamps",))
     assert process.stdout is not None
-    assert "compiling" in process.stdout.readline()
-    while not (compilers := children(process.pid)):
-        time.sleep(0.01)
-    process.kill()
-    process.communicate()
+    assert process.stdout.readline()
+    assert process.stdout.readline() == "begun\n"
     (lock,) = tmp_path.glob("*/lock")
-    with locked(lock, waited := Waited()):
-        pass
-    assert waited.for_ == []
-    deadline = time.monotonic() + LONG
-    while any(map(lives, compilers)):
-        assert time.monotonic() < deadline, "a compiler has survived its parent"
-        time.sleep(0.01)
-
-
-class Waited:
-    """Records for which process it waited, and the steps that were reported to it."""
-
-    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
-        self.for_: list[tuple[int, int]] = []
-        self.steps = 0
-        self.then = then
-
-    @contextmanager
-    def __call__(self, pid: int, steps: int) -> Iterator[Callable[[int], None]]:
-        self.for_.append((pid, steps))
-        self.then()
-        yield self.step
-
-    def step(self, done: int) -> None:
-        self.steps += done
+    with open(lock, "rb") as file:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        process.kill()
+        process.communicate()
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_waiting_for_another_process(tmp_path: Path) -> None:
-    holder = """
-from kolumn.cpu_fallback.machine.compile_lock import locked
-from pathlib import Path
-with locked(Path(sys.argv[1]), None) as told:
-    told(2, 5)
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-    command = [sys.executable, "-c", "import sys\n" + holder, str(tmp_path / "lock")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    """It goes on when the lock is free, and compiles what the other one has not."""
+    folder = tmp_path / finish(start("print(loops.version())", tmp_path))[0]
+    folder.mkdir()
+    with open(folder / "lock", "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        process = start(CALL, tmp_path, reading=("columns.timestamps",))
         assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        with locked(tmp_path / "lock", waited := Waited(process.kill)):
-            pass
-    assert waited.for_ == [(process.pid, 5)]
-    assert waited.steps == 2
+        assert json.loads(process.stdout.readline()) == ["another process compiles machine code, waiting for it", 0]
+        time.sleep(0.2)
+        assert process.poll() is None
+        assert marks(tmp_path) == set()
+    assert finish(process)[-1] == "[1000, true]"
 
 
-def test_without_a_folder_the_process_compiles_itself(tmp_path: Path) -> None:
+def test_without_locks_the_process_compiles(tmp_path: Path) -> None:
     program = """
-import warnings
-warnings.simplefilter("ignore")
-from kolumn.cpu_fallback.machine import loops
-loops.folder = compile_ahead.folder = lambda: None
-from kolumn.cpu_fallback.columns.timestamps import microseconds
-import numpy as np
-target = np.zeros(1, np.int64)
-microseconds(np.frombuffer(b"\\1" + bytes(7), np.int64), target, 0)
-print(target[0], signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+def flock(*given):
+    raise OSError(95, "not supported")
+compile_ahead.fcntl.flock = flock
+"""
+    announced, result = finish(start(program + CALL, tmp_path, reading=("columns.timestamps",)))
+    assert (json.loads(announced)[1], result) == (1, "[1000, true]")
+    assert marks(tmp_path) == {"reading.ready"}
+
+
+def test_without_a_folder_the_process_compiles_for_itself(tmp_path: Path) -> None:
+    program = """
+loops.folder = lambda: None
+print(json.dumps(microseconds()))
 try:
     compile_ahead.warmup()
 except Exception as error:
@@ -210,23 +196,17 @@ except Exception as error:
 """
     announced, result, error = finish(start(program, tmp_path, reading=("columns.timestamps",)))
     assert json.loads(announced) == ["compiling machine code in this process, and only for it", 0]
-    assert result == "1000 True"
+    assert result == "[1000, true]"
     assert error == "MissingError True"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_broken_machine_code_is_compiled_anew(tmp_path: Path) -> None:
-    call = """
-import numpy as np
-from kolumn.cpu_fallback.columns.timestamps import microseconds
-microseconds(np.frombuffer(bytes(8), np.int64), np.zeros(1, np.int64), 0)
-print(int("numba" in sys.modules))
-"""
     finish(start("compile_ahead.prepare()", tmp_path, reading=("columns.timestamps",)))
     for path in tmp_path.glob("*/*.code"):
         path.write_bytes(path.read_bytes()[:100])
-    assert finish(start(call, tmp_path, reading=("columns.timestamps",)))[-1] == "1"
-    assert finish(start(call, tmp_path, reading=("columns.timestamps",))) == ["0"]
+    assert finish(start(CALL, tmp_path, reading=("columns.timestamps",)))[-1] == "[1000, true]"
+    assert finish(start(CALL, tmp_path, reading=("columns.timestamps",))) == ["[1000, false]"]
 
 
 def test_warmup_says_what_it_did(tmp_path: Path) -> None:
@@ -249,16 +229,3 @@ def test_the_library_says_it_by_its_log(prompt: bool, monkeypatch: pytest.Monkey
     assert [(record.name, record.levelname, record.message) for record in caplog.records] == [
         ("kolumn", "WARNING" if prompt else "INFO", "kolumn: compiling")
     ]
-
-
-def children(pid: int) -> list[int]:
-    """Child processes of a process."""
-    return [int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
-
-
-def lives(pid: int) -> bool:
-    """Whether a process is running; False for a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False

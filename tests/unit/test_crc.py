@@ -15,9 +15,8 @@ from numba import njit
 
 from kolumn.cpu_fallback.machine import checksum
 from kolumn.cpu_fallback.machine import crc as chosen
-from kolumn.cpu_fallback.machine.beside import moving, side_by_side
-from kolumn.cpu_fallback.machine.fold import folding, widest
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
+from kolumn.cpu_fallback.machine.fold import folding, moving, side_by_side, widest
 from kolumn.formats import crc
 from kolumn.machine_code.deferred import apply
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kolumn.machine_code import cache
-from kolumn.machine_code.ownership import file_objection, objection
+from kolumn.machine_code.cache import file_objection, objection
 
 NOBODY = 65534
 
@@ -41,9 +41,9 @@ def test_others_may_write(folder: Path, mode: int) -> None:
 
 def test_a_group_may_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.chmod(0o770)
-    monkeypatch.setattr("kolumn.machine_code.ownership._is_private", lambda gid: False)
+    monkeypatch.setattr("kolumn.machine_code.cache._is_private", lambda gid: False)
     assert "other users" in str(objection(folder))
-    monkeypatch.setattr("kolumn.machine_code.ownership._is_private", lambda gid: True)
+    monkeypatch.setattr("kolumn.machine_code.cache._is_private", lambda gid: True)
     assert objection(folder) is None
 
 
@@ -94,7 +94,6 @@ def test_files(folder: Path) -> None:
 @pytest.fixture
 def fresh() -> None:
     cache.cache_folder.cache_clear()
-    cache.code_folder.cache_clear()
     cache._told.clear()
 
 
@@ -133,14 +132,14 @@ def test_a_folder_that_can_only_be_read(folder: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr(cache, "_unwritable", lambda place: f"{place}: read-only" if place == folder else None)
     (folder / "this").mkdir()
     (folder / "this" / cache.READY).write_bytes(b"")
-    assert cache.code_folder("this") == folder / "this"
+    assert cache.cache_folder("this") == folder / "this"
     with pytest.warns(UserWarning, match="KOLUMN_CACHE_DIR is not used .*read-only"):
-        assert cache.code_folder("another") == tmp_path / "home" / "kolumn" / "another"
+        assert cache.cache_folder("another") == tmp_path / "home" / "kolumn" / "another"
     (folder / "this" / "loop.code").write_bytes(b"")
     (folder / "this" / "loop.code").chmod(0o666)
-    cache.code_folder.cache_clear()
+    cache.cache_folder.cache_clear()
     with pytest.warns(UserWarning, match=r"loop\.code can be written"):
-        assert cache.code_folder("this") == tmp_path / "home" / "kolumn" / "this"
+        assert cache.cache_folder("this") == tmp_path / "home" / "kolumn" / "this"
 
 
 PLANTED = """
@@ -148,7 +147,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from kolumn.cpu_fallback.columns import timestamps
-from kolumn.cpu_fallback.machine import loops, objects
+from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.arrays import Constants, Int64s
 from kolumn.cpu_fallback.machine.emit import emit
 
@@ -159,7 +158,7 @@ def bang(source: Constants, target: Int64s, valid: int) -> int:
 name = timestamps.microseconds.name
 place = Path(sys.argv[1], loops.version())
 place.mkdir()
-objects.write(place / loops.file_of(name), emit(bang, loops.entry_of(name)))
+loops.write(place / loops.file_of(name), emit(bang, loops.entry_of(name)))
 (place / "reading.ready").touch()
 """
 USED = """

@@ -19,7 +19,7 @@ from kolumn.cpu_fallback.inflate import decoders, libisal, libzstd, unpack
 from kolumn.cpu_fallback.inflate.arena import inflate
 from kolumn.cpu_fallback.inflate.decoders import Decoders
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.cpu_fallback.machine.scalars import compiled
+from kolumn.cpu_fallback.machine.compile import compiled
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 MUTANTS = 20_000

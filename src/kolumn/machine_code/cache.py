@@ -1,7 +1,13 @@
-"""Folders in which compiled code is stored between processes, and fingerprints that tell its versions apart."""
+"""Folders in which compiled code is stored between processes, and fingerprints that tell its versions apart.
 
+The contents are run as code, so a folder counts only if no other user could have put files there.
+"""
+
+import grp
 import hashlib
 import os
+import pwd
+import stat
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -10,13 +16,14 @@ from typing import TYPE_CHECKING
 
 from kolumn.errors import shown
 from kolumn.formats.layouts import EXTRA
-from kolumn.machine_code.ownership import file_objection, objection
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 READY = "reading.ready"
 """File that marks a folder of machine code as complete for reading."""
+_LINKS = 40
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def places() -> list[Path]:
@@ -31,36 +38,26 @@ def places() -> list[Path]:
 
 
 @cache
-def cache_folder() -> Path | None:
-    """Folder for machine code that only this user can write to; created if missing. None if there is no such folder."""
-    found, refused = _first_usable(None)
-    _tell(found, refused)
-    return found
+def cache_folder(name: str = "") -> Path | None:
+    """Folder for machine code that only this user can write to, created if missing, or the folder ``name`` in it, which may be missing.
 
-
-@cache
-def code_folder(name: str) -> Path | None:
-    """Folder ``name`` of machine code; None if no place is usable. If the folder is `READY`, its place need not be writable."""
-    found, refused = _first_usable(name)
-    _tell(found, refused)
-    return None if found is None else found / name
-
-
-def _first_usable(name: str | None) -> tuple[Path | None, list[str]]:
-    """The first usable place, and why those before it are not. With ``name``, a place that is ready need not be writable."""
+    If the folder ``name`` is `READY`, nothing has to be writable. A warning is given if KOLUMN_CACHE_DIR is not used, or if the result is
+    None: there is no such folder.
+    """
     refused: list[str] = []
+    found = None
     for place in places():
-        wrong = objection(place if name is None else place / name)
-        if wrong is None and name is not None:
+        wrong = objection(place / name)
+        if wrong is None and name:
             wrong = file_objection(place / name)
-        if wrong is None and name is not None and (place / name / READY).is_file():
-            return place, refused
-        if wrong is None:
+        if wrong is None and not (name and (place / name / READY).is_file()):
             wrong = _unwritable(place)
         if wrong is None:
-            return place, refused
+            found = place
+            break
         refused.append(wrong)
-    return None, refused
+    _tell(found, "; ".join(refused))
+    return None if found is None else found / name
 
 
 def _unwritable(place: Path) -> str | None:
@@ -82,10 +79,9 @@ def _unwritable(place: Path) -> str | None:
 _told: set[str] = set()
 
 
-def _tell(found: Path | None, refused: list[str]) -> None:
+def _tell(found: Path | None, reasons: str) -> None:
     """Warn once if there is no folder, or if the named one is not used."""
-    reasons = "; ".join(refused)
-    if not refused or reasons in _told or (found is not None and not os.environ.get("KOLUMN_CACHE_DIR")):
+    if not reasons or reasons in _told or (found is not None and not os.environ.get("KOLUMN_CACHE_DIR")):
         return
     _told.add(reasons)
     if found is None:
@@ -94,6 +90,90 @@ def _tell(found: Path | None, refused: list[str]) -> None:
     else:
         text = f"KOLUMN_CACHE_DIR is not used ({reasons}); machine code is stored in {found}"
     warnings.warn(shown(text), stacklevel=4)
+
+
+def objection(path: Path) -> str | None:
+    """The unsafe path, and why: another user could put files into a folder, or replace it. None if only this user and root could.
+
+    This examines the folder, which need not exist, every folder above it, and the links on the way.
+    """
+    try:
+        return _walk(Path(os.path.abspath(path)), _LINKS)
+    except OSError as error:
+        return f"{error.filename or path}: {error.strerror}"
+
+
+def file_objection(folder: Path) -> str | None:
+    """Why another user could have written one of the files of a folder that passed `objection`; None if no other user could."""
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                info = entry.stat(follow_symlinks=False)
+                wrong = _wrong(info) if stat.S_ISREG(info.st_mode) else "is not a regular file"
+                if wrong is not None:
+                    return f"{entry.path} {wrong}"
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{error.filename or folder}: {error.strerror}"
+    return None
+
+
+def _walk(path: Path, links: int) -> str | None:
+    place = Path(path.anchor)
+    for name in ("", *path.parts[1:]):
+        place = place / name
+        try:
+            info = place.lstat()
+        except FileNotFoundError:
+            return None
+        if stat.S_ISLNK(info.st_mode):
+            if info.st_uid not in (0, os.getuid()):
+                return f"{place} is a link of another user"
+            if links == 0:
+                return f"{place}: too many links"
+            rest = path.relative_to(place)
+            # `normpath` would be wrong: ".." after a link is the parent of the link's target.
+            target = Path(os.path.realpath(place.parent), os.readlink(place))
+            return _walk(_without_dots(target) / rest, links - 1)
+        if not stat.S_ISDIR(info.st_mode):
+            return f"{place} is not a folder"
+        sticky = bool(info.st_mode & stat.S_ISVTX) and place != path
+        if (wrong := _wrong(info, sticky)) is not None:
+            return f"{place} {wrong}"
+    return None
+
+
+def _without_dots(target: Path) -> Path:
+    """The path without ``..``; each is replaced by the parent of the real path before it."""
+    whole = Path(target.anchor)
+    for name in target.parts[1:]:
+        whole = Path(os.path.realpath(whole)).parent if name == ".." else whole / name
+    return whole
+
+
+def _wrong(info: os.stat_result, sticky: bool = False) -> str | None:
+    if info.st_uid not in (0, os.getuid()):
+        return f"belongs to another user ({_name(info.st_uid)})"
+    if info.st_mode & _OTHERS and not sticky and not (_is_private(info.st_gid) and not info.st_mode & stat.S_IWOTH):
+        return f"can be written by other users (mode {stat.S_IMODE(info.st_mode):04o})"
+    return None
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _is_private(gid: int) -> bool:
+    """Whether this user is the only member of a group. Linux distributions make such a group for each user and let it write their files."""
+    try:
+        user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
 
 
 def package() -> "Traversable":

@@ -2,6 +2,15 @@
 
 Importing Numba takes longer than everything else at the start of a process, and machine code that is there already does not need it.
 `apply` imports Numba and registers what was noted; later registrations take effect at once.
+
+The largest risk of this package: it uses private and undocumented parts of Numba, which may change with any release. So pyproject.toml
+bounds the versions, and the machine code that a wheel brings needs none of them. They are used
+
+* here: `make_intrinsic_template`, `infer`, `infer_global` of ``numba.core.typing.templates``, and the modules below of ``numba.core``;
+* in `kolumn.cpu_fallback.machine.emit`: the compile result (`target_context`, `fndesc`, `library._get_module_for_linking`), the calling
+  convention, the code generator's `_tm` and `_pass_builder`, the option ``_nrt``;
+* in `kolumn.cpu_fallback.machine.address` and `kolumn.kernels.machine.threads`: `make_array` and its `_getvalue`, `meminfo`, `parent`;
+* in `kolumn.kernels.machine.nvptx`: a target, context, code generator and dispatcher derived from the CPU's.
 """
 
 from collections.abc import Callable
@@ -24,7 +33,9 @@ class _Module:
         return getattr(import_module(self._name), name)
 
 
-ir, types, cgutils, arrayobj = map(_Module, ("llvmlite.ir", "numba.core.types", "numba.core.cgutils", "numba.np.arrayobj"))
+ir, types, cgutils, arrayobj, _extending = map(
+    _Module, ("llvmlite.ir", "numba.core.types", "numba.core.cgutils", "numba.np.arrayobj", "numba.extending")
+)
 
 
 def apply() -> None:
@@ -46,12 +57,7 @@ def register_jitable(*functions: _Function, **options: Any) -> Any:
     """As `numba.extending.register_jitable`."""
 
     def wrap(function: _Function) -> _Function:
-        def register() -> None:
-            from numba.extending import register_jitable
-
-            (register_jitable(**options) if options else register_jitable)(function)
-
-        _note(register)
+        _note(lambda: (_extending.register_jitable(**options) if options else _extending.register_jitable)(function))
         return function
 
     return wrap(*functions) if functions else wrap
@@ -61,12 +67,7 @@ def overload(function: Callable[..., Any], **options: Any) -> Callable[[_Functio
     """As `numba.extending.overload`."""
 
     def wrap(implementation: _Function) -> _Function:
-        def register() -> None:
-            from numba.extending import overload
-
-            overload(function, **options)(implementation)
-
-        _note(register)
+        _note(lambda: _extending.overload(function, **options)(implementation))
         return implementation
 
     return wrap
