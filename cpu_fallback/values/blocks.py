@@ -1,4 +1,4 @@
-"""Blocks of rows that are read one field of all rows after the other, Avro by `avro_walk` and JSON by `json_walk`.
+"""Blocks of rows that `avro_walk` reads one field of all rows after the other.
 
 The memory of a block begins with three words of each row, all rows' first words before the second ones:
 

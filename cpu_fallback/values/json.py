@@ -6,8 +6,6 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.scalars import compiled
-from kolumn.cpu_fallback.values.blocks import BLOCK, begin_rows
-from kolumn.cpu_fallback.values.json_walk import is_whole, put_found, walk
 from kolumn.encodings import json, json_text
 from kolumn.encodings.columns import DONE, ColumnTables, put_nulls, restore
 from kolumn.encodings.json import UNDECIDED, JsonProgram
@@ -69,9 +67,6 @@ def decode_objects(
     short: int,
     first: int,
     decided: Flags,
-    plan: int,
-    reach: int,
-    memory: int,
 ) -> tuple[int, int]:
     """Decode rows into columns, from ``first`` on. A row that is not decided is null.
 
@@ -88,9 +83,6 @@ def decode_objects(
     first : int
     decided : bool array
         Written.
-    plan, reach, memory : int
-        Address of a plan of `kolumn.cpu_fallback.values.json_walk`, bytes that it loads at once, and address of the memory of a block.
-        ``reach`` is 0 without a plan.
 
     Returns
     -------
@@ -101,20 +93,9 @@ def decode_objects(
     """
     # Constants, where the compiler sees them: no passes, and counts next to each other.
     target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)
-    block, started, walked = first, first, BLOCK
     for row in range(first, len(at)):
-        if row == block and reach != 0:
-            # Objects of another order are not worth a try.
-            reach = reach if 2 * walked >= row - started else 0
-            started, block, walked = row, min(row + BLOCK, len(at)), 0
-            if reach != 0:
-                begin_rows(memory, at.ctypes.data + 8 * row, length.ctypes.data + 8 * row, block - row, block < len(at), reach)
-                walk(plan, memory, block - row)
         code, begin, size = UNDECIDED, at[row], length[row]
-        if reach != 0 and is_whole(memory, row - started):
-            code = put_found(target, program, plan, memory, row - started, row)
-            walked += 1
-        if code == UNDECIDED and size >= 0:
+        if size >= 0:
             end = begin + size
             if size < _SHORTEST:
                 # Words are read up to the end of the value, so it is given spaces in front.

@@ -99,10 +99,10 @@ class DeviceTable:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that the columns take."""
-        return sum(column.nbytes if isinstance(column, Column) else column.device_buffer_size() for column in self.columns)
+        return sum(column.nbytes for column in self.columns)
 
-    def replaced(self, names: list[str], more: dict[str, Any]) -> "DeviceTable":
-        """A table of these names, of whose columns some come from elsewhere: more of `Column`, or pylibcudf's own."""
+    def replaced(self, names: list[str], more: dict[str, Column]) -> "DeviceTable":
+        """A table of these names, some of whose columns come from ``more``."""
         own = dict(zip(self.names, self.columns, strict=True))
         return DeviceTable(tuple(names), [more[name] if name in more else own[name] for name in names], self.num_rows)
 

@@ -9,7 +9,6 @@
 
 The first cell of a row is what is before the row; after it comes a cell of each value, which its thread counts on.
 A value that is not valid has no bytes and no elements: the first pass makes it null, and the second one passes over it.
-Separated fields are measured by the first pass, and written by the second.
 """
 
 from collections import namedtuple

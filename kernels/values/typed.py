@@ -107,8 +107,6 @@ class LayoutColumns:
         What else the kernels are told: one upload is enough for all.
     room : sequence of int
         Bytes of memory that they need for themselves.
-    early : bool
-        Whether the first pass writes the columns of level 0. Else the second one does.
 
     Attributes
     ----------
@@ -119,13 +117,11 @@ class LayoutColumns:
         Flags of the values that are valid.
     """
 
-    def __init__(
-        self, device: Runtime, layout: ColumnLayout, n: int, tables: Sequence[Int64s] = (), room: Sequence[int] = (), early: bool = True
-    ) -> None:
+    def __init__(self, device: Runtime, layout: ColumnLayout, n: int, tables: Sequence[Int64s] = (), room: Sequence[int] = ()) -> None:
         self.device, self.layout, self.rows = device, layout, [n] + [0] * (len(layout.levels) - 1)
         self.masks: dict[int, tuple[Memory | None, int]] = {}
         self.made = [Made() for _ in layout.columns]
-        self._early = [number for number, spec in enumerate(layout.columns) if early and spec.level == 0]
+        self._early = [number for number, spec in enumerate(layout.columns) if spec.level == 0]
         self._late = [number for number in range(len(layout.columns)) if number not in self._early]
         valid, *self.room = self._allocate(self._early, {}, [n], room)
         self.valid = Column("bool", n, valid)
@@ -189,7 +185,7 @@ class LayoutColumns:
         ]
         return flagged, (-(-max(counts, default=1) // 32) - 1).bit_length(), np.array(columns, np.int64)
 
-    def written(self, own: tuple[int, ...], first: Kernel, second: Kernel | None = None) -> bool:
+    def written(self, own: tuple[int, ...], first: Kernel, second: Kernel) -> bool:
         """Write the columns, as `kolumn.kernels.values.passes` says; a wait.
 
         Parameters
@@ -226,7 +222,7 @@ class LayoutColumns:
         self.masks.update({number: (self.made[number].bitmap, count) for number, count in zip(self._flagged, nulls, strict=True)})
         self._flagged = []
 
-    def _write_rest(self, shared: tuple[int, ...], second: Kernel | None, totals: list[int]) -> None:
+    def _write_rest(self, shared: tuple[int, ...], second: Kernel, totals: list[int]) -> None:
         """Write texts, ends, and what the second pass writes, by the totals of lists and columns of bytes."""
         device, layout, late, n, lists = self.device, self.layout, self._late, self.rows[0], len(self.rows) - 1
         for row, total in enumerate(totals):
@@ -252,7 +248,7 @@ class LayoutColumns:
         ends = np.array([address_of(self.made[number].ends) for number in late if self.made[number].ends is not None], np.int64)
         self._columns, at, ends_at = self._upload(table, [flags, np.array(of_texts, np.int64), ends])
         device.launch(texts, n if of_texts else 0, Texts(at, at + TEXTS * len(of_texts)))
-        if late and second is not None:
+        if late:
             device.launch(second, n, second.args._make((*shared, *self._tables, ends_at, len(ends))))
 
     def mark(self) -> None:

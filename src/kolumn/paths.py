@@ -11,7 +11,7 @@ from kolumn.errors import ArgumentError
 
 STREAMED, MESSAGES, SHORT, TOGETHER, LISTING = "streamed", "messages", "short", "together", "listing"
 COMPACTION, FILTER, DOWN_CONVERSION, RESTRIDE = "compaction", "filter", "down-conversion", "restride"
-JSON, JSON_WALK, AVRO_WALK = "json", "json-walk", "avro-walk"
+JSON, AVRO_WALK = "json", "avro-walk"
 
 FAST = {
     STREAMED: "batches of format 2 block by block from the file (`decode/host/streamed.py`)",
@@ -24,7 +24,6 @@ FAST = {
     DOWN_CONVERSION: "batches of format 2 to messages, without columns (`conversion/down_conversion.py`)",
     RESTRIDE: "batches between formats 2 and 3, without columns (`conversion/restride.py`)",
     JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
-    JSON_WALK: "members of JSON objects that nobody asked for (`cpu_fallback/values/json_walk.py`)",
     AVRO_WALK: "fields of Avro records that nobody asked for (`cpu_fallback/values/avro_walk.py`)",
 }
 """Each fast path, and what it is for."""

@@ -25,7 +25,6 @@ CALLED = {
     paths.DOWN_CONVERSION: ("conversion.down_conversion", "down_convert"),
     paths.RESTRIDE: ("conversion.convert", "restride"),
     paths.JSON: ("values.text.json", "decode_objects"),
-    paths.JSON_WALK: ("values.text.json_walk", "WalkPlans"),
     paths.AVRO_WALK: ("values.avro.walk", "WalkPlan"),
     GENERAL: ("decode.host.run", "fields"),
 }

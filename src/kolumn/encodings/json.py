@@ -65,16 +65,6 @@ class JsonProgram(NamedTuple):
     frames: int
 
 
-def column_of(field: int) -> int:
-    """Number of a field's column."""
-    return load64(field + _COLUMN)
-
-
-def fills_of(field: int) -> tuple[int, int]:
-    """The first fill of those that make a field null, and how many they are."""
-    return load64(field + _FILL), load64(field + _FILLS)
-
-
 def is_name(p: JsonProgram, field: int, at: int, end: int) -> bool:
     """Whether the bytes from ``at`` on are a field's name, a quote and a colon."""
     length = load64(field + _LENGTH)

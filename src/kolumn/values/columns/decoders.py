@@ -87,7 +87,7 @@ def decoder_of(
             return ProtobufDecoder(reader, message, columns, schemas=writers)
         if kind == "json":
             type = type_of(reader.text, where) if isinstance(reader, Schema) else nested_type(reader, where)
-            return JsonDecoder(type) if columns is None else JsonDecoder(only_fields(type, columns, f"{column}_columns"), type)
+            return JsonDecoder(type if columns is None else only_fields(type, columns, f"{column}_columns"))
         found = SeparatedDecoder(reader, separator, where) if kind == "csv" else FixedDecoder(reader, where)
         return found if columns is None else found.only(columns, f"{column}_columns")
 
