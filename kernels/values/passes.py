@@ -11,19 +11,16 @@ The first cell of a row is what is before the row; after it comes a cell of each
 A value that is not valid has no bytes and no elements: the first pass makes it null, and the second one passes over it.
 """
 
-from collections import namedtuple
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
 from kolumn.encodings.columns import ColumnTables
 from kolumn.formats.memory import load8
 from kolumn.kernels.columns.gather import move_short
-from kolumn.kernels.machine.kernel import thread_per_item, warp_per_item
+from kolumn.kernels.machine.kernel import Arguments, thread_per_item, warp_per_item
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64, store32, store64
 
-Arguments = Any
-"""A named tuple that `arguments` makes: its fields are not known to mypy."""
 FLAGS = 24
 """Bytes of a row of what `flag_bits` is told of columns."""
 STAGED = 6144
@@ -82,11 +79,6 @@ class WriteTables(NamedTuple):
     fills: int
     ends: int
     ended: int
-
-
-def arguments(module: str, name: str, *parts: Arguments) -> Arguments:
-    """A named tuple with the fields of several, by the module that defines it under this name."""
-    return namedtuple(name, [field for part in parts for field in part._fields], module=module)
 
 
 @register_jitable
