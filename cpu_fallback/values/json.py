@@ -58,38 +58,12 @@ def _field_of(p, inside, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def decode_objects(
-    target: ColumnTables,
-    program: JsonProgram,
-    at: Int64s,
-    length: Int64s,
-    fill: int,
-    fills: int,
-    short: int,
-    first: int,
-    decided: Flags,
+    target: ColumnTables, program: JsonProgram, at: Int64s, length: Int64s, fill: int, fills: int, short: int, first: int, decided: Flags
 ) -> tuple[int, int]:
-    """Decode rows into columns, from ``first`` on. A row that is not decided is null.
+    """Decode rows, as in `Bodies`, into columns, from ``first`` on; ``decided`` is written. A row that is not decided is null.
 
-    Parameters
-    ----------
-    target : ColumnTables
-    program : JsonProgram
-    at, length : int64 array
-        As in `kolumn.values.decoder.Bodies`; nothing else is read.
-    fill, fills : int
-        The first fill of those that make a whole row null, and how many they are.
-    short : int
-        Address of eight bytes that are overwritten.
-    first : int
-    decided : bool array
-        Written.
-
-    Returns
-    -------
-    row : int
-        The row that is to be decoded next.
-    code : int
-        What has no room; `DONE` if all rows are decoded.
+    ``fill`` and ``fills`` make a whole row null; the eight bytes at ``short`` are overwritten. Returns the row that is to be decoded next,
+    and what has no room, or `DONE`.
     """
     # Constants, where the compiler sees them: no passes, and counts next to each other.
     target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)

@@ -26,7 +26,7 @@ def typed_columns(device: Runtime, records: DeviceRecords | None, how: Values, a
     ``records`` is None for no rows; ``payload`` is "binary" or "string": what the payload is as a column.
     """
     name, valid, schema_id, raw = how.names
-    payloads = _no_payloads(device) if records is None else getattr(records, name)
+    payloads = DevicePayloads(device.empty(0), device.empty(0), 0) if records is None else getattr(records, name)
     headers = None if records is None or not how.typed.framer.needs_headers else _headers(device, records)
     found: dict[str, Column] = {}
     if raw in asked:
@@ -43,10 +43,6 @@ def typed_columns(device: Runtime, records: DeviceRecords | None, how: Values, a
         made, found[schema_id] = _of_host(device, payloads, headers, how)
     columns, found[valid] = made
     return {**found, **columns}
-
-
-def _no_payloads(device: Runtime) -> DevicePayloads:
-    return DevicePayloads(device.empty(0), device.empty(0), 0)
 
 
 def _of_bodies(device: Runtime, bodies: DeviceBodies, how: Values) -> Fields | None:

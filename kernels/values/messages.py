@@ -30,19 +30,12 @@ _LAST_SECOND, _LAST_NANO = divmod(2**63 - 1, _SECOND)
 class MessageValues(NamedTuple):
     """What both passes take of the messages; addresses, but for the numbers.
 
-    Attributes
-    ----------
-    at, length, prefix, framing, schema : int
-        As in `kolumn.kernels.values.bodies.DeviceBodies`.
-    bare : int
-        1 if a body that is not valid may be a value without a prefix.
-    fronts, choices : int
-        Among the tables, int64 of each framing, and a row of the reader's schema and of each writer's: as
-        `kolumn.encodings.protobuf_wire.after_front` takes them.
-    messages, fields, direct, symbols : int
-        Where they are among the tables.
-    frames, frame_bytes : int
-        Memory for the frames of all threads, and how much one has.
+    at … schema                           as in `kolumn.kernels.values.bodies.DeviceBodies`
+    bare                                  1 if a body that is not valid may be a value without a prefix
+    fronts, choices                       places among the tables, as `kolumn.encodings.protobuf_wire.after_front` takes them: int64 of
+                                          each framing, and a row of the reader's schema and of each writer's
+    messages, fields, direct, symbols     places among the tables
+    frames, frame_bytes                   memory for the frames of all threads, and how much one has
     """
 
     at: int

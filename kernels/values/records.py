@@ -24,19 +24,12 @@ _INVALID, _BARE = -1, -(2**63)
 class Records(NamedTuple):
     """What both passes take of the values; addresses, but for the numbers.
 
-    Attributes
-    ----------
-    at, length, prefix, schema : int
-        As in `kolumn.kernels.values.bodies.DeviceBodies`.
-    bare : int
-        1 if a body that is not valid may be a value without a prefix, of the reader's schema.
-    notes : int
-        int64: 0, or where the first pass saw the first list, as `kolumn.encodings.avro.decode` leaves it; negative for a value without a
-        prefix, which begins before its body.
-    programs : int
-        Among the tables: int64 of the reader's schema and of each writer's: where its steps are from there on, 0 if they are not known.
-    stack, frames : int
-        Memory for ``frames`` frames of each value.
+    at … schema      as in `kolumn.kernels.values.bodies.DeviceBodies`
+    bare             1 if a body that is not valid may be a value without a prefix, of the reader's schema
+    notes            int64: 0, or where the first pass saw the first list, as `kolumn.encodings.avro.decode` leaves it; negative for a
+                     value without a prefix, which begins before its body
+    programs         place among the tables: int64 of the reader's schema and of each writer's: where its steps are, 0 if not known
+    stack, frames    memory for so many frames of each value
     """
 
     at: int

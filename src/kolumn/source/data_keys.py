@@ -99,4 +99,5 @@ def _private_key(key_id: str, path: str) -> Any:
     public = numbers.public_numbers
     # The package cryptography has checked the numbers.
     private = RSA.construct((public.n, public.e, numbers.d, numbers.p, numbers.q), consistency_check=False)
-    return PKCS1_OAEP.new(private, hashAlgo=SHA3_512)
+    sha3: Any = SHA3_512
+    return PKCS1_OAEP.new(private, hashAlgo=sha3)

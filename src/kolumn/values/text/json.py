@@ -20,16 +20,11 @@ from kolumn.values.text.moments import in_types, readable
 
 
 class JsonDecoder:
-    """Decodes JSON objects (RFC 8259; NaN and Infinity are numbers, as Python writes them).
+    """Decodes JSON objects (RFC 8259; NaN and Infinity are numbers, as Python writes them) into a struct.
 
-    A value is valid if it is UTF-8, one object and nothing after it, names no wanted member twice, and has for every wanted member that
-    is there and not null a value of its type: an integer in its range and without a fraction, any number for floating point, text for
-    text. Times and dates are ISO 8601 text. Members that are not wanted are ignored.
-
-    Parameters
-    ----------
-    type : pa.StructType
-        Of the column.
+    A value is valid if it is UTF-8, one object and nothing after it, names no wanted member twice, and has for every wanted member that is
+    there and not null a value of its type: an integer in its range and without a fraction, any number for floating point, text for text.
+    Times and dates are ISO 8601 text. Members that are not wanted are ignored.
     """
 
     def __init__(self, type: pa.StructType) -> None:
@@ -38,13 +33,7 @@ class JsonDecoder:
         self._tables = json_tables(readable(type)) if is_on(JSON) else None
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `kolumn.values.decoder.ValueDecoder.decode`.
-
-        Raises
-        ------
-        OverflowError
-            A column has more bytes or elements than 2**31 - 1.
-        """
+        """As `ValueDecoder.decode`; `OverflowError` if a column has more bytes or elements than 2**31 - 1."""
         if self._tables is None or not len(bodies):
             return self._others.decode(bodies)
         array, decided = _decided(self._tables, bodies)
