@@ -33,7 +33,7 @@ ON_DEVICE: list[Any] = [
     {"value_format": "registry", "value_schema": RECORD, "value_schemas": {1: RECORD}},
     {"value_format": "protobuf", "value_schema": MESSAGE},
     {"value_format": "protobuf", "value_schema": MESSAGE, "value_message": "M", "value_columns": ["a"], "value_framing": "confluent"},
-    {"key_format": "protobuf", "key_schema": MESSAGE, "value_format": "avro", "value_schema": RECORD},
+    {"key_format": "protobuf", "key_schema": MESSAGE, "value_format": "avro", "value_schema": RECORD, "value_as": "struct"},
 ]
 ON_HOST: list[Any] = [
     {"value_format": "avro", "value_schema": RECORD, "value_errors": "raise"},

@@ -109,13 +109,13 @@ def wanted_fields(columns: Iterable[str]) -> dict[str, Any]:
     """The fields that dotted paths name. A path that names a field as a whole counts more than those that name parts of it."""
     found: dict[str, Any] = {}
     for path in columns:
-        at, *steps = [found, *path.split(".")]
-        for step in steps[:-1]:
+        at, (*steps, last) = found, path.split(".")
+        for step in steps:
             at = at.setdefault(step, {})
             if at is None:
                 break
         else:
-            at[steps[-1]] = None
+            at[last] = None
     return found
 
 
