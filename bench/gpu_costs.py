@@ -38,8 +38,7 @@ class Limits(NamedTuple):
 
 RECORD_BYTES = {
     "16 KiB": 121.5, "16 KiB, few": 121.5, "1 MiB": 121.05,
-    "values: Avro": 49.033, "values: flat Avro": 37.393, "values: Protobuf": 49.87, "values: JSON": 123.26, "values: CSV": 38.272,
-    "values: fixed": 17.0,
+    "values: Avro": 49.033, "values: flat Avro": 37.393, "values: Protobuf": 49.87,
 }  # fmt: skip
 """Bytes of a segment, or of values, for each record: what is counted for a record, divided by these, is for a byte."""
 
@@ -92,21 +91,6 @@ COSTS = {
         "flag_bits": Limits(0.838, 2.03, 0.514, 2.85, 0, 424, 2.00),
         "texts": Limits(21.3, 13.2, 7.79, 119, 0, 172, 14.0),
         "write_messages": Limits(34.6, 30.7, 24.0, 186, 3.48, 1123, 16.0),
-    },
-    "values: JSON": {  # 123.26 bytes a record
-        "line_sizes": Limits(2.13, 4.54, 3.84, 49.1, 0, 68.0, 4.00),
-        "lines": Limits(70.6, 48.0, 40.7, 278, 0, 291, 10.0),
-    },
-    "values: CSV": {  # 38.27 bytes a record
-        "fronts": Limits(3.19, 2.54, 0.726, 81.0, 0, 102, 3.00),
-        "measure_fields": Limits(18.2, 41.4, 13.6, 67.5, 0, 587, 7.00),
-        "write_fields": Limits(41.3, 84.8, 29.2, 106, 0, 1331, 10.0),
-        "flag_bits": Limits(1.86, 5.08, 1.28, 7.00, 0, 374, 3.00),
-    },
-    "values: fixed": {  # 17.00 bytes a record
-        "fronts": Limits(3.41, 2.07, 0.563, 66.0, 0, 109, 3.00),
-        "fixed": Limits(8.69, 10.5, 3.47, 48.3, 0, 278, 9.00),
-        "flag_bits": Limits(0.434, 1.02, 0.256, 1.41, 0, 374, 2.00),
     },
 }
 """By the way of `tests/kit/ptx_decode.py`: bytes of a batch, and whether there are few, or the format of values; and by the kernel."""

@@ -52,7 +52,7 @@ SASS = {"check": 1.05}
 OTHER_SASS = 1.6
 RESIDENT = {
     "check": 40, "fields": 40, "fronts": 48, "hop_sliced": 16, "hop_staged": 28, "measure_messages": 20, "measure_values": 24,
-    "write_fields": 40, "write_messages": 28, "write_values": 28,
+    "write_messages": 28, "write_values": 28,
 }  # fmt: skip
 """Warps that fit a multiprocessor, of 64, by what ptxas makes of the kernels for sm_90: `tests/gpu/test_ptx_budgets.py` compares."""
 AHEAD = {"check": 4, "gather": 2, "gather_short": 2, "validity": 8, "fields": 2, "hop_staged": 8, "hop_sliced": 8, "join": 4, "texts": 2}
@@ -70,11 +70,8 @@ VALUES = {
     "values: Avro": ("fronts", "measure_values", "flag_bits", "texts", "write_values"),
     "values: flat Avro": ("fronts", "measure_values", "flag_bits", "texts"),
     "values: Protobuf": ("fronts", "measure_messages", "flag_bits", "texts", "write_messages"),
-    "values: JSON": ("line_sizes", "lines"),
-    "values: CSV": ("fronts", "measure_fields", "write_fields", "flag_bits"),
-    "values: fixed": ("fronts", "fixed", "flag_bits"),
 }
-"""Launches for the typed values of a chunk, which `tests/gpu/test_ptx_budgets.py` compares. Of "JSON" those before cuDF's reader."""
+"""Launches for the typed values of a chunk, which `tests/gpu/test_ptx_budgets.py` compares."""
 HOST = {"launches": 9.4e-6, "scans": 19e-6, "waits": 25.7e-6, "allocations": 3.6e-6, "memsets": 5e-6, "uploads": 10e-6}
 """Seconds of the host for each call. Launches, downloads of 4 bytes and allocations were measured with an H200 (the same results); the
 others are assumptions, CUB's sums two launches."""
@@ -82,12 +79,9 @@ ASKED = {
     "values: Avro": {"launches": 5, "scans": 1, "waits": 2, "allocations": 8, "memsets": 1, "uploads": 3},
     "values: flat Avro": {"launches": 4, "scans": 1, "waits": 2, "allocations": 8, "memsets": 1, "uploads": 3},
     "values: Protobuf": {"launches": 5, "scans": 1, "waits": 2, "allocations": 10, "memsets": 1, "uploads": 5},
-    "values: JSON": {"launches": 2, "scans": 1, "waits": 1, "allocations": 3, "memsets": 1, "uploads": 1},
-    "values: CSV": {"launches": 4, "scans": 2, "waits": 2, "allocations": 9, "memsets": 1, "uploads": 3},
-    "values: fixed": {"launches": 3, "scans": 1, "waits": 1, "allocations": 6, "memsets": 1, "uploads": 2},
 }
 """What the typed values of a chunk ask of the driver, which the same test compares."""
-CELLS = {"values: Avro": 4, "values: flat Avro": 2, "values: Protobuf": 4, "values: JSON": 0.5, "values: CSV": 1}
+CELLS = {"values: Avro": 4, "values: flat Avro": 2, "values: Protobuf": 4}
 """int64 of each value that are summed after the first pass: one for each list, and one for each column of text or bytes."""
 SUMMED, EACH_SUM = 1.5e12, 12e-6
 """Of a sum: bytes in a second that it reads and writes, and seconds of the device besides. By two measurements with an H200."""
@@ -137,7 +131,7 @@ def choose(device: str) -> str:
 
 def warps(kernel: str, work: Work) -> float:
     """How many warps a launch has."""
-    per_record = {"gather": 8 / 32, "gather_short": 4 / 32, "lines": 8 / 32, "texts": 4 / 32, "validity": 1 / 1024, "flag_bits": 1 / 1024}
+    per_record = {"gather": 8 / 32, "gather_short": 4 / 32, "texts": 4 / 32, "validity": 1 / 1024, "flag_bits": 1 / 1024}
     if kernel in per_record or work.way in VALUES or kernel in ("fields", "sizes"):
         return max(work.records * per_record.get(kernel, 1 / 32), 1)
     if kernel == "hop_staged":

@@ -25,7 +25,6 @@ from kolumn.kernels.decode import bad_checksums, decode
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine import device
 from kolumn.kernels.values.columns import typed_columns
-from kolumn.kernels.values.lines import make_lines
 from kolumn.kernels.values.schema import Values
 from kolumn.options import Options
 from kolumn.plan.chunks import chunks
@@ -283,12 +282,10 @@ def values(way: str, bench: Bench) -> None:
     text = runtime.upload(np.frombuffer(b"".join(given) * often, np.uint8))
     ends = np.cumsum(lengths, dtype=np.int64)
     payloads = DevicePayloads(runtime.upload(text.address + ends - lengths), runtime.upload(lengths), len(lengths))
-    step: Callable[[], Any] = partial(make_lines, runtime, payloads)
-    if how := ptx_decode.VALUES[way]:
-        options: Any = {f"value_{name}": one for name, one in how.items()} | {"value_as": "columns"}
-        chosen = Values.of(with_types(Options.of(**options), [], []).typed[0])
-        step = partial(typed_columns, runtime, SimpleNamespace(value=payloads), chosen, ["value", "valueValid"], "binary")
-        assert runtime.download(step()["valueValid"].data, len(lengths)).all(), "values are called wrong"
+    options: Any = {f"value_{name}": one for name, one in ptx_decode.VALUES[way].items()} | {"value_as": "columns"}
+    chosen = Values.of(with_types(Options.of(**options), [], []).typed[0])
+    step: Callable[[], Any] = partial(typed_columns, runtime, SimpleNamespace(value=payloads), chosen, ["value", "valueValid"], "binary")
+    assert runtime.download(step()["valueValid"].data, len(lengths)).all(), "values are called wrong"
     work = gpu_model.Work(way, int(ends[-1]), 0)
     bench.add(way, events(runtime, step, bench.turns), work.bytes, gpu_model.values(work), rows=len(lengths))
     with Watch() as watch:

@@ -117,7 +117,7 @@ def json_(rows: list[dict[str, Any]]) -> tuple[dict[str, _Way], dict[str, _Way]]
     """As `avro`."""
     values = value_data.as_json(rows)
     array, lines = pa.array(values, pa.binary()), b"\n".join(values)
-    every, one = JsonDecoder(value_data.ARROW), JsonDecoder(pa.struct([value_data.ARROW.field("id")]), value_data.ARROW)
+    every, one = JsonDecoder(value_data.ARROW), JsonDecoder(pa.struct([value_data.ARROW.field("id")]))
     given = bodies(array)
     options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(list(value_data.ARROW)))
     return {

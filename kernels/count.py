@@ -8,12 +8,10 @@ A record batch has the number in its header, which is compared with the payload'
 Bound: a sector of 32 bytes for each message of a wrapper, or the bytes of the messages; nothing for record batches.
 """
 
-from typing import NamedTuple
-
 from kolumn.errors import Code
 from kolumn.formats import inner, layouts, table
-from kolumn.kernels.machine.batches import field
-from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.kernels.machine.batches import Batches, field
+from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64, store32, store64
 
@@ -22,24 +20,15 @@ _LAYOUT, _CODEC, _COUNT, _MAGIC = table.LAYOUT, table.CODEC, table.COUNT, table.
 _BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
 
 
-class Count(NamedTuple):
-    """Arguments of `count`: those of `Batches`, of which ``first`` and ``base`` are written, and whether to compare inner checksums.
+Count = arguments(__name__, "Count", Batches, "check_crcs")
+"""Arguments of `count`: those of `Batches`, of which ``first`` and ``base`` are written, and whether to compare inner checksums.
 
-    ``first`` has n + 1 int64: the number of rows of batch b goes to ``first[b + 1]``, and a running sum makes row numbers of them.
-    """
-
-    rows: int
-    payload: int
-    size: int
-    first: int
-    base: int
-    bad: int
-    format: int
-    check_crcs: int
+``first`` has n + 1 int64: the number of rows of batch b goes to ``first[b + 1]``, and a running sum makes row numbers of them.
+"""
 
 
 @thread_per_item(Count)
-def count(b: int, a: Count) -> None:
+def count(b: int, a: Arguments) -> None:
     """Count the rows of batch ``b``."""
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
     layout = field(a, b, _LAYOUT)

@@ -16,6 +16,7 @@ from kolumn.kernels.fields.hop import Hop
 from kolumn.kernels.fields.records import Fields, fields
 from kolumn.kernels.fields.slices import hop_for
 from kolumn.kernels.machine.batches import Batches
+from kolumn.kernels.machine.kernel import Arguments
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
 Wanted = Sequence[tuple[Memory, int, int]]
@@ -117,7 +118,7 @@ def _flags(words: Bytes) -> Flags:
     return words.view(np.int32) != 0
 
 
-def _targets(chain: Hop, to: DeviceRecords) -> Fields:
+def _targets(chain: Arguments, to: DeviceRecords) -> Arguments:
     return Fields(
         *chain, to.offset.address, to.timestamp.address, to.key.at.address, to.key.length.address, to.value.at.address,
         to.value.length.address, to.header.address, to.headers.address,

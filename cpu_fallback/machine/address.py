@@ -140,47 +140,6 @@ def load8_early(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), emit
 
 
-def _unlike(unlike: Callable[[Any, Any, Callable[[int], Any]], Any]) -> Any:
-    @intrinsic
-    def mask(typing: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = ir.VectorType(ir.IntType(8), STEP)
-            found = builder.load(_pointer(builder, args[0], kind))
-            found.align = 1
-            bits = unlike(builder, found, lambda byte: ir.Constant(kind, [byte] * STEP))
-            return builder.zext(builder.bitcast(bits, ir.IntType(STEP)), ir.IntType(64))
-
-        return types.int64(types.int64), emit
-
-    return mask
-
-
-def _no_digits(builder: Any, word: Any, all: Callable[[int], Any]) -> Any:
-    return builder.icmp_unsigned(">", builder.sub(word, all(ord("0"))), all(9))
-
-
-def _no_text(builder: Any, word: Any, all: Callable[[int], Any]) -> Any:
-    marks = builder.or_(*(builder.icmp_unsigned("==", word, all(ord(one))) for one in '"\\'))
-    return builder.or_(marks, builder.icmp_signed("<", word, all(ord(" "))))
-
-
-@intrinsic
-def differ32(typing: Any, one: Any, other: Any) -> Any:
-    """Bits of those of 32 bytes at an address that are not as at another one."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        loaded = [builder.load(_pointer(builder, arg, ir.VectorType(ir.IntType(8), STEP))) for arg in args]
-        for word in loaded:
-            word.align = 1
-        return builder.zext(builder.bitcast(builder.icmp_unsigned("!=", *loaded), ir.IntType(STEP)), ir.IntType(64))
-
-    return types.int64(types.int64, types.int64), emit
-
-
-not_digits32, not_text32 = _unlike(_no_digits), _unlike(_no_text)
-"""Bits of those of 32 bytes at an address that are no digits; and that are no ASCII, or a control character, a quote or a backslash."""
-
-
 def _prefetch(write: int) -> Any:
     @intrinsic
     def prefetched(typing: Any, address: Any) -> Any:

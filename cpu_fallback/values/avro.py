@@ -5,8 +5,7 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.cpu_fallback.values.avro_walk import WORD, decided, segment_of, walk
-from kolumn.cpu_fallback.values.blocks import BLOCK, begin_rows
+from kolumn.cpu_fallback.values.avro_walk import BLOCK, begin_rows, decided, segment_of, walk
 from kolumn.cpu_fallback.values.varints import after_varint_by_words, uvarint_by_words
 from kolumn.encodings import avro_skip, numbers
 from kolumn.encodings.avro import decode
@@ -76,7 +75,7 @@ def _next_block(
         row += 1
     if row - first < _FEW:
         return row, 0, False
-    begin_rows(memory, at.ctypes.data + 8 * first, length.ctypes.data + 8 * first, row - first, row < len(at), WORD)
+    begin_rows(memory, at.ctypes.data + 8 * first, length.ctypes.data + 8 * first, row - first, row < len(at))
     walk(plan, stack, memory, row - first, columns, first)
     if load64(plan) != 0:
         return row, plan, False
@@ -90,49 +89,14 @@ def _next_block(
 
 @compiled
 def decode_rows(
-    target: ColumnTables,
-    programs: Int64s,
-    stack: int,
-    at: Int64s,
-    length: Int64s,
-    prefix: Int64s,
-    schema: Int64s,
-    bare: bool,
-    fill: int,
-    fills: int,
-    first: int,
-    valid: Flags,
-    plans: Int64s,
-    memory: int,
-) -> tuple[int, int]:
-    """Decode rows into columns, from ``first`` on.
+    target: ColumnTables, programs: Int64s, stack: int, at: Int64s, length: Int64s, prefix: Int64s, schema: Int64s, bare: bool,
+    fill: int, fills: int, first: int, valid: Flags, plans: Int64s, memory: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Decode rows, as in `Bodies`, into columns, from ``first`` on; ``valid`` is written.
 
-    Parameters
-    ----------
-    target : ColumnTables
-    programs : int64 array
-        Addresses of the programs: first the one of the reader's own schema, for rows without a writer's and for bare ones, then those of
-        the writers'. 0: rows of this schema are not valid.
-    stack : int
-        Address.
-    at, length, prefix, schema, bare
-        As in `kolumn.values.decoder.Bodies`.
-    fill, fills : int
-        The first fill of those that make a whole row null, and how many they are.
-    first : int
-    valid : bool array
-        Written.
-    plans : int64 array
-        Addresses of the plans of `kolumn.cpu_fallback.values.avro_walk`, as ``programs``; 0 without one.
-    memory : int
-        Address of the memory of a block.
-
-    Returns
-    -------
-    row : int
-        The row that is to be decoded next.
-    code : int
-        What has no room; `DONE` if all rows are decoded.
+    ``programs`` are addresses: first of the reader's own schema, for rows without a writer's and for bare ones, then of the writers'; 0:
+    rows of this schema are not valid. ``plans`` are those of `avro_walk` likewise, 0 without one. ``fill`` and ``fills`` make a whole row
+    null. ``stack`` and ``memory``, of a block, are addresses. Returns the row that is to be decoded next, and what has no room, or `DONE`.
     """
     # Constants, where the compiler sees them: no passes, and counts next to each other.
     target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)

@@ -1,7 +1,8 @@
 """Reads Avro values of which most fields are skipped: block by block, one field or a few of all rows after the other.
 
 Where a field begins depends on what is before it. A row by itself is a chain of loads that wait for each other, with branches that no
-processor predicts between them. The rows of a block do not wait for each other, and here nothing branches on what is in a row.
+processor predicts between them. The rows of a block do not wait for each other, and here nothing branches on what is in a row. A row never
+goes back, and nothing reads after its limit; bytes are loaded before the row's end is looked at, also those of the next row.
 
 Only rows are decided whose numbers are short and whose blocks of lists do not say their size. The others, valid or not, are left to the
 program of the row, which writes them again. A plan is int64 words at one address, made by `kolumn.values.avro.walk`:
@@ -20,12 +21,13 @@ and an argument: of an index how many there are, else how many bytes follow. Ope
 """
 
 from kolumn.cpu_fallback.machine.address import load8, load64, store8, store32, store64, trailing_zeros
-from kolumn.cpu_fallback.values.blocks import AT, BLOCK, END, LIMIT
 from kolumn.encodings.avro_skip import skip
 from kolumn.encodings.columns import COLUMN
 from kolumn.encodings.numbers import number_of_word
 from kolumn.machine_code.deferred import register_jitable
 
+BLOCK = 256
+"""Rows of a block."""
 ROOM = 4
 """Words of memory for each row of a block, besides its marks."""
 WORD = 8
@@ -34,29 +36,44 @@ HEAD = 16
 RUN, LIST, OTHER, TAKE, VALID, MARK = range(6)
 KIND, OPTIONAL, SECOND, SHIFT = 7, 8, 16, 5
 BYTES, TEXT, LONG, INT, INDEX, BOOLEAN = range(6)
-_INSIDE, _MARKS = (8 * BLOCK * k for k in range(3, 5))
+_AT, _END, _LIMIT, _INSIDE, _MARKS = (8 * BLOCK * k for k in range(5))
+"""Where the words of the first row are in the memory of a block: all rows' first words come before the second ones."""
 _MORE = -0x7F7F7F7F7F7F7F80
 _SIGN = -(2**63)
 _ROW, _VALID_AT, _FAR = 0xFFFF, 8, 32
 _BLOCK, _COLUMN, _HEAD, _SHIFT = BLOCK, COLUMN, HEAD, SHIFT
-_AT, _END, _LIMIT = AT, END, LIMIT
+_WORD, _PAGE = WORD, 4096
+
+
+@register_jitable
+def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool) -> None:
+    """Begin the rows of a block, whose addresses and lengths are at ``ats`` and ``lengths``. ``more``: a row comes after
+    them.
+    """
+    last = rows if more else rows - 1
+    after = load64(ats)
+    after_end = after + load64(lengths)
+    for r in range(last):
+        place = 8 * r
+        at, end = after, after_end
+        after = load64(ats + place + 8)
+        after_end = after + load64(lengths + place + 8)
+        # Words are loaded that reach into the next row. So it has to lie near: then no page is between the two.
+        fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after_end - _WORD)
+        # A row never goes back. So one that passed its end, or has something that is not decided, goes to its limit and stays there.
+        store64(memory + _AT + place, at if fine else memory)
+        store64(memory + _END + place, end if fine else 0)
+        store64(memory + _LIMIT + place, after_end - _WORD if fine else memory)
+    if not more:
+        store64(memory + _AT + 8 * last, memory)
+        store64(memory + _END + 8 * last, 0)
+        store64(memory + _LIMIT + 8 * last, memory)
 
 
 @register_jitable
 def walk(plan: int, stack: int, memory: int, rows: int, columns: int, first: int) -> None:
-    """Read a block, write columns of numbers and marks, and which rows are decided.
-
-    Parameters
-    ----------
-    plan, stack : int
-        Addresses.
-    memory : int
-        Address of the block's memory, as `begin_rows` left it.
-    rows : int
-    columns : int
-        Address of the table of columns.
-    first : int
-        The block's first row in the columns.
+    """Read a block, whose ``memory`` is as `begin_rows` left it; write columns of numbers, from their row ``first`` on, and marks, and
+    which rows are decided.
     """
     place, mark = plan + _HEAD + 8 * load64(plan), memory + _MARKS
     for _ in range(load64(plan + 8)):

@@ -46,29 +46,14 @@ def recognise_prefixes(
     at: Int64s, length: Int64s, prefix: Int64s, kinds: Int64s, ids: Int64s, schema: Int64s,
     start: int, wanted: int, without: int, fixed: bool, known: Table,
 ) -> int:  # fmt: skip
-    """Recognise prefixes from row ``start`` on. A body begins after its prefix.
+    """Recognise prefixes from row ``start`` on: address and bytes become those of the body after it.
 
-    Parameters
-    ----------
-    at, length : int64 array of n
-        Address and bytes of each payload, -1 for null; set to those of the body. A row whose schema is not known becomes null.
-    prefix, kinds, ids, schema : int64 array of n
-        Bytes of the prefix, framing, number in the prefix or else the id of the schema (`NO_ID` without one), index of the schema. Set
-        for the rows that have a payload, and whose framing is not that of a header.
-    start : int
-    wanted : int
-        As for `framing.recognise`.
-    without : int
-        Index of the schema of a row without a prefix, or `NO_SCHEMA`.
-    fixed : bool
-        Every row with a prefix has the schema 0, and ``known`` is not used.
-    known : int64 array of shape (n, `WIDTH`)
-        Table of known keys; n is a power of two.
+    ``length`` is -1 for null, and becomes so for a row whose schema is not known. Bytes of the prefix, framing, id in the prefix or else of
+    the schema (`NO_ID` without one) and index of the schema are set for the rows with a payload whose framing is not that of a header.
+    ``wanted`` is as for `framing.recognise`; ``without`` the index of the schema of a row without a prefix, or `NO_SCHEMA`. ``fixed``:
+    every row with a prefix has the schema 0, and the table of known keys, of shape (power of two, `WIDTH`), is not used.
 
-    Returns
-    -------
-    int
-        The first row whose key is not in ``known``, with its payload, framing and prefix as they were; or n.
+    Returns the first row whose key is not in the table, with its payload, framing and prefix as they were; or the number of rows.
     """
     last_kind, last_high, last_low, last_index, last_id = _NONE, 0, 0, without, NO_ID
     # The five bytes of the prefix of the row before: most rows have the same ones.

@@ -6,8 +6,6 @@ import kolumn.encodings.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.cpu_fallback.values.blocks import BLOCK, begin_rows
-from kolumn.cpu_fallback.values.json_walk import is_whole, put_found, walk
 from kolumn.encodings import json, json_text
 from kolumn.encodings.columns import DONE, ColumnTables, put_nulls, restore
 from kolumn.encodings.json import UNDECIDED, JsonProgram
@@ -60,61 +58,18 @@ def _field_of(p, inside, at, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def decode_objects(
-    target: ColumnTables,
-    program: JsonProgram,
-    at: Int64s,
-    length: Int64s,
-    fill: int,
-    fills: int,
-    short: int,
-    first: int,
-    decided: Flags,
-    plan: int,
-    reach: int,
-    memory: int,
+    target: ColumnTables, program: JsonProgram, at: Int64s, length: Int64s, fill: int, fills: int, short: int, first: int, decided: Flags
 ) -> tuple[int, int]:
-    """Decode rows into columns, from ``first`` on. A row that is not decided is null.
+    """Decode rows, as in `Bodies`, into columns, from ``first`` on; ``decided`` is written. A row that is not decided is null.
 
-    Parameters
-    ----------
-    target : ColumnTables
-    program : JsonProgram
-    at, length : int64 array
-        As in `kolumn.values.decoder.Bodies`; nothing else is read.
-    fill, fills : int
-        The first fill of those that make a whole row null, and how many they are.
-    short : int
-        Address of eight bytes that are overwritten.
-    first : int
-    decided : bool array
-        Written.
-    plan, reach, memory : int
-        Address of a plan of `kolumn.cpu_fallback.values.json_walk`, bytes that it loads at once, and address of the memory of a block.
-        ``reach`` is 0 without a plan.
-
-    Returns
-    -------
-    row : int
-        The row that is to be decoded next.
-    code : int
-        What has no room; `DONE` if all rows are decoded.
+    ``fill`` and ``fills`` make a whole row null; the eight bytes at ``short`` are overwritten. Returns the row that is to be decoded next,
+    and what has no room, or `DONE`.
     """
     # Constants, where the compiler sees them: no passes, and counts next to each other.
     target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)
-    block, started, walked = first, first, BLOCK
     for row in range(first, len(at)):
-        if row == block and reach != 0:
-            # Objects of another order are not worth a try.
-            reach = reach if 2 * walked >= row - started else 0
-            started, block, walked = row, min(row + BLOCK, len(at)), 0
-            if reach != 0:
-                begin_rows(memory, at.ctypes.data + 8 * row, length.ctypes.data + 8 * row, block - row, block < len(at), reach)
-                walk(plan, memory, block - row)
         code, begin, size = UNDECIDED, at[row], length[row]
-        if reach != 0 and is_whole(memory, row - started):
-            code = put_found(target, program, plan, memory, row - started, row)
-            walked += 1
-        if code == UNDECIDED and size >= 0:
+        if size >= 0:
             end = begin + size
             if size < _SHORTEST:
                 # Words are read up to the end of the value, so it is given spaces in front.

@@ -16,25 +16,11 @@ _SPACES = (1 << ord(" ")) | (1 << ord("\t")) | (1 << ord("\n")) | (1 << ord("\r"
 
 @compiled
 def write_lines(at: Int64s, length: Int64s, head: int, head_size: int, target: int, begins: Int64s, rows: Int64s) -> int:
-    """Write a line for each value that begins as an object and is UTF-8.
+    """Write a line for each value that begins as an object and is UTF-8; returns how many there are.
 
-    Parameters
-    ----------
-    at, length : int64 array of n
-        Address and bytes of each value; a negative length is no value.
-    head, head_size : int
-        Address and bytes of what replaces the brace in front of a member's name, without the comma after it.
-    target : int
-        Address of the lines; a value has room for its bytes, the head, and two bytes more.
-    begins : int64 array of n + 1
-        Set to where each line begins, and the last one ends, from ``target`` on.
-    rows : int64 array of n
-        Set to the rows that have a line.
-
-    Returns
-    -------
-    int
-        How many lines there are.
+    ``head`` replaces the brace in front of a member's name, without the comma after it. At ``target`` a value has room for its bytes, the
+    head, and two bytes more. ``begins``, of n + 1, are set to where each line begins, and the last one ends; ``rows`` to the rows that have
+    one.
     """
     lines, to = 0, 0
     for row in range(len(at)):

@@ -35,14 +35,8 @@ class Rows(NamedTuple):
 
 @compiled
 def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first: int, last: int) -> tuple[int, int]:
-    """Write rows [first, last).
-
-    Returns
-    -------
-    row : int
-        The first row that is not written.
-    code : int
-        What has no room for it, see `kolumn.encodings.columns`; 0 if all are written.
+    """Write rows [first, last): the first row that is not written, and what has no room for it (`kolumn.encodings.columns`), 0 if all
+    are.
     """
     # Constants, where the compiler sees them: no passes, and counts next to each other.
     target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)
@@ -80,21 +74,10 @@ _MOST_COMPARED = MOST_COMPARED
 
 @compiled
 def repeated_keys(offsets: int, maps: int, data: int, key_ends: int, width: int, keep: int) -> int:
-    """Clear the flags of entries whose key comes again in their map.
+    """Clear the flags (``keep``) of entries whose key comes again in their map; returns their number, -1 if a map has more than
+    `MOST_COMPARED`.
 
-    Parameters
-    ----------
-    offsets, maps : int
-        Address of the int32 offsets of the maps, and their number.
-    data, key_ends, width : int
-        Keys: addresses of their bytes and of int32 offsets, or of words of ``width`` bytes.
-    keep : int
-        Address of a flag for each entry, set before.
-
-    Returns
-    -------
-    int
-        Number of entries that come again; -1 if a map has more than `MOST_COMPARED` entries.
+    ``offsets`` are int32 of the ``maps``; keys are bytes with the int32 offsets ``key_ends``, or words of ``width`` bytes.
     """
     found = 0
     for one in range(maps):

@@ -1,6 +1,6 @@
 """Columns on the device as pylibcudf's: no copies, the memory stays with the columns."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -10,9 +10,6 @@ from kolumn.kernels.columns.nulls import no_rows
 from kolumn.kernels.columns.table import MOST, WIDTHS, Column, DeviceTable
 from kolumn.kernels.machine.device import runtime
 
-if TYPE_CHECKING:
-    import pylibcudf
-
 Named = tuple[Any, list[str], list[ChildNames]]
 """A pylibcudf.Table, the names of its columns, and of what is inside of each."""
 
@@ -21,17 +18,12 @@ def to_pylibcudf(table: DeviceTable) -> Any:
     """A pylibcudf.Table over the memory of a table."""
     import pylibcudf
 
-    return pylibcudf.Table([_made(column) for column in table.columns])
+    return pylibcudf.Table([to_column(column) for column in table.columns])
 
 
 def named(table: DeviceTable) -> Named:
     """A pylibcudf.Table over the memory of a table, with the names that libcudf does not keep."""
     return to_pylibcudf(table), list(table.names), of_table(table)
-
-
-def _made(column: "Column | pylibcudf.Column") -> Any:
-    """A pylibcudf.Column; what values are parsed into may be one already."""
-    return to_column(column) if isinstance(column, Column) else column
 
 
 def type_ids() -> dict[str, Any]:
@@ -75,10 +67,10 @@ def concatenate(tables: list[DeviceTable], options: Any) -> Named:
         typed = options.typed_columns(runtime(), None)
         tables.append(no_rows(runtime(), options.names, typed, options.payload))
     for at, name in enumerate(options.names):
-        _check_size(name, [table.columns[at] for table in tables if isinstance(table.columns[at], Column)])
+        _check_size(name, [table.columns[at] for table in tables])
     columns, children = [], of_table(tables[0])
     for at in range(len(options.names)):
-        pieces = [_made(table.columns[at]) for table in tables]
+        pieces = [to_column(table.columns[at]) for table in tables]
         for table in tables:
             table.columns[at] = None
         columns.append(pieces[0] if len(pieces) == 1 else _joined(pieces))

@@ -15,8 +15,8 @@ ChildNames = dict[str, Any]
 
 
 def of_table(table: DeviceTable) -> list[ChildNames]:
-    """Of each column of a table on the device. Columns that cuDF has read out of text are flat."""
-    return [_of_column(column) if isinstance(column, Column) else {} for column in table.columns]
+    """Of each column of a table on the device."""
+    return [_of_column(column) for column in table.columns]
 
 
 def of_schema(schema: pa.Schema) -> list[ChildNames]:

@@ -99,10 +99,10 @@ class DeviceTable:
     @property
     def nbytes(self) -> int:
         """Bytes of device memory that the columns take."""
-        return sum(column.nbytes if isinstance(column, Column) else column.device_buffer_size() for column in self.columns)
+        return sum(column.nbytes for column in self.columns)
 
-    def replaced(self, names: list[str], more: dict[str, Any]) -> "DeviceTable":
-        """A table of these names, of whose columns some come from elsewhere: more of `Column`, or pylibcudf's own."""
+    def replaced(self, names: list[str], more: dict[str, Column]) -> "DeviceTable":
+        """A table of these names, some of whose columns come from ``more``."""
         own = dict(zip(self.names, self.columns, strict=True))
         return DeviceTable(tuple(names), [more[name] if name in more else own[name] for name in names], self.num_rows)
 
@@ -247,20 +247,13 @@ class TableBuilder:
     def _labelled(self, numbers: Memory, names: list[str | None]) -> BegunColumn:
         """A column of strings: a name for each number."""
         device, n = self.device, self.records.rows
-        encoded = [(name or "").encode() for name in names]
-        longest = max(encoded, key=len)
-        if n * len(longest) > MOST:
+        longest = max((name or "" for name in names), key=lambda name: len(name.encode()))
+        if n * len(longest.encode()) > MOST:
             raise KolumnError(
-                f"{n} rows of {longest.decode()!r} would be a column of more than {MOST} bytes: "
+                f"{n} rows of {longest!r} would be a column of more than {MOST} bytes: "
                 "read a range of offsets at a time, or leave the column out"
             )
-        lengths = np.array([-1 if name is None else len(data) for name, data in zip(names, encoded, strict=True)], np.int32)
-        text = device.upload(np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
-        begins = np.cumsum([0, *map(len, encoded)])[:-1]
-        where, sizes = device.upload(text.address + begins.astype(np.int64)), device.upload(lengths)
-        rows = DevicePayloads(device.empty(8 * n), device.empty(4 * n), n)
-        device.launch(label, n, Label(numbers.address, where.address, sizes.address, rows.at.address, rows.length.address))
-        return begin_bytes(device, rows, True, text)
+        return begin_labels(device, numbers.address, names, n)
 
     def _binary(self, payloads: DevicePayloads, text: bool) -> BegunColumn:
         return begin_bytes(self.device, payloads, text)
@@ -295,6 +288,18 @@ def begin_bytes(device: Runtime, payloads: DevicePayloads, text: bool, source: M
         return Column("bytes", made.rows, None, mask, nulls, (ends, Column("uint8", size, made.data)))
 
     return BegunColumn(measured.wanted, finish)
+
+
+def begin_labels(device: Runtime, numbers: int, names: Sequence_[str | None], rows: int) -> BegunColumn:
+    """A column of strings: a name for each row's number, int32 at an address; null for None and for a negative number."""
+    encoded = [(name or "").encode() for name in names]
+    lengths = np.array([-1 if name is None else len(data) for name, data in zip(names, encoded, strict=True)], np.int32)
+    text = device.upload(np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
+    begins = text.address + np.cumsum([0, *map(len, encoded)])[:-1].astype(np.int64)
+    where, sizes = device.upload(begins), device.upload(lengths)
+    found = DevicePayloads(device.empty(8 * rows), device.empty(4 * rows), rows)
+    device.launch(label, rows, Label(numbers, where.address, sizes.address, found.at.address, found.length.address))
+    return begin_bytes(device, found, True, text)
 
 
 def finished(device: Runtime, begun: BegunColumn) -> Column:

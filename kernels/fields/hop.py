@@ -25,14 +25,12 @@ guesses are right if each chain ends where the next one begins, since the first 
 their row numbers too, and hop once more to write. Where it is not so, one warp hops through the whole batch, as above.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from kolumn.errors import Code
 from kolumn.formats import layouts, memory, table, v2
-from kolumn.kernels.machine.batches import field
-from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
+from kolumn.kernels.machine.batches import Batches, field
+from kolumn.kernels.machine.kernel import WARP, Arguments, arguments, blocks, thread_per_item
 from kolumn.kernels.machine.threads import (
     from_lane,
     ones,
@@ -59,21 +57,11 @@ _VARINTS = sum(1 << number for number, layout in layouts.LAYOUTS.items() if layo
 """A bit for each layout whose records begin with their length as a zig-zag varint."""
 
 
-class Hop(NamedTuple):
-    """Arguments of `hop`: those of `Batches`, and what is written for each row, int32.
+Hop = arguments(__name__, "Hop", Batches, "start", "owner")
+"""Arguments of `hop`: those of `Batches`, and what is written for each row, int32.
 
-    ``start`` is where the record begins in its payload, -1 where the chain is broken; ``owner`` is the number of its batch.
-    """
-
-    rows: int
-    payload: int
-    size: int
-    first: int
-    base: int
-    bad: int
-    format: int
-    start: int
-    owner: int
+``start`` is where the record begins in its payload, -1 where the chain is broken; ``owner`` is the number of its batch.
+"""
 
 
 @register_jitable
@@ -83,7 +71,7 @@ def _must_end(layout: int) -> bool:
 
 
 @thread_per_item(Hop, block=64)
-def hop(b: int, a: Hop) -> None:
+def hop(b: int, a: Arguments) -> None:
     """Note where the records of batch ``b`` begin."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
@@ -101,7 +89,7 @@ def hop(b: int, a: Hop) -> None:
 
 
 @blocks(Hop, block=64, registers=88)
-def hop_staged(n: int, a: Hop) -> None:
+def hop_staged(n: int, a: Arguments) -> None:
     """The same for ``n`` batches, a warp each."""
     windows = address_of(shared_array(_ROOMS, np.uint8))
     lane, own = thread_of_block() % WARP, thread_of_block() // WARP
@@ -139,7 +127,7 @@ def _put(window: int, lane: int, words: tuple[int, int, int, int, int, int, int,
 
 
 @register_jitable
-def hop_in_window(b: int, lane: int, window: int, a: Hop) -> None:
+def hop_in_window(b: int, lane: int, window: int, a: Arguments) -> None:
     """Follow the chain of batch ``b``, a window at a time."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)

@@ -8,13 +8,12 @@
 Bound: two or three sectors of 32 bytes read for each record, 44 bytes written.
 """
 
-from typing import NamedTuple
-
 from kolumn.errors import Code
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.fields import Message, Record
+from kolumn.kernels.fields.hop import Hop
 from kolumn.kernels.machine.batches import field
-from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
@@ -24,48 +23,23 @@ _BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFS
 _MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 
 
-class Fields(NamedTuple):
-    """Arguments of `fields`: those of `hop`, and the columns that are written.
+Fields = arguments(
+    __name__, "Fields", Hop, "offset", "timestamp", "key", "key_length", "value", "value_length", "header", "headers", "attributes",
+    "seconds",
+)  # fmt: skip
+"""Arguments of `fields`: those of `hop`, and the columns that are written.
 
-    Attributes
-    ----------
-    offset, timestamp : int
-        int64; ms.
-    key, value : int
-        int64: addresses of the payloads.
-    key_length, value_length : int
-        int32; -1 for null.
-    header : int
-        int64: address of the first header.
-    headers : int
-        int32: how many there are.
-    attributes, seconds : int
-        uint8 and int64, as in `kolumn.cpu_fallback.fields.target.Target`; 0 if they are not wanted.
-    """
-
-    rows: int
-    payload: int
-    size: int
-    first: int
-    base: int
-    bad: int
-    format: int
-    start: int
-    owner: int
-    offset: int
-    timestamp: int
-    key: int
-    key_length: int
-    value: int
-    value_length: int
-    header: int
-    headers: int
-    attributes: int
-    seconds: int
+    offset, timestamp          int64; ms
+    key, value                 int64: addresses of the payloads
+    key_length, value_length   int32; -1 for null
+    header                     int64: address of the first header
+    headers                    int32: how many there are
+    attributes, seconds        uint8 and int64, as in `kolumn.cpu_fallback.fields.target.Target`; 0 if they are not wanted
+"""
 
 
 @thread_per_item(Fields)
-def fields(i: int, a: Fields) -> None:
+def fields(i: int, a: Arguments) -> None:
     """Write row ``i``."""
     b, start = load32(a.owner + 4 * i), load32(a.start + 4 * i)
     if start < 0:
@@ -77,7 +51,7 @@ def fields(i: int, a: Fields) -> None:
 
 
 @register_jitable
-def _payloads(i: int, buf: int, found: Record | Message, a: Fields) -> None:
+def _payloads(i: int, buf: int, found: Record | Message, a: Arguments) -> None:
     store64(a.key + 8 * i, buf + found.key)
     store32(a.key_length + 4 * i, max(found.key_length, -1))
     store64(a.value + 8 * i, buf + found.value)
@@ -85,7 +59,7 @@ def _payloads(i: int, buf: int, found: Record | Message, a: Fields) -> None:
 
 
 @register_jitable
-def _others(i: int, attributes: int, seconds: int, a: Fields) -> None:
+def _others(i: int, attributes: int, seconds: int, a: Arguments) -> None:
     """Row ``i`` of what only drafts have, and no headers."""
     store32(a.headers + 4 * i, 0)
     if a.attributes != 0:
@@ -94,7 +68,7 @@ def _others(i: int, attributes: int, seconds: int, a: Fields) -> None:
 
 
 @register_jitable
-def _record(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
+def _record(i: int, b: int, start: int, layout: int, a: Arguments) -> bool:
     """A record of format 2 or 3; whether something is wrong."""
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
     record = v2.fields(buf, start, end, layouts.attribute_bytes(layout))
@@ -122,7 +96,7 @@ def _record(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
 
 
 @register_jitable
-def _message(i: int, b: int, start: int, layout: int, a: Fields) -> bool:
+def _message(i: int, b: int, start: int, layout: int, a: Arguments) -> bool:
     """A message: an entry of its own, or of a wrapper or a set."""
     buf, end, wrapped = load64(a.payload + 8 * b), load64(a.size + 8 * b), field(a, b, _CODEC)
     code, stop = layouts.hop(layout, buf, start, end, wrapped)

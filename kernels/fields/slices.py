@@ -17,7 +17,7 @@ from kolumn.errors import Code
 from kolumn.formats import layouts, memory, table, v2, varint
 from kolumn.kernels.fields.hop import ROOM, Hop, has_varints, hop, hop_in_window, hop_staged, walk
 from kolumn.kernels.machine.batches import field
-from kolumn.kernels.machine.kernel import WARP, Kernel, blocks
+from kolumn.kernels.machine.kernel import WARP, Arguments, Kernel, blocks
 from kolumn.kernels.machine.threads import block_of_grid, blocks_of_grid, ones, shared_array, thread_of_block, votes, wait_for_block
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import address_of, load64, store64
@@ -47,7 +47,7 @@ def hop_for(size: int, batches: int, rows: int) -> tuple[Kernel, int]:
 
 
 @blocks(Hop, block=WARP * SLICES, registers=128)
-def hop_sliced(n: int, a: Hop) -> None:
+def hop_sliced(n: int, a: Arguments) -> None:
     """Note where the records of batches begin, ``n`` slices of them."""
     windows = address_of(shared_array(_ROOMS, np.uint8))
     known = address_of(shared_array(_PARTS, np.uint8))
@@ -59,7 +59,7 @@ def hop_sliced(n: int, a: Hop) -> None:
 
 
 @register_jitable
-def _hop_in_slices(b: int, lane: int, own: int, window: int, known: int, a: Hop) -> None:
+def _hop_in_slices(b: int, lane: int, own: int, window: int, known: int, a: Arguments) -> None:
     """Follow the chain of batch ``b``; the threads of a block together, of which a warp has slice ``own``."""
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
     layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)

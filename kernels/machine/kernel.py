@@ -9,6 +9,7 @@ arguments as a named tuple of 64-bit integers, addresses mostly, so that a kerne
 Two things run a body: `shell` under the compiler for CUDA, whose PTX tests run on the CPU too, and a plain loop on the CPU.
 """
 
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,13 @@ from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import address_of
 
 WARP = 32
+Arguments = Any
+"""A named tuple that `arguments` makes: its fields are not known to mypy."""
+
+
+def arguments(module: str, name: str, *parts: Arguments) -> Arguments:
+    """A named tuple with the fields of others, and fields of these names, by the module that defines it under this name."""
+    return namedtuple(name, [field for part in parts for field in ([part] if isinstance(part, str) else part._fields)], module=module)
 
 
 @dataclass(frozen=True)

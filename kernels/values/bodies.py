@@ -38,25 +38,15 @@ _KEY = 8 * WIDTH
 
 
 class Fronts(NamedTuple):
-    """Arguments of `fronts`; addresses, but for the numbers from ``skip`` to ``without`` and ``keys``.
+    """Arguments of `fronts`; addresses, but for ``keys`` and the numbers from ``skip`` to ``without``, which are as in `FrontRules`.
 
-    Attributes
-    ----------
-    at, length : int
-        int64 and int32: where payloads are; a length of -1 for null.
-    skip, wanted, without : int
-        As in `kolumn.values.framing.FrontRules`.
-    known, keys : int
-        The table of known keys, and how many it has; -1: every prefix names the schema of the reader.
-    named : int
-        1 if headers have named the schemas of those rows whose ``framing`` is not `NONE`; ``schema`` and ``ids`` of these are set.
-    body, body_length, prefix, framing, schema, ids, has_id : int
-        What is written, as in `DeviceBodies`.
-    new, left : int
-        uint8 of each row: 1 if its key is not known. Two int64, which are 0: become 1 if a key is not known, and if a body is compressed,
-        which only the host can decompress.
-    found : int
-        int64 of (rows, 2): keys that are not known; 0 if no key is looked up.
+    at, length              int64, int32: where payloads are; a length of -1 for null
+    known, keys             the table of known keys, and how many it has; -1: every prefix names the schema of the reader
+    named                   1 if headers have named the schemas of the rows whose ``framing`` is not `NONE`: these and ``ids`` are set
+    body … has_id           what is written, as in `DeviceBodies`
+    new                     uint8: 1 if the key of a row is not known
+    left                    two int64 0: become 1 if a key is not known, and if a body is compressed, which only the host can decompress
+    found                   int64 of (rows, 2): keys that are not known; 0 if no key is looked up
     """
 
     at: int
@@ -158,11 +148,6 @@ class DeviceBodies:
     ids: Memory | None = None
     has_id: Memory | None = None
 
-    @property
-    def payloads(self) -> DevicePayloads:
-        """Where they are."""
-        return DevicePayloads(self.at, self.length, self.count)
-
     def schema_ids(self, device: Runtime) -> Column:
         """The column ``valueSchemaId``."""
         if self.ids is None or self.has_id is None:
@@ -177,14 +162,8 @@ class DeviceFramer:
         self.framer, self._own = framer, threading.local()
 
     def bodies(self, device: Runtime, payloads: DevicePayloads, headers: pa.Array | None) -> DeviceBodies | None:
-        """The bodies; None if the host has to take them out, because some are compressed.
-
-        Parameters
-        ----------
-        device : Runtime
-        payloads : DevicePayloads
-        headers : pa.ListArray, optional
-            Headers of the same rows in host memory, None if there are none or nobody asks for them.
+        """The bodies; None if the host has to take them out, because some are compressed. ``headers`` of the same rows are in host memory,
+        None if there are none or nobody asks for them.
         """
         n, rules = payloads.count, self.framer.rules
         wide, narrow = 8 * n, 4 * n

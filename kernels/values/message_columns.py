@@ -7,9 +7,7 @@ import pyarrow as pa
 
 from kolumn.encodings.protobuf_tables import BITS, FRAME
 from kolumn.errors import ArgumentError
-from kolumn.kernels.columns.flags import Label, label
-from kolumn.kernels.columns.table import Column, bytes_column, nullable
-from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.columns.table import Column, begin_labels, finished, nullable
 from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.messages import Moments, Symbols, measure_messages, moments, symbols, write_messages
@@ -22,27 +20,14 @@ from kolumn.values.protobuf.types import symbols as symbols_of
 
 @dataclass(frozen=True)
 class Messages:
-    """A message that a GPU decodes, and what decodes it on the host.
-
-    Attributes
-    ----------
-    decoder : ProtobufDecoder
-    depth : int
-        Messages around a message, at most.
-    """
+    """A message that a GPU decodes, what decodes it on the host, and how many messages are around a message at most."""
 
     decoder: ProtobufDecoder
     depth: int
 
     @classmethod
     def of(cls, decoder: ProtobufDecoder) -> "Messages":
-        """Check a message.
-
-        Raises
-        ------
-        ArgumentError
-            The host has to decode it: it has a map, a required field, or a message of more than 62 fields.
-        """
+        """Check a message; `ArgumentError` if the host has to decode it: it has a map, a required field, or one of more than 62 fields."""
         whole = decoder.shape
         if not whole.fields:
             raise ArgumentError("a message without fields has no columns")
@@ -130,18 +115,12 @@ class _MessageColumns(LayoutColumns):
     def enum(self, shape: Shape, node: LayoutNode) -> Column:
         """Names of the numbers of an open enum, or of the indexes of a closed one."""
         rows, device, names = self.rows[node.level], self.device, symbols_of(shape.field.enum_type)
-        encoded = [name.encode() for name in names.values()]
-        text = device.upload(np.frombuffer(b"".join(encoded) or b"\0", np.uint8))
-        begins = np.cumsum([0, *map(len, encoded)])[:-1].astype(np.int64)
-        where, sizes = device.upload(text.address + begins), device.upload(np.array([len(one) for one in encoded], np.int32))
         order = sorted(range(len(names)), key=list(names).__getitem__)
         known = device.upload(np.array([len(names), *sorted(names), *order], np.int64))
         indexes = device.empty(4 * rows)
         table = 0 if is_closed(shape.field.enum_type) else known.address
         device.launch(symbols, rows, Symbols(address_of(self.made[node.column].data), self.flags(node), table, indexes.address))
-        named = DevicePayloads(device.empty(8 * rows), device.empty(4 * rows), rows)
-        device.launch(label, rows, Label(indexes.address, where.address, sizes.address, named.at.address, named.length.address))
-        return bytes_column(device, named, True)
+        return finished(device, begin_labels(device, indexes.address, list(names.values()), rows))
 
     def flags(self, node: LayoutNode) -> int:
         """Address of what says which rows are not null; of fields that cannot be null, which values are valid; 0 without any."""

@@ -15,8 +15,8 @@ from kolumn.encodings.protobuf import UNDECIDED, write_message
 from kolumn.encodings.protobuf_tables import ProtobufProgram
 from kolumn.encodings.protobuf_wire import CHOICE, after_front, symbol_of
 from kolumn.formats.memory import load8
-from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.values.passes import STAGED, Arguments, Cells, WriteTables, arguments, counting, uncount, writing
+from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
+from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, uncount, writing
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
@@ -30,19 +30,12 @@ _LAST_SECOND, _LAST_NANO = divmod(2**63 - 1, _SECOND)
 class MessageValues(NamedTuple):
     """What both passes take of the messages; addresses, but for the numbers.
 
-    Attributes
-    ----------
-    at, length, prefix, framing, schema : int
-        As in `kolumn.kernels.values.bodies.DeviceBodies`.
-    bare : int
-        1 if a body that is not valid may be a value without a prefix.
-    fronts, choices : int
-        Among the tables, int64 of each framing, and a row of the reader's schema and of each writer's: as
-        `kolumn.encodings.protobuf_wire.after_front` takes them.
-    messages, fields, direct, symbols : int
-        Where they are among the tables.
-    frames, frame_bytes : int
-        Memory for the frames of all threads, and how much one has.
+    at … schema                           as in `kolumn.kernels.values.bodies.DeviceBodies`
+    bare                                  1 if a body that is not valid may be a value without a prefix
+    fronts, choices                       places among the tables, as `kolumn.encodings.protobuf_wire.after_front` takes them: int64 of
+                                          each framing, and a row of the reader's schema and of each writer's
+    messages, fields, direct, symbols     places among the tables
+    frames, frame_bytes                   memory for the frames of all threads, and how much one has
     """
 
     at: int
@@ -61,11 +54,11 @@ class MessageValues(NamedTuple):
     frame_bytes: int
 
 
-MeasureMessages = arguments(__name__, "MeasureMessages", MessageValues, Cells, WriteTables)
-WriteMessages = arguments(__name__, "WriteMessages", MessageValues, Cells, WriteTables)
+MessagePass = arguments(__name__, "MessagePass", MessageValues, Cells, WriteTables)
+"""Arguments of both passes."""
 
 
-@thread_per_item(MeasureMessages, block=128, staged=STAGED)
+@thread_per_item(MessagePass, block=128, staged=STAGED)
 def measure_messages(i: int, tables: int, a: Arguments) -> None:
     """Write the columns of value ``i`` itself, what it takes elsewhere, and whether it is valid; or that the host has to look at it."""
     t, p, code, bare = counting(i, tables, a), _program(i, tables, a), _INVALID, 0
@@ -94,7 +87,7 @@ def measure_messages(i: int, tables: int, a: Arguments) -> None:
     store8(a.valid + i, 1 if code == _DONE else 0)
 
 
-@thread_per_item(WriteMessages, block=128, staged=STAGED)
+@thread_per_item(MessagePass, block=128, staged=STAGED)
 def write_messages(i: int, tables: int, a: Arguments) -> None:
     """Write what is in lists of value ``i`` into the columns, from where the sums say."""
     t = writing(i, tables, a)

@@ -7,24 +7,20 @@
     texts            where each row of a record's list or text ends; texts go to their columns
     second pass      writes what is in lists from there on, if there are any
 
-The first cell of a row is what is before the row; after it comes a cell of each value, which its thread counts on.
-A value that is not valid has no bytes and no elements: the first pass makes it null, and the second one passes over it.
-Separated fields are measured by the first pass, and written by the second.
+The first cell of a row is what is before the row; after it comes a cell of each value, which its thread counts on. A value that is not
+valid has no bytes and no elements: the first pass makes it null, and the second one passes over it.
 """
 
-from collections import namedtuple
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
 from kolumn.encodings.columns import ColumnTables
 from kolumn.formats.memory import load8
 from kolumn.kernels.columns.gather import move_short
-from kolumn.kernels.machine.kernel import thread_per_item, warp_per_item
+from kolumn.kernels.machine.kernel import Arguments, thread_per_item, warp_per_item
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64, store32, store64
 
-Arguments = Any
-"""A named tuple that `arguments` makes: its fields are not known to mypy."""
 FLAGS = 24
 """Bytes of a row of what `flag_bits` is told of columns."""
 STAGED = 6144
@@ -35,20 +31,12 @@ _FLAGS, _TEXTS = FLAGS, TEXTS
 
 
 class Cells(NamedTuple):
-    """What both passes take, after their own arguments.
+    """What both passes take after their own arguments.
 
-    Attributes
-    ----------
-    counts, cursors : int
-        The first cells, of level 0, which has none, and of the first column of bytes.
-    stride : int
-        Bytes of a row of cells.
-    cells : int
-        How many rows there are.
-    valid : int
-        uint8: 1 if a value is valid.
-    left : int
-        int64: becomes 1 if the first pass leaves a value to the host.
+    counts, cursors   the first cells, of level 0, which has none, and of the first column of bytes
+    stride, cells     bytes of a row of cells, and how many rows there are
+    valid             uint8: 1 if a value is valid
+    left              int64: becomes 1 if the first pass leaves a value to the host
     """
 
     counts: int
@@ -62,16 +50,10 @@ class Cells(NamedTuple):
 class WriteTables(NamedTuple):
     """What a pass that writes takes last.
 
-    Attributes
-    ----------
-    tables, table_bytes : int
-        Where tables begin, and their bytes. Those that the kernel takes itself come first.
-    column_table, fill_table : int
-        Where they begin among the tables, see `kolumn.encodings.columns`.
-    root, first_fill, fills : int
-        The column of the value itself, and the fills of a value.
-    ends, ended : int
-        int64 addresses of the ends that the second pass writes, and how many they are: the first one of each is 0.
+    tables, table_bytes        where tables begin, and their bytes; those that the kernel takes itself come first
+    column_table, fill_table   places among the tables, see `kolumn.encodings.columns`
+    root, first_fill, fills    the column of the value itself, and the fills of a value
+    ends, ended                int64 addresses of the ends that the second pass writes, and how many they are; the first of each is 0
     """
 
     tables: int
@@ -83,11 +65,6 @@ class WriteTables(NamedTuple):
     fills: int
     ends: int
     ended: int
-
-
-def arguments(module: str, name: str, *parts: Arguments) -> Arguments:
-    """A named tuple with the fields of several, by the module that defines it under this name."""
-    return namedtuple(name, [field for part in parts for field in part._fields], module=module)
 
 
 @register_jitable

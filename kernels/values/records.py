@@ -11,8 +11,8 @@ import kolumn.encodings.compiled
 import kolumn.kernels.values.numbers  # noqa: F401
 from kolumn.encodings.avro import decode
 from kolumn.encodings.columns import DONE, put_nulls
-from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.kernels.values.passes import STAGED, Arguments, Cells, WriteTables, arguments, counting, uncount, writing
+from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
+from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, uncount, writing
 from kolumn.machine_code.words import load32, load64, store8, store64
 
 FRAME = 24
@@ -24,19 +24,12 @@ _INVALID, _BARE = -1, -(2**63)
 class Records(NamedTuple):
     """What both passes take of the values; addresses, but for the numbers.
 
-    Attributes
-    ----------
-    at, length, prefix, schema : int
-        As in `kolumn.kernels.values.bodies.DeviceBodies`.
-    bare : int
-        1 if a body that is not valid may be a value without a prefix, of the reader's schema.
-    notes : int
-        int64: 0, or where the first pass saw the first list, as `kolumn.encodings.avro.decode` leaves it; negative for a value without a
-        prefix, which begins before its body.
-    programs : int
-        Among the tables: int64 of the reader's schema and of each writer's: where its steps are from there on, 0 if they are not known.
-    stack, frames : int
-        Memory for ``frames`` frames of each value.
+    at … schema      as in `kolumn.kernels.values.bodies.DeviceBodies`
+    bare             1 if a body that is not valid may be a value without a prefix, of the reader's schema
+    notes            int64: 0, or where the first pass saw the first list, as `kolumn.encodings.avro.decode` leaves it; negative for a
+                     value without a prefix, which begins before its body
+    programs         place among the tables: int64 of the reader's schema and of each writer's: where its steps are, 0 if not known
+    stack, frames    memory for so many frames of each value
     """
 
     at: int
@@ -50,11 +43,11 @@ class Records(NamedTuple):
     frames: int
 
 
-MeasureValues = arguments(__name__, "MeasureValues", Records, Cells, WriteTables)
-WriteValues = arguments(__name__, "WriteValues", Records, Cells, WriteTables)
+RecordPass = arguments(__name__, "RecordPass", Records, Cells, WriteTables)
+"""Arguments of both passes."""
 
 
-@thread_per_item(MeasureValues, block=128, staged=STAGED)
+@thread_per_item(RecordPass, block=128, staged=STAGED)
 def measure_values(i: int, tables: int, a: Arguments) -> None:
     """Write the columns of value ``i`` itself, what it takes in each level and column, and whether it is valid."""
     t, code, bare = counting(i, tables, a), _INVALID, 0
@@ -80,7 +73,7 @@ def measure_values(i: int, tables: int, a: Arguments) -> None:
     store8(a.valid + i, 1 if code == _DONE else 0)
 
 
-@thread_per_item(WriteValues, block=128, staged=STAGED)
+@thread_per_item(RecordPass, block=128, staged=STAGED)
 def write_values(i: int, tables: int, a: Arguments) -> None:
     """Write what is in lists of value ``i`` into the columns, from where the sums say."""
     t, note = writing(i, tables, a), load64(a.notes + 8 * i)

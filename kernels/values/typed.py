@@ -9,9 +9,7 @@ import pyarrow as pa
 from kolumn.arrays import Int64s
 from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_WORD
 from kolumn.errors import ArgumentError, KolumnError
-from kolumn.kernels.columns.flags import Label, label
-from kolumn.kernels.columns.table import Column, bytes_column
-from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.columns.table import Column, begin_labels, finished
 from kolumn.kernels.machine.kernel import Kernel
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
@@ -32,14 +30,9 @@ _MOST = 2**31 - 1
 
 
 def kind_of(type: pa.DataType) -> str:
-    """Kind of the column of a type.
+    """Kind of the column of a type; `ArgumentError` if cuDF has nothing for it.
 
     Times of day are their integers, enums strings, fixed sizes bytes, maps lists of key and value; timestamps have no zone.
-
-    Raises
-    ------
-    ArgumentError
-        cuDF has nothing for it.
     """
     if pa.types.is_timestamp(type):
         return _UNITS[type.unit]
@@ -97,35 +90,17 @@ class Made:
 
 
 class LayoutColumns:
-    """Columns of a layout on the device: memory that kernels write, and the tree of columns that it becomes.
+    """Columns of a layout on the device for ``n`` values: memory that kernels write, and the tree of columns that it becomes.
 
-    Parameters
-    ----------
-    n : int
-        How many values there are.
-    tables : sequence of int64 arrays
-        What else the kernels are told: one upload is enough for all.
-    room : sequence of int
-        Bytes of memory that they need for themselves.
-    early : bool
-        Whether the first pass writes the columns of level 0. Else the second one does.
-
-    Attributes
-    ----------
-    given : list of int
-        Where ``tables`` begin among the tables of a pass.
-    room : list of Memory
-    valid : Column
-        Flags of the values that are valid.
+    What else the kernels are told, ``tables``, goes to the device with the others: ``given`` are their places among the tables of a pass.
+    They need ``room`` bytes of memory for themselves. ``valid`` are flags of the values.
     """
 
-    def __init__(
-        self, device: Runtime, layout: ColumnLayout, n: int, tables: Sequence[Int64s] = (), room: Sequence[int] = (), early: bool = True
-    ) -> None:
+    def __init__(self, device: Runtime, layout: ColumnLayout, n: int, tables: Sequence[Int64s] = (), room: Sequence[int] = ()) -> None:
         self.device, self.layout, self.rows = device, layout, [n] + [0] * (len(layout.levels) - 1)
         self.masks: dict[int, tuple[Memory | None, int]] = {}
         self.made = [Made() for _ in layout.columns]
-        self._early = [number for number, spec in enumerate(layout.columns) if early and spec.level == 0]
+        self._early = [number for number, spec in enumerate(layout.columns) if spec.level == 0]
         self._late = [number for number in range(len(layout.columns)) if number not in self._early]
         valid, *self.room = self._allocate(self._early, {}, [n], room)
         self.valid = Column("bool", n, valid)
@@ -189,18 +164,11 @@ class LayoutColumns:
         ]
         return flagged, (-(-max(counts, default=1) // 32) - 1).bit_length(), np.array(columns, np.int64)
 
-    def written(self, own: tuple[int, ...], first: Kernel, second: Kernel | None = None) -> bool:
-        """Write the columns, as `kolumn.kernels.values.passes` says; a wait.
+    def written(self, own: tuple[int, ...], first: Kernel, second: Kernel) -> bool:
+        """Write the columns, as `kolumn.kernels.values.passes` says; a wait. ``own`` are the arguments that the passes take before those of
+        all.
 
-        Parameters
-        ----------
-        own : tuple of int
-            The arguments that the passes take before those of all.
-
-        Returns
-        -------
-        bool
-            Whether the first pass leaves a value to the host. Then the columns are not complete.
+        Returns whether the first pass leaves a value to the host. Then the columns are not complete.
         """
         device, cells, n, lists, width = self.device, self._cells, self.rows[0], len(self.rows) - 1, self.rows[0] + 2
         words = len(self._flagged) << self._shift
@@ -226,7 +194,7 @@ class LayoutColumns:
         self.masks.update({number: (self.made[number].bitmap, count) for number, count in zip(self._flagged, nulls, strict=True)})
         self._flagged = []
 
-    def _write_rest(self, shared: tuple[int, ...], second: Kernel | None, totals: list[int]) -> None:
+    def _write_rest(self, shared: tuple[int, ...], second: Kernel, totals: list[int]) -> None:
         """Write texts, ends, and what the second pass writes, by the totals of lists and columns of bytes."""
         device, layout, late, n, lists = self.device, self.layout, self._late, self.rows[0], len(self.rows) - 1
         for row, total in enumerate(totals):
@@ -252,7 +220,7 @@ class LayoutColumns:
         ends = np.array([address_of(self.made[number].ends) for number in late if self.made[number].ends is not None], np.int64)
         self._columns, at, ends_at = self._upload(table, [flags, np.array(of_texts, np.int64), ends])
         device.launch(texts, n if of_texts else 0, Texts(at, at + TEXTS * len(of_texts)))
-        if late and second is not None:
+        if late:
             device.launch(second, n, second.args._make((*shared, *self._tables, ends_at, len(ends))))
 
     def mark(self) -> None:
@@ -301,16 +269,8 @@ class LayoutColumns:
 
     def _named(self, node: LayoutNode, one: Made, mask: Memory | None, nulls: int) -> Column:
         """Strings for the numbers of an enum; a null's number is that of no name."""
-        rows, device = self.rows[node.level], self.device
-        encoded = [name.encode() for name in node.symbols]
-        lengths = np.array([len(name) for name in encoded], np.int32)
-        text = device.upload(np.frombuffer(b"".join(encoded) or b" ", np.uint8))
-        begins = text.address + np.cumsum([0, *lengths[:-1]]).astype(np.int64)
-        where, sizes = device.upload(begins), device.upload(lengths)
-        payloads = DevicePayloads(device.empty(8 * rows), device.empty(4 * rows), rows)
-        assert one.data is not None
-        device.launch(label, rows, Label(one.data.address, where.address, sizes.address, payloads.at.address, payloads.length.address))
-        made = bytes_column(device, payloads, True)
+        rows = self.rows[node.level]
+        made = finished(self.device, begin_labels(self.device, address_of(one.data), node.symbols, rows))
         return Column("string", rows, made.data, mask, nulls, made.children)
 
 

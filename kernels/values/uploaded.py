@@ -9,13 +9,7 @@ from kolumn.kernels.values.typed import kind_of
 
 
 def uploaded(device: Runtime, array: pa.Array) -> Column:
-    """A copy of an array, in the types of `kolumn.kernels.values.typed.kind_of`.
-
-    Parameters
-    ----------
-    array : pa.Array
-        Host memory; of numbers, flags, times, text, bytes, lists, structs, or a dictionary of text.
-    """
+    """A copy of an array of numbers, flags, times, text, bytes, lists, structs, or a dictionary of text, in the types of `kind_of`."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if array.offset:

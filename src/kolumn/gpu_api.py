@@ -51,15 +51,14 @@ def scan_pylibcudf(
         As in `kolumn.scan`, except that fields are separate columns unless ``value_as="struct"``. Columns and their order are those of
         `kolumn.scan` for the same options.
 
-        Avro, Protobuf, flat mappings of "json", "csv" and "fixed" are decoded on the GPU, with "registry" each record by the schema that
-        its own prefix or header names. The host decodes the following, and the columns are copied to the GPU: ``value_errors="raise"``,
-        ``decode``, ``value_columns`` of "json", "csv" and "fixed", structs of "json" and "csv", nested or inferred types of "json", and
-        Protobuf messages with maps, required fields or more than 62 fields; the logger ``kolumn.values`` says so at level INFO. The host
-        also decodes chunks with compressed values of AWS Glue, and chunks with a message that no serializer writes: a string, bytes or a
-        message twice in a field that is not repeated, or unknown groups.
+        Avro and Protobuf are decoded on the GPU, with "registry" each record by the schema that its own prefix or header names. The host
+        decodes "json", "csv" and "fixed", reads with ``value_errors="raise"`` or ``decode``, and Protobuf messages with maps, required
+        fields or more than 62 fields; the columns are then copied to the GPU, and the logger ``kolumn.values`` says so at level INFO. The
+        host also decodes chunks with compressed values of AWS Glue, and chunks with a message that no serializer writes: a string, bytes
+        or a message twice in a field that is not repeated, or unknown groups.
 
-        "json" is read by cuDF's reader, with its rules. Lists, maps, messages and records become cuDF's lists and structs, enums strings,
-        fixed sizes lists of uint8, times of day integers. cuDF has no type for decimals of more than 38 digits and for durations of
+        Lists, maps, messages and records become cuDF's lists and structs, enums strings, fixed sizes lists of uint8, times of day
+        integers. cuDF has no type for decimals of more than 38 digits and for durations of
         Avro: leave them out by ``value_columns``.
     columns, start_offset, …
         All others as in `kolumn.scan`, without ``backend`` and ``binary``.

@@ -11,7 +11,7 @@ from kolumn.errors import ArgumentError
 
 STREAMED, MESSAGES, SHORT, TOGETHER = "streamed", "messages", "short", "together"
 COMPACTION, FILTER, DOWN_CONVERSION = "compaction", "filter", "down-conversion"
-JSON, JSON_WALK, AVRO_WALK = "json", "json-walk", "avro-walk"
+JSON, AVRO_WALK = "json", "avro-walk"
 
 FAST = {
     STREAMED: "batches of format 2 block by block from the file (`decode/host/streamed.py`)",
@@ -22,7 +22,6 @@ FAST = {
     FILTER: "batches that lose records, without columns (`cpu_fallback/encode/filter.py`)",
     DOWN_CONVERSION: "batches of format 2 to messages, without columns (`conversion/down_conversion.py`)",
     JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
-    JSON_WALK: "members of JSON objects that nobody asked for (`cpu_fallback/values/json_walk.py`)",
     AVRO_WALK: "fields of Avro records that nobody asked for (`cpu_fallback/values/avro_walk.py`)",
 }
 """Each fast path, and what it is for."""

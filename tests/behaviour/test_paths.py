@@ -148,11 +148,11 @@ def test_typed_values(tmp_path: Path) -> None:
     def ask(_: Path) -> Any:
         return [rows(tmp_path / f"t-{n}", **how, columns=["value", "valueValid"]) for n, (_, how) in enumerate(asked)]
 
-    same(tmp_path, (paths.JSON, paths.JSON_WALK, paths.AVRO_WALK), ask)
+    same(tmp_path, (paths.JSON, paths.AVRO_WALK), ask)
 
 
 def test_every_fast_path_is_compared() -> None:
-    mine = {*READING, paths.COMPACTION, paths.FILTER, paths.DOWN_CONVERSION, paths.JSON, paths.JSON_WALK, paths.AVRO_WALK}
+    mine = {*READING, paths.COMPACTION, paths.FILTER, paths.DOWN_CONVERSION, paths.JSON, paths.AVRO_WALK}
     assert mine == set(FAST)
 
 

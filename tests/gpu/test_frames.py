@@ -159,9 +159,6 @@ def test_what_is_not_asked_for_is_not_decoded(log: Path, device: Emulated, joine
 
 
 VALUES: dict[str, dict[str, Any]] = {
-    "json": {"value_schema": {"a": "int64", "b": "string", "c": "bool", "d": "float64", "t": "timestamp"}},
-    "csv": {"value_schema": {"a": "int64", "b": "string", "c": "bool", "d": "int8"}},
-    "fixed": {"value_schema": {"a": ">i8", "b": "<f4"}},
     "avro": {"value_schema": {"type": "record", "name": "r", "fields": [
         {"name": name, "type": kind} for name, kind in {"a": "long", "b": "string", "c": "bytes", "d": ["null", "int"], "e": "null"}.items()
     ]}},

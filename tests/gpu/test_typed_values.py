@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.device_columns import compared
 from kit.emulated import Emulated
 from kolumn.gpu_api import _chosen, resident_options
 from kolumn.kernels.columns import assemble
@@ -25,11 +24,6 @@ NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"typ
 
 
 ON_DEVICE: list[Any] = [
-    {"value_format": "json", "value_schema": {"a": "int64"}},
-    {"value_format": "json", "value_schema": {"a": "int64"}, "value_framing": "confluent"},
-    {"value_format": "csv", "value_schema": {"a": "int64"}, "value_separator": ";"},
-    {"value_format": "fixed", "value_schema": {"a": ">i8"}},
-    {"value_format": "fixed", "value_schema": {"a": ">i8"}, "value_as": "struct"},
     {"value_format": "avro", "value_schema": RECORD, "value_skip": 5},
     {"value_format": "avro", "value_schema": NESTED},
     {"value_format": "avro", "value_schema": NESTED, "value_columns": "a", "value_as": "struct"},
@@ -38,15 +32,14 @@ ON_DEVICE: list[Any] = [
     {"value_format": "registry", "value_schema": RECORD, "value_schemas": {1: RECORD}},
     {"value_format": "protobuf", "value_schema": MESSAGE},
     {"value_format": "protobuf", "value_schema": MESSAGE, "value_message": "M", "value_columns": ["a"], "value_framing": "confluent"},
-    {"key_format": "csv", "key_schema": {"k": "int8"}, "value_format": "avro", "value_schema": RECORD},
+    {"key_format": "protobuf", "key_schema": MESSAGE, "value_format": "avro", "value_schema": RECORD, "value_as": "struct"},
 ]
 ON_HOST: list[Any] = [
-    {"value_format": "json", "value_schema": {"a": ["int64"]}},
-    {"value_format": "json", "value_schema": {"a": "int64"}, "value_as": "struct"},
-    {"value_format": "json", "value_schema": {"a": "int64"}, "value_errors": "raise"},
-    {"value_format": "json", "value_schema": {"a": "int64"}, "key_format": "json", "key_schema": {"b": "date32"}},
-    {"value_format": "csv", "value_schema": {"a": "int64"}, "value_as": "struct"},
-    {"value_format": "fixed", "value_schema": {"a": ">i8", "b": "i1"}, "value_columns": "b"},
+    {"value_format": "avro", "value_schema": RECORD, "value_errors": "raise"},
+    {"value_format": "json", "value_schema": {"a": "int64"}, "value_framing": "confluent"},
+    {"value_format": "csv", "value_schema": {"a": "int64"}, "value_separator": ";"},
+    {"value_format": "fixed", "value_schema": {"a": ">i8"}},
+    {"key_format": "csv", "key_schema": {"k": "int8"}, "value_format": "avro", "value_schema": RECORD},
     {"value_format": "protobuf", "value_schema": 'syntax = "proto2"; message M {}'},
     {"value_format": "protobuf", "value_schema": 'syntax = "proto2"; message M { required int32 a = 1; }'},
     {"include_control": True, "decode": "internal"},
@@ -66,6 +59,7 @@ def test_what_is_decoded_on_the_device(options: Any, on_device: bool) -> None:
         {"key_format": "csv", "key_schema": {"k": "int8"}, "key_as": "struct"},
         {"key_format": "csv", "key_schema": {"k": "int8"}, "value_format": "json"},
         {"value_format": "json", "value_schema": {"a": ["int64"]}, "value_errors": "keep"},
+        {"key_format": "fixed", "key_schema": {"k": "i1"}, "value_format": "csv", "value_schema": {"v": "string", "w": "float32"}},
     ],
     ids=str,
 )
@@ -80,14 +74,6 @@ def test_the_host_decodes_them(options: Any, device: Emulated, tmp_path: Path, m
     assert found.equals(in_known_types(expected, "string"))
     ((streamed, _),) = kolumn.scan_pylibcudf(tmp_path / "t-0", payload="string", **options)
     assert streamed.equals(found)
-
-
-def test_a_field_of_json_may_have_any_name(device: Emulated, tmp_path: Path) -> None:
-    """Also that of what tells which values are objects. Without any object cuDF's reader is not asked."""
-    made = pa.table({"value": pa.array([b"?", None, b"1"], BYTES)})
-    kolumn.write(made, tmp_path / "t-0")
-    found = compared(tmp_path / "t-0", value_format="json", value_schema={"valid": "string", "other": "int64"})
-    assert found["valid"].null_count == 3
 
 
 def test_typed_columns_in_types_of_cudf() -> None:

@@ -23,7 +23,6 @@ CALLED = {
     paths.FILTER: ("compaction.second_pass", "filter_records"),
     paths.DOWN_CONVERSION: ("conversion.down_conversion", "down_convert"),
     paths.JSON: ("values.text.json", "decode_objects"),
-    paths.JSON_WALK: ("values.text.json_walk", "WalkPlans"),
     paths.AVRO_WALK: ("values.avro.walk", "WalkPlan"),
     GENERAL: ("decode.host.run", "fields"),
 }

@@ -4,7 +4,6 @@
 """
 
 import math
-import struct
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,7 +25,6 @@ from kolumn.kernels.fields import slices
 from kolumn.kernels.fields.decoded import DevicePayloads
 from kolumn.kernels.machine import device
 from kolumn.kernels.values.columns import typed_columns
-from kolumn.kernels.values.lines import make_lines
 from kolumn.kernels.values.schema import Values
 from kolumn.options import Options
 from kolumn.reader_types import with_types
@@ -48,8 +46,7 @@ batches of 1 MiB, where the chain of lengths takes longest, they have 60 to 140.
 HOT = ("check", "join", "count", "hop", "hop_staged", "hop_sliced", "fields", "sizes", "validity", "gather_short", "gather")
 """Kernels of a read of keys and values."""
 HOT_OF_VALUES = (
-    "fronts", "measure_values", "write_values", "measure_messages", "write_messages", "measure_fields", "write_fields", "fixed",
-    "flag_bits", "texts", "line_sizes", "lines",
+    "fronts", "measure_values", "write_values", "measure_messages", "write_messages", "flag_bits", "texts",
 )  # fmt: skip
 """Kernels of typed values."""
 
@@ -74,15 +71,11 @@ def decoded(folder: Path, batch_bytes: int, segment_bytes: int, many: bool) -> D
 
 
 FLAT = {**value_data.AVRO, "fields": value_data.AVRO["fields"][:5]}
-_SMALL = {"id": "int64", "customer": "string", "paid": "bool", "ts": "int64"}
 ORDERS = 1024
 VALUES: dict[str, dict[str, Any]] = {
     "values: Avro": {"format": "avro", "schema": value_data.AVRO, "schemas": {7: value_data.AVRO}, "framing": "confluent"},
     "values: flat Avro": {"format": "avro", "schema": FLAT, "skip": 0},
     "values: Protobuf": {"format": "protobuf", "schema": value_data.message()[1].SerializeToString(), "message": "bench.Order"},
-    "values: JSON": {},
-    "values: CSV": {"format": "csv", "schema": _SMALL},
-    "values: fixed": {"format": "fixed", "schema": {"id": ">i8", "amount": "f8", "paid": "i1"}},
 }
 """By name: options for typed values without ``value_``, in columns. Values are orders of `bench.value_data`, and parts of them."""
 
@@ -95,13 +88,7 @@ def orders(way: str) -> list[bytes]:
     if way == "values: flat Avro":
         # An order ends with its items, of which there are none: a byte.
         return [one[:-1] for one in value_data.as_avro([row | {"items": []} for row in rows])]
-    if way == "values: Protobuf":
-        return value_data.as_protobuf(rows)
-    if way == "values: JSON":
-        return value_data.as_json(rows)
-    if way == "values: CSV":
-        return [f"{row['id']},{row['customer']},{str(row['note'] is None).lower()},{row['ts']}".encode() for row in rows]
-    return [struct.pack(">q", row["id"]) + struct.pack("<db", row["amount"], row["note"] is None) for row in rows]
+    return value_data.as_protobuf(rows)
 
 
 def typed(way: str) -> Decoded:
@@ -112,10 +99,6 @@ def typed(way: str) -> Decoded:
         lengths = np.array([len(one) for one in given], np.int32)
         text = runtime.upload(np.frombuffer(b"".join(given), np.uint8))
         payloads = DevicePayloads(runtime.upload(text.address + np.cumsum(lengths) - lengths), runtime.upload(lengths), len(given))
-        if not how:
-            runtime.asked.clear()
-            make_lines(runtime, payloads)
-            return Decoded(int(lengths.sum()), len(given), costs.launches, runtime.asked)
         options: Any = {f"value_{name}": one for name, one in how.items()} | {"value_as": "columns"}
         values = Values.of(with_types(Options.of(**options), [], []).typed[0])
         for _ in range(2):

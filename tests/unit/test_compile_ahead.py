@@ -82,7 +82,7 @@ def test_annotations_are_what_loops_are_called_with(tmp_path: Path) -> None:
 
 def test_the_first_compiles_for_all(tmp_path: Path) -> None:
     """Of two processes that start together, one compiles, and the other waits for it and announces that."""
-    groups = {"reading": ("count", "columns.timestamps"), "writing": ("encode.restride",)}
+    groups = {"reading": ("count", "columns.timestamps"), "writing": ("encode.index",)}
     both = [start("print(json.dumps(compile_ahead._ensure('reading')))", tmp_path, **groups) for _ in range(2)]
     told = [[json.loads(line) for line in finish(process)] for process in both]
     assert sorted(lines[-1] for lines in told) == [0, 3]

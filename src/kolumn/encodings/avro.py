@@ -1,6 +1,5 @@
-"""Avro's binary encoding: a program of steps, made from a writer's and a reader's schema, writes one value into columns.
-
-Source: the Avro specification 1.12, "Binary Encoding".
+"""Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/#binary-encoding): a program of steps, made from a writer's and
+a reader's schema, writes one value into columns.
 """
 
 from kolumn.encodings.avro_skip import block, branch_of, skip
@@ -76,23 +75,13 @@ _PASSED = OPTIONAL
 
 
 def decode(t: ColumnTables, program: int, constants: int, stack: int, begin: int, end: int, row: int, resumed: int) -> int:
-    """Write the value at [begin, end) into a row of level 0.
+    """Write the value at addresses [begin, end) into a row of level 0.
 
-    Parameters
-    ----------
-    t : ColumnTables
-    program, constants, stack, begin, end : int
-        Addresses. ``constants`` is the program that lasts until all is written, of which ``program`` may be a copy. ``stack`` has a frame
-        for each list around a value, and one more.
-    row : int
-    resumed : int
-        Where to begin: 0 for the whole value; on a GPU the word that the first pass leaves at ``stack``: bytes from the first list on, and
-        in the low 32 bits its step. It leaves 0 if there is no list.
+    ``constants`` is the program that lasts until all is written, of which ``program`` may be a copy. ``stack`` has a frame for each list
+    around a value, and one more. ``resumed`` is 0 for the whole value; on a GPU the word that the first pass leaves at ``stack``: bytes
+    from the first list on, and in the low 32 bits its step. It leaves 0 if there is no list.
 
-    Returns
-    -------
-    int
-        `DONE`, `INVALID`, or what has no room; after the latter two the caller calls `kolumn.encodings.columns.restore`.
+    Returns `DONE`, `INVALID`, or what has no room; after the latter two the caller calls `kolumn.encodings.columns.restore`.
     """
     at, pc = (begin if resumed == 0 else end - (resumed >> 32)), resumed & _LOW
     value, free, lists = 0, end - begin + FREE, 0

@@ -30,21 +30,9 @@ def skip(program: int, pc: int, stack: int, at: int, end: int, free: int) -> tup
 
 
 def skip_steps(program: int, pc: int, stack: int, at: int, end: int, free: int) -> tuple[int, int, int]:
-    """Run the steps that write nothing, from the one at ``pc`` on.
+    """Run the steps that write nothing, from the place ``pc`` on. ``free`` are the items without bytes that the value may have.
 
-    Parameters
-    ----------
-    program, stack, at, end : int
-        Addresses.
-    pc : int
-        Place of a step.
-    free : int
-        Items without bytes that the value may have.
-
-    Returns
-    -------
-    at, pc, free : int
-        After the last of these steps; ``at`` is -1 if the value is not valid.
+    Returns address, place and ``free`` after the last of these steps; the address is -1 if the value is not valid.
     """
     left, limit = 0, 0
     while at >= 0:

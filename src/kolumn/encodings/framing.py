@@ -2,66 +2,41 @@
 
     constant          prefix                                            key of the schema
     NONE              none
-    CONFLUENT         00, i32 id                                        0, id
+    CONFLUENT         00, i32 schema id                                 0, id
     CONFLUENT_GUID    01, 16 bytes GUID                                 its first and last eight bytes
     APICURIO          00, i64 id                                        0, id
     GLUE              03, 00, 16 bytes schema version id                its first and last eight bytes
     GLUE_ZLIB         03, 05, 16 bytes schema version id; the rest is one zlib stream
-    SINGLE_OBJECT     C3 01, u64 little-endian CRC-64-AVRO              0, that number as an int64
+    SINGLE_OBJECT     C3 01, u64 little-endian fingerprint              0, that number as an int64
     CONFLUENT_HEADER  header __value_schema_id, __key_schema_id: 01 and GUID, or 00 and id; with Protobuf message indexes after it
     APICURIO_HEADER   headers apicurio.value.contentId, .globalId (key: apicurio.key.…): i64
     AZURE             header content-type: avro/binary+<32 hexadecimal digits>
 
-Integers are big-endian unless they are said to be little-endian. Apicurio's registry writes either of the first two forms with 00:
-four bytes of contentId, or eight of globalId.
+Integers are big-endian but for the fingerprint. Apicurio's registry writes either of the first two forms with 00: four bytes of contentId,
+or eight of globalId.
 
-Sources: confluent-kafka 2.16 ``schema_registry/common/serde.py``; Apicurio's ``Default4ByteIdHandler``, ``Legacy8ByteIdHandler`` and
-``OptimisticFallbackIdHandler``; AWS Glue's ``GlueSchemaRegistryDeserializerDataParser``; the Avro specification, "Single-object encoding".
+Sources: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format and confluent-kafka
+2.16 ``schema_registry/common/serde.py``; Apicurio's ``Default4ByteIdHandler``, ``Legacy8ByteIdHandler`` and
+``OptimisticFallbackIdHandler``; AWS Glue's ``GlueSchemaRegistryDeserializerDataParser``; Avro's single-object encoding,
+https://avro.apache.org/docs/1.12.0/specification/#single-object-encoding.
 """
 
 from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, u32_at, u32_little_at
 
-(
-    NONE,
-    CONFLUENT,
-    CONFLUENT_GUID,
-    APICURIO,
-    GLUE,
-    GLUE_ZLIB,
-    SINGLE_OBJECT,
-    CONFLUENT_HEADER,
-    APICURIO_HEADER,
-    AZURE,
-) = range(10)
+NONE, CONFLUENT, CONFLUENT_GUID, APICURIO, GLUE, GLUE_ZLIB, SINGLE_OBJECT, CONFLUENT_HEADER, APICURIO_HEADER, AZURE = range(10)
 
 PREFIXES = sum(1 << framing for framing in (CONFLUENT, CONFLUENT_GUID, APICURIO, GLUE, GLUE_ZLIB, SINGLE_OBJECT))
 """All framings that are prefixes, as a sum of ``1 << framing``."""
 NO_SCHEMA = NO_ID = -1
 """Index and id of the schema of a payload that names none."""
-LONGEST = 18
-"""Bytes of the longest prefix."""
 
 
 def recognise(buf: Buffer, at: int, end: int, wanted: int) -> tuple[int, int, int, int]:
-    """The framing of one payload, by its first bytes.
+    """The framing of one payload at positions [at, end), by its first bytes; no other byte is read.
 
-    If both `CONFLUENT` and `APICURIO` are wanted, an id of eight bytes is one whose first four are zero: no registry has the id 0.
-
-    Parameters
-    ----------
-    buf, at, end
-        The payload is at positions [at, end); no other byte is read.
-    wanted : int
-        Sum of ``1 << framing`` for the framings that may be recognised.
-
-    Returns
-    -------
-    framing : int
-        `NONE` if there is no wanted prefix, or not all of its bytes.
-    prefix : int
-        Bytes of the prefix; 0 with `NONE`.
-    high, low : int
-        Key of the schema, as in the table above: two int64.
+    ``wanted`` is the sum of ``1 << framing`` for those that may be recognised. If both `CONFLUENT` and `APICURIO` are, an id of eight bytes
+    is one whose first four are zero: no registry has the id 0. Returns the framing, `NONE` if there is no wanted prefix or not all of its
+    bytes; bytes of the prefix; and the key of the schema, two int64.
     """
     size = end - at
     if size < 5:

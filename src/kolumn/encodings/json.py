@@ -1,4 +1,5 @@
-"""Writes one JSON object as a row of columns, by a table of the fields that have columns; other members are passed over.
+"""Writes one JSON object (https://www.rfc-editor.org/rfc/rfc8259) as a row of columns, by a table of the fields that have columns; other
+members are passed over.
 
 It decides only rows that it is sure of. Everything else is `UNDECIDED`, valid or not, and another reader decides it: syntax that
 `kolumn.encodings.json_text` does not accept, a member that comes twice, a name with an escape, a value of another type, a number out of
@@ -65,16 +66,6 @@ class JsonProgram(NamedTuple):
     frames: int
 
 
-def column_of(field: int) -> int:
-    """Number of a field's column."""
-    return load64(field + _COLUMN)
-
-
-def fills_of(field: int) -> tuple[int, int]:
-    """The first fill of those that make a field null, and how many they are."""
-    return load64(field + _FILL), load64(field + _FILLS)
-
-
 def is_name(p: JsonProgram, field: int, at: int, end: int) -> bool:
     """Whether the bytes from ``at`` on are a field's name, a quote and a colon."""
     length = load64(field + _LENGTH)
@@ -129,12 +120,8 @@ def same_bytes(one: int, other: int, size: int) -> bool:
 def member_at(p: JsonProgram, inside: int, expected: int, stamp: int, at: int, byte: int, end: int) -> tuple[int, int, int]:
     """Begin a member of an object, at whose quote ``at`` should be.
 
-    Returns
-    -------
-    field : int
-        Its field; 0 for a member that is passed over.
-    at, byte : int
-        Address of its value, and the first byte; the address after what is passed over; -1 if not decided.
+    Returns its field, 0 for a member that is passed over; the address of its value, or after what is passed over, -1 if not decided; and
+    the first byte.
     """
     if byte != QUOTE:
         return 0, -1, 0
@@ -229,20 +216,9 @@ def next_stamp(p: JsonProgram) -> int:
 
 
 def decode(t: ColumnTables, p: JsonProgram, at: int, end: int, row: int) -> int:
-    """Write the object at [at, end) into a row of level 0.
+    """Write the object at addresses [at, end), at least eight bytes, into a row of level 0.
 
-    Parameters
-    ----------
-    t : ColumnTables
-    p : JsonProgram
-    at, end : int
-        Addresses; at least eight bytes.
-    row : int
-
-    Returns
-    -------
-    int
-        `DONE`, `UNDECIDED`, or what has no room; after the latter two the caller calls `kolumn.encodings.columns.restore`.
+    Returns `DONE`, `UNDECIDED`, or what has no room; after the latter two the caller calls `kolumn.encodings.columns.restore`.
     """
     at, byte = next_byte(at, end)
     if byte != OPEN_OBJECT:

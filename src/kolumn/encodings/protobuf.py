@@ -134,16 +134,8 @@ def is_left(t: ColumnTables, p: ProtobufProgram, field: int, seen: int) -> bool:
 
 
 def put_number(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: int, stop: int, seen: int) -> tuple[int, int, int]:
-    """Write a number of a field that is not repeated.
-
-    Returns
-    -------
-    next : int
-        Position after it, or `MALFORMED`.
-    seen : int
-        With the field's bit.
-    strange : int
-        1 if it is a number that its closed enum does not have.
+    """Write a number of a field that is not repeated: position after it or `MALFORMED`, ``seen`` with the field's bit, and 1 if it is a
+    number that its closed enum does not have.
     """
     kind = load64(field + KIND_AT)
     value, at = number_at(at, stop, kind)
@@ -173,13 +165,7 @@ def begin_row(t: ColumnTables, field: int, row: int) -> int:
 def put_numbers(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: int, stop: int, until: int) -> tuple[int, int, int]:
     """Append the numbers at [at, until) to a repeated field, one at least if that is not empty.
 
-    Returns
-    -------
-    code : int
-        As in `write_message`.
-    next : int
-    strange : int
-        1 if there was a number that its closed enum does not have.
+    Returns a code as `write_message`, the next position, and 1 if there was a number that its closed enum does not have.
     """
     kind, level, element, strange = load64(field + KIND_AT), load64(field + CHILD_AT), load64(field + ELEMENT_AT), 0
     width = load64(field + WIDTH_AT)
@@ -217,14 +203,7 @@ def put_value(
 ) -> tuple[int, int, int, int]:
     """Write what is neither a message nor plain: numbers at [at, end), of which the last one ends before ``stop``, or a string.
 
-    Returns
-    -------
-    code, next : int
-        As in `put_numbers`.
-    seen : int
-        With the field's bit.
-    strange : int
-        As in `put_numbers`.
+    Returns code and next position as `put_numbers`, ``seen`` with the field's bit, and the last of `put_numbers`.
     """
     kind = load64(field + KIND_AT)
     if kind <= ENUM and load64(field + CHILD_AT) == 0:
@@ -295,11 +274,8 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
     On a GPU the first pass leaves at ``p.frames`` the address of the first field that is repeated or a message, 0 if there is none. The
     second one may begin there: of the message itself it writes nothing.
 
-    Returns
-    -------
-    int
-        `DONE`; `INVALID` if it is malformed; or what has no room, see `kolumn.encodings.columns`. After the last two the caller restores.
-        On a GPU there is always room, and a message may be `UNDECIDED`.
+    Returns `DONE`; `INVALID` if it is malformed; or what has no room, see `kolumn.encodings.columns`. After the last two the caller
+    restores. On a GPU there is always room, and a message may be `UNDECIDED`.
     """
     message, frame, group, strange = p.messages, p.frames, 0, 0
     expected = p.fields + load64(message + FIRST_AT)

@@ -72,25 +72,10 @@ def field_of(p: ProtobufProgram, message: int, number: int) -> int:
 
 
 def next_field(p: ProtobufProgram, message: int, expected: int, at: int, stop: int, depth: int) -> tuple[int, int, int, int]:
-    """Find the next field that has a column.
+    """Find the next field that has a column, from ``at`` on; ``expected`` is tried first, ``depth`` counts the messages around the message.
 
-    Parameters
-    ----------
-    message, expected : int
-        Addresses of the message and of the field that is tried first.
-    at, stop, depth : int
-        Fields begin at ``at``; how many messages the message is in.
-
-    Returns
-    -------
-    field : int
-        Its address; 0 at the end of the message or of a group.
-    tag : int
-        Its tag, of a group's end that one; 0 at ``stop``.
-    next : int
-        Where its value begins, or `MALFORMED`; less than that if the message is undecided.
-    strange : int
-        1 if unknown fields were passed over.
+    Returns its address, 0 at the end of the message or of a group; its tag, of a group's end that one, 0 at ``stop``; where its value
+    begins, `MALFORMED`, or less than that if the message is undecided; and 1 if unknown fields were passed over.
     """
     strange = 0
     while at < stop:

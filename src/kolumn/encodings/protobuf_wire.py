@@ -1,4 +1,4 @@
-"""Protobuf's wire format: tags, varints, numbers, lengths, and fields that are passed over.
+"""Protobuf's wire format (https://protobuf.dev/programming-guides/encoding/): tags, varints, numbers, lengths, and unknown fields.
 
     tag      varint: number of the field << 3 | wire type
     0 VARINT   varint: seven bits a byte, low ones first; bit 7 set: more follow
@@ -9,9 +9,8 @@
 
 What is accepted is what upb accepts, the parser in the package protobuf: a varint of up to ten bytes, of the last of which one bit counts;
 a tag of up to five bytes and 32 bits; a length of up to five bytes; tags and lengths may have more bytes than they need. Number 0 is
-malformed, except in a group that is passed over and in a message without fields.
-
-Positions are addresses. Nothing at ``stop`` or after it is read.
+malformed, except in a group that is passed over and in a message without fields. Positions are addresses. Nothing at ``stop`` or after it
+is read.
 """
 
 from kolumn.encodings.numbers import little32, little64
@@ -26,6 +25,13 @@ MOST_NESTED = 100
 """Messages and groups in each other that are accepted."""
 VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(12)
 """Kinds of fields. The first ones are numbers."""
+KINDS = {
+    1: FIXED8, 2: FIXED4, 3: VARINT8, 4: VARINT8, 5: VARINT4, 6: FIXED8, 7: FIXED4, 8: BOOL, 9: TEXT, 10: SINGLE_GROUP, 11: SINGLE_MESSAGE,
+    12: BYTES, 13: VARINT4, 14: ENUM, 15: FIXED4, 16: FIXED8, 17: ZIGZAG4, 18: ZIGZAG8,
+}  # fmt: skip
+"""Kinds by the numbers of types in FieldDescriptorProto."""
+WIRES = {FIXED4: FIXED32, FIXED8: FIXED64, BYTES: LENGTH, TEXT: LENGTH, SINGLE_MESSAGE: LENGTH, SINGLE_GROUP: GROUP}
+"""Wire types of kinds that are not `VARINT`."""
 WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}
 """Bytes of numbers in their columns."""
 NOTHING, NUMBER, INDEXES, NAME, ANY, NAME_OR_NOTHING = range(6)
@@ -35,14 +41,8 @@ CHOICE = 48 + 8 * MOST_NESTED
 
 
 def uvarint(at: int, stop: int) -> tuple[int, int]:
-    """Varint of up to ten bytes.
-
-    Returns
-    -------
-    value : int
-        64 bits; whether the highest one is a sign is not decided.
-    next : int
-        Position after it, or `MALFORMED`; then ``value`` is 0.
+    """Varint of up to ten bytes: 64 bits, whether the highest one is a sign is not decided, and the position after it; 0 and
+    `MALFORMED`.
     """
     value, shift = 0, 0
     while at < stop and shift < 63:
@@ -124,18 +124,8 @@ def after_value(at: int, stop: int, wire: int) -> int:
 
 
 def after_field(at: int, stop: int, tag: int, depth: int, numbers: int) -> int:
-    """Position after the value of an unknown field, or `MALFORMED`.
-
-    Parameters
-    ----------
-    at, stop : int
-        The value begins at ``at``.
-    tag : int
-        Its tag. An end of a group is malformed here.
-    depth : int
-        Messages and groups that the field is in.
-    numbers : int
-        Address of `MOST_NESTED` words, which are overwritten.
+    """Position after the value of an unknown field, or `MALFORMED`, as an end of a group is. ``depth`` counts messages and groups around
+    the field; the `MOST_NESTED` words at ``numbers`` are overwritten.
     """
     if tag & 7 != GROUP:
         return after_value(at, stop, tag & 7)
@@ -172,13 +162,8 @@ def after_varint(at: int, stop: int) -> int:
 def after_unknown(at: int, stop: int, known: int) -> int:
     """Position of the first field, from ``at`` on, that is not passed over in a few steps.
 
-    Passed over are fields with a tag of one byte and a number that is not known, but for groups and long strings. What is malformed
-    remains for the caller.
-
-    Parameters
-    ----------
-    known : int
-        Bits of the numbers 0 to 15 that are known; 0 always is.
+    Passed over are fields with a tag of one byte and a number that is not ``known`` (bits of 0 to 15; 0 always is), but for groups and long
+    strings. What is malformed remains for the caller.
     """
     while at < stop:
         tag = load8(at, 0)
@@ -210,14 +195,9 @@ def lowest_bit(bits: int) -> int:
 
 
 def after_indexes(at: int, stop: int, path: int, count: int) -> int:
-    """Position after Confluent's message indexes, or `MALFORMED` if they do not choose a certain message.
+    """Position after Confluent's message indexes, or `MALFORMED` if they are not the ``count`` int64 at ``path``.
 
     A zig-zag varint counts them, as many follow; a count of 0 stands for the first message of the file.
-
-    Parameters
-    ----------
-    path, count : int
-        Address of the indexes that choose it, int64, and their number.
     """
     found, at = uvarint(at, stop)
     if at < 0 or found & 1 != 0:
@@ -235,14 +215,9 @@ def after_indexes(at: int, stop: int, path: int, count: int) -> int:
 
 
 def after_name(at: int, stop: int, name: int, size: int) -> int:
-    """Position after Apicurio's ``Ref``, or `MALFORMED` if it does not name a certain message.
+    """Position after Apicurio's ``Ref``, or `MALFORMED` if it does not have the name of ``size`` bytes at ``name``.
 
     ``Ref`` is a message with its length in front, and has the name of a message as field 1.
-
-    Parameters
-    ----------
-    name, size : int
-        Address of the name, and its bytes.
     """
     length, at = length_at(at, stop)
     if at < 0 or length != size + 2 or size > 0x7F or load8(at, 0) != 0x0A or load8(at, 1) != size:
@@ -280,14 +255,10 @@ def after_number(at: int, stop: int, number: int) -> int:
 def after_front(at: int, stop: int, front: int, choice: int) -> int:
     """Where a message begins, or `MALFORMED` if what precedes it chooses another one.
 
-    Parameters
-    ----------
-    front : int
-        `NOTHING`, a `NUMBER` of AWS Glue, a `NAME`: Apicurio's ``Ref``, indexes or both; `INDEXES` of Confluent or a `NAME`, which a prefix
-        of five bytes does not tell apart; `ANY`: a `NAME` or nothing, as beside Apicurio's headers; `NAME_OR_NOTHING`: a ``Ref`` or none.
-    choice : int
-        Address of `CHOICE` bytes: how many message indexes there are, -1 if the writer's schema lacks the message; address and size of the
-        name of the message, and of its full name; its number; the indexes.
+    ``front`` is `NOTHING`, a `NUMBER` of AWS Glue, a `NAME`: Apicurio's ``Ref``, indexes or both; `INDEXES` of Confluent or a `NAME`, which
+    a prefix of five bytes does not tell apart; `ANY`: a `NAME` or nothing, as beside Apicurio's headers; `NAME_OR_NOTHING`: a ``Ref`` or
+    none. ``choice`` are `CHOICE` bytes: how many message indexes there are, -1 if the writer's schema lacks the message; address and size
+    of the name of the message, and of its full name; its number; the indexes.
     """
     count = load64(choice)
     if count < 0:

@@ -1,13 +1,13 @@
 """Data keys of encrypted segments in a tier: unwrapped by a private RSA key, from files that the caller names.
 
 Aiven's tiered-storage wraps with BouncyCastle's RSA/NONE/OAEPWithSHA3-512AndMGF1Padding: OAEP (RFC 8017, 7.1.2) with SHA3-512 for the
-empty label and for MGF1. The package cryptography reads key files and has AES-GCM, but refuses SHA3 in OAEP; that is here.
+empty label and for MGF1. The package cryptography reads key files and has AES-GCM, but refuses SHA3 in OAEP; pycryptodome does that.
 """
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from kolumn.errors import ArgumentError, KolumnError, MissingPackageError
 
@@ -15,7 +15,6 @@ KeyFiles = tuple[tuple[str, str], ...]
 """Names of keys, and files with private RSA keys, as PEM or DER."""
 WrappedKey = tuple[str, bytes]
 """Name of a key, and a data key that it wraps."""
-_HASH = 64
 _KEY_BYTES = (16, 24, 32)
 
 
@@ -66,13 +65,22 @@ def is_right(key_id: str, files: KeyFiles | None, others: Iterable[WrappedKey]) 
 
 
 def _message(wrapped: bytes, key_id: str, path: str) -> bytes | None:
-    return _oaep(wrapped, *_private_key(key_id, path))
+    """The message, None if anything about it is wrong."""
+    cipher = _private_key(key_id, path)
+    try:
+        message: bytes = cipher.decrypt(wrapped)
+    except ValueError:
+        return None
+    return message
 
 
 @lru_cache(maxsize=32)
-def _private_key(key_id: str, path: str) -> tuple[int, int]:
-    """Modulus and private exponent."""
+def _private_key(key_id: str, path: str) -> Any:
+    """The OAEP cipher of the private key in a file."""
     try:
+        from Crypto.Cipher import PKCS1_OAEP
+        from Crypto.Hash import SHA3_512
+        from Crypto.PublicKey import RSA
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
     except ImportError as error:
@@ -88,28 +96,8 @@ def _private_key(key_id: str, path: str) -> tuple[int, int]:
     if not isinstance(key, RSAPrivateKey):
         raise ArgumentError(f"keys: {path}, of key {key_id!r}, is not a private RSA key")
     numbers = key.private_numbers()
-    return numbers.public_numbers.n, numbers.d
-
-
-def _oaep(cipher: bytes, modulus: int, exponent: int) -> bytes | None:
-    """The message, None if anything about it is wrong."""
-    size = (modulus.bit_length() + 7) // 8
-    number = int.from_bytes(cipher, "big")
-    if len(cipher) != size or number >= modulus or size < 2 * _HASH + 2:
-        return None
-    block = pow(number, exponent, modulus).to_bytes(size, "big")
-    seed = _xor(block[1 : 1 + _HASH], _mask(block[1 + _HASH :], _HASH))
-    data = _xor(block[1 + _HASH :], _mask(seed, size - _HASH - 1))
-    padding, one, message = data[_HASH:].partition(b"\1")
-    right = block[0] == 0 and data[:_HASH] == hashlib.sha3_512(b"").digest() and one == b"\1" and not any(padding)
-    return message if right else None
-
-
-def _mask(seed: bytes, size: int) -> bytes:
-    """MGF1."""
-    blocks = (hashlib.sha3_512(seed + number.to_bytes(4, "big")).digest() for number in range(-(-size // _HASH)))
-    return b"".join(blocks)[:size]
-
-
-def _xor(one: bytes, other: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+    public = numbers.public_numbers
+    # The package cryptography has checked the numbers.
+    private = RSA.construct((public.n, public.e, numbers.d, numbers.p, numbers.q), consistency_check=False)
+    sha3: Any = SHA3_512
+    return PKCS1_OAEP.new(private, hashAlgo=sha3)

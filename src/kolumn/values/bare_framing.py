@@ -6,22 +6,12 @@ import pyarrow as pa
 from kolumn.schemas.schema import Schema
 from kolumn.values.decoder import Bodies
 from kolumn.values.framing import FrontRules
+from kolumn.values.payloads import payloads_of
 
 
 class BareFramer:
-    """What `kolumn.values.framing.Framer` does, for payloads without a prefix.
-
-    Parameters
-    ----------
-    skip : int
-        Bytes in front of every payload that are left out; a shorter payload has no body.
-
-    Attributes
-    ----------
-    needs_headers : bool
-        Whether `bodies` looks at the headers of the records.
-    schemas : tuple of Schema
-        The schemas that payloads named: none.
+    """What `kolumn.values.framing.Framer` does, for payloads without a prefix. ``skip`` bytes in front of each are left out; a shorter
+    payload has no body.
     """
 
     needs_headers = False
@@ -38,13 +28,9 @@ class BareFramer:
     def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
         """Bodies of a column of payloads, and the schema id of each row (int64), which is null. Copies no payload."""
         n = len(payload)
-        _, ends, data = payload.buffers()
-        bounds = np.frombuffer(ends, np.int32)[payload.offset : payload.offset + n + 1].astype(np.int64) if n else np.zeros(1, np.int64)
-        length = np.diff(bounds)
-        if payload.null_count:
-            length[payload.is_null().to_numpy(zero_copy_only=False)] = -1
-        at = bounds[:-1] + (data.address if data is not None else 0) + self.skip
-        length = np.where(length < self.skip, -1, length - self.skip)
+        at, length = np.empty((2, n), np.int64)
+        payloads_of(payload, at, length)
+        at, length = at + self.skip, np.where(length < self.skip, -1, length - self.skip)
         none = np.full(n, -1, np.int64)
         zero = np.zeros(n, np.int64)
         return Bodies(at, length, zero + self.skip, zero, none, (), held=payload), pa.nulls(n, pa.int64())

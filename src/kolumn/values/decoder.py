@@ -12,30 +12,18 @@ from kolumn.schemas.schema import Schema
 
 @dataclass(frozen=True)
 class Bodies:
-    """The payloads of some rows without what precedes them, in host memory.
+    """The payloads of some rows without what precedes them, in host memory: int64 arrays with a row each.
 
-    Attributes
-    ----------
-    at : int64 array of n
-        Addresses of the bodies.
-    length : int64 array of n
-        Bytes of each body; -1 for a row without a value, or whose prefix or headers are malformed, name no known schema, or say that the
-        body is Avro as JSON.
-    prefix : int64 array of n
-        Bytes of the recognised prefix in front of the body, also of a body that was decompressed; 0 without one.
-    framing : int64 array of n
-        Which framing was recognised: constants of `kolumn.encodings.framing`. Bodies of Protobuf begin with message indexes after
-        Confluent's prefixes (after its header they are in `Schema.message_indexes`), with a `Ref` message after Apicurio's, and, as
-        version 3 of its serializers writes them, beside its headers.
-    schema : int64 array of n
-        Index into ``schemas`` of the writer's schema; -1 without one: a body then has the reader's schema.
-    schemas : sequence of Schema
-        Writers' schemas so far. Later bodies of the same read have the same schemas at the same places, and may have more.
-    bare : bool
-        Whether a row whose body is not valid may be a value without a prefix that only looks like one: it is decoded again from its
-        first byte, ``prefix`` bytes before the body.
-    held : object
-        What keeps the memory alive.
+        at        address of the body
+        length    its bytes; -1 for null, and where prefix or headers are malformed, name no known schema, or say that it is Avro as JSON
+        prefix    bytes of the recognised prefix in front of it, also of a body that was decompressed; 0 without one
+        framing   `kolumn.encodings.framing`. After Confluent's wire format Protobuf bodies begin with message indexes (of its header
+                  they are in `Schema.message_indexes`), after Apicurio's, and beside its headers, with a ``Ref`` message
+        schema    index into ``schemas`` of the writer's schema; -1: the body has the reader's schema
+
+    ``schemas`` are the writers' schemas so far: later bodies of the same read have them at the same indexes, and may have more. With
+    ``bare`` a body that is not valid may be a value that only looks as if it had a prefix: it is decoded again from ``prefix`` bytes before
+    it. ``held`` keeps the memory alive.
     """
 
     at: Int64s
@@ -52,13 +40,7 @@ class Bodies:
 
 
 class ValueDecoder(Protocol):
-    """Decodes bodies of one format into one type. Threads use one decoder at the same time.
-
-    Attributes
-    ----------
-    type : pa.DataType
-        Type of the column, known before anything is decoded.
-    """
+    """Decodes bodies of one format into a column of ``type``, which is known before. Threads use one decoder at the same time."""
 
     type: pa.DataType
 

@@ -15,17 +15,8 @@ from kolumn.values.types import fixed_type, mapping_of
 class FixedDecoder:
     """Decodes "fixed". A value is valid if it has exactly as many bytes as the fields together; no field is ever null in it.
 
-    Parameters
-    ----------
-    schema : mapping or str
-        Names of the fields, in order, and their NumPy dtypes with byte order, or the JSON text of that mapping.
-    where : str
-        Name of the parameter, for errors.
-
-    Attributes
-    ----------
-    type : pa.StructType
-        Of the column.
+    ``schema`` has the names of the fields, in order, and their NumPy dtypes with byte order: a mapping or its JSON text. Errors name
+    ``where``.
     """
 
     def __init__(self, schema: object, where: str = "value_schema") -> None:
@@ -56,7 +47,7 @@ class FixedDecoder:
         return values.view(np.uint8) != 0 if kind.kind == "b" else np.ascontiguousarray(values, kind)
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `kolumn.values.decoder.ValueDecoder.decode`."""
+        """As `ValueDecoder.decode`."""
         fine = bodies.length == self._layout.itemsize
         if not fine.any():
             return pa.nulls(len(bodies), self.type), fine

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from kolumn.errors import ArgumentError, unknown
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.decoder import Bodies
 from kolumn.values.glue_zlib import inflated
-from kolumn.values.headers import BINARY, ENCODING, HEADERS, MESSAGE, Named, named_in_headers, values_of_headers
+from kolumn.values.headers import BINARY, ENCODING, HEADERS, MESSAGE, Named, named_of, values_of_headers
 from kolumn.values.payloads import payloads_of
 
 _BY_ID = kinds.CONFLUENT, kinds.APICURIO
@@ -51,20 +52,11 @@ _MOST_MESSAGES = 4096
 
 
 class FrontRules(NamedTuple):
-    """What decides where the body of a payload begins, if no header does.
+    """Where the body of a payload begins, if no header says it.
 
-    Attributes
-    ----------
-    skip : int
-        Bytes in front of every payload that are left out; 0: a prefix is recognised.
-    wanted : int
-        Framings that may be recognised, as of `kolumn.encodings.framing.recognise`.
-    without : int
-        Index of the schema of a row without a prefix; `NO_SCHEMA` if it has no body.
-    fixed : bool
-        Whether all rows have the reader's schema.
-    bare : bool
-        As in `kolumn.values.decoder.Bodies`.
+    ``skip`` bytes in front of every payload are left out; with 0 a prefix is recognised, one of ``wanted``
+    (`kolumn.encodings.framing.recognise`). ``without`` is the index of the schema of a row without a prefix; `NO_SCHEMA` if it has no body.
+    ``fixed``: all rows have the reader's schema. ``bare``: as in `Bodies`.
     """
 
     skip: int
@@ -77,31 +69,15 @@ class FrontRules(NamedTuple):
 class Framer:
     """Takes the bodies out of a column of keys or values, row by row. Several threads may use one at the same time.
 
-    With a collection of schemas a row has the schema that its prefix or header names; a row that names none, or an unknown one, has no
-    body. Without a collection every row has one schema, and a prefix is left out where it is recognised. With "auto" a row without a
-    prefix is a body then, and so may be one with a prefix (`Bodies.bare`); with the name of a prefix a row without it has no body.
+    With a collection of schemas a row has the writer's schema that its prefix or header names; a row that names none, or an unknown one,
+    has no body. Without a collection every row has one schema, and a prefix is left out where it is recognised: with "auto" a row without a
+    prefix is a body then, and so may be one with a prefix (`Bodies.bare`); with the name of a framing a row without its prefix has no body.
 
-    Parameters
-    ----------
-    framing : str
-        One of `FRAMINGS`. "none": no prefix. "confluent": an id of four bytes, or a GUID. "apicurio": an id of four bytes or eight,
-        "apicurio-8": always eight. "glue": AWS Glue's version id, compressed or not. "single-object": Avro's fingerprint.
-        "confluent-header", "apicurio-header", "azure": headers. "auto": any of these in each row, headers first, as Confluent's
-        deserializers look for them.
-    schemas : Schemas, optional
-        The collection.
-    schema : Schema, optional
-        Without a collection: the schema of every row, with index 0. If it is None too, every row has the index -1: decoders take the
-        reader's schema.
-    is_key : bool
-        Whether the column has keys: their headers have other names.
-    max_value_bytes : int
-        Maximum bytes of one decompressed value; a larger one is no body.
-
-    Raises
-    ------
-    ArgumentError
-        ``framing`` is not one of `FRAMINGS`, or both ``schemas`` and ``schema`` are given.
+    ``framing`` is one of `FRAMINGS`. "confluent": the wire format, with a schema id or a GUID. "apicurio": an id of four bytes or eight;
+    "apicurio-8": always eight. "glue": AWS Glue's schema version id, compressed or not. "single-object": Avro's single-object encoding.
+    "confluent-header", "apicurio-header", "azure": headers. "none": no prefix. "auto": any of these in each row, headers first, as
+    Confluent's deserializers look for them. ``schema`` is that of every row, where there are no ``schemas``; without both every row has the
+    reader's. A decompressed value of more than ``max_value_bytes`` is no body.
     """
 
     def __init__(
@@ -117,20 +93,19 @@ class Framer:
             raise ArgumentError(unknown("framing", framing, FRAMINGS))
         if schemas is not None and schema is not None:
             raise ArgumentError("framing: expected either a collection of schemas or one schema")
-        self._made_of = framing, schemas, schema, is_key, max_value_bytes
+        self._made = partial(Framer, framing, schemas, schema, is_key=is_key, max_value_bytes=max_value_bytes)
         self._framing, self._is_key, self._max_value_bytes = framing, is_key, max_value_bytes
         self._known = _Known(schemas, schema)
         self._own = threading.local()
 
-    def __reduce__(self) -> tuple[Callable[..., "Framer"], tuple[object, ...]]:
-        return _framer, self._made_of
+    def __reduce__(self) -> tuple[Callable[..., "Framer"], tuple[()]]:
+        return self._made, ()
 
     @property
     def needs_headers(self) -> bool:
         """Whether `bodies` looks into the column ``headers``.
 
-        With "auto" it can do without: then it looks at prefixes alone. That is so too where all rows have one schema: what headers
-        say of it would change nothing.
+        With "auto" it can do without: then it looks at prefixes alone. Where all rows have one schema, headers would change nothing.
         """
         return self._framing in _HEADERS and not (self._framing == "auto" and self._known.is_fixed)
 
@@ -147,29 +122,15 @@ class Framer:
         return self._known.found
 
     def bodies(self, column: pa.Array, headers: pa.Array | None = None) -> tuple[Bodies, pa.Array]:
-        """The bodies of a column, and the numbers of their schemas.
+        """The bodies of a column, and ``valueSchemaId``, int64: the id in the prefix or header, even if no schema has it; with a GUID or a
+        fingerprint the id of the schema, if it has one; null where none is known.
 
-        Parameters
-        ----------
-        column : pa.Array of n
-            Type binary, large_binary, binary_view, or strings likewise, in host memory; may be a slice, and may have nulls.
-        headers : pa.Array of n, optional
-            Column ``headers`` of the same rows, if `needs_headers` is true.
+        ``column`` is binary, large_binary or binary_view, or strings likewise, in host memory; it may be a slice. ``headers`` are those of
+        the same rows, if `needs_headers` is true. Bodies point into the memory of ``column``, which they keep alive; only compressed ones
+        are copied.
 
-        Returns
-        -------
-        bodies : Bodies
-            Point into the memory of ``column``, which they keep alive. Only values of AWS Glue that are compressed are copied.
-        ids : pa.Array of n
-            int64, ``valueSchemaId``: the number in the prefix or header, even if no schema has it; with a GUID or a fingerprint the
-            number of the schema, if it has one. Null where none is known.
-
-        Raises
-        ------
-        ArgumentError
-            The column has another type; headers are needed and missing; the collection of schemas cannot be read.
-        NoMemoryError
-            All decompressed values together take more than 1 GiB.
+        Raises `ArgumentError` for another type, for missing headers, and if the collection of schemas cannot be read; `NoMemoryError` if
+        all decompressed values together take more than 1 GiB.
         """
         if headers is None and self.needs_headers and self._framing != "auto":
             raise ArgumentError(f"framing={self._framing!r} needs the column headers")
@@ -189,7 +150,8 @@ class Framer:
         """Set framing and schema of the rows whose headers name a schema."""
         for framing in _HEADERS[self._framing]:
             names = HEADERS[framing][self._is_key]
-            for row, which, named in named_in_headers(headers, names, framing):
+            for name, row, which, values in values_of_headers(headers, names):
+                named = [named_of(value, framing, name) for value in values]
                 indexes = [NO_SCHEMA if one is None else self._known.index_of_header(one) for one in named]
                 ids = [
                     self._known.id_of(index) if one is None or one.id is None else one.id for index, one in zip(indexes, named, strict=True)
@@ -243,14 +205,7 @@ class Framer:
     def named(self, length: Int64s, headers: pa.Array) -> tuple[Int64s, Int64s, Int64s]:
         """Framing, index of the schema and id of each row, as headers name them; `NONE` for a row whose headers name none.
 
-        A row whose headers say that it has no body has no schema.
-
-        Parameters
-        ----------
-        length : int64 array of n
-            Bytes of the payloads, -1 for null.
-        headers : pa.Array of n
-            As of `bodies`.
+        ``length`` has the bytes of the payloads, -1 for null. A row whose headers say that it has no body has no schema.
         """
         n = len(length)
         none = np.zeros(n, np.int64)
@@ -258,10 +213,6 @@ class Framer:
         self._by_headers(rows, headers)
         rows.schema[rows.length == NULL] = NO_SCHEMA
         return rows.framing, rows.schema, rows.ids
-
-
-def _framer(framing: str, schemas: Schemas | None, schema: Schema | None, is_key: bool, max_value_bytes: int) -> Framer:
-    return Framer(framing, schemas, schema, is_key=is_key, max_value_bytes=max_value_bytes)
 
 
 @dataclass

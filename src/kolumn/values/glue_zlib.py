@@ -15,26 +15,11 @@ _PAD = 64
 
 
 def inflated(at: Int64s, length: Int64s, prefix: Int64s, framing: Int64s, most: int, bare: bool) -> Bytes | None:
-    """Decompress the rows with the framing `GLUE_ZLIB`, which becomes `GLUE`.
+    """Decompress the rows with the framing `GLUE_ZLIB`, which becomes `GLUE`; returns the memory of the bodies, None if there are none.
 
-    Parameters
-    ----------
-    at, length, prefix, framing : int64 array of n
-        Address and bytes of the decompressed body are set for those rows; its prefix is in front of it there too. The length is -1 if
-        the body is not exactly one zlib stream, or has more than ``most`` bytes.
-    most : int
-    bare : bool
-        Such a row is a value without a prefix instead.
-
-    Returns
-    -------
-    uint8 array or None
-        The memory of the bodies.
-
-    Raises
-    ------
-    NoMemoryError
-        All of them together have more than 1 GiB.
+    Address and bytes of those rows are set; the prefix is in front of the decompressed body too. A body that is not exactly one zlib
+    stream, or has more than ``most`` bytes, gets the length -1; with ``bare`` it is a value without a prefix instead. Raises
+    `NoMemoryError` if all of them together have more than 1 GiB.
     """
     rows = np.flatnonzero((framing == GLUE_ZLIB) & (length >= 0))
     framing[framing == GLUE_ZLIB] = GLUE

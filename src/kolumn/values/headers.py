@@ -37,15 +37,8 @@ _AZURE = re.compile(rb"(?:\xa1.|\xb1....)?avro/binary\+([0-9a-fA-F]{32})", re.DO
 
 @dataclass(frozen=True)
 class Named:
-    """What the value of a header names.
-
-    Attributes
-    ----------
-    id : int, optional
-    guid : UUID, optional
-        Both are None if the value is malformed.
-    message_indexes : tuple of int
-        Path to the message of a Protobuf schema, or empty.
+    """The schema that a header's value names by id or GUID; neither if it is malformed. ``message_indexes`` are those of Protobuf, or
+    empty.
     """
 
     id: int | None = None
@@ -58,42 +51,8 @@ class Named:
         return replace(found, message_indexes=self.message_indexes) if found is not None and self.message_indexes else found
 
 
-def named_in_headers(headers: pa.Array, names: tuple[str, ...], framing: int) -> Iterator[tuple[Int64s, Int64s, list[Named | None]]]:
-    """What headers name, for each name of a header that is there.
-
-    Parameters
-    ----------
-    headers : pa.Array of n
-        Lists of structs with ``key`` and ``value``.
-    names : tuple of str
-        Names of headers. A row can be in the result for each of them; the first counts.
-    framing : int
-        Which framing the headers belong to.
-
-    Yields
-    ------
-    rows : int64 array of m
-        The rows that have such a header with a value.
-    which : int64 array of m
-        Index into ``named``.
-    named : list of Named
-        What each distinct value names; None for a header that has another purpose.
-    """
-    for name, rows, which, values in values_of_headers(headers, names):
-        yield rows, which, [_named(one, framing, name) for one in values]
-
-
 def values_of_headers(headers: pa.Array, names: tuple[str, ...]) -> Iterator[tuple[str, Int64s, Int64s, list[bytes]]]:
-    """Values of headers, for each name of a header that is there.
-
-    Yields
-    ------
-    name : str
-    rows, which : int64 array of m
-        As in `named_in_headers`.
-    values : list of bytes
-        Each distinct one.
-    """
+    """The rows with a header of each name that is there, for each the index of its value, and the distinct values."""
     keys, values = headers.flatten().flatten()
     keys, values = keys.cast(pa.string()), values.cast(pa.binary())
     parents: Int64s | None = None
@@ -124,7 +83,7 @@ def _numbers(array: pa.Array) -> AnyArray:
     return found[array.offset : array.offset + len(array)].astype(np.int64)
 
 
-def _named(value: bytes, framing: int, name: str) -> Named | None:
+def named_of(value: bytes, framing: int, name: str) -> Named | None:
     """What the value of a header names; None if the header has another purpose."""
     if framing == kinds.AZURE:
         match = _AZURE.fullmatch(value)

@@ -24,17 +24,8 @@ Path = tuple[str, ...]
 
 
 class ColumnSpec(NamedTuple):
-    """One column.
-
-    Attributes
-    ----------
-    kind : int
-        `NULL_WORD`: a value of ``width`` bytes in each row; `NULL_BYTES`; `NULL_LIST`; `NULL_STRUCT`: validity alone.
-    width : int
-        Bytes of a word; the child level of a list.
-    level : int
-    nullable : bool
-        Whether it has validity bytes.
+    """One column: its kind (`NULL_WORD`, `NULL_BYTES`, `NULL_LIST`, or `NULL_STRUCT`: validity alone), level, and whether it has validity
+    bytes. ``width`` are the bytes of a word, or the child level of a list.
     """
 
     kind: int
@@ -54,26 +45,9 @@ class Level(NamedTuple):
 class LayoutNode:
     """A type and where its values are.
 
-    Attributes
-    ----------
-    name : str
-        Name of the field, "" for the root and for elements.
-    type : pa.DataType
-    level : int
-        Level of its rows.
-    column : int
-        Number of its column; -1 for a struct that cannot be null.
-    width : int
-        Bytes of a word in ``column``; 0 for others.
-    nullable : bool
-    child_level : int
-        Level of a list's or map's elements, else -1.
-    children : tuple of LayoutNode
-        Fields of a struct; the element of a list; of a map its key and its value.
-    symbols : tuple of str
-        Values of a dictionary.
-    first_fill, fills : int
-        Rows of the table of fills that make it null.
+    ``name`` is "" for the root and for elements. ``column`` is -1 for a struct that cannot be null, ``width`` the bytes of a word in it or
+    0, ``child_level`` the level of a list's or map's elements or -1. ``children`` are the fields of a struct, the element of a list, key
+    and value of a map; ``symbols`` the values of a dictionary. The fills from ``first_fill`` on make it null.
     """
 
     name: str
@@ -95,19 +69,8 @@ class LayoutNode:
 
 @dataclass
 class ColumnLayout:
-    """Columns and levels of a type.
-
-    Attributes
-    ----------
-    root : LayoutNode
-        The value of a record; it can be null.
-    columns : list of ColumnSpec
-    bytes_columns : int
-        How many of them have `NULL_BYTES`: the first ones.
-    levels : list of Level
-        Level 0, of the records, is the first; its numbers mean nothing.
-    fills : list of tuple
-        Rows of the table of fills.
+    """Columns and levels of a type. The ``root`` is the value of a record, which can be null; the first ``bytes_columns`` have
+    `NULL_BYTES`. The numbers of level 0 mean nothing.
     """
 
     root: LayoutNode = field(init=False)
@@ -119,14 +82,8 @@ class ColumnLayout:
 
     @classmethod
     def of(cls, type: pa.DataType, symbols: Mapping[Path, Sequence[str]] | None = None) -> "ColumnLayout":
-        """The layout of a type.
-
-        Parameters
-        ----------
-        type : pa.DataType
-            Fields that are not nullable have no validity.
-        symbols : mapping, optional
-            Values of each dictionary type by its path: names of fields, "element" for those of lists, "key" and "value" of maps.
+        """The layout of a type, whose fields that are not nullable have no validity. ``symbols`` are the values of each dictionary type by
+        its path: names of fields, "element" for those of lists, "key" and "value" of maps.
         """
         made = cls()
         made._first_other = _count_bytes(type)

@@ -16,21 +16,8 @@ LARGEST = 2**31 - 1
 
 
 class ColumnMemory:
-    """Memory for the columns of up to ``rows`` records.
-
-    Parameters
-    ----------
-    layout : ColumnLayout
-    rows : int
-    elements : int
-        Rows that each level of elements has room for at first.
-    data : int
-        Bytes that each column of bytes has room for at first.
-
-    Attributes
-    ----------
-    target : ColumnTables
-        Addresses for loops; they are valid until `grow`.
+    """Memory for the columns of up to ``rows`` records, with room at first for ``elements`` in each level and ``data`` bytes in each column
+    of bytes.
     """
 
     def __init__(self, layout: ColumnLayout, rows: int, elements: int, data: int) -> None:
@@ -56,18 +43,12 @@ class ColumnMemory:
 
     @property
     def target(self) -> ColumnTables:
-        """Addresses of the tables."""
+        """Addresses of the tables, valid until `grow`."""
         columns, levels, counts, fills = (one.ctypes.data for one in (self._table, self._levels, self._counts, self._fills))
         return ColumnTables(columns, levels, counts, fills, 0, 8, len(self._counts), 0)
 
     def grow(self, code: int) -> None:
-        """Make room for what a loop had no room for, by the code that it returned.
-
-        Raises
-        ------
-        OverflowError
-            More bytes or elements than int32 offsets can count. The caller decodes fewer rows at a time.
-        """
+        """Make room for what a loop had no room for, by the code that it returned; `OverflowError` if int32 offsets cannot count it."""
         if code >= full_column(0):
             column = code - full_column(0)
             data = self._data[column]
@@ -143,12 +124,8 @@ class ColumnMemory:
 
 
 def shared_bytes(layout: ColumnLayout, length: Int64s) -> int:
-    """Bytes that each column of bytes has room for at first: it has at most all bytes of the values, and most have a share.
-
-    Parameters
-    ----------
-    length : int64 array
-        Bytes of each value, -1 without one.
+    """Bytes that each column of bytes has room for at first: at most all of the values' (``length``, -1 for null), of which most have a
+    share.
     """
     if not layout.bytes_columns:
         return 0

@@ -13,19 +13,9 @@ _INLINE = 12
 
 
 def payloads_of(column: pa.Array, at: Int64s, length: Int64s) -> None:
-    """Addresses and lengths of the values of a column.
+    """Set the address of each value of a column in host memory, valid as long as the column is, and its bytes; 0 and -1 for null.
 
-    Parameters
-    ----------
-    column : pa.Array of n
-        binary, large_binary or binary_view, or strings likewise, in host memory; may be a slice.
-    at, length : int64 array of n
-        Set: the address of each value, valid as long as ``column`` is, and its bytes; 0 and -1 for null.
-
-    Raises
-    ------
-    ArgumentError
-        Another type.
+    Raises `ArgumentError` for a type that is neither binary, large_binary, binary_view nor strings likewise.
     """
     n = len(column)
     if column.type not in _OFFSETS and column.type not in _VIEWS:

@@ -1,4 +1,4 @@
-"""Types of fields as callers name them, for formats without a schema of their own: one definition for the CPU and for a GPU."""
+"""Types of fields as callers name them, for formats without a schema of their own."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -19,8 +19,7 @@ TYPES: dict[str, pa.DataType] = {
 MOST_NESTED = 100
 """Levels of nested types, and of values from which a type is inferred: as many as messages of Protobuf may have."""
 NOT_OF_CSV = frozenset({"timestamp", "uint64"})
-_OTHERS = {"date32": pa.date32()}
-_NAMED = TYPES | _OTHERS
+_NAMED = TYPES | {"date32": pa.date32()}
 
 
 def is_deep(root: object, inner: Callable[[Any], Iterable[object]]) -> bool:
@@ -51,13 +50,12 @@ def fixed_type(name: str, kind: Any, where: str = "value_schema") -> np.dtype[An
     return found
 
 
-def check_separator(separator: str, format: str, where: str = "value") -> int:
-    """The byte between fields of "csv"; `ArgumentError` if it can't be one."""
+def check_separator(separator: str, format: str, where: str = "value") -> None:
+    """`ArgumentError` if this cannot be the byte between fields of "csv"."""
     if len(separator.encode()) != 1 or separator in '"\r\n' or (separator != "," and format != "csv"):
         raise ArgumentError(
             f"{where}_separator={separator!r}: expected one ASCII character but quotes and line ends, for {where}_format='csv' only"
         )
-    return ord(separator)
 
 
 def mapping_of(schema: object, where: str = "value_schema") -> Mapping[str, Any]:
@@ -102,13 +100,27 @@ def _of_json(name: str, kind: pa.DataType, where: str) -> pa.DataType:
     raise ArgumentError(f"{where}: field {name!r}: JSON has no values of {kind}; expected {', '.join(_NAMED)}, a struct or a list")
 
 
-def only_fields(kind: pa.DataType, names: tuple[str, ...], where: str) -> pa.DataType:
-    """A struct with the named fields alone; dotted names are fields of structs, also of those in lists.
+Wanted = dict[str, Any] | None
+"""Names of fields and what is wanted of each; None is everything."""
 
-    Raises
-    ------
-    ArgumentError
-        There is no field of a name.
+
+def wanted_fields(columns: Iterable[str]) -> dict[str, Any]:
+    """The fields that dotted paths name. A path that names a field as a whole counts more than those that name parts of it."""
+    found: dict[str, Any] = {}
+    for path in columns:
+        at, (*steps, last) = found, path.split(".")
+        for step in steps:
+            at = at.setdefault(step, {})
+            if at is None:
+                break
+        else:
+            at[last] = None
+    return found
+
+
+def only_fields(kind: pa.DataType, names: tuple[str, ...], where: str) -> pa.DataType:
+    """A struct with the named fields alone; dotted names are fields of structs, also of those in lists. `ArgumentError` for an unknown
+    name.
     """
     if not pa.types.is_struct(kind):
         raise ArgumentError(f"{where}: {kind} has no fields")

@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from kolumn.arrays import Flags
 from kolumn.cpu_fallback.values.avro import decode_rows
-from kolumn.cpu_fallback.values.avro_walk import ROOM
-from kolumn.cpu_fallback.values.blocks import BLOCK
+from kolumn.cpu_fallback.values.avro_walk import BLOCK, ROOM
 from kolumn.encodings.avro_steps import FRAME
 from kolumn.encodings.columns import DONE
 from kolumn.errors import ArgumentError, shown
@@ -42,27 +41,9 @@ class _WriterProgram(AvroProgram):
 class AvroDecoder:
     """A `kolumn.values.decoder.ValueDecoder` for Avro. Threads may share it.
 
-    Parameters
-    ----------
-    reader : Schema
-        The schema whose columns are made.
-    columns : tuple of str, optional
-        Dotted paths of the fields that are wanted; the others are skipped. Arrays, maps and unions with null have no step in a path.
-    schemas : Schemas, optional
-        Where schemas that others refer to are looked up.
-
-    Attributes
-    ----------
-    type : pa.DataType
-    layout : ColumnLayout
-        Of its columns.
-    written, node : SchemaNode
-        The reader's schema, and what is read of it.
-
-    Raises
-    ------
-    ArgumentError
-        The schema is not Avro, contains itself, or has no such columns.
+    ``reader`` is the reader's schema, whose columns are made; ``columns`` are dotted paths of the fields that are wanted, arrays, maps and
+    unions with null have no step in a path; in ``schemas`` those that others refer to are looked up. ``written`` is the reader's schema,
+    ``node`` what is read of it. `ArgumentError` if the schema is not Avro, contains itself, or has no such columns.
     """
 
     type: pa.DataType
@@ -83,23 +64,9 @@ class AvroDecoder:
         self._elements = 1.0
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """The column and which rows are valid.
+        """As `ValueDecoder.decode`, in host memory of its own. A row without a writer's schema is read by the reader's.
 
-        Parameters
-        ----------
-        bodies : Bodies
-            A row without a writer's schema is read by the reader's own one.
-
-        Returns
-        -------
-        values : pa.Array
-            Of `type`, in host memory of its own. Rows that are not valid are null.
-        valid : bool array of n
-
-        Raises
-        ------
-        OverflowError
-            A column has more than 2**31 - 1 bytes or elements: decode fewer rows at a time.
+        `OverflowError` if a column has more than 2**31 - 1 bytes or elements: decode fewer rows at a time.
         """
         rows = len(bodies)
         programs = self._used(bodies)

@@ -16,18 +16,9 @@ _NAMED_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "INF": math.inf, "-Infi
 
 @dataclass(frozen=True)
 class Constant:
-    """A value that is the same in every row.
-
-    Attributes
-    ----------
-    kind : int
-        NULL, WORD, BYTES, FIXED, FIELDS or ITEMS.
-    bits, width : int
-        Of a WORD.
-    data : bytes
-        Of BYTES, and of FIXED as the column has them.
-    parts : tuple
-        FIELDS: names of columns with their constants. ITEMS: elements of an array, without names; of a map "key" and "value" by turns.
+    """A value that is the same in every row: NULL; a WORD of ``bits`` and ``width``; ``data`` of BYTES, and of FIXED as the column has
+    them; ``parts`` of FIELDS (names of columns with their constants) and ITEMS (elements of an array, without names; of a map "key" and
+    "value" by turns).
     """
 
     kind: int

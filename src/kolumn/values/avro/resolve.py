@@ -1,16 +1,14 @@
 """What has to be done with each part of a writer's schema to fill the columns of a reader's schema.
 
 `resolve` is a pure function of two trees. A plan follows the writer's order, because the bytes do; what only the reader has comes last in
-each record.
-
-Source: the Avro specification 1.12, "Schema Resolution"; where it leaves something open, Java's `org.apache.avro.Resolver`: names of
-records count only among the types of a union, and of a reader's union the first type that matches without a promotion is taken.
+each record. Source: the Avro specification, "Schema Resolution"; where it leaves something open, Java's `org.apache.avro.Resolver`: names
+of records count only among the types of a union, and of a reader's union the first type that matches without a promotion is taken.
 """
 
 from dataclasses import dataclass, field
 
 from kolumn.values.avro.defaults import Constant, constant
-from kolumn.values.avro.schema import SchemaNode
+from kolumn.values.avro.schema import SchemaNode, at_field, below
 from kolumn.values.avro.types import MOST_NODES, members
 
 _PROMOTIONS = {
@@ -78,18 +76,7 @@ Plan = Value | Skip | RecordFields | Items | Branches | Member | Constant
 
 
 def resolve(writer: SchemaNode, reader: SchemaNode) -> Plan:
-    """The plan.
-
-    Parameters
-    ----------
-    writer : SchemaNode
-    reader : SchemaNode
-        As `kolumn.values.avro.types.readable` returns it.
-
-    Raises
-    ------
-    MismatchError
-    """
+    """The plan; ``reader`` is as `kolumn.values.avro.types.readable` returns it. `MismatchError` if the schemas cannot be resolved."""
     return _Resolver().node(writer, reader, "")
 
 
@@ -126,14 +113,14 @@ class _Resolver:
 
     def _value(self, writer: SchemaNode, reader: SchemaNode, path: str) -> Value:
         if writer.kind != reader.kind and reader.kind not in _PROMOTIONS.get(writer.kind, ()):
-            raise MismatchError(f"{_at(path)}: {writer} is not read as {reader}")
+            raise MismatchError(f"{at_field(path)}: {writer} is not read as {reader}")
         if writer.name and not _same_name(writer, reader):
-            raise MismatchError(f"{_at(path)}: {writer} is not read as {reader}: the names differ")
+            raise MismatchError(f"{at_field(path)}: {writer} is not read as {reader}: the names differ")
         if writer.size != reader.size:
-            raise MismatchError(f"{_at(path)}: {writer} of {writer.size} bytes is not read as {reader} of {reader.size}")
+            raise MismatchError(f"{at_field(path)}: {writer} of {writer.size} bytes is not read as {reader} of {reader.size}")
         meanings = [_meaning(one) for one in (writer, reader)]
         if all(meanings) and meanings[0] != meanings[1]:
-            raise MismatchError(f"{_at(path)}: {meanings[0]} is not read as {meanings[1]}")
+            raise MismatchError(f"{at_field(path)}: {meanings[0]} is not read as {meanings[1]}")
         return Value(writer, reader)
 
     def _record(self, writer: SchemaNode, reader: SchemaNode, path: str) -> RecordFields:
@@ -145,14 +132,14 @@ class _Resolver:
             if name is None:
                 parts.append(("", Skip(part.type)))
             else:
-                parts.append((name, self.node(part.type, types[name], _below(path, name))))
+                parts.append((name, self.node(part.type, types[name], below(path, name))))
         for one in reader.fields:
             if one.name not in targets.values():
                 if not one.has_default:
-                    raise MismatchError(f"{_at(_below(path, one.name))}: it is not in the writer's {writer} and has no default")
+                    raise MismatchError(f"{at_field(below(path, one.name))}: it is not in the writer's {writer} and has no default")
                 made = constant(one.type, one.default)
                 if made is None:
-                    raise MismatchError(f"{_at(_below(path, one.name))}: its default is not of type {one.type}")
+                    raise MismatchError(f"{at_field(below(path, one.name))}: its default is not of type {one.type}")
                 parts.append((one.name, made))
         return RecordFields(tuple(parts))
 
@@ -173,13 +160,13 @@ class _Resolver:
         others = members(reader)
         if writer.kind == "null":
             if len(others) == len(reader.branches):
-                raise MismatchError(f"{_at(path)}: null is not in the reader's union")
+                raise MismatchError(f"{at_field(path)}: null is not in the reader's union")
             return Member(reader, -1, Value(writer, writer))
         exact = [one for one in others if one.kind == writer.kind]
         named = [one for one in exact if writer.name and _same_name(writer, one)]
         full = [one for one in named if writer.name == one.name]
         promoted = [one for one in others if one.kind in _PROMOTIONS.get(writer.kind, ())]
-        reason = f"{_at(path)}: {writer} is not in the reader's union of {', '.join(map(str, reader.branches))}"
+        reason = f"{at_field(path)}: {writer} is not in the reader's union of {', '.join(map(str, reader.branches))}"
         for one in [*full, *named, *exact, *promoted]:
             try:
                 return Member(reader, others.index(one), self.node(writer, one, path))
@@ -218,11 +205,3 @@ def _meaning(node: SchemaNode) -> str:
 
 def _last(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
-
-
-def _at(path: str) -> str:
-    return f"field {path}" if path else "the outermost type"

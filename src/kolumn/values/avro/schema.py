@@ -1,6 +1,6 @@
 """Avro schemas as trees: JSON is read, names are replaced by what they stand for, invalid logical types are dropped.
 
-Source: the Avro specification 1.12; where it leaves something open, Java's `org.apache.avro.Schema.Parser`.
+Source: https://avro.apache.org/docs/1.12.0/specification/; where it leaves something open, Java's `org.apache.avro.Schema.Parser`.
 """
 
 import json
@@ -31,24 +31,9 @@ class Logical:
 class SchemaNode:
     """One type of a schema. Uses of a name share the node.
 
-    Attributes
-    ----------
-    kind : str
-        One of `PRIMITIVES`, "record", "enum", "fixed", "array", "map", "union".
-    name : str
-        Full name of a record, enum or fixed.
-    aliases : frozenset of str
-        Full names.
-    fields : tuple of Field
-    items : SchemaNode, optional
-        Of an array its items, of a map its values.
-    branches : tuple of SchemaNode
-    symbols : tuple of str
-    default : str, optional
-        An enum's symbol that a reader takes for symbols it does not know.
-    size : int
-        Bytes of a fixed.
-    logical : Logical, optional
+    ``kind`` is one of `PRIMITIVES`, "record", "enum", "fixed", "array", "map", "union"; ``name`` and ``aliases`` are full names. ``items``
+    are those of an array, or the values of a map; ``default`` is an enum's symbol that a reader takes for symbols it does not know;
+    ``size`` the bytes of a fixed.
     """
 
     kind: str
@@ -84,18 +69,9 @@ class Field:
 
 
 def parse(schema: Schema, referenced: Referenced | None = None) -> SchemaNode:
-    """The tree of a schema.
+    """The tree of a schema; ``referenced`` looks up the schemas that ``schema.references`` names.
 
-    Parameters
-    ----------
-    schema : Schema
-    referenced : callable, optional
-        Looks up the schemas that ``schema.references`` names.
-
-    Raises
-    ------
-    ArgumentError
-        The text is not an Avro schema, a reference is missing, or a type contains itself.
+    `ArgumentError` if the text is not an Avro schema, a reference is missing, or a type contains itself.
     """
     parser = _Parser()
     try:
@@ -154,13 +130,13 @@ class _Parser:
     def type(self, given: Any, space: str, path: str, depth: int) -> SchemaNode:
         """The node of a type; ``space`` is the namespace around it, ``path`` the fields that lead to it."""
         if depth > MAX_DEPTH:
-            raise ArgumentError(f"{_at(path)}: types are nested too deeply")
+            raise ArgumentError(f"{at_field(path)}: types are nested too deeply")
         if isinstance(given, str):
             return self._by_name(given, space, path)
         if isinstance(given, list):
             return self._union(given, space, path, depth)
         if not isinstance(given, dict) or "type" not in given:
-            raise ArgumentError(f"{_at(path)}: {json.dumps(given)[:40]} is not a type")
+            raise ArgumentError(f"{at_field(path)}: {json.dumps(given)[:40]} is not a type")
         kind = given["type"]
         if not isinstance(kind, str):
             return self.type(kind, space, path, depth + 1)
@@ -179,28 +155,28 @@ class _Parser:
             return SchemaNode(name)
         for full in (_full(name, space), name):
             if full in self.open:
-                raise ArgumentError(f"{_at(path)}: record {full} contains itself, and Arrow has no recursive types")
+                raise ArgumentError(f"{at_field(path)}: record {full} contains itself, and Arrow has no recursive types")
             if full in self.named:
                 return self.named[full]
-        raise ArgumentError(f"{_at(path)}: {name!r} is not defined")
+        raise ArgumentError(f"{at_field(path)}: {name!r} is not defined")
 
     def _union(self, given: list[Any], space: str, path: str, depth: int) -> SchemaNode:
         branches = tuple(self.type(one, space, path, depth + 1) for one in given)
         if not branches:
-            raise ArgumentError(f"{_at(path)}: the union has no types")
+            raise ArgumentError(f"{at_field(path)}: the union has no types")
         kinds = [one.name or one.kind for one in branches]
         if len(set(kinds)) < len(kinds) or "union" in kinds:
-            raise ArgumentError(f"{_at(path)}: a union may have each type once, and no union in it; found: {', '.join(kinds)}")
+            raise ArgumentError(f"{at_field(path)}: a union may have each type once, and no union in it; found: {', '.join(kinds)}")
         return SchemaNode("union", branches=branches)
 
     def _definition(self, given: dict[str, Any], kind: str, space: str, path: str, depth: int) -> SchemaNode:
         name = given.get("name")
         if not isinstance(name, str) or not name:
-            raise ArgumentError(f"{_at(path)}: the {kind} has no name")
+            raise ArgumentError(f"{at_field(path)}: the {kind} has no name")
         outer = given.get("namespace")
         full = _full(name, outer if isinstance(outer, str) else space)
         if full in self.named or full in self.open:
-            raise ArgumentError(f"{_at(path)}: {full} is defined twice")
+            raise ArgumentError(f"{at_field(path)}: {full} is defined twice")
         own = full.rpartition(".")[0]
         aliases = frozenset(_full(one, own) for one in _texts(given, "aliases", path))
         if kind == "record":
@@ -211,12 +187,12 @@ class _Parser:
             symbols = _texts(given, "symbols", path)
             default = given.get("default")
             if len(set(symbols)) < len(symbols) or (default is not None and default not in symbols):
-                raise ArgumentError(f"{_at(path)}: the symbols of enum {full} repeat, or its default is not one of them")
+                raise ArgumentError(f"{at_field(path)}: the symbols of enum {full} repeat, or its default is not one of them")
             node = SchemaNode(kind, full, aliases, symbols=symbols, default=default)
         else:
             size = given.get("size")
             if not _is_number(size) or not 0 <= cast(int, size) < 1 << 31:
-                raise ArgumentError(f"{_at(path)}: fixed {full} has no size")
+                raise ArgumentError(f"{at_field(path)}: fixed {full} has no size")
             node = SchemaNode(kind, full, aliases, size=cast(int, size), logical=_logical(given, kind, cast(int, size)))
         self.named[full] = node
         return node
@@ -224,20 +200,26 @@ class _Parser:
     def _fields(self, given: dict[str, Any], space: str, path: str, depth: int) -> tuple[Field, ...]:
         fields = given.get("fields")
         if not isinstance(fields, list):
-            raise ArgumentError(f"{_at(path)}: the record has no fields")
+            raise ArgumentError(f"{at_field(path)}: the record has no fields")
         done: dict[str, Field] = {}
         for one in fields:
             name = one.get("name") if isinstance(one, dict) else None
             if not isinstance(name, str) or not name or name in done or "type" not in one:
-                raise ArgumentError(f"{_at(path)}: field {name!r} has no name or no type, or occurs twice")
-            own = f"{path}.{name}" if path else name
+                raise ArgumentError(f"{at_field(path)}: field {name!r} has no name or no type, or occurs twice")
+            own = below(path, name)
             aliases = _texts(one, "aliases", own)
             done[name] = Field(name, self.type(one["type"], space, own, depth + 1), aliases, "default" in one, one.get("default"))
         return tuple(done.values())
 
 
-def _at(path: str) -> str:
+def at_field(path: str) -> str:
+    """What errors call a part of a schema."""
     return f"field {path}" if path else "the outermost type"
+
+
+def below(path: str, name: str) -> str:
+    """The path of a field of the record at a path."""
+    return f"{path}.{name}" if path else name
 
 
 def _full(name: str, space: str) -> str:
@@ -247,7 +229,7 @@ def _full(name: str, space: str) -> str:
 def _texts(given: dict[str, Any], key: str, path: str) -> tuple[str, ...]:
     texts = given.get(key, [])
     if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
-        raise ArgumentError(f"{_at(path)}: {key} is not a list of names")
+        raise ArgumentError(f"{at_field(path)}: {key} is not a list of names")
     return tuple(texts)
 
 

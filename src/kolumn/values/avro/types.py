@@ -7,8 +7,9 @@ from difflib import get_close_matches
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
-from kolumn.values.avro.schema import SchemaNode
+from kolumn.values.avro.schema import SchemaNode, below
 from kolumn.values.layout import Path
+from kolumn.values.types import Wanted, wanted_fields
 
 MOST_NODES = 20_000
 """Types in a schema after names are replaced by what they stand for: a short text can define more than memory holds."""
@@ -40,52 +41,20 @@ TIMES = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 """Numbers of a day. Arrow has no times after it, and neither fastavro nor Java returns one."""
 
 
-@dataclass
-class Selection:
-    """Names of fields that are wanted, with what is wanted of them; nothing below a name means all of it."""
-
-    names: "dict[str, Selection]" = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, columns: Sequence[str]) -> "Selection":
-        """From dotted paths."""
-        made = cls()
-        for path in columns:
-            at = made
-            whole = False
-            for step in path.split("."):
-                whole = step in at.names and not at.names[step].names
-                if whole:
-                    break
-                at = at.names.setdefault(step, cls())
-            if not whole:
-                at.names.clear()
-        return made
-
-
 def readable(node: SchemaNode, columns: Sequence[str] | None = None) -> SchemaNode:
-    """A reader's schema as it is read: unions as in Spark, and only the columns that are wanted.
+    """A reader's schema as it is read: unions as in Spark, and only the columns that are wanted; `ArgumentError` if one does not exist.
 
-    Parameters
-    ----------
-    node : SchemaNode
-    columns : sequence of str, optional
-        Dotted paths of fields. Arrays, maps and unions with null have no step of their own in a path.
-
-    Raises
-    ------
-    ArgumentError
-        A column does not exist.
+    ``columns`` are dotted paths of fields. Arrays, maps and unions with null have no step of their own in a path.
     """
     reader = _Readable()
-    return reader.node(node, None if columns is None else Selection.of(columns), "")
+    return reader.node(node, None if columns is None else wanted_fields(columns), "")
 
 
 @dataclass
 class _Readable:
     made: dict[SchemaNode, SchemaNode] = field(default_factory=dict)
 
-    def node(self, node: SchemaNode, wanted: Selection | None, path: str) -> SchemaNode:
+    def node(self, node: SchemaNode, wanted: Wanted, path: str) -> SchemaNode:
         if wanted is None and node in self.made:
             return self.made[node]
         made = self._rebuilt(node, wanted, path)
@@ -93,40 +62,36 @@ class _Readable:
             self.made[node] = made
         return made
 
-    def _rebuilt(self, node: SchemaNode, wanted: Selection | None, path: str) -> SchemaNode:
+    def _rebuilt(self, node: SchemaNode, wanted: Wanted, path: str) -> SchemaNode:
         if node.kind in ("array", "map"):
             return replace(node, items=self.node(node.inner, wanted, path))
         if node.kind == "union":
             return self._union(node, wanted, path)
         if node.kind != "record":
             if wanted is not None:
-                raise ArgumentError(
-                    f"column {path + '.' if path else ''}{next(iter(wanted.names), '')}: {path or 'the value'} has no fields"
-                )
+                raise ArgumentError(f"column {path + '.' if path else ''}{next(iter(wanted), '')}: {path or 'the value'} has no fields")
             return node
         fields = {one.name: one for one in node.fields}
-        names = wanted.names if wanted is not None else dict.fromkeys(fields)
+        names: dict[str, Wanted] = wanted if wanted is not None else dict.fromkeys(fields)
         for name in names:
             if name not in fields:
                 near = get_close_matches(name, fields, 1)
                 hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(fields) or 'none'}"
-                raise ArgumentError(f"column {_below(path, name)} is not in the Avro schema{hint}")
+                raise ArgumentError(f"column {below(path, name)} is not in the Avro schema{hint}")
         kept = []
         for one in node.fields:
             if one.name in names:
-                below = names[one.name]
-                some = below if below is not None and below.names else None
-                kept.append(replace(one, type=self.node(one.type, some, _below(path, one.name))))
+                kept.append(replace(one, type=self.node(one.type, names[one.name], below(path, one.name))))
         return replace(node, fields=tuple(kept))
 
-    def _union(self, node: SchemaNode, wanted: Selection | None, path: str) -> SchemaNode:
+    def _union(self, node: SchemaNode, wanted: Wanted, path: str) -> SchemaNode:
         others = [one for one in node.branches if one.kind != "null"]
         nulls = [one for one in node.branches if one.kind == "null"]
         for numbers in _NUMBERS:
             if {one.kind for one in others} == numbers:
                 others = [SchemaNode(max(numbers, key=("int", "float", "long", "double").index))]
         if len(others) > 1 and wanted is not None:
-            raise ArgumentError(f"column {path}.{next(iter(wanted.names))}: {path} is a union of several types, which is read as a whole")
+            raise ArgumentError(f"column {path}.{next(iter(wanted))}: {path} is a union of several types, which is read as a whole")
         branches = tuple(nulls + [self.node(one, wanted, path) for one in others])
         return branches[0] if len(branches) == 1 else replace(node, branches=branches)
 
@@ -134,11 +99,6 @@ class _Readable:
 def members(union: SchemaNode) -> list[SchemaNode]:
     """The types of a union but null."""
     return [one for one in union.branches if one.kind != "null"]
-
-
-def is_nullable(node: SchemaNode) -> bool:
-    """Whether a value of this type can be null."""
-    return node.kind == "null" or (node.kind == "union" and len(members(node)) < len(node.branches))
 
 
 def decimal_bytes(node: SchemaNode) -> int:
@@ -150,13 +110,7 @@ def decimal_bytes(node: SchemaNode) -> int:
 
 @dataclass
 class ArrowTypes:
-    """Arrow types of a schema that `readable` returned.
-
-    Attributes
-    ----------
-    symbols : dict
-        Symbols of each enum by its path, as `kolumn.values.layout.ColumnLayout.of` takes them.
-    """
+    """Arrow types of a schema that `readable` returned; ``symbols`` of each enum by its path, as `ColumnLayout.of` takes them."""
 
     symbols: dict[Path, tuple[str, ...]] = field(default_factory=dict)
     _count: int = 0
@@ -176,7 +130,7 @@ class ArrowTypes:
             others = members(node)
             if len(others) == 1:
                 return self.of(others[0], path)
-            return pa.struct([pa.field(name, self.of(one, (*path, name))) for name, one in zip(member_names(node), others, strict=True)])
+            return pa.struct([pa.field(name := f"member{number}", self.of(one, (*path, name))) for number, one in enumerate(others)])
         if node.kind == "enum":
             self.symbols[path] = node.symbols
             return pa.dictionary(pa.int32(), pa.string())
@@ -190,13 +144,5 @@ class ArrowTypes:
         return pa.binary(node.size) if node.kind == "fixed" else _PRIMITIVE[node.kind]
 
     def _field(self, name: str, node: SchemaNode, path: Path) -> pa.Field:
-        return pa.field(name, self.of(node, path), nullable=is_nullable(node))
-
-
-def member_names(union: SchemaNode) -> list[str]:
-    """Names of the fields that the types of a union have in a struct."""
-    return [f"member{number}" for number in range(len(members(union)))]
-
-
-def _below(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+        can_be_null = node.kind == "null" or (node.kind == "union" and len(members(node)) < len(node.branches))
+        return pa.field(name, self.of(node, path), nullable=can_be_null)

@@ -6,7 +6,6 @@ import numpy as np
 
 from kolumn.arrays import Int64s
 from kolumn.cpu_fallback.values import avro_walk as walk
-from kolumn.cpu_fallback.values.blocks import BLOCK
 from kolumn.encodings import avro_steps as steps
 from kolumn.paths import AVRO_WALK, is_on
 from kolumn.values.avro.defaults import Constant
@@ -146,7 +145,7 @@ class _Walk:
     def _spread(self, node: SchemaNode) -> list[SchemaNode]:
         """A value, or the fields of a record; nulls have no bytes."""
         self.seen += 1
-        if self.seen > BLOCK * BLOCK:
+        if self.seen > walk.BLOCK * walk.BLOCK:
             raise _NotPlannedError
         if node.kind == "record":
             return [inner for one in node.fields for inner in self._spread(one.type)]

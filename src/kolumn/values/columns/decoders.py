@@ -1,6 +1,6 @@
 """Which class decodes a format, and which one finds the bodies in payloads: the one place that knows all of them."""
 
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -8,9 +8,9 @@ from kolumn.errors import ArgumentError, unknown
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.bare_framing import BareFramer
-from kolumn.values.decoder import Bodies, ValueDecoder
+from kolumn.values.decoder import ValueDecoder
 from kolumn.values.fixed import FixedDecoder
-from kolumn.values.framing import FRAMINGS, Framer, FrontRules
+from kolumn.values.framing import FRAMINGS, Framer
 from kolumn.values.protobuf.decoder import ProtobufDecoder
 from kolumn.values.text.json import JsonDecoder
 from kolumn.values.text.json_schema import type_of
@@ -21,33 +21,11 @@ _WITHOUT_PREFIX = ("csv", "fixed")
 """Formats that no serialiser frames."""
 
 
-class PayloadFramer(Protocol):
-    """Finds bodies. Threads use one framer at the same time."""
-
-    @property
-    def needs_headers(self) -> bool:
-        """Whether `bodies` looks at the headers of the records."""
-
-    @property
-    def schemas(self) -> tuple[Schema, ...]:
-        """The schemas that payloads named so far."""
-
-    @property
-    def rules(self) -> FrontRules:
-        """Where bodies begin, if no header says it."""
-
-    def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
-        """Bodies of a column of payloads (pa.binary), and the schema id of each row (int64), null without one."""
+PayloadFramer = Framer | BareFramer
 
 
 def framer_of(format: str, framing: str, column: str, skip: int, writers: Schemas | None) -> PayloadFramer:
-    """The framer of a column.
-
-    Raises
-    ------
-    ArgumentError
-        There is no framing of that name.
-    """
+    """The framer of a column; `ArgumentError` if there is no framing of that name."""
     if framing not in FRAMINGS:
         raise ArgumentError(unknown(f"{column}_framing", framing, FRAMINGS))
     if format in _WITHOUT_PREFIX or skip:
@@ -62,20 +40,9 @@ def decoder_of(
 ) -> ValueDecoder:
     """The decoder of a column.
 
-    Parameters
-    ----------
-    kind : str
-        "avro", "protobuf", "json", "csv" or "fixed".
-    reader : Schema, pa.StructType, mapping, str, bytes or type
-        A `Schema` of that kind; of "json", "csv" and "fixed" what callers give as the schema; of "protobuf" also a descriptor set or a
-        generated class.
-    writers : Schemas, optional
-        Where schemas that others refer to are looked up.
-
-    Raises
-    ------
-    ArgumentError
-        The schema makes no sense, its types are nested too deeply, or ``columns`` has names that it does not have.
+    ``reader`` is a `Schema` of the ``kind``; of "json", "csv" and "fixed" what callers give as the schema; of "protobuf" also a descriptor
+    set or a generated class. In ``writers`` schemas that others refer to are looked up. `ArgumentError` if the schema makes no sense, its
+    types are nested too deeply, or ``columns`` has names that it does not have.
     """
     where = f"{column}_schema"
 
@@ -86,7 +53,7 @@ def decoder_of(
             return ProtobufDecoder(reader, message, columns, schemas=writers)
         if kind == "json":
             type = type_of(reader.text, where) if isinstance(reader, Schema) else nested_type(reader, where)
-            return JsonDecoder(type) if columns is None else JsonDecoder(only_fields(type, columns, f"{column}_columns"), type)
+            return JsonDecoder(type if columns is None else only_fields(type, columns, f"{column}_columns"))
         found = SeparatedDecoder(reader, separator, where) if kind == "csv" else FixedDecoder(reader, where)
         return found if columns is None else found.only(columns, f"{column}_columns")
 

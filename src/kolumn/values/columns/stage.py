@@ -37,13 +37,7 @@ def watched_columns(columns: tuple[str, ...], typed: Sequence[Typed]) -> tuple[s
 
 
 def schema_of(columns: Iterable[str], binary: str, typed: Sequence[Typed]) -> pa.Schema:
-    """Arrow schema of the columns that a read returns.
-
-    Raises
-    ------
-    ArgumentError
-        Two columns would have one name.
-    """
+    """Arrow schema of the columns that a read returns; `ArgumentError` if two columns would have one name."""
     if not typed:
         return record_schema(columns, binary)
     fields = [field for name in columns for field in _fields(name, binary, typed)]
@@ -67,10 +61,7 @@ def typed_batch(batch: pa.RecordBatch, columns: Sequence[str], typed: Sequence[T
 def finished(batches: Iterator[pa.RecordBatch], columns: Sequence[str], binary: str, typed: Sequence[Typed]) -> Iterator[pa.RecordBatch]:
     """Batches as callers get them, from those with `watched_columns`.
 
-    Raises
-    ------
-    PayloadError
-        At the first record whose value or key is not valid, after the records before it.
+    Raises `PayloadError` at the first record whose value or key is not valid, after the records before it.
     """
     schema = schema_of(columns, binary, typed)
     for batch in batches:

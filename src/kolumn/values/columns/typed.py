@@ -38,20 +38,10 @@ _OWNERS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Typed:
-    """How the payloads of one column are decoded.
+    """How the payloads of one column, "value" or "key", are decoded: the parameters of `kolumn.scan` without their prefix.
 
-    Attributes
-    ----------
-    column : str
-        "value" or "key".
-    format, schema, schemas, message, columns, framing, errors, separator, skip, sample
-        The parameters of `kolumn.scan` without their prefix; ``columns`` is a tuple or None.
-    flat : bool
-        Whether the fields of a struct are columns of their own.
-    reader : Schema, pa.StructType, bytes, type, str or mapping, optional
-        What the decoder is made of; known after `kolumn.reader_types.with_types`.
-    open_schemas : callable, optional
-        Opens the writers' schemas; a process calls it once.
+    With ``flat`` the fields of a struct are columns of their own. What the decoder is made of, ``reader``, and what opens the writers'
+    schemas, which a process calls once, are known after `kolumn.reader_types.with_types`.
     """
 
     column: str
@@ -133,12 +123,8 @@ class Typed:
 
 
 def typed_of(options: Mapping[str, Any]) -> tuple[Typed, ...]:
-    """The typed columns that a call asks for by the options of `PayloadOptions`, keys first.
-
-    Raises
-    ------
-    ArgumentError
-        A value is not allowed, or an option is given that its format does not have.
+    """The typed columns that a call asks for, keys first; `ArgumentError` for a value that is not allowed, or an option that its format
+    lacks.
     """
     if options["decode"] is not None:
         return _of_internal(options)

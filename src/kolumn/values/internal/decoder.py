@@ -15,16 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.arrays import Flags
+from kolumn.values.internal import topics
 from kolumn.values.internal.definitions import Definition
-from kolumn.values.internal.topics import (
-    INTERNAL_TOPICS,
-    DecodedMessage,
-    control_messages,
-    decode_key,
-    decode_value,
-    key_messages,
-    value_messages,
-)
 from kolumn.values.internal.wire import arrow_type
 
 LOOKS_AT = ("key", "value", "topic", "isControl")
@@ -36,17 +28,7 @@ _SLICE, _ROWS = 1 << 20, 10_000
 
 @dataclass(frozen=True)
 class Reading:
-    """What a read can meet.
-
-    Attributes
-    ----------
-    topics : tuple of str
-        Topics of the source.
-    control : bool
-        Whether records of control batches are read.
-    nameless : str, optional
-        The topic of files whose folder names none.
-    """
+    """What a read can meet: topics, records of control batches, and the topic of files whose folder names none."""
 
     topics: tuple[str, ...]
     control: bool
@@ -54,31 +36,20 @@ class Reading:
 
 
 class InternalDecoder:
-    """Decodes one column, "key" or "value". Threads use one decoder at the same time.
-
-    Attributes
-    ----------
-    type : pa.StructType
-    """
+    """Decodes one column, "key" or "value". Threads use one decoder at the same time."""
 
     def __init__(self, column: str, reading: Reading) -> None:
         self.column, self.nameless = column, reading.nameless
         found: dict[str, Definition] = {}
         for topic in sorted({*reading.topics, *([reading.nameless] if reading.nameless else [])}):
-            found |= key_messages(topic) if column == "key" else value_messages(topic)
+            found |= topics.key_messages(topic) if column == "key" else topics.value_messages(topic)
         if reading.control and column == "value":
-            found |= control_messages()
+            found |= topics.control_messages()
         self._messages = {name: arrow_type(one) for name, one in found.items() if one.fields}
         self.type = pa.struct([_TYPE, ("version", pa.int16()), *self._messages.items(), ("bytes", pa.binary())])
 
     def decode(self, found: Mapping[str, pa.Array]) -> tuple[pa.Array, Flags]:
-        """The column, and which rows were decoded or belong to other topics.
-
-        Parameters
-        ----------
-        found : mapping
-            The columns `LOOKS_AT`, of n rows each.
-        """
+        """The column, and which rows were decoded or belong to other topics, from the columns `LOOKS_AT`."""
         rows = [found[name].to_pylist() for name in ("topic", "isControl")]
         keys, payloads = found["key"], found[self.column]
         parts: list[pa.Array] = []
@@ -90,21 +61,23 @@ class InternalDecoder:
             made, good = self._slice([self._one(*row) for row in part])
             parts.append(made)
             valid[start:stop] = good
-        return _joined(parts, self.type), valid
+        return pa.concat_arrays(parts) if parts else pa.array([], self.type), valid
 
     def _one(
         self, topic: str | None, is_control: bool, key: bytes | None, payload: bytes | None
-    ) -> tuple[DecodedMessage, bytes | None, bool]:
+    ) -> tuple[topics.DecodedMessage, bytes | None, bool]:
         """What a row is, the bytes that are kept, and whether it is valid."""
         topic = topic or self.nameless
         if payload is None:
-            return DecodedMessage(), None, False
-        if not is_control and topic not in INTERNAL_TOPICS:
-            return DecodedMessage(), payload, True
-        one = decode_key(topic, is_control, payload) if self.column == "key" else decode_value(topic, is_control, key, payload)
+            return topics.DecodedMessage(), None, False
+        if not is_control and topic not in topics.INTERNAL_TOPICS:
+            return topics.DecodedMessage(), payload, True
+        one = (
+            topics.decode_key(topic, is_control, payload) if self.column == "key" else topics.decode_value(topic, is_control, key, payload)
+        )
         return one, None if one.is_known else payload, one.is_known
 
-    def _slice(self, rows: list[tuple[DecodedMessage, bytes | None, bool]]) -> tuple[pa.Array, Flags]:
+    def _slice(self, rows: list[tuple[topics.DecodedMessage, bytes | None, bool]]) -> tuple[pa.Array, Flags]:
         place: dict[str, list[int]] = {}
         fields: dict[str, list[Mapping[str, object]]] = {}
         for i, (one, _, _) in enumerate(rows):
@@ -154,7 +127,3 @@ def _spread(values: pa.Array, place: list[int], rows: int) -> pa.Array:
     at = np.full(rows, -1, np.int64)
     at[place] = np.arange(len(place))
     return values.take(pa.array(at, mask=at < 0))
-
-
-def _joined(parts: list[pa.Array], kind: pa.DataType) -> pa.Array:
-    return pa.concat_arrays(parts) if parts else pa.array([], kind)

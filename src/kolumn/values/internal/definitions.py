@@ -19,8 +19,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-KAFKA_VERSION = "4.3.0"
-"""Version of Kafka whose definitions these are."""
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 _LAST = 32767
 
@@ -44,28 +42,12 @@ class Versions:
         return isinstance(version, int) and self.first <= version <= self.last
 
 
-NEVER = Versions(0, -1)
-
-
 @dataclass(frozen=True)
 class FieldDefinition:
     """A field of a message or struct.
 
-    Attributes
-    ----------
-    name : str
-        As Kafka's tools print it, with a small first letter.
-    kind : str
-        "string", "bytes", "int32" and so on; "struct".
-    is_array : bool
-        Whether it holds several values of the kind.
-    versions, nullable, tagged : Versions
-    tag : int
-        -1 without one.
-    default : object
-        The text or number in the file, None without one.
-    fields : tuple of FieldDefinition
-        Those of a struct.
+    ``name`` is as Kafka's tools print it, with a small first letter; ``kind`` is "string", "int32" and so on, or "struct", whose ``fields``
+    these are; ``tag`` is -1 without one; ``default`` the text or number in the file, None without one.
     """
 
     name: str
@@ -81,17 +63,8 @@ class FieldDefinition:
 
 @dataclass(frozen=True)
 class Definition:
-    """A message.
-
-    Attributes
-    ----------
-    name : str
-    number : int
-        The number by which records name it (``apiKey``); -1 without one.
-    kind : str
-        "coordinator-key", "coordinator-value", "metadata" or "data".
-    versions, flexible : Versions
-    fields : tuple of FieldDefinition
+    """A message. Records name it by its ``number`` (``apiKey``), -1 without one; ``kind`` is "coordinator-key", "coordinator-value",
+    "metadata" or "data".
     """
 
     name: str

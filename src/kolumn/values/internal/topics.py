@@ -42,18 +42,8 @@ _LARGEST = 2**15 - 1
 
 @dataclass(frozen=True)
 class DecodedMessage:
-    """What a key or a value is.
-
-    Attributes
-    ----------
-    type : str, optional
-        Name of the message, None if it is not known.
-    version : int, optional
-        Of a key of a coordinator the number of its message.
-    message : Definition, optional
-        None if no field was decoded.
-    fields : mapping, optional
-        The fields of the message.
+    """What a key or a value is: name of the message, None if it is not known; its version, of a key of a coordinator the number of its
+    message; its definition and its fields, None if no field was decoded.
     """
 
     type: str | None = None

@@ -76,14 +76,9 @@ _Step = tuple[str, _Read]
 
 @cache
 def reader(message: Definition, version: int) -> _Read:
-    """What reads a version of a message from `MessageBytes`, as a dict of its fields.
+    """What reads a version of a message from `MessageBytes`, as a dict of its fields; it raises `MalformedMessageError`.
 
     Fields that the version does not have are absent. Tagged fields that are not there have their default.
-
-    Raises
-    ------
-    MalformedMessageError
-        Raised by the function that is returned.
     """
     return _struct(message.fields, version, version in message.flexible)
 

@@ -19,15 +19,7 @@ _FIRST, _LAST = divmod(-(2**63), _SECOND), divmod(2**63 - 1, _SECOND)
 
 
 def finished(shape: Shape, array: pa.Array) -> pa.Array:
-    """A column with the types of a message.
-
-    Parameters
-    ----------
-    shape : Shape
-        The message as a whole.
-    array : pa.Array
-        Of its raw type, without an offset.
-    """
+    """A raw column, without an offset, with the types of a message."""
     return _message(shape.fields, array, shape.type)
 
 

@@ -7,35 +7,10 @@ import numpy as np
 
 from kolumn.arrays import Int64s
 from kolumn.encodings.protobuf_tables import BITS, FIELD, MESSAGE
-from kolumn.encodings.protobuf_wire import (
-    BOOL,
-    BYTES,
-    ENUM,
-    FIXED4,
-    FIXED8,
-    FIXED32,
-    FIXED64,
-    GROUP,
-    LENGTH,
-    SINGLE_GROUP,
-    SINGLE_MESSAGE,
-    TEXT,
-    VARINT,
-    VARINT4,
-    VARINT8,
-    WIDTHS,
-    ZIGZAG4,
-    ZIGZAG8,
-)
+from kolumn.encodings.protobuf_wire import BYTES, ENUM, FIXED8, KINDS, LENGTH, TEXT, VARINT, VARINT4, VARINT8, WIDTHS, WIRES
 from kolumn.values.layout import ColumnLayout, LayoutNode
 from kolumn.values.protobuf.types import Shape, is_closed, symbols
 
-_KINDS = {
-    1: FIXED8, 2: FIXED4, 3: VARINT8, 4: VARINT8, 5: VARINT4, 6: FIXED8, 7: FIXED4, 8: BOOL, 9: TEXT, 10: SINGLE_GROUP, 11: SINGLE_MESSAGE,
-    12: BYTES, 13: VARINT4, 14: ENUM, 15: FIXED4, 16: FIXED8, 17: ZIGZAG4, 18: ZIGZAG8,
-}  # fmt: skip
-"""Kinds by the numbers of types in FieldDescriptorProto."""
-_WIRES = {FIXED4: FIXED32, FIXED8: FIXED64, BYTES: LENGTH, TEXT: LENGTH, SINGLE_MESSAGE: LENGTH, SINGLE_GROUP: GROUP}
 _DIRECT = 256
 """Numbers below it may be looked up directly."""
 
@@ -81,11 +56,11 @@ class _Writer:
 
     def field(self, one: Shape, node: LayoutNode, bit: int, ring: int, own: int, after: int) -> list[int]:
         """Row of a field."""
-        kind = _KINDS[one.field.type]
+        kind = KINDS[one.field.type]
         if kind == ENUM and not is_closed(one.field.enum_type):
             kind = VARINT4
         repeated = bool(one.field.is_repeated)
-        tag, other, following = one.number << 3 | _WIRES.get(kind, VARINT), -1, after
+        tag, other, following = one.number << 3 | WIRES.get(kind, VARINT), -1, after
         if repeated and kind <= ENUM:
             other = one.number << 3 | LENGTH
             if one.field.is_packed:
@@ -123,14 +98,7 @@ def _ring(one: Shape, places: dict[int, int]) -> int:
 
 
 def tables(shape: Shape, layout: ColumnLayout) -> Tables:
-    """The tables of a message.
-
-    Parameters
-    ----------
-    shape : Shape
-    layout : ColumnLayout
-        Of its raw type.
-    """
+    """The tables of a message; ``layout`` is that of its raw type."""
     made = _Writer()
     root = layout.root
     made.message(shape, root.children, (root.first_fill, root.fills), (-1, -1))

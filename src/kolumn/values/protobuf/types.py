@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.errors import ArgumentError
+from kolumn.values.types import Wanted, wanted_fields
 
 MOST_NESTED = 100
 """Messages in messages that Protobuf's parsers accept."""
@@ -47,22 +48,10 @@ _TIME_FIELDS = [("seconds", 1, _INT64), ("nanos", 2, _INT32)]
 class Shape:
     """A field, or a message as a whole, and its types.
 
-    Attributes
-    ----------
-    name : str
-    number : int
-        Number of the field; 0 of a message as a whole.
-    field : google.protobuf.descriptor.FieldDescriptor or None
-    fields : tuple of Shape
-        Of a message: its fields with columns, in the order of the file. Of a map: key and value.
-    raw, type : pa.DataType
-        What the interpreter writes, and what comes out. Of a repeated field the types of its list.
-    raw_null, null : bool
-        Whether they can be null.
-    element_null : bool
-        Of a repeated field: whether an element of its list can be null.
-    special : str
-        Full name of the message if it is a Timestamp, a Duration or a wrapper, else "".
+    ``number`` and ``field`` (a descriptor) of a message as a whole are 0 and None. ``fields`` are those of a message with columns, in the
+    order of the file; of a map key and value. ``raw`` is what the interpreter writes, ``type`` what comes out, of a repeated field its
+    list; ``raw_null`` and ``null``: whether they can be null; ``element_null``: whether an element of the list can. ``special`` is the full
+    name of a Timestamp, a Duration or a wrapper, else "".
     """
 
     name: str
@@ -116,46 +105,15 @@ def is_closed(enum: Any) -> bool:
     return bool(enum.is_closed)
 
 
-def is_open_enum(field: Any) -> bool:
-    """Whether the values of a field are numbers of an open enum."""
-    return field.type == _ENUM and not is_closed(field.enum_type)
-
-
 def shape(message: Any, columns: Iterable[str] | None = None) -> Shape:
-    """The types of a message.
+    """The types of a message. ``columns`` are names of fields, with dots for those of messages in it ("id", "customer.name"), or None for
+    all; a message stands for all of its fields.
 
-    Parameters
-    ----------
-    message : google.protobuf.descriptor.Descriptor
-    columns : iterable of str, optional
-        Names of fields, with dots for those of messages in it: "id", "customer.name". A message stands for all of its fields.
-        Without it all fields.
-
-    Raises
-    ------
-    ArgumentError
-        There is no such field, or a message contains itself and so has no type in Arrow.
+    `ArgumentError` if there is no such field, or a message contains itself and so has no type in Arrow.
     """
-    wanted: _Wanted = None
-    if columns is not None:
-        wanted = {}
-        for path in columns:
-            _want(wanted, path.split("."))
-    fields = _fields(message, wanted, (), (message.full_name,))
+    fields = _fields(message, None if columns is None else wanted_fields(columns), (), (message.full_name,))
     raw, type = _struct(fields)
     return Shape("", 0, None, fields, raw, type, True, True, False, "")
-
-
-_Wanted = dict[str, Any] | None
-"""Names of fields and what is wanted of each; None is everything."""
-
-
-def _want(wanted: dict[str, Any], path: list[str]) -> None:
-    name, *rest = path
-    if not rest:
-        wanted[name] = None
-    elif wanted.setdefault(name, {}) is not None:
-        _want(wanted[name], rest)
 
 
 def _struct(fields: Iterable[Shape]) -> tuple[pa.DataType, pa.DataType]:
@@ -163,7 +121,7 @@ def _struct(fields: Iterable[Shape]) -> tuple[pa.DataType, pa.DataType]:
     return raw, pa.struct([pa.field(one.name, one.type, nullable=one.null) for one in fields])
 
 
-def _fields(message: Any, wanted: _Wanted, path: tuple[str, ...], around: tuple[str, ...]) -> tuple[Shape, ...]:
+def _fields(message: Any, wanted: Wanted, path: tuple[str, ...], around: tuple[str, ...]) -> tuple[Shape, ...]:
     if wanted is not None:
         missing = sorted(set(wanted) - {field.name for field in message.fields})
         if missing:
@@ -175,7 +133,7 @@ def _fields(message: Any, wanted: _Wanted, path: tuple[str, ...], around: tuple[
     )  # fmt: skip
 
 
-def _field(field: Any, wanted: _Wanted, path: tuple[str, ...], around: tuple[str, ...]) -> Shape:
+def _field(field: Any, wanted: Wanted, path: tuple[str, ...], around: tuple[str, ...]) -> Shape:
     fields: tuple[Shape, ...] = ()
     special = ""
     if field.type in (_MESSAGE, _GROUP):
@@ -199,7 +157,7 @@ def _field(field: Any, wanted: _Wanted, path: tuple[str, ...], around: tuple[str
         raw = type = _SCALARS[field.type]
     if field.type == _ENUM:
         raw = pa.int32()
-    can_be_null = is_open_enum(field) or special in TIMES
+    can_be_null = special in TIMES or (field.type == _ENUM and not is_closed(field.enum_type))
     if is_map(field):
         key, value = fields
         raw, type = (

@@ -15,19 +15,9 @@ _NONE = pa.null()
 def inferred(values: Iterable[bytes | None], where: str = "value_schema") -> pa.StructType | None:
     """The type that all objects among the values fit; None if none of them is an object with a member.
 
-    Integers are int64, or float64 where one is larger; text stays text; a member that is always null, or an empty list, is text.
-
-    Parameters
-    ----------
-    values : iterable of bytes, optional
-        Values that are no objects, or are nested too deeply (`kolumn.values.types.MOST_NESTED`), are left out.
-    where : str
-        Name of the parameter that says the type, for errors.
-
-    Raises
-    ------
-    ArgumentError
-        A member has values of types that do not fit together; it is named.
+    Integers are int64, or float64 where one is larger; text stays text; a member that is always null, or an empty list, is text. Values
+    that are no objects, or are nested too deeply (`MOST_NESTED`), are left out. `ArgumentError` names a member whose values do not fit
+    together.
     """
     found: Any = _NONE
     for value in values:

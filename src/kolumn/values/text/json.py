@@ -9,52 +9,34 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Flags, Int64s
-from kolumn.cpu_fallback.values.blocks import BLOCK
 from kolumn.cpu_fallback.values.json import decode_objects
-from kolumn.cpu_fallback.values.json_walk import REACH, ROOM
 from kolumn.encodings.json import FIELD, JsonProgram
 from kolumn.paths import JSON, is_on
 from kolumn.values.decoder import Bodies
 from kolumn.values.memory import ColumnMemory, shared_bytes
 from kolumn.values.text.json_lines import LinesDecoder
 from kolumn.values.text.json_program import JsonTables, json_tables
-from kolumn.values.text.json_walk import WalkPlans, walk_plans
 from kolumn.values.text.moments import in_types, readable
 
 
 class JsonDecoder:
-    """Decodes JSON objects (RFC 8259; NaN and Infinity are numbers, as Python writes them).
+    """Decodes JSON objects (RFC 8259; NaN and Infinity are numbers, as Python writes them) into a struct.
 
-    A value is valid if it is UTF-8, one object and nothing after it, names no wanted member twice, and has for every wanted member that
-    is there and not null a value of its type: an integer in its range and without a fraction, any number for floating point, text for
-    text. Times and dates are ISO 8601 text. Members that are not wanted are ignored.
-
-    Parameters
-    ----------
-    type : pa.StructType
-        Of the column.
-    whole : pa.StructType, optional
-        Of the objects as their producer writes them, with members that are not wanted. It changes nothing but how fast these are passed
-        over.
+    A value is valid if it is UTF-8, one object and nothing after it, names no wanted member twice, and has for every wanted member that is
+    there and not null a value of its type: an integer in its range and without a fraction, any number for floating point, text for text.
+    Times and dates are ISO 8601 text. Members that are not wanted are ignored.
     """
 
-    def __init__(self, type: pa.StructType, whole: pa.StructType | None = None) -> None:
+    def __init__(self, type: pa.StructType) -> None:
         self.type: pa.DataType = type
         self._others = LinesDecoder(type)
         self._tables = json_tables(readable(type)) if is_on(JSON) else None
-        self._plans = None if whole is None else walk_plans(readable(whole), readable(type))
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `kolumn.values.decoder.ValueDecoder.decode`.
-
-        Raises
-        ------
-        OverflowError
-            A column has more bytes or elements than 2**31 - 1.
-        """
+        """As `ValueDecoder.decode`; `OverflowError` if a column has more bytes or elements than 2**31 - 1."""
         if self._tables is None or not len(bodies):
             return self._others.decode(bodies)
-        array, decided = _decided(self._tables, self._plans, bodies)
+        array, decided = _decided(self._tables, bodies)
         left = np.flatnonzero(~decided & (np.asarray(bodies.length) >= 0))
         if len(left) == len(bodies):
             return self._others.decode(bodies)
@@ -65,7 +47,7 @@ class JsonDecoder:
         return found, valid
 
 
-def _decided(tables: JsonTables, plans: WalkPlans | None, bodies: Bodies) -> tuple[pa.Array, Flags]:
+def _decided(tables: JsonTables, bodies: Bodies) -> tuple[pa.Array, Flags]:
     """The rows that the loop decides, as `readable` types; the others are null."""
     count, root = len(bodies), tables.layout.root
     at, length = (np.ascontiguousarray(one, np.int64) for one in (bodies.at, bodies.length))
@@ -74,24 +56,9 @@ def _decided(tables: JsonTables, plans: WalkPlans | None, bodies: Bodies) -> tup
     names = np.frombuffer(tables.names, np.uint8)
     program = JsonProgram(*(one.ctypes.data for one in (tables.fields, names, tables.numbers, stamps, frames)))
     memory = ColumnMemory(tables.layout, count, count + 64, shared_bytes(tables.layout, length))
-    plan, reach = (np.empty(0, np.int64), 0) if plans is None else (plans.of(bodies), REACH)
-    block = np.empty(BLOCK * (ROOM + len(root.children)) if reach else 0, np.int64)
     decided, row = np.empty(count, np.bool_), 0
     while True:
-        row, code = decode_objects(
-            memory.target,
-            program,
-            at,
-            length,
-            root.first_fill,
-            root.fills,
-            short.ctypes.data,
-            row,
-            decided,
-            plan.ctypes.data,
-            reach,
-            block.ctypes.data,
-        )
+        row, code = decode_objects(memory.target, program, at, length, root.first_fill, root.fills, short.ctypes.data, row, decided)
         if code == 0:
             return memory.array(count), decided
         memory.grow(code)

@@ -28,13 +28,7 @@ _ROW = re.compile(r"in row (\d+)\Z")
 
 
 class LinesDecoder:
-    """Decodes JSON objects, see `kolumn.values.text.json.JsonDecoder`. What it reads is what is valid.
-
-    Parameters
-    ----------
-    type : pa.StructType
-        Of the column.
-    """
+    """Decodes JSON objects into a struct, see `kolumn.values.text.json.JsonDecoder`. What it reads is what is valid."""
 
     def __init__(self, type: pa.StructType) -> None:
         self.type: pa.DataType = type
@@ -45,7 +39,7 @@ class LinesDecoder:
         self._options = pj.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `kolumn.values.decoder.ValueDecoder.decode`."""
+        """As `ValueDecoder.decode`."""
         lines = _Lines.of(bodies, self._head)
         pieces, fine = self._read(lines)
         valid = np.zeros(len(bodies), bool)

@@ -20,20 +20,8 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class JsonTables:
-    """The tables of a program; they do not change, so threads share them.
-
-    Attributes
-    ----------
-    layout : ColumnLayout
-        Of the columns.
-    fields : int64 array
-        Rows of `kolumn.encodings.json`.
-    names : bytes
-        Of the fields, each with a quote and a colon after it.
-    numbers : int64 array
-        The table of `kolumn.encodings.json_numbers`.
-    frames : int
-        Bytes of memory for frames.
+    """The tables of a program; they do not change, so threads share them. ``frames`` are bytes of memory; ``names`` have each a quote and a
+    colon after it; ``fields`` are rows of `kolumn.encodings.json`, ``numbers`` the table of `kolumn.encodings.json_numbers`.
     """
 
     layout: ColumnLayout

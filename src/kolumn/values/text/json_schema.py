@@ -13,19 +13,9 @@ _UNMAPPED = ("allOf", "not", "if", "patternProperties", "prefixItems")
 
 
 def type_of(text: str, where: str = "value_schema") -> pa.StructType:
-    """The type of the objects that a JSON Schema describes; every field is nullable.
+    """The type of the objects that a JSON Schema describes; every field is nullable. ``$ref`` may name definitions of the same text.
 
-    Parameters
-    ----------
-    text : str
-        Its JSON text. ``$ref`` may name definitions of the same text.
-    where : str
-        What the schema is, for errors.
-
-    Raises
-    ------
-    ArgumentError
-        It is no schema of an object, or has something that has no type: it is named with its place.
+    `ArgumentError` if it is no schema of an object, or names what has no type, and where that is; ``where`` is what the schema is.
     """
     try:
         root = json.loads(text)

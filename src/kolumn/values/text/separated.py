@@ -1,10 +1,10 @@
-"""Values of separated fields (RFC 4180), with the rules of `kolumn.kernels.values.separated`, which parses them on a GPU.
+"""Values of separated fields: https://www.rfc-editor.org/rfc/rfc4180
 
     value    12,"a ""b"" c",,x          a field may be quoted: then separators and line ends are part of it, and a quote is doubled
     fields   12 | a "b" c | null | x    an empty field is null, a quoted empty one is empty text
 
-A value with more or fewer fields than its schema, or with a quote that is not closed, is null. A field that is not of its type is null
-in a value whose other fields stay; such a value is not valid.
+A value with more or fewer fields than its schema, or with a quote that is not closed, is null. A field that is not of its type is null in a
+value whose other fields stay; such a value is not valid.
 """
 
 import numpy as np
@@ -26,21 +26,8 @@ _CERTAIN_DIGITS = 18
 
 
 class SeparatedDecoder:
-    """Decodes "csv".
-
-    Parameters
-    ----------
-    schema : mapping or str
-        Names of the fields, in order, and the names of their types, or the JSON text of that mapping.
-    separator : str
-        One ASCII character.
-    where : str
-        Name of the parameter, for errors.
-
-    Attributes
-    ----------
-    type : pa.StructType
-        Of the column.
+    """Decodes "csv". ``schema`` has the names of the fields, in order, and of their types: a mapping or its JSON text. Errors name
+    ``where``.
     """
 
     def __init__(self, schema: object, separator: str = ",", where: str = "value_schema") -> None:
@@ -60,7 +47,7 @@ class SeparatedDecoder:
         return self
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `kolumn.values.decoder.ValueDecoder.decode`, except that a wrong field makes only itself null, not the value."""
+        """As `ValueDecoder.decode`, except that a wrong field makes only itself null, not the value."""
         there = bodies.length >= 0
         text = array_of(bodies, there)
         utf8 = _flags(is_utf8(text))
