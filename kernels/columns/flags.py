@@ -41,7 +41,7 @@ class Marks(NamedTuple):
 
 @thread_per_item(Marks)
 def marks(i: int, a: Marks) -> None:
-    """Write the flags of row ``i``, as `kolumn.decode.host.message_flags` does."""
+    """Write the flags of row ``i``, as `kolumn.decode.host.record_batch` does."""
     row = a.rows + 8 * _WIDTH * load32(a.owner + 4 * i)
     layout = load64(row + 8 * _LAYOUT)
     attributes = memory.load8(a.attributes, i) if a.attributes != 0 else 0

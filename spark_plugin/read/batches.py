@@ -16,7 +16,7 @@ from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.bounds import Bounds
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import Split, limits_of, narrowed, pack, segments_by_partition
-from kolumn.spark_plugin.session.session import THREADS
+from kolumn.threads import PLAN, SIZES
 
 PAYLOAD_RATIO = 16
 """Factor on a task's bytes of the log if it reads only headers: walking 16 KiB batches takes a sixteenth of the time of decoding them."""
@@ -40,7 +40,7 @@ class BatchTableReader(DataSourceReader):
         options = self.options
         groups = segments_by_partition(options)
         limits = limits_of(options, groups)
-        whole = (one for segments in groups.values() for one in whole_ranges(segments, replace(options.decode, threads=THREADS)))
+        whole = (one for segments in groups.values() for one in whole_ranges(segments, replace(options.decode, threads=SIZES[PLAN])))
         target = options.split_bytes * (1 if options.decode.check_crcs else PAYLOAD_RATIO)
         return [Split(group, limits) for group in pack(whole, target)] or [Split(())]
 

@@ -21,7 +21,8 @@ from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.options.positions import Key
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.bounds import Bounds, bounds, resolve
-from kolumn.spark_plugin.session.session import THREADS, Run, by_threads
+from kolumn.spark_plugin.session.session import Run, by_threads
+from kolumn.threads import PLAN, SIZES
 
 SMALLEST = 4 << 20
 """Minimum bytes of a task: fewer are not worth its start."""
@@ -110,12 +111,12 @@ def _within(segments: list[Segment], limit: Bounds, options: LoadOptions) -> lis
     """Parts of the segments, without the batches before the first record that the range of offsets or times can select."""
     if limit == (0, 0):
         return []
-    return log_ranges(segments, replace(narrowed(options, limit).decode, threads=THREADS))
+    return log_ranges(segments, replace(narrowed(options, limit).decode, threads=SIZES[PLAN]))
 
 
 def wanted(segments: list[Segment], options: Options, target: int, run: Run = by_threads) -> list[Range]:
     """Parts of about ``target`` bytes of the segments that the range of offsets or times can select."""
-    chosen = log_ranges(segments, replace(options, threads=THREADS))
+    chosen = log_ranges(segments, replace(options, threads=SIZES[PLAN]))
     return with_transactions([part for part, _ in _parts(chosen, target, None, run)], options)
 
 

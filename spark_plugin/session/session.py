@@ -1,14 +1,13 @@
 """Planning with the help of a session. Data sources are planned without a session."""
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-THREADS = 8
-"""Segments whose headers are read at the same time: the threads mostly wait for storage."""
+from kolumn.threads import PLAN, workers
+
 MANY = 2000
 """Number of segments from which on their headers are read by a Spark job."""
 
@@ -26,7 +25,7 @@ def slots(spark: SparkSession) -> int | None:
 
 def by_threads(function: Callable[[Any], Any], items: list[Any]) -> Iterable[Any]:
     """Apply the function in this process, with threads."""
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="kolumn-plan") as pool:
+    with workers(PLAN) as pool:
         return list(pool.map(function, items))
 
 

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -24,6 +24,7 @@ from kolumn.options import Options
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name, is_url, parent
 from kolumn.source.tier_names import MANIFEST
+from kolumn.threads import PARQUET, workers
 
 _CODECS = get_args(Compression)
 _PAYLOADS = ("value", "valueRaw")
@@ -71,9 +72,9 @@ def write_parquet(
         if there and not overwrite:
             raise ArgumentError(f"{there[0]} already exists ({len(there)} files in all): use --overwrite, or another target")
         # Most of the time is compression, which one file does in one thread.
-        workers = 1 if choose(options.backend) == "gpu" else max(1, min(options.threads, len(files)))
-        how = _How(commit, options.shared_by(workers), row_group_rows, compression)
-        with ThreadPoolExecutor(workers, thread_name_prefix="kolumn-parquet") as pool:
+        count = 1 if choose(options.backend) == "gpu" else max(1, min(options.threads, len(files)))
+        how = _How(commit, options.shared_by(count), row_group_rows, compression)
+        with workers(PARQUET, count) as pool:
             begun = [pool.submit(how.write, some, file) for file, some in files]
             try:
                 for (_, some), written in zip(files, begun, strict=True):
@@ -84,7 +85,6 @@ def write_parquet(
                     yield some, rows
             finally:
                 how.stopped.set()
-                pool.shutdown(cancel_futures=True)
 
 
 def refuse_empty_records(schema: pa.Schema) -> None:

@@ -372,7 +372,7 @@ def test_a_file_whose_bytes_come_while_the_interpreter_ends_tells_nobody(memory:
         ended = ThreadPoolExecutor(1)
         ended.shutdown()
         with monkeypatch.context() as patched:
-            patched.setattr(looks, "_lookers", lambda _: ended)
+            patched.setattr(looks, "shared", lambda _: ended)
             file._on_fetched()
         assert file.read(0, 10).size > 10
 

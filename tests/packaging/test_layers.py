@@ -8,7 +8,7 @@ from kit.source_tree import arrows, circles, modules, room
 LAYERS = (
     # Modules that all others may import.
     ("errors", "arrays"),
-    ("arrow", "paths"),
+    ("arrow", "paths", "threads"),
     ("formats", "schema"),
     ("machine_code", "keywords"),
     ("codecs",),

@@ -113,7 +113,7 @@ def test_many_segments_are_planned_by_a_job(
     by_threads = read_segments(spark, paths, columns=["offset"], split_bytes=30_000)
     jobs = len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
     monkeypatch.setattr("kolumn.spark_plugin.session.session.MANY", 1)
-    monkeypatch.setattr("kolumn.spark_plugin.session.session.ThreadPoolExecutor", None)
+    monkeypatch.setattr("kolumn.spark_plugin.session.session.workers", None)
     frame = read_segments(spark, paths, columns=["offset"], split_bytes=30_000)
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(None)) == jobs + 1
     assert frame.collect() == by_threads.collect()

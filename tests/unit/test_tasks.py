@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kolumn.decode.small_segments import MOST_SEGMENTS, SMALL
-from kolumn.decode.tasks import tasks_of
+from kolumn.decode.small_segments import MOST_SEGMENTS, SMALL, tasks_of
 from kolumn.errors import KolumnError
 from kolumn.source.segments import Range, Segment
 

@@ -13,9 +13,9 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch
-from kolumn.decode import workers as module
-from kolumn.decode.workers import KEPT, end_waiting, workers
+from kolumn import threads as module
 from kolumn.errors import KolumnError
+from kolumn.threads import DECODE, KEPT, end_waiting, workers
 
 
 @pytest.fixture(autouse=True)
@@ -32,18 +32,18 @@ def waiting() -> int:
 def test_threads_are_kept() -> None:
     found = set()
     for _ in range(3):
-        with workers(1) as pool:
+        with workers(DECODE, 1, are_kept=True) as pool:
             found.add(pool.submit(threading.get_ident).result())
     assert len(found) == 1
     # Reads at the same time have threads of their own.
-    with workers(1) as one, workers(1) as two:
+    with workers(DECODE, 1, are_kept=True) as one, workers(DECODE, 1, are_kept=True) as two:
         assert one.submit(threading.get_ident).result() != two.submit(threading.get_ident).result()
     assert waiting() == 2
 
 
 def test_few_threads_are_kept() -> None:
     for count in (1, 2, KEPT - 1, KEPT + 1):
-        with workers(count) as pool:
+        with workers(DECODE, count, are_kept=True) as pool:
             pool.submit(int).result()
         assert waiting() <= KEPT
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("kolumn_")]
@@ -58,7 +58,7 @@ def test_what_is_under_way_is_waited_for() -> None:
         time.sleep(0.01)
         done.append(1)
 
-    with workers(1) as pool:
+    with workers(DECODE, 1, are_kept=True) as pool:
         pool.submit(work)
         dropped = pool.submit(done.append, 2)
         begun.wait()
@@ -72,7 +72,7 @@ def test_threads_without_a_thread_are_not_kept(monkeypatch: pytest.MonkeyPatch) 
     def refuse(self: ThreadPoolExecutor) -> None:
         raise RuntimeError("can't start new thread")
 
-    with workers(2) as pool:
+    with workers(DECODE, 2, are_kept=True) as pool:
         monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", refuse)
         with pytest.raises(RuntimeError, match="new thread"):
             pool.submit(int)
@@ -80,13 +80,13 @@ def test_threads_without_a_thread_are_not_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_thread_is_left_before_a_fork() -> None:
-    with workers(2) as pool:
+    with workers(DECODE, 2, are_kept=True) as pool:
         pool.submit(int).result()
     assert waiting() == 2
     child = os.fork()
     if not child:
         try:
-            with workers(2) as pool:
+            with workers(DECODE, 2, are_kept=True) as pool:
                 right = pool.submit(threading.active_count).result() == 2
             os._exit(0 if right else 1)
         except BaseException:
@@ -99,7 +99,7 @@ def test_threads_of_a_read_that_is_garbage_serve_the_next_one() -> None:
     """An exception's traceback references a read that references it: such cycles are collected with what they hold."""
 
     def read() -> Iterator[object]:
-        with workers(1) as pool:
+        with workers(DECODE, 1, are_kept=True) as pool:
             yield pool.submit(threading.get_ident).result()
 
     holder: list[object] = [found := read()]
@@ -107,7 +107,7 @@ def test_threads_of_a_read_that_is_garbage_serve_the_next_one() -> None:
     holder.append(holder)
     del found, holder
     gc.collect()
-    with workers(1) as pool:
+    with workers(DECODE, 1, are_kept=True) as pool:
         # Without a thread for it, it would be cancelled at the end, and waited for.
         assert pool.submit(threading.get_ident).result(timeout=60) == thread
 

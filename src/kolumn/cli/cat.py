@@ -2,9 +2,8 @@
 
 import os
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -110,21 +109,12 @@ def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.Reco
 def _lines(batches: "Iterable[pa.RecordBatch]", lines_of: Callable[..., Any]) -> Iterator[Any]:
     """Records as lines; blocks are converted in parallel threads, since converting columns to text releases the GIL."""
     from kolumn.cli.shown import blocks, data_of
+    from kolumn.threads import CAT, workers
 
     def work(block: "pa.RecordBatch") -> Any:
         return data_of(lines_of(block), block.num_rows)
 
     threads = len(os.sched_getaffinity(0))
-    pending: deque[Future[Any]] = deque()
-    with ThreadPoolExecutor(threads, thread_name_prefix="kolumn-cat") as pool:
-        try:
-            for batch in batches:
-                for block in blocks(batch):
-                    pending.append(pool.submit(work, block))
-                    if len(pending) > _AHEAD * threads:
-                        yield pending.popleft().result()
-        except Exception:
-            # Records before the damage are printed before the damage is reported.
-            yield from (future.result() for future in pending)
-            raise
-        yield from (future.result() for future in pending)
+    # Records before damage are printed before the damage is reported.
+    with workers(CAT, threads) as pool:
+        yield from pool.ahead(work, (block for batch in batches for block in blocks(batch)), _AHEAD * threads)

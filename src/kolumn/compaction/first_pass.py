@@ -16,7 +16,8 @@ from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Round, per_entry
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.decode.host.chunk import HostChunk, stream_loaded
-from kolumn.decode.host.streamed import Streamed, StreamedPart
+from kolumn.decode.host.record_batch import HostPart
+from kolumn.decode.host.streamed import Streamed
 from kolumn.decode.result import Tally
 from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.formats import layouts, v2
@@ -208,7 +209,7 @@ class _Streaming:
             return None
         return found
 
-    def _add(self, part: StreamedPart) -> tuple[int, Flags]:
+    def _add(self, part: HostPart) -> tuple[int, Flags]:
         """Add the keys of some batches; returns the number of the first one, and flags of those with tombstones."""
         run, entries, counts = part.run, part.entries, part.run.records
         offsets = np.frombuffer(run.columns.offset, np.int64, run.rows)

@@ -1,28 +1,26 @@
 """Decoding one chunk of entries: checksums, then the effect of damage on the chain, then columns."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from kolumn.damage.explain import row_error
-from kolumn.damage.findings import Trouble, WrongChecksumsError, damage_of
-from kolumn.decode.backends import opened
+from kolumn.damage.findings import Lost, Trouble, WrongChecksumsError, damage_of
 from kolumn.decode.chain import Floor, chain_of
-from kolumn.decode.decoder import ChunkDecoder, DecodedRun
-from kolumn.decode.host.select import wanted
+from kolumn.decode.decoder import ChunkDecoder, DecodedPart, opened
+from kolumn.decode.host.record_batch import HostPart
+from kolumn.decode.host.run import wanted
 from kolumn.decode.host.streamed import Streamed
 from kolumn.decode.observed import Observed
 from kolumn.decode.result import Decoded
+from kolumn.errors import CorruptBatchError
 from kolumn.formats import table
-from kolumn.formats.entries import Entries
+from kolumn.formats.entries import Entry
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk, Reached
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Segment
 from kolumn.values.columns.stage import typed_batch
 
-_Make = Callable[[Any, Entries, Segment, Options], Any]
+_Wrong = dict[int, tuple[CorruptBatchError, Entry, Lost | None]]
+"""What is wrong with the contents of entries, by position, and what of them is lost if the rest is not."""
 
 
 def decode_chunk(
@@ -33,10 +31,11 @@ def decode_chunk(
     ``floor`` is the last offset of the last intact entry before the chunk, -1 without one. Unless the chunk is ``alone``, an entry
     that needs more than its share of memory is left for later. ``backend`` is that of the options, if it is known.
     """
-    backend, stored = backend or opened(options.backend), options.stored
+    backend = backend or opened(options.backend)
+    stored = options.stored if options.typed else options
     streamed = backend.streamed(file, chunk, stored, alone)
     if streamed is not None and not streamed.is_wrong:
-        return _of_streamed(file, chunk, streamed, options, stored, backend.batch)
+        return _of_streamed(file, chunk, streamed, options, stored)
     if streamed is not None:
         chunk = chunk.reaching(streamed.entries)
     with backend(file, chunk, stored) as held:
@@ -48,16 +47,17 @@ def decode_chunk(
             return _by(held, file, chunk, options, floor, alone)
 
 
-def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: Options, stored: Options, make: _Make) -> Decoded:
-    entries, count, known = streamed.entries, len(streamed.entries), len(chunk.entries)
+def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: Options, stored: Options) -> Decoded:
+    rows = streamed.entries.array
+    count, known = len(rows), len(chunk.entries.array)
     result = Decoded(Reached(0), rest=streamed.rest)
     if streamed.intact is None and count < known:
         result.rest = chunk.after(count)
     for part in streamed.parts:
-        _give(part.run, part.entries, file, options, stored, result, make)
+        _give(part, file, options, stored, result)
     if count:
         # They follow one another, so no column of the batch table has to be added up.
-        first, last = entries.array[0].tolist(), entries.array[-1].tolist()
+        first, last = rows[0].tolist(), rows[-1].tolist()
         end = last[table.POSITION] + last[table.SIZE]
         result.valid_bytes = end - first[table.POSITION]
         result.last_offset = last[table.BASE_OFFSET] if last[table.LAST_OFFSET] == table.UNKNOWN else last[table.LAST_OFFSET]
@@ -69,13 +69,13 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
     return result
 
 
-def _give(run: DecodedRun, entries: Entries, file: SegmentFile, options: Options, stored: Options, result: Decoded, make: _Make) -> None:
-    rows = run.rows
+def _give(part: DecodedPart, file: SegmentFile, options: Options, stored: Options, result: Decoded) -> None:
+    rows = part.run.rows
     result.records += rows
-    if options.remarks:
-        result.observed.append(Observed(run, entries))
+    if options.remarks and isinstance(part, HostPart):
+        result.observed.append(Observed(part.run, part.entries))
     if rows:
-        batch = make(run, entries, file.segment, stored)
+        batch = part.batch(file.segment, stored)
         if batch.num_rows:
             result.batches.append(typed_batch(batch, options.columns, options.typed) if options.typed else batch)
 
@@ -89,35 +89,33 @@ def _by(backend: ChunkDecoder, file: SegmentFile, chunk: Chunk, options: Options
     asked = wanted(good, options)
     # Decoding sets codes: in a copy, which is made at the speed of memory where all entries are taken.
     taken = good.copy() if asked.all() else good[asked]
-    errors: dict[int, Any] = {}
+    errors: _Wrong = {}
     done = inflated = 0
-    for run, run_rows in backend.runs(taken, "controlType" in options.columns, alone):
-        done, inflated = done + len(run_rows), inflated + run.bytes
-        for i in np.flatnonzero(run_rows.code):
-            row = run_rows[i].copy()
+    for part in backend.runs(taken, "controlType" in options.columns, alone):
+        run, entries = part.run, part.entries
+        done, inflated = done + len(entries), inflated + run.bytes
+        for i in np.flatnonzero(entries.code):
+            row = entries[i].copy()
             errors[row.position] = row_error(file.path, row, None, run.found.get(int(i), "")), row, run.lost.get(int(i))
-        _give(run, run_rows, file, options, options.stored, result, backend.batch)
+        _give(part, file, options, options.stored, result)
         # The next run is likely to be as large as this one.
         if (errors and options.errors == "raise") or inflated + run.bytes > options.inflated_bytes:
             break
     if done < len(taken) and not (errors and options.errors == "raise"):
-        good = _cut(chunk, good, taken[done].position, result)
-    _count(good, errors, result)
+        position = taken[done].position
+        result.rest = chunk.after(int(np.searchsorted(chunk.entries.position, position)))
+        result.damage = [damage for damage in result.damage if damage.position < position]
+        result.trouble, good = None, good[good.position < position]
+    result.intact = len(good) - len(errors)
+    result.valid_bytes = int(good.size.sum() - sum(row.size for _, row, _ in errors.values()))
+    result.last_offset = good.last_known_offset(-1)
     result.inflated_by_cpu = backend.inflated_by_cpu
     if errors:
         _set_damage(errors, options, result)
     return result
 
 
-def _cut(chunk: Chunk, good: Entries, position: int, result: Decoded) -> Entries:
-    """Leave entries at ``position`` and after it for later; returns the intact entries before it."""
-    result.rest = chunk.after(int(np.searchsorted(chunk.entries.position, position)))
-    result.damage = [damage for damage in result.damage if damage.position < position]
-    result.trouble = None
-    return good[good.position < position]
-
-
-def _set_damage(errors: dict[int, Any], options: Options, result: Decoded) -> None:
+def _set_damage(errors: _Wrong, options: Options, result: Decoded) -> None:
     """Record damage of entries with a right checksum and wrong contents: the chain continues, nothing else is lost."""
     if options.errors == "raise":
         position = min(errors)
@@ -125,9 +123,3 @@ def _set_damage(errors: dict[int, Any], options: Options, result: Decoded) -> No
         return
     result.damage += [damage_of(row, error, row.size, -1, part=part) for error, row, part in errors.values()]
     result.damage.sort(key=lambda damage: damage.position)
-
-
-def _count(good: Entries, errors: dict[int, Any], result: Decoded) -> None:
-    result.intact = len(good) - len(errors)
-    result.valid_bytes = int(good.size.sum() - sum(row.size for _, row, _ in errors.values()))
-    result.last_offset = good.last_known_offset(-1)

@@ -1,53 +1,61 @@
 """What every backend offers to decode a chunk: `host.chunk.HostChunk`, `device.chunk.DeviceChunk`, `device.resident.ResidentChunk`."""
 
 from collections.abc import Iterator
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
+import pyarrow as pa
+
+from kolumn.backend import RESIDENT, choose
 from kolumn.damage.findings import Lost
+from kolumn.decode.host.chunk import HostChunk
 from kolumn.decode.host.streamed import Streamed
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
+from kolumn.transactions.states import Transactions
+
+if TYPE_CHECKING:
+    from kolumn.kernels.columns.table import DeviceTable
+
+Batch: TypeAlias = "pa.RecordBatch | DeviceTable"
+"""Records of a chunk in columns: in host memory, or on the device if the options are `device.resident.ResidentOptions`."""
 
 
 class DecodedRun(Protocol):
-    """Records of some entries.
+    """Records of some entries: `host.run.Run` or `device.resident.ResidentRun`.
 
-    Attributes
-    ----------
-    found : dict
-        Number of a damaged entry -> message about what is wrong with its contents.
-    lost : dict
-        Number of a damaged entry -> what is lost of it, if other records of it are among these.
-    rows : int
-        Number of records.
-    bytes : int
-        Host memory that they take.
+    ``found`` has by the number of a damaged entry what is wrong with its contents, ``lost`` what is lost of one of which other records are
+    among these; ``bytes`` is the host memory that the records take.
     """
 
     found: dict[int, str]
 
     @property
     def lost(self) -> dict[int, Lost]: ...
-
     @property
     def rows(self) -> int: ...
-
     @property
     def bytes(self) -> int: ...
+
+
+class DecodedPart(Protocol):
+    """A run and its entries, of which damaged ones have a code: `host.record_batch.HostPart` or `device.resident.ResidentPart`."""
+
+    @property
+    def run(self) -> DecodedRun: ...
+    @property
+    def entries(self) -> Entries: ...
+
+    def batch(self, segment: Segment, options: Options) -> Batch:
+        """Its columns, without the rows outside of the requested ranges."""
 
 
 class ChunkDecoder(Protocol):
     """Decodes the entries of a chunk, as a context manager: the chunk's bytes are loaded while the context lasts.
 
-    Attributes
-    ----------
-    on_gpu : bool
-        Whether entries are decoded on a GPU.
-    inflated_by_cpu : int
-        Payloads so far that codecs of the CPU decompressed for a GPU.
+    ``inflated_by_cpu`` counts the payloads so far that codecs of the CPU decompressed for a GPU.
     """
 
     on_gpu: bool
@@ -63,11 +71,15 @@ class ChunkDecoder(Protocol):
     def streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> Streamed | None:
         """All of the chunk in one pass, without its bytes in memory as a whole; None if this backend, or this chunk, does not allow it."""
 
+    @staticmethod
+    def settled(options: Options, transactions: Transactions | None) -> tuple[Options, Transactions | None]:
+        """Options for the chunks of a partition, and its transactions if its batches are to be settled on the host."""
+
     def check(self, entries: Entries) -> None:
         """Set BAD_CRC in every entry without a code whose checksum differs from its bytes; `runs` may do it, and raises then."""
 
-    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Entries]]:
-        """Decode entries, some at a time: a `DecodedRun` and its entries, of which damaged ones get a code.
+    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[DecodedPart]:
+        """Decode entries, some at a time; damaged ones get a code.
 
         Keys are decoded with ``need_key`` even if no column holds them. Unless the chunk is ``alone``, it ends before an entry that
         needs more than a chunk's share of memory.
@@ -78,6 +90,13 @@ class ChunkDecoder(Protocol):
             A checksum is wrong that `check` left for later. Nothing was given before, and a second call does not raise it.
         """
 
-    @staticmethod
-    def batch(run: Any, entries: Entries, segment: Segment, options: Options) -> Any:
-        """Arrow record batch of a run, or columns on the device, without the rows outside of the requested ranges."""
+
+def opened(backend: str) -> type[ChunkDecoder]:
+    """Class of the chunks of a backend."""
+    if choose(backend) != "gpu":
+        return HostChunk
+    # Only here: most processes have no GPU.
+    from kolumn.decode.device.chunk import DeviceChunk
+    from kolumn.decode.device.resident import ResidentChunk
+
+    return ResidentChunk if backend == RESIDENT else DeviceChunk

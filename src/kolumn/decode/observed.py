@@ -7,21 +7,17 @@ segment each kind becomes one remark, with the first place and the number of all
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from kolumn.arrays import Flags, Int64s
 from kolumn.codecs import NONE
 from kolumn.damage.remarks import Kind, Remark
-from kolumn.decode.decoder import DecodedRun
+from kolumn.decode.host.run import Run
 from kolumn.entries.headers import headers
 from kolumn.formats import layouts, legacy, table, v2
 from kolumn.formats.entries import Entries
 from kolumn.source.segments import Segment
-
-if TYPE_CHECKING:
-    from kolumn.decode.host.run import Run
 
 _LOWEST = -(2**63)
 EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_799_999
@@ -32,17 +28,9 @@ _YEAR = 31_556_952_000
 
 
 class Observed:
-    """A decoded run: the offsets, timestamps and headers of its intact entries.
+    """The offsets, timestamps and headers of the intact entries of a run."""
 
-    Parameters
-    ----------
-    done : kolumn.decode.host.run.Run
-    entries : Entries
-    """
-
-    def __init__(self, done: DecodedRun, entries: Entries) -> None:
-        # Runs that stay on a device are not verified.
-        run = cast("Run", done)
+    def __init__(self, run: Run, entries: Entries) -> None:
         columns = run.columns
         self.offset, self.timestamp = (
             np.frombuffer(one, np.int64, columns.rows) if columns.rows else np.zeros(0, np.int64)

@@ -9,11 +9,10 @@ with those whose bytes are needed first.
 
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import partial
 from itertools import islice
-from os import getpid
 from threading import RLock
 from types import TracebackType
 
@@ -22,6 +21,7 @@ from kolumn.source import storage
 from kolumn.source.looks import Look, Looks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
+from kolumn.threads import OPEN, shared
 
 _TASKS = 8
 """Tasks that are known while the one before them is read."""
@@ -78,6 +78,8 @@ class OpenedEarly:
 
     def open(self, one: Range) -> AbstractContextManager[SegmentFile]:
         """Open the file of a range, unless that has begun; errors as those of `SegmentFile`."""
+        if self._last is None:
+            return SegmentFile(one.segment)
         with self._lock:
             far = self._known.pop(id(one), None)
             if far is None:
@@ -116,9 +118,9 @@ class OpenedEarly:
             self._left.popleft().close()
 
     def _add(self, task: list[Range]) -> None:
-        with self._lock:
-            for one in [one for one in task if one.segment.manifest is not None or storage.is_url(one.segment.path)]:
-                if one.fault is None:
+        for one in task:
+            if (one.segment.manifest is not None or ("://" in one.segment.path and storage.is_url(one.segment.path))) and one.fault is None:
+                with self._lock:
                     self._known[id(one)] = far = _Far(one, self._looks.at(one.segment))
                     if self._last is not None:
                         self._last.following = far
@@ -137,7 +139,7 @@ class OpenedEarly:
         opened = self._early.get(far)
         if opened is None:
             if len(self._early) < _FILES:
-                self._early[far] = _openers(getpid()).submit(far.open, room)
+                self._early[far] = shared(OPEN).submit(far.open, room)
         elif opened.done() and opened.exception() is None:
             opened.result().request(far.range.start, far.range.end, room)
 
@@ -163,9 +165,3 @@ def _close(early: Future[SegmentFile]) -> None:
         early.result().close()
     except KolumnError:
         return
-
-
-@cache
-def _openers(process: int) -> ThreadPoolExecutor:
-    """Threads of this process, other ones than those that fetch, for which an opening file may wait."""
-    return ThreadPoolExecutor(4, thread_name_prefix="kolumn-open")

@@ -1,34 +1,33 @@
-"""The pipeline: ranges of segments in, Arrow record batches out, in order, with a bounded number of chunks in progress."""
+"""The pipeline: ranges of segments in, batches of records out, in order, with a bounded number of chunks in progress.
 
-import threading
+    ranges -> tasks (a range, or some small ones) -> decoded ahead by threads, up to their share of memory -> in order to the caller
+
+A range that is large is not decoded ahead: threads share its chunks, or its pieces (`pieces`), once it is its turn.
+"""
+
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future
-from contextlib import nullcontext
-from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from kolumn.backend import RESIDENT, choose, require
+from kolumn.backend import require
 from kolumn.damage.findings import Damage, Trouble, damage_of_fault
-from kolumn.decode.backends import opened
 from kolumn.decode.chain import Floor
 from kolumn.decode.chunk import decode_chunk
+from kolumn.decode.decoder import Batch, opened
 from kolumn.decode.opened_early import OpenedEarly
 from kolumn.decode.pieces import SHARED, InOrder, in_pieces
 from kolumn.decode.result import Decoded, Tally
-from kolumn.decode.resume import resumed
-from kolumn.decode.segment_end import at_stop, compare_start
-from kolumn.decode.small_segments import Found, SmallSegments
-from kolumn.decode.tasks import tasks_of
-from kolumn.decode.workers import Workers, in_process, workers
+from kolumn.decode.segment_end import at_stop, compare_start, resumed
+from kolumn.decode.small_segments import SmallSegments, tasks_of
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
 from kolumn.plan.chunks import Chunk, Reached, Stop, chunks
-from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.transactions.states import Transactions, settle, to_decode
+from kolumn.threads import DECODE, RunAhead, Workers, in_process, workers
+from kolumn.transactions.states import settle
 from kolumn.values.columns.stage import finished
 
 _SHORT = 2 * AHEAD
@@ -41,17 +40,10 @@ OnTally = Callable[[Range, Tally], None]
 def scan_ranges(
     ranges: Iterable[Range], options: Options, damage: OnDamage | None = None, tally: OnTally | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Decode ranges in order.
+    """Decode ranges in order; batches of `decoder.Batch`, in host memory unless the options are for columns on a device.
 
-    Parameters
-    ----------
-    ranges : iterable of Range
-        Small ranges are decoded in parallel, large ones chunk by chunk, and tiny ones some together by one thread.
-    options : Options
-    damage : callable, optional
-        Called with every damaged part that ``errors="skip"`` leaves out.
-    tally : callable, optional
-        Called with each range and its tally, when the range is done.
+    ``damage`` is called with every damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and its tally when the range
+    is done.
 
     Raises
     ------
@@ -68,321 +60,213 @@ def scan_ranges(
     """
     require(options.backend)
     if not options.typed:
-        return _within_memory(in_process(_scan(iter(ranges), options, damage, tally)))
-    found = _within_memory(in_process(_scan(iter(ranges), options.watched, damage, tally)))
+        return in_process(Scan(options, damage, tally).batches(ranges))
+    found = in_process(Scan(options.watched, damage, tally).batches(ranges))
     return finished(found, options.columns, options.binary, options.typed)
 
 
-def _within_memory(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Replace an error about missing memory for a chunk or a thread by one that tells the user what to change."""
-    try:
-        yield from batches
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "new thread" not in str(error):
-            raise
-        raise NoMemoryError(f"out of memory: {error}: read with fewer threads, or a smaller chunk_bytes or memory_bytes") from error
+class _Done(NamedTuple):
+    """Between batches of a task: these ranges are done. What was found in them is told in the thread that asks for batches."""
+
+    ranges: list[Range]
+    tallies: Iterable[Tally]
 
 
-def _scan(
-    source: Iterator[Range], options: Options, damage: OnDamage | None, tally: OnTally | None
-) -> Generator[pa.RecordBatch, None, None]:
-    early, small, turn = OpenedEarly(), SmallSegments(options), threading.Lock()
-    together = _together(options)
-    tasks = early.with_following(tasks_of(source, together, options.chunk_bytes, _SHORT * options.threads))
-    if options.threads == 1:
+_Item: TypeAlias = "Batch | _Done"
+
+
+class Scan:
+    """One read of ranges: what all of them share."""
+
+    def __init__(self, options: Options, damage: OnDamage | None = None, tally: OnTally | None = None) -> None:
+        self.options, self.on_damage, self.on_tally = options, damage, tally
+        self.decoder = opened(options.backend)
+        self.files = OpenedEarly()
+        self.wants_remarks = tally is not None
+        self._small = SmallSegments(options, on_gpu=self.decoder.on_gpu, wants_remarks=self.wants_remarks)
+        self._reports = damage is not None or tally is not None
+        self.together = options.chunk_bytes if options.threads == 1 or self.decoder.on_gpu else min(options.chunk_bytes, SHARED)
+        """Bytes that one thread gets at a time of what is not cut into equal pieces."""
+
+    def batches(self, ranges: Iterable[Range]) -> Generator[Batch, None, None]:
+        """Decode ranges in order. An error about missing memory for a chunk or a thread says what to change."""
+        options, files = self.options, self.files
+        tasks = files.with_following(tasks_of(iter(ranges), self.together, options.chunk_bytes, _SHORT * options.threads))
         try:
-            for task in tasks:
-                if len(task) == 1:
-                    yield from _finish(task[0], Tally(), options, None, damage, tally, early)
+            for item in self._alone(tasks) if options.threads == 1 else self._by_threads(tasks):
+                if isinstance(item, _Done):
+                    self._report(item)
                 else:
-                    yield from _parts(task, _begin(task, options, small, turn, early), options, damage, tally, early)
-                early.settle(wait=False)
-            early.settle(wait=True)
+                    yield item
+            files.settle(wait=True)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "new thread" not in str(error):
+                raise
+            raise NoMemoryError(f"out of memory: {error}: read with fewer threads, or a smaller chunk_bytes or memory_bytes") from error
         finally:
-            early.close()
-        return
-    with workers(options.threads, are_kept=not opened(options.backend).on_gpu) as pool:
-        pending: deque[tuple[list[Range], Future[tuple[list[_Part], BaseException | None]] | None]] = deque()
+            files.close()
 
-        def submit(task: list[Range]) -> None:
-            alone = task[0].end - task[0].start > together
-            pending.append((task, None if alone else pool.submit(_begin, task, options, small, turn, early)))
+    def _alone(self, tasks: Iterator[list[Range]]) -> Generator[_Item, None, None]:
+        for task in tasks:
+            yield from self._task(task, None)
+            self.files.settle(wait=False)
 
-        try:
-            for task in islice(tasks, AHEAD * options.threads):
-                submit(task)
-            while pending:
-                task, future = pending.popleft()
-                if future is None:
-                    yield from _finish(task[0], Tally(), options, pool, damage, tally, early)
-                else:
-                    yield from _parts(task, future.result(), options, damage, tally, early)
-                early.settle(wait=False)
-                for following in islice(tasks, 1):
-                    submit(following)
-            early.settle(wait=True)
-        finally:
-            early.close()
-            for _, future in pending:
-                if future is not None:
-                    future.cancel()
-
-
-def _together(options: Options) -> int:
-    """Bytes that one thread gets at a time of what is not cut into equal pieces."""
-    return options.chunk_bytes if options.threads == 1 or choose(options.backend) == "gpu" else min(options.chunk_bytes, SHARED)
-
-
-@dataclass
-class _Part:
-    """A range, or several small ones, as far as a thread has decoded it: batches, and an iterator that decodes the rest later."""
-
-    found: Tally | Found
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-    rest: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
-
-
-def _begin(
-    task: list[Range], options: Options, small: SmallSegments, turn: threading.Lock, early: OpenedEarly
-) -> tuple[list[_Part], BaseException | None]:
-    """Decode ranges up to a chunk's share of memory, or up to an error.
-
-    Returns the ranges that were begun, of which the last one can be unfinished, and the error that ended it.
-    """
-    parts, done, size, failed = list[_Part](), 0, 0, None
-    try:
-        while done < len(task) and size < options.inflated_bytes:
-            found = small.decode(task[done:]) if len(task) > 1 else None
-            if found is not None:
-                parts.append(_Part(found, [] if found.batch is None else [found.batch]))
-                done += len(found.rows)
-                size += 0 if found.batch is None else found.batch.nbytes
-                continue
-            tally = Tally()
-            part = _Part(tally, rest=_range(task[done], options, None, tally, early))
-            parts.append(part)
-            done += 1
-            # Threads take turns at small segments that are decoded alone: nearly all is Python, for which they would wait at every call.
-            with turn if len(task) > 1 else nullcontext():
-                size += _decode(part, options.inflated_bytes - size)
-    except BaseException as error:
-        failed = error
-    try:
-        return parts, failed
-    finally:
-        # The error's traceback references this frame, which would keep the data read in memory until a garbage collection.
-        del parts, failed
-
-
-def _decode(part: _Part, most: int) -> int:
-    """Decode a range up to its end, or until its batches have ``most`` bytes; returns how many they have."""
-    size = 0
-    for batch in part.rest:
-        part.batches.append(batch)
-        # Batches on a GPU take memory there.
-        size += batch.nbytes
-        if size >= most:
-            break
-    return size
-
-
-def _parts(
-    task: list[Range],
-    begun: tuple[list[_Part], BaseException | None],
-    options: Options,
-    damage: OnDamage | None,
-    tally: OnTally | None,
-    early: OpenedEarly,
-) -> Iterator[pa.RecordBatch]:
-    parts, failed = begun
-    del begun
-    parts.reverse()
-    done = 0
-    while done < len(task):
-        if not parts:
-            yield from _finish(task[done], Tally(), options, None, damage, tally, early)
-            done += 1
-            continue
-        part = parts.pop()
-        yield from part.batches
-        if failed is not None and not parts:
+    def _by_threads(self, tasks: Iterator[list[Range]]) -> Generator[_Item, None, None]:
+        with workers(DECODE, self.options.threads, are_kept=not self.decoder.on_gpu) as pool:
+            pending = deque[RunAhead[_Item, None]]()
             try:
-                raise failed
+                while True:
+                    for task in islice(tasks, 1 if pending else AHEAD * self.options.threads):
+                        pending.append(self._begun(task, pool))
+                    if not pending:
+                        return
+                    yield from pending.popleft().items()
+                    self.files.settle(wait=False)
             finally:
-                del failed, part
-        yield from part.rest
-        if isinstance(part.found, Tally):
-            _report(task[done], part.found, damage, tally)
-            done += 1
-            continue
-        some = task[done : done + len(part.found.rows)]
-        done += len(some)
-        if tally is not None:
-            # They have no damage.
-            for one, found in zip(some, part.found.tallies(some), strict=True):
-                tally(one, found)
+                for one in pending:
+                    one.cancel()
+
+    def _begun(self, task: list[Range], pool: Workers) -> RunAhead[_Item, None]:
+        if task[0].end - task[0].start > self.together:
+            return RunAhead(self._task(task, pool))
+        begun = RunAhead(self._task(task, None))
+        begun.begin(pool, _bytes_of, self.options.inflated_bytes)
+        return begun
+
+    def _task(self, task: list[Range], pool: Workers | None) -> Generator[_Item, None, None]:
+        """Decode the ranges of a task; threads of the ``pool`` share it, if there is one."""
+        done = 0
+        while done < len(task):
+            found = self._small.decode(task[done:]) if len(task) > 1 else None
+            if found is None:
+                one = RangeScan(self, task[done], pool)
+                yield from one.batches()
+                if self._reports:
+                    yield _Done([task[done]], (one.tally,))
+                done += 1
+                continue
+            some = task[done : done + len(found.rows)]
+            if found.batch is not None:
+                yield found.batch
+            if self._reports:
+                yield _Done(some, found.tallies(some))
+            done += len(some)
+
+    def _report(self, done: _Done) -> None:
+        for one, found in zip(done.ranges, done.tallies, strict=True):
+            if self.on_damage is not None:
+                for piece in found.damage:
+                    self.on_damage(piece)
+            if self.on_tally is not None:
+                if found.observations is not None:
+                    found.remarks += found.observations.remarks(one.segment)
+                self.on_tally(one, found)
 
 
-def _finish(
-    one: Range,
-    found: Tally,
-    options: Options,
-    pool: Workers | None,
-    damage: OnDamage | None,
-    tally: OnTally | None,
-    early: OpenedEarly,
-) -> Iterator[pa.RecordBatch]:
-    yield from _range(one, options, pool, found, early)
-    _report(one, found, damage, tally)
+def _bytes_of(item: _Item) -> int:
+    # Batches on a GPU take memory there.
+    return 0 if isinstance(item, _Done) else item.nbytes
 
 
-def _report(one: Range, found: Tally, damage: OnDamage | None, tally: OnTally | None) -> None:
-    if damage is not None:
-        for piece in found.damage:
-            damage(piece)
-    if tally is not None:
-        if found.observations is not None:
-            found.remarks += found.observations.remarks(one.segment)
-        tally(one, found)
+class RangeScan:
+    """One range of a scan, decoded from start to end; what is found in it is in ``tally``."""
 
+    def __init__(self, scan: Scan, one: Range, pool: Workers | None) -> None:
+        self.scan, self.range, self.pool, self.tally = scan, one, pool, Tally()
+        self.options = scan.options
+        if one.start_offset is not None or one.end_offset is not None:
+            self.options = self.options.within(one.start_offset, one.end_offset)
+        self.inner, self.transactions = scan.decoder.settled(self.options, one.transactions)
+        self.floor = one.floor
 
-def _range(one: Range, options: Options, pool: Workers | None, found: Tally, early: OpenedEarly) -> Iterator[pa.RecordBatch]:
-    """Decode one range from start to end, continuing after damage if the options allow it."""
-    if one.fault is not None:
-        if options.errors == "raise":
-            raise one.fault
-        found.damage.append(damage_of_fault(one))
-        return
-    if one.is_bounded:
-        options = options.within(one.start_offset, one.end_offset)
-    inner, transactions = to_decode(options, one.transactions), one.transactions
-    if options.backend == RESIDENT:
-        from kolumn.decode.device.resident import ResidentOptions
+    def batches(self) -> Iterator[Batch]:
+        """Decode the range, continuing after damage if the options allow it."""
+        one = self.range
+        if one.fault is not None:
+            if self.options.errors == "raise":
+                raise one.fault
+            self.tally.damage.append(damage_of_fault(one))
+            return
+        with self.scan.files.open(one) as self.file:
+            yield from resumed(self.file, one, self.options.errors, self.tally, self._until_trouble)
 
-        assert isinstance(options, ResidentOptions)
-        # These are settled on the GPU, where the columns are.
-        inner, transactions = options.of_partition(transactions), None
-    with early.open(one) as file:
-
-        def until_trouble(rest: Range) -> Generator[pa.RecordBatch, None, Trouble | None]:
-            decoded = _until_trouble(file, rest, inner, pool, found)
-            return decoded if transactions is None else _settled(decoded, options, transactions)
-
-        yield from resumed(file, one, options.errors, found, until_trouble)
-
-
-def _settled(
-    batches: Generator[pa.RecordBatch, None, Trouble | None], options: Options, transactions: Transactions
-) -> Generator[pa.RecordBatch, None, Trouble | None]:
-    while True:
-        try:
-            batch = settle(next(batches), options, transactions)
-        except StopIteration as end:
-            trouble: Trouble | None = end.value
-            return trouble
-        if batch.num_rows:
-            yield batch
-
-
-def _until_trouble(
-    file: SegmentFile, one: Range, options: Options, pool: Workers | None, found: Tally
-) -> Generator[pa.RecordBatch, None, Trouble | None]:
-    """Decode up to the end or to the place where the chain of entries is lost."""
-    floor = one.floor
-    backend = opened(options.backend)
-    on_gpu = backend.on_gpu
-
-    def work(chunk: Chunk) -> Decoded:
-        # With threads, a chunk is started before the chunks in front of it are done.
-        return decode_chunk(file, chunk, options, Floor.NOT_YET_KNOWN if pool else floor, alone=pool is None, backend=backend)
-
-    def plan(start: int, end: int, ahead: bool, size: int) -> _Plan:
-        return chunks(file, start, end, size, streamed=True, ahead=ahead, check_crcs=options.check_crcs, as_stored=on_gpu)
-
-    def piece(start: int, end: int) -> InOrder:
-        # A piece that is somewhat larger than it should be is still one chunk.
-        return _one_by_one(plan(start, end, False, options.chunk_bytes * 5 // 4), work)
-
-    def threaded(start: int, end: int) -> InOrder:
-        assert pool is not None
-        return _ahead(plan(start, end, True, _together(options)), work, pool, options.threads)
-
-    if pool is None:
-        in_order = _one_by_one(plan(one.start, one.end, on_gpu, options.chunk_bytes), work)
-    else:
-        in_order = threaded(one.start, one.end) if on_gpu else in_pieces(file, one, options, pool, piece, threaded)
-    while True:
-        try:
-            chunk, decoded = next(in_order)
-        except StopIteration as end:
-            stop: Stop = end.value
-            break
-        if one.start == chunk.origin == 0:
-            compare_start(file, chunk.entries[0], options.errors, found)
-        rest: Chunk | None = chunk
-        while rest is not None:
-            if decoded.undecided:
-                decoded = decode_chunk(file, rest, options, floor, alone=True)
-            yield from decoded.batches
-            if decoded.trouble is not None and decoded.trouble.floor < 0:
-                decoded.trouble.floor = floor
-            found.add(decoded)
-            options.progress(decoded.valid_bytes)
-            if decoded.trouble is not None:
-                return decoded.trouble
-            floor = decoded.last_offset if decoded.last_offset >= 0 else floor
-            rest = decoded.rest
-            if rest is not None:
-                decoded = decode_chunk(file, rest, options, floor, alone=True)
-        # They would be in memory together with the next ones.
-        del chunk, decoded
-    return at_stop(file, stop, floor, found)
-
-
-_Plan = Generator[Chunk, Reached | None, Stop]
-_Work = Callable[[Chunk], Decoded]
-
-
-def _one_by_one(plan: _Plan, work: _Work) -> InOrder:
-    """Decode chunks in this thread; the plan continues where the decoder stopped."""
-    reached: Reached | None = None
-
-    def done(chunk: Chunk) -> tuple[Chunk, Decoded]:
-        nonlocal reached
-        decoded = work(chunk)
-        reached = decoded.reached
-        return chunk, decoded
-
-    while True:
-        try:
-            # Without local variables, which would keep the bytes and the batches alive while the next ones are made.
-            yield done(plan.send(reached))
-        except StopIteration as end:
-            stop: Stop = end.value
-            return stop
-
-
-def _ahead(plan: _Plan, work: _Work, pool: Workers, threads: int) -> InOrder:
-    """Decode chunks in parallel; the plan runs ahead of their decoders."""
-    pending: deque[tuple[Chunk, Future[Decoded]]] = deque()
-
-    def first() -> tuple[Chunk, Decoded]:
-        chunk, future = pending.popleft()
-        return chunk, future.result()
-
-    try:
+    def _until_trouble(self, rest: Range) -> Generator[Batch, None, Trouble | None]:
+        """Decode up to the end or to the place where the chain of entries is lost."""
+        self.floor, in_order = rest.floor, self._in_order(rest)
         while True:
             try:
-                chunk = next(plan)
+                chunk, decoded = next(in_order)
             except StopIteration as end:
                 stop: Stop = end.value
-                break
-            pending.append((chunk, pool.submit(work, chunk)))
-            if len(pending) >= AHEAD * threads:
-                yield first()
-        while pending:
-            yield first()
-        return stop
-    finally:
-        for _, future in pending:
-            future.cancel()
+                return at_stop(self.file, stop, self.floor, self.tally, self.scan.wants_remarks)
+            if rest.start == chunk.origin == 0:
+                compare_start(self.file, chunk.entries[0], self.options.errors, self.tally)
+            left: Chunk | None = chunk
+            while left is not None:
+                if decoded.undecided:
+                    decoded = self._decoded_again(left)
+                yield from decoded.batches if self.transactions is None else self._settled(decoded)
+                if decoded.trouble is not None and decoded.trouble.floor < 0:
+                    decoded.trouble.floor = self.floor
+                self.tally.add(decoded)
+                if self.options.on_progress is not None:
+                    self.options.on_progress(decoded.valid_bytes)
+                if decoded.trouble is not None:
+                    return decoded.trouble
+                self.floor = decoded.last_offset if decoded.last_offset >= 0 else self.floor
+                left = decoded.rest
+                if left is not None:
+                    decoded = self._decoded_again(left)
+            # They would be in memory together with the next ones.
+            del chunk, decoded
+
+    def _settled(self, decoded: Decoded) -> Iterator[Batch]:
+        for batch in decoded.batches:
+            settled = settle(batch, self.options, self.transactions)
+            if settled.num_rows:
+                yield settled
+
+    def _in_order(self, rest: Range) -> InOrder:
+        on_gpu = self.scan.decoder.on_gpu
+        if self.pool is None:
+            return self._one_by_one(rest.start, rest.end, on_gpu, self.inner.chunk_bytes)
+        if on_gpu:
+            return self._shared(rest.start, rest.end)
+        return in_pieces(self.file, rest, self.inner, self.pool, self._piece, self._shared)
+
+    def _plan(self, start: int, end: int, ahead: bool, size: int) -> Generator[Chunk, Reached | None, Stop]:
+        inner = self.inner
+        return chunks(
+            self.file, start, end, size, streamed=True, ahead=ahead, check_crcs=inner.check_crcs, as_stored=self.scan.decoder.on_gpu
+        )
+
+    def _piece(self, start: int, end: int) -> InOrder:
+        # A piece that is somewhat larger than it should be is still one chunk.
+        return self._one_by_one(start, end, False, self.inner.chunk_bytes * 5 // 4)
+
+    def _shared(self, start: int, end: int) -> InOrder:
+        """Decode chunks in parallel; the plan runs ahead of their decoders."""
+        assert self.pool is not None
+        return self.pool.ahead(self._decoded, self._plan(start, end, True, self.scan.together), AHEAD * self.inner.threads)
+
+    def _one_by_one(self, start: int, end: int, ahead: bool, size: int) -> InOrder:
+        """Decode chunks in this thread; the plan continues where the decoder stopped."""
+        plan, reached = self._plan(start, end, ahead, size), None
+        while True:
+            try:
+                decoded = self._decoded(plan.send(reached))
+            except StopIteration as stop:
+                end_of_plan: Stop = stop.value
+                return end_of_plan
+            reached = decoded[1].reached
+            yield decoded
+            # It would keep the bytes and the batches in memory while the next ones are made.
+            del decoded
+
+    def _decoded(self, chunk: Chunk) -> tuple[Chunk, Decoded]:
+        # With threads, a chunk is started before the chunks in front of it are done.
+        floor = self.floor if self.pool is None else Floor.NOT_YET_KNOWN
+        return chunk, decode_chunk(self.file, chunk, self.inner, floor, alone=self.pool is None, backend=self.scan.decoder)
+
+    def _decoded_again(self, chunk: Chunk) -> Decoded:
+        return decode_chunk(self.file, chunk, self.inner, self.floor, alone=True, backend=self.scan.decoder)

@@ -5,7 +5,9 @@ that compaction or transactions removed, and no incomplete entry. Index files ne
 offsets that the log does not have, bytes are missing.
 """
 
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from kolumn.arrays import Bytes
 from kolumn.damage.findings import Trouble
@@ -21,26 +23,16 @@ from kolumn.resync.reach import Reach, first_epoch, orphan_of, reach_of
 from kolumn.resync.search import Search
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Segment
+from kolumn.source.segments import Range, Segment
 from kolumn.source.tier_names import MANIFEST
 
+_Item = TypeVar("_Item")
 
-def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble | None:
-    """Decide whether the end of the chain of entries is the normal end of the segment.
 
-    Parameters
-    ----------
-    file : SegmentFile
-    stop : Stop
-    floor : int
-        Last offset before the end.
-    found : Tally
-        The tail and the remarks are added to it.
+def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally, remarks: bool = True) -> Trouble | None:
+    """The trouble if the end of the chain of entries, after the offset ``floor``, is not a normal end of the segment.
 
-    Returns
-    -------
-    Trouble or None
-        None for a normal end.
+    The tail is added to ``found``; so is what is odd and no damage, for which other files are read, if somebody wants ``remarks``.
     """
     if stop.code == Code.OK and stop.position < file.size:
         return None
@@ -51,51 +43,40 @@ def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble 
             return None
         floor = max(floor, -1 if claimed is None else claimed)
     if stop.code == Code.OK:
-        return _whole(file, stop.position, floor, found)
+        return _whole(file, stop.position, floor, found, remarks)
     if stop.code == Code.ZERO_TAIL and file.zeros_from(stop.position):
         return _zeros(file, stop.position, floor, found)
     return _truncated(file, stop, floor, found) if stop.code == Code.TRUNCATED else _bad_length(file, stop, floor, None)
 
 
-def go_on(file: SegmentFile, trouble: Trouble | None, end: int, errors: str, found: Tally) -> tuple[int, int] | None:
-    """Find where to continue after trouble, and report the damage.
+def resumed(
+    file: SegmentFile, one: Range, errors: str, found: Tally, until_trouble: Callable[[Range], Generator[_Item, None, Trouble | None]]
+) -> Iterator[_Item]:
+    """Read a range, and continue after damage if ``errors`` allows it. The damage is added to ``found``.
 
-    Parameters
-    ----------
-    file : SegmentFile
-    trouble : Trouble, optional
-        None if there was no trouble.
-    end : int
-        Position where the read ends.
-    errors : str
-    found : Tally
-        Gets the damage.
-
-    Returns
-    -------
-    tuple of int, or None
-        Position, and the last offset before it; None if nothing is left to read.
+    ``until_trouble`` reads the rest of the range up to its end or to where the chain of entries is lost, and returns the trouble.
 
     Raises
     ------
     CorruptBatchError
-        The error of the trouble, with ``errors="raise"``.
+        The chain of entries is lost, with ``errors="raise"``.
     """
-    trouble = _no_segment(file, trouble)
-    if trouble is None:
-        return None
-    if errors == "raise":
+    rest = one
+    while (trouble := _no_segment(file, (yield from until_trouble(rest)))) is not None:
         try:
-            raise trouble.error
+            if errors == "raise":
+                raise trouble.error
+            following = trouble.resume
+            if following is None:
+                following = Search(file).next_entry(trouble.position, trouble.floor)
+            position, floor = file.size if following is None else following, trouble.floor
+            found.damage.append(trouble.damage(position))
         finally:
-            # The error's traceback references this frame, which would keep the data read in memory until a garbage collection.
+            # An error's traceback references this frame, which would keep the data read in memory until a garbage collection.
             del trouble
-    following = trouble.resume
-    if following is None:
-        following = Search(file).next_entry(trouble.position, trouble.floor)
-    position = file.size if following is None else following
-    found.damage.append(trouble.damage(position))
-    return None if position >= end else (position, trouble.floor)
+        if position >= one.end:
+            return
+        rest = replace(one, start=position, floor=floor)
 
 
 def _no_segment(file: SegmentFile, trouble: Trouble | None) -> Trouble | None:
@@ -185,16 +166,16 @@ def _zeros(file: SegmentFile, position: int, floor: int, found: Tally) -> Troubl
     return Trouble(position, floor, error, file.size, lost=lost)
 
 
-def _whole(file: SegmentFile, position: int, floor: int, found: Tally) -> Trouble | None:
+def _whole(file: SegmentFile, position: int, floor: int, found: Tally, remarks: bool = True) -> Trouble | None:
     """Judge a last entry that ends at the end of the file."""
     segment = file.segment
     if segment.base_offset is None or not layouts.FORMATS[file.format].as_shipped:
         return None
-    orphan = orphan_of(segment, floor)
-    if orphan is not None:
+    if segment.orphans and (orphan := orphan_of(segment, floor)) is not None:
         return _missing(file, position, floor, *orphan)
     if segment.following is None:
-        _active(file, position, floor, found)
+        if remarks:
+            _active(file, position, floor, found)
         return None
     if floor >= segment.following:
         return _too_far(file, floor, found)
@@ -297,17 +278,9 @@ def _begins_as_named(file: SegmentFile) -> bool:
 
 
 def compare_start(file: SegmentFile, row: Entry, errors: str, found: Tally) -> None:
-    """Compare the offsets of a segment's first entry with the file's name and its neighbours.
+    """Compare the offsets of a segment's first entry, if its checksum is right, with the file's name and its neighbours.
 
-    Parameters
-    ----------
-    file : SegmentFile
-    row : Entry
-        Row of the batch table. Nothing is compared unless it is the first entry and its checksum is right.
-    errors : str
-        With "skip" a wrong offset is reported as damage of no bytes: the records are still returned.
-    found : Tally
-        The damage and the remarks are added to it.
+    With ``errors="skip"`` wrong offsets are damage of no bytes in ``found``: the records are still returned.
 
     Raises
     ------

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrow.recycle import take, take_array
-from kolumn.backend import choose
 from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
@@ -37,21 +36,19 @@ from kolumn.cpu_fallback.stream_files import (
     stream_files,
 )
 from kolumn.decode.host.record_batch import record_batch
-from kolumn.decode.host.run import Run, in_microseconds, modes
-from kolumn.decode.host.select import limits
-from kolumn.decode.host.stream_arena import INFLATED
-from kolumn.decode.host.streamed import BLOCK, SLACK
+from kolumn.decode.host.run import Run, in_microseconds, limits, memory_for, modes
+from kolumn.decode.host.streamed import BLOCK, INFLATED, SLACK
 from kolumn.decode.result import Tally
 from kolumn.decode.segment_end import at_stop, compare_start
 from kolumn.errors import Code, KolumnError
 from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
-from kolumn.formats.v2 import SMALLEST_HEADER, SMALLEST_RECORD
+from kolumn.formats.v2 import SMALLEST_RECORD
 from kolumn.options import Options
 from kolumn.paths import TOGETHER, is_on
 from kolumn.plan.chunks import MOST_ENTRIES, Stop
 from kolumn.source import storage
-from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segment_file import SegmentFile, SizeEstimate
 from kolumn.source.segments import HIGHEST, Range, Segment
 from kolumn.values.columns.stage import typed_batch
 
@@ -64,16 +61,9 @@ _NS = 1_000_000_000
 
 
 class Found(NamedTuple):
-    """Segments that were decoded.
+    """Segments that were decoded: of each the number of its entries, and of their records; and the records of all, if they have any.
 
-    Attributes
-    ----------
-    entries, rows : list of int
-        Of each segment the number of its entries, and of their records.
-    judged : dict of int to Tally
-        What was found at the beginning or the end of segments, by their numbers, that their names alone do not tell.
-    batch : pa.RecordBatch, optional
-        The records of all, if they have any.
+    ``judged`` has by the numbers of segments what was found at their beginning or end that names alone do not tell.
     """
 
     entries: list[int]
@@ -89,21 +79,50 @@ class Found(NamedTuple):
             yield tally
 
 
-class SmallSegments:
-    """Decodes the small segments of one read; several threads may call it.
+def tasks_of(source: Iterator[Range], chunk_bytes: int, more_bytes: int = 0, after: int = 0) -> Iterator[list[Range]]:
+    """Ranges for a thread each: one, or several small ones. If the source fails, those that it named before come first.
 
-    Attributes
-    ----------
-    inflates, density, header_density, shares, largest
-        As those of `SegmentFile`, of the segments so far.
+    Several have about ``chunk_bytes``. If that is little, so that threads share the small ranges of a short source too, ``more_bytes``
+    are for those of a long one, after so many of the first ones: each task costs waits for Python's lock.
     """
+    held: list[Range] = []
+    size, begun, failed = 0, 0, None
+    while True:
+        try:
+            one = next(source)
+        except StopIteration:
+            break
+        except BaseException as error:
+            failed = error
+            break
+        own = one.end - one.start
+        if held and (own > SMALL or size + own > chunk_bytes or len(held) == MOST_SEGMENTS):
+            yield held
+            held, size, begun = [], 0, begun + 1
+            if begun >= after:
+                chunk_bytes = max(chunk_bytes, more_bytes)
+        if own > SMALL:
+            yield [one]
+        else:
+            held.append(one)
+            size += own
+    if held:
+        yield held
+    if failed is not None:
+        try:
+            raise failed
+        finally:
+            del failed
 
-    def __init__(self, options: Options) -> None:
-        self.options, self.stored = options, options.stored
-        self.inflates, self.density, self.header_density, self.shares = 1.0, 1 / 50, 1 / 32, (1.0, 1.0, 1 / 8, 1 / 4)
-        self.largest = 0
+
+class SmallSegments:
+    """Decodes the small segments of one read; several threads may call it."""
+
+    def __init__(self, options: Options, on_gpu: bool, wants_remarks: bool) -> None:
+        self.options, self.stored, self.wants_remarks = options, options.stored if options.typed else options, wants_remarks
+        self.sizes = SizeEstimate(1.0, 1 / 50, shares=(1.0, 1.0, 1 / 8, 1 / 4))
         is_usual = options.binary == "contiguous" and not options.remarks
-        self.is_possible = is_usual and choose(options.backend) == "cpu" and is_on(TOGETHER) and _calls() is not None
+        self.is_possible = is_usual and not on_gpu and is_on(TOGETHER) and _calls() is not None
         self._unusual = self._to_skip = 0
 
     def decode(self, ranges: Sequence[Range]) -> Found | None:
@@ -132,13 +151,14 @@ class SmallSegments:
         ends, written = (np.zeros(shape, np.int64) for shape in (len(segments), (len(segments), SLOTS)))
         done = self._stream(segments, entries, records, ends, written, memory, room)
         if not done:
-            self.inflates, self.density = min(2 * self.inflates, 64.0), min(2 * self.density, 1 / SMALLEST_RECORD)
-            self.largest = 0
+            sizes = self.sizes
+            sizes.inflates, sizes.density = min(2 * sizes.inflates, 64.0), min(2 * sizes.density, 1 / SMALLEST_RECORD)
+            sizes.largest = 0
             return None
         bounds, ends = [0, *ends[: done - 1].tolist()], ends[:done]
         entries, counts, rows = entries[: ends[-1]], np.diff(ends, prepend=0).tolist(), np.diff(written[:done, ROWS], prepend=0).tolist()
         judged = dict[int, Tally]()
-        for i in _unlike_names(segments[:done], entries.base_offset[bounds].tolist(), entries.last_offset[ends - 1].tolist()):
+        for i in self._unlike_names(segments[:done], entries.base_offset[bounds].tolist(), entries.last_offset[ends - 1].tolist()):
             tally = _judged(ranges[i], entries[bounds[i]], entries[bounds[i] + counts[i] - 1])
             if tally is None:
                 return self._decoded(ranges[:i]) if i else None
@@ -166,7 +186,7 @@ class SmallSegments:
         empty = np.zeros(1, np.uint8)
         addresses = Calls(*calls, look.address, empty.ctypes.data)
         source = Source(0, window.address, window.address, arena.address, SMALL, BLOCK, False, False, decoders())
-        span = Span(0, 0, 0.0, max(self.inflates, 1.0))
+        span = Span(0, 0, 0.0, self.sizes.inflates)
         done = stream_files(
             addresses, files, source, span, limits(self.options), entries.array, records, ends, written, memory.target, memory.at, room
         )  # fmt: skip
@@ -175,27 +195,31 @@ class SmallSegments:
 
     def _memory(self, size: int) -> tuple[RecordMemory, Room]:
         """Memory for the records of so many bytes of segments, as far as those before let expect it."""
-        options = self.stored
+        options, sizes = self.stored, self.sizes
         # Columns that are mostly empty would be copied. A batch is appended where there is room for all of its bytes.
-        more, more_rows = (2 * self.largest, int(2 * self.largest * self.density)) if self.largest else (INFLATED, SLACK)
-        payload_bytes = min(int(size * self.inflates * _MARGIN) + more, max(options.inflated_bytes, SMALL))
-        rows = min(int(payload_bytes * self.density * _MARGIN) + more_rows, payload_bytes // SMALLEST_RECORD)
-        key, value, *header = (min(int(payload_bytes * share) + more, payload_bytes) for share in self.shares)
-        wanted = "headers" in options.columns
-        headers = int(payload_bytes * self.header_density) + more // SMALLEST_HEADER if wanted else 0
-        keys, values = modes(options, COPY, "controlType" in options.columns)
-        memory = RecordMemory(
-            rows, key, value, headers, keys, values, wanted, header_bytes=header, microseconds=in_microseconds(options), slots=SLOTS
-        )
-        return memory, Room(rows, key, value, min(INFLATED, options.max_batch_bytes), headers, *header)
+        more, more_rows = (2 * sizes.largest, int(2 * sizes.largest * sizes.density)) if sizes.largest else (INFLATED, SLACK)
+        payload_bytes = min(int(size * sizes.inflates * _MARGIN) + more, max(options.inflated_bytes, SMALL))
+        rows = min(int(payload_bytes * sizes.density * _MARGIN) + more_rows, payload_bytes // SMALLEST_RECORD)
+        arena, of_payloads = min(INFLATED, options.max_batch_bytes), modes(options, COPY, "controlType" in options.columns)
+        return memory_for(sizes, payload_bytes, rows, more, of_payloads, options, SLOTS, arena, in_microseconds(options))
 
     def _learn(self, at: list[int]) -> None:
-        consumed, total = at[PLAIN] + at[PACKED], at[PLAIN] + at[ARENA]
-        if not total or not at[ROWS]:
-            return
-        self.inflates, self.density, self.header_density = total / consumed, at[ROWS] / total, _MARGIN * at[HEADERS] / total
-        key, value, header_key, header_value = (min(1.0, _MARGIN * at[slot] / total) for slot in (KEY, VALUE, HEADER_KEY, HEADER_VALUE))
-        self.shares, self.largest = (key, value, header_key, header_value), max(at[LARGEST], self.largest // 2)
+        sizes = self.sizes
+        if at[ROWS]:
+            sizes.largest = max(at[LARGEST], sizes.largest // 2)
+            columns = at[KEY], at[VALUE], at[HEADER_KEY], at[HEADER_VALUE]
+            sizes.learn(at[PLAIN] + at[ARENA], at[ROWS], at[HEADERS], columns, at[PACKED], at[ARENA])
+
+    def _unlike_names(self, segments: list[Segment], first: list[int], last: list[int]) -> list[int]:
+        """Numbers of the segments whose names and neighbours do not say that their first and last offsets are right."""
+        found, remarks = [], self.wants_remarks
+        for i, (one, begun, ended) in enumerate(zip(segments, first, last, strict=True)):
+            base, following = one.base_offset, one.following
+            starts = base is None or begun == base or (begun > base and not remarks)
+            ends = following == ended + 1 or (following is None and not remarks)
+            if not (starts and ends) or one.orphans or one.twin is not None or (remarks and one.preceding is None and begun != 0):
+                found.append(i)
+        return found
 
 
 @cache
@@ -258,19 +282,6 @@ def _files(segments: list[Segment]) -> tuple[Any, list[Any]]:
     files[:, TAIL] = np.cumsum(lengths) - lengths + last.ctypes.data
     files[:, PATH] += names.ctypes.data
     return files, [names, last]
-
-
-def _unlike_names(segments: list[Segment], first: list[int], last: list[int]) -> list[int]:
-    """Numbers of the segments that do not begin with the offset of their name, or do not end before that of the next one."""
-    return [
-        i
-        for i, (one, begun, ended) in enumerate(zip(segments, first, last, strict=True))
-        if one.base_offset != begun
-        or one.following != ended + 1
-        or (one.preceding is None and begun != 0)
-        or one.orphans
-        or one.twin is not None
-    ]
 
 
 def _judged(one: Range, first: Entry, last: Entry) -> Tally | None:

@@ -14,8 +14,7 @@ from kolumn.damage.findings import Trouble, damage_of_fault
 from kolumn.decode.chain import chain_of
 from kolumn.decode.pipeline import OnDamage
 from kolumn.decode.result import Tally
-from kolumn.decode.resume import resumed
-from kolumn.decode.segment_end import at_stop, compare_start
+from kolumn.decode.segment_end import at_stop, compare_start, resumed
 from kolumn.errors import KolumnError
 from kolumn.formats import table
 from kolumn.formats.entries import Entries

@@ -6,7 +6,6 @@ In both cases the log decides: an index entry is used only if the log has its ma
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -27,10 +26,9 @@ from kolumn.source.segments import HIGHEST, Range, Segment, segments_in
 from kolumn.source.side_bytes import is_absent, side_bytes
 from kolumn.source.side_files import aborted_in, open_in
 from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes
+from kolumn.threads import TRANSACTIONS, workers
 from kolumn.transactions.states import Transactions, matter
 
-_AT_A_TIME = 16
-"""Segments at URLs whose index files are read at a time."""
 _SOUGHT = 16
 """For more aborted transactions of a segment all its headers are walked once, instead of a part of them for each transaction. Those of a
 segment far away are too if it is not larger than what would be fetched for the parts."""
@@ -206,7 +204,7 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
         if newest is None:
             return None
     aborted = list[tuple[int, int, int]]()
-    with ThreadPoolExecutor(_AT_A_TIME if is_url(segments[0].path) else 1, thread_name_prefix="kolumn-transactions") as pool:
+    with workers(TRANSACTIONS, None if is_url(segments[0].path) else 1) as pool:
         for entries in pool.map(partial(_confirmed, options=options), needed):
             if entries is None:
                 return None

@@ -46,7 +46,7 @@ def next_border(file: SegmentFile, start: int, stop: int, piece_bytes: int, thre
     one = _first(file, start, stop, room)
     if one is None:
         return None
-    weight, least = (stop - start, LEAST) if one.codec == NONE else ((stop - start) * file.inflates, LEAST // 2)
+    weight, least = (stop - start, LEAST) if one.codec == NONE else ((stop - start) * file.sizes.inflates, LEAST // 2)
     size = max((stop - start) // _pieces(weight, piece_bytes, min(least, max(piece_bytes // 2, 1)), threads, before), 1)
     if max(start + size, one.end) >= stop:
         return stop

@@ -151,7 +151,7 @@ def chunks(
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
     room, following = memory(v2.HEADER + PAD), None
     while position < stop:
-        span = Span(stop, file.size, weight, 1.0 if as_stored else file.inflates)
+        span = Span(stop, file.size, weight, 1.0 if as_stored else file.sizes.inflates)
         messages = streamed and takes_messages
         if following is not None:
             chunk: Chunk | None = Chunk(None, position, following, span)

@@ -11,7 +11,6 @@ the log are reported too.
 import logging
 from collections import deque
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, product
@@ -44,6 +43,7 @@ from kolumn.replicas.tails import Tail, unhealed
 from kolumn.replicas.window import CopyPart, give_up, less_believed, resolve
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent
+from kolumn.threads import MERGE, workers
 
 logger = logging.getLogger(__name__)
 _KEPT_ENTRIES = 1 << 20
@@ -357,20 +357,8 @@ def _examined(todo: list[tuple[Segment, str, int | None]], options: Options) -> 
     if options.threads == 1:
         yield from (examine(*one, options) for one in todo)
         return
-    rest = iter(todo)
-    with ThreadPoolExecutor(options.threads, thread_name_prefix="kolumn-merge") as pool:
-
-        def ahead(count: int) -> list[Future[list[Examined]]]:
-            return [pool.submit(examine, segment, folder, limit, options) for segment, folder, limit in islice(rest, count)]
-
-        pending = deque(ahead(options.threads))
-        try:
-            while pending:
-                yield pending.popleft().result()
-                pending += ahead(1)
-        finally:
-            for future in pending:
-                future.cancel()
+    with workers(MERGE, options.threads) as pool:
+        yield from pool.ahead(lambda one: examine(*one, options), (one for one in todo), options.threads)
 
 
 def trimmed(merged: Merged, options: Options) -> list[Range]:

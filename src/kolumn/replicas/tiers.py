@@ -6,7 +6,6 @@ from its first offset on, since it is nearer.
 """
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -21,10 +20,9 @@ from kolumn.source.segments import HIGHEST, Segment
 from kolumn.source.side_bytes import side_bytes
 from kolumn.source.side_files import CHECKPOINT, TIER_CHECKPOINT, Epochs, epochs_in, read_epochs
 from kolumn.source.storage import beside, parent
+from kolumn.threads import TIER, workers
 
 logger = logging.getLogger(__name__)
-_AT_A_TIME = 16
-"""Segments whose ends are looked up at a time: at a URL most of that is waiting."""
 
 
 def tiered(segments: list[Segment]) -> dict[Key, Copies]:
@@ -91,7 +89,7 @@ def _checkpoint(segment: Segment) -> Epochs:
 
 
 def _looked_at(segments: list[Segment]) -> list[TierCopy]:
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-tier") as pool:
+    with workers(TIER) as pool:
         return list(pool.map(_look, segments))
 
 

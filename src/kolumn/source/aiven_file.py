@@ -1,13 +1,10 @@
 """A segment in Aiven's tier as a file: bytes by range, from chunks that are fetched together, decrypted and decompressed in threads."""
 
 import logging
-import os
 from collections import OrderedDict
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -20,6 +17,7 @@ from kolumn.source.aiven_manifest import CIPHER_BYTES, IV_BYTES, AivenManifest
 from kolumn.source.data_keys import KeyFiles, WrappedKey, is_right, renamed, unwrap
 from kolumn.source.read_ahead import AHEAD_BYTES, fetched, open_ranges
 from kolumn.source.retries import is_final
+from kolumn.threads import UNPACK, shared
 
 logger = logging.getLogger(__name__)
 _KEPT_BYTES = 16 << 20
@@ -160,7 +158,7 @@ class AivenFile:
             begin, end = self.manifest.stored(missing[0], missing[-1])
             stored = self._fetched(begin, end)
             parts = [stored[low - begin : high - begin] for low, high in (self.manifest.stored(chunk, chunk) for chunk in missing)]
-            decode = map if len(missing) == 1 else _pool(os.getpid()).map
+            decode = map if len(missing) == 1 else shared(UNPACK).map
             decoded = list(decode(self._decoded, missing, parts))
             good = [(chunk, one) for chunk, one in zip(missing, decoded, strict=True) if isinstance(one, bytes)]
             bad = [(chunk, one) for chunk, one in zip(missing, decoded, strict=True) if isinstance(one, UnreadableError)]
@@ -305,9 +303,3 @@ def _decompressed(data: bytes | memoryview, size: int) -> bytes:
         return zstandard.ZstdDecompressor().decompress(data)
     except zstandard.ZstdError as error:
         raise UnreadableError(f"expected a zstd frame: {error}") from error
-
-
-@cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """Threads of this process: those of the one that it was forked from are not there."""
-    return ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="kolumn-tier")

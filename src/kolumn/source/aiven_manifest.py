@@ -19,7 +19,6 @@ import logging
 import re
 from base64 import b64decode
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NoReturn
@@ -32,6 +31,7 @@ from kolumn.errors import Code, CorruptBatchError, KolumnError, shown
 from kolumn.source import storage
 from kolumn.source.side_files import TIER_CHECKPOINT, Epochs
 from kolumn.source.tier_names import MANIFEST, place_of, stem
+from kolumn.threads import TIER, workers
 
 logger = logging.getLogger(__name__)
 _MOST_BYTES = 16 << 20
@@ -49,8 +49,6 @@ _INDEXES = {
     **{"producerSnapshot": ".snapshot", "leaderEpoch": TIER_CHECKPOINT},
 }
 """Names of index files in a manifest, and their suffixes."""
-_AT_A_TIME = 16
-"""Manifests that are read at a time: at a URL most of that is waiting."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ def _fault(name: str, found: str) -> CorruptBatchError:
 
 def read_manifests(files: Sequence[storage.FolderEntry]) -> list[AivenManifest | CorruptBatchError]:
     """Read manifests, some at a time."""
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-tier") as pool:
+    with workers(TIER) as pool:
         return list(pool.map(read_manifest, files))
 
 

@@ -3,9 +3,7 @@
 A listing is only believed where it has a file as it was found. Of any other the file itself is looked at, and that decides.
 """
 
-import os
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import Future
 from threading import RLock
 from typing import Protocol
 
@@ -14,6 +12,7 @@ from kolumn.source import storage
 from kolumn.source.fsspec_files import fsspec_of
 from kolumn.source.identity import Identity
 from kolumn.source.segments import Segment
+from kolumn.threads import LOOK, shared
 
 _SMALL = 256 << 20
 """Bytes of the largest segment that is looked at with others: looks at larger ones are few beside the requests for their bytes."""
@@ -21,7 +20,6 @@ _TOGETHER = 16
 """Segments that are looked at together. A replaced one is noticed after so many others at the latest."""
 _LISTED = 1000
 """Largest folder that is listed instead, in files and folders: a store of S3's kind sends so many in one answer."""
-_LOOKERS = 8
 
 
 class Answer(Protocol):
@@ -159,13 +157,13 @@ class _Folder:
             return {}
 
     def _ask(self) -> None:
-        asked = _lookers(os.getpid()).submit(_alone, self._waiting[0].segment) if len(self._waiting) == 1 else self._list()
+        asked = shared(LOOK).submit(_alone, self._waiting[0].segment) if len(self._waiting) == 1 else self._list()
         for one in self._waiting:
             one.listing = asked
         self._waiting = []
 
     def _list(self) -> "_Listing":
-        self._newest, self._opened = _lookers(os.getpid()).submit(_identities, self.name), 0
+        self._newest, self._opened = shared(LOOK).submit(_identities, self.name), 0
         return self._newest
 
 
@@ -173,7 +171,7 @@ _Listing = Future[dict[str, Identity | None]]
 
 
 def _current(segment: Segment) -> Future[Identity | None]:
-    return _lookers(os.getpid()).submit(storage.current, segment.path)
+    return shared(LOOK).submit(storage.current, segment.path)
 
 
 def _identities(folder: str) -> dict[str, Identity | None]:
@@ -186,9 +184,3 @@ def _identities(folder: str) -> dict[str, Identity | None]:
 
 def _alone(segment: Segment) -> dict[str, Identity | None]:
     return {segment.path: storage.current(segment.path)}
-
-
-@cache
-def _lookers(process: int) -> ThreadPoolExecutor:
-    """Threads of this process that ask for what a file far away is now: those that fetch may be busy for long."""
-    return ThreadPoolExecutor(_LOOKERS, thread_name_prefix="kolumn-look")

@@ -7,9 +7,7 @@ order is announced, all of them are begun at once. A range whose request fails i
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
-from os import getpid
+from concurrent.futures import Future
 from threading import RLock
 from time import perf_counter
 from typing import Any, Protocol
@@ -20,14 +18,13 @@ from kolumn.arrays import Bytes
 from kolumn.source import storage
 from kolumn.source.fsspec_files import fsspec_of
 from kolumn.source.retries import repeated
+from kolumn.threads import FETCH, shared
 
 BLOCK = 4 << 20
 """Minimum bytes of a request."""
 AHEAD_BYTES = 384 << 20
 """Bytes that are fetched ahead of a reader, unless ``memory_bytes`` is smaller, and up to a request more. They are half as many
 until a reader had to wait, or is seen to be so fast that it soon would."""
-REQUESTS = 16
-"""Requests at a time, of all files together."""
 _OF_ONE = 6
 """Requests in which the bytes are fetched ahead, unless they would be too large."""
 _LARGEST = (32 << 20) - (4 << 10)
@@ -228,7 +225,7 @@ class ReadAhead:
         end = min(max(end, least), self.size)
         if self.aligned:
             end = min(-(-end // self.block) * self.block, self.size)
-        data, now = _pool(getpid()).submit(fetched, self.file, start, end), perf_counter()
+        data, now = shared(FETCH).submit(fetched, self.file, start, end), perf_counter()
         self.begun += 1
         self._under_way += 1
         self._windows.append(_Window(start, end, data))
@@ -283,9 +280,3 @@ def open_ranges(url: str) -> Readable:
 def fetched(file: Readable, start: int, end: int) -> bytes:
     """Bytes of a file, requested again if that fails."""
     return repeated(lambda: file.read_at(end - start, start))
-
-
-@cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """Threads of this process: those of the one that it was forked from are not there."""
-    return ThreadPoolExecutor(REQUESTS, thread_name_prefix="kolumn-fetch")

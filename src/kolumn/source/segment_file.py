@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +25,8 @@ PAD = 64
 _BLOCK = 1 << 20
 
 _AGAIN = "Run again: the read is then planned for the present files"
+_MARGIN = 1.2
+"""How much more the next batches may have of what does not fill their bytes alone."""
 _ROOM = 64
 """Zeros at the end of a file that show that it was preallocated."""
 _LOOKS, _BETWEEN_LOOKS = 5, 0.01
@@ -33,6 +36,38 @@ _OVER = 1 << 18
 
 def _changed(path: str, how: str) -> StorageError:
     return StorageError(f"{path}: {how} after the source was listed, so what was planned no longer fits. {_AGAIN}")
+
+
+@dataclass
+class SizeEstimate:
+    """What the batches that were decoded let expect of the next ones. Decoders update it; it determines the sizes of chunks and columns.
+
+    Attributes
+    ----------
+    inflates : float
+        Decompressed bytes for each compressed byte.
+    density, header_density : float
+        Records (0 if nothing is known) and headers for each decompressed byte.
+    largest : int
+        Decompressed bytes of the largest batch.
+    shares : tuple of float
+        Of keys, values, header keys and header values in the decompressed bytes.
+    """
+
+    inflates: float = 4.0
+    density: float = 0.0
+    header_density: float = 1 / 32
+    largest: int = 0
+    shares: tuple[float, ...] = (1 / 4, 1.0, 1 / 8, 1 / 4)
+
+    def learn(self, total: int, rows: int, headers: int, columns: Sequence[int], packed: int, inflated: int) -> None:
+        """Records of ``total`` decompressed bytes, with so many bytes in each of the four columns; of these bytes ``packed`` ones became
+        ``inflated`` ones."""
+        if packed:
+            self.inflates = max(1.0, inflated / packed)
+        if total:
+            self.density, self.header_density = max(rows, 1) / total, _MARGIN * headers / total
+            self.shares = tuple([min(1.0, _MARGIN * size / total) for size in columns])
 
 
 class SegmentFile:
@@ -55,11 +90,7 @@ class SegmentFile:
     ----------
     format : int
         Number in `layouts`: the format of its entries.
-    inflates, density, header_density, largest : float
-        Estimates: decompressed bytes for each compressed byte, records (0 if not known) and their headers for each decompressed byte, and
-        the decompressed bytes of the largest batch so far. Decoders update them; they determine the sizes of chunks and columns.
-    shares : tuple of float
-        More such estimates: the shares of keys, values, header keys and header values in the decompressed bytes, or somewhat more.
+    sizes : SizeEstimate
     memory : pa.Buffer, optional
         The segment itself, if it is in memory and not in a file.
     spare : list of pa.Buffer
@@ -69,8 +100,7 @@ class SegmentFile:
     def __init__(self, segment: Segment, look: Look | None = None) -> None:
         self.segment, self.path, self.size = segment, segment.path, segment.size
         self.format = layouts.FORMAT_NAMES.index(segment.format)
-        self.inflates, self.density, self.header_density, self.largest = 4.0, 0.0, 1 / 32, 0
-        self.shares: tuple[float, ...] = (1 / 4, 1.0, 1 / 8, 1 / 4)
+        self.sizes = SizeEstimate()
         self.memory, self.spare = segment.memory, list[Any]()
         self._remote: Any = None
         self._look = look or Look(segment)

@@ -9,7 +9,6 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,14 +20,13 @@ from kolumn.source import identity
 from kolumn.source.folder_scan import looked_at_files
 from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
 from kolumn.source.retries import is_final, repeated
+from kolumn.threads import FOLDER, LIST, workers
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
 Identity = identity.Identity
 _COPIED = 8 << 20
-_AT_A_TIME = 16
-"""Folders that are listed at a time."""
 _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
 _QUERY = re.compile(r"(?P<root>[a-z][a-z0-9+.-]+://[^/?]*)(?P<path>/.*)?\?(?P<query>\w+=[^?&/]*(&\w+=[^?&/]*)*)", re.DOTALL)
 """A URL with a query; in a glob a question mark stands for a character."""
@@ -182,7 +180,7 @@ def look_into(name: str) -> tuple[FolderEntry | None, list[FolderEntry] | None]:
     if not is_url(name) or name.startswith("http") or "." in last or _WILD.search(last):
         # A web server would send the file.
         return look(name), None
-    with ThreadPoolExecutor(1, thread_name_prefix="kolumn-list") as thread:
+    with workers(FOLDER) as thread:
         below = thread.submit(listing, name)
         found = look(name)
         return found, below.result() if found is not None and found.is_folder else None
@@ -193,7 +191,7 @@ def listings(folders: list[str]) -> Iterator[list[FolderEntry] | None]:
     if not any(map(is_url, folders)):
         yield from (None for _ in folders)
         return
-    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="kolumn-list") as pool:
+    with workers(LIST) as pool:
         yield from pool.map(listing, folders)
 
 

@@ -17,12 +17,9 @@ from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.codecs import LZ4, lz4
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.damage.findings import WrongChecksumsError
-from kolumn.decode.device.batch_table import BatchTable
-from kolumn.decode.device.begun_columns import Begun, PayloadsToCopy
 from kolumn.decode.device.inflate import InflatedOnDevice, InflatePlan, Inflater, most_bytes
-from kolumn.decode.device.part import DevicePart
-from kolumn.decode.device.to_host import to_run
-from kolumn.decode.host.record_batch import record_batch
+from kolumn.decode.device.part import Begun, DevicePart, PayloadsToCopy, to_run
+from kolumn.decode.host.record_batch import HostPart
 from kolumn.decode.host.run import decode_run
 from kolumn.errors import Code, KolumnError
 from kolumn.formats import layouts, table
@@ -30,12 +27,12 @@ from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Segment
+from kolumn.transactions.states import Transactions, to_decode
 
 if TYPE_CHECKING:
     from kolumn.kernels.decode import Wanted
     from kolumn.kernels.fields.decoded import DeviceRecords
-    from kolumn.kernels.machine.runtime import Memory
+    from kolumn.kernels.machine.runtime import Memory, Runtime
 
 MOST_BYTES = 128 << 20
 """Bytes of the payloads in a part and of its rows, but for one batch that has more: columns come back through a page-locked block, which
@@ -61,7 +58,7 @@ _loaded = threading.BoundedSemaphore(LOADED)
 _emptied = threading.BoundedSemaphore(EMPTIED)
 
 
-class DeviceChunk:
+class ChunkOnDevice:
     """Bytes of a segment on the current device, for as long as the context lasts; so many chunks are there `AT_A_TIME`.
 
     Parameters
@@ -160,33 +157,6 @@ class DeviceChunk:
     def streamed(file: SegmentFile, chunk: Chunk, options: Options, alone: bool) -> None:
         """A device has no such way."""
 
-    @staticmethod
-    def batch(run: Any, entries: Entries, segment: Segment, options: Any) -> Any:
-        """As `decode.decoder.ChunkDecoder.batch`: records that are on the host again."""
-        return record_batch(run, entries, [(segment, run.rows)], options)
-
-    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Any, Entries]]:
-        """As `decode.host.chunk.HostChunk.runs`: records copied back to the host."""
-        asked = PayloadsToCopy.of(self.options, need_key)
-        begun: list[Begun] = []
-
-        def begin(records: "DeviceRecords") -> "Wanted":
-            begun[:] = [Begun(self.device, records, asked)]
-            return begun[0].wanted
-
-        done, parts = 0, self.parts(entries, begin)
-        for some, part in parts:
-            with _emptied:
-                run, done = to_run(part, begun.pop(), len(some)), done + len(some)
-                del part
-                if done == len(entries):
-                    parts.close()
-                    self._leave()
-                columns = run()
-                # It has the page-locked block.
-                del run
-            yield columns, some
-
     def parts(
         self, entries: Entries, begin: "Callable[[DeviceRecords], Wanted]" = lambda _: []
     ) -> Generator[tuple[Entries, DevicePart], None, None]:
@@ -200,11 +170,11 @@ class DeviceChunk:
         inflater = Inflater(self.device, self._host, self.source.address, todo, self.options)
         share, packed = self.device.memory // SHARES, todo.codec != 0
         # What the caller has no room for would be decompressed again later.
-        expected = todo.expected(self.file.inflates) / self.options.inflated_bytes
+        expected = todo.expected(self.file.sizes.inflates) / self.options.inflated_bytes
         for room in _cut(np.maximum(todo.bound / min(MOST_ROOM, share), expected)):
             inflated = inflater.part(room, entries[room])
             if some := int(todo.size[room][packed[room]].sum()):
-                self.file.inflates = max(1.0, int(inflated.size[packed[room]].sum()) / some)
+                self.file.sizes.inflates = max(1.0, int(inflated.size[packed[room]].sum()) / some)
             rows = _rows(entries[room], inflated.size)
             needed = (inflated.size + ROW_BYTES * rows) / min(MOST_BYTES, share)
             for piece in _cut(np.maximum(needed, inflated.size / self.options.inflated_bytes)):
@@ -293,6 +263,58 @@ class DeviceChunk:
                     "That is a defect of Kolumn: please report it, and use backend='cpu'"
                 )
         return np.array(unlike, np.int64)
+
+
+class DeviceChunk(ChunkOnDevice):
+    """A chunk whose records are copied back to the host."""
+
+    @staticmethod
+    def settled(options: Options, transactions: Transactions | None) -> tuple[Options, Transactions | None]:
+        """As `decode.decoder.ChunkDecoder.settled`."""
+        return to_decode(options, transactions), transactions
+
+    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[HostPart]:
+        """As `decode.decoder.ChunkDecoder.runs`: records copied back to the host."""
+        asked = PayloadsToCopy.of(self.options, need_key)
+        begun: list[Begun] = []
+
+        def begin(records: "DeviceRecords") -> "Wanted":
+            begun[:] = [Begun(self.device, records, asked)]
+            return begun[0].wanted
+
+        done, parts = 0, self.parts(entries, begin)
+        for some, part in parts:
+            with _emptied:
+                run, done = to_run(part, begun.pop(), len(some)), done + len(some)
+                del part
+                if done == len(entries):
+                    parts.close()
+                    self._leave()
+                columns = run()
+                # It has the page-locked block.
+                del run
+            yield HostPart(columns, some)
+
+
+class BatchTable:
+    """The batch table of a chunk on the device: uploaded once, for all stages and parts.
+
+    Kernels read neither codes nor what belongs to them, which is all that changes afterwards.
+    """
+
+    def __init__(self, device: "Runtime", entries: Entries) -> None:
+        self.device, self.positions = device, entries.position.copy()
+        self.whole = device.upload(np.ascontiguousarray(entries.array))
+
+    def of(self, some: Entries) -> "Memory":
+        """The rows of some of the entries: a view of the table if no entry between them is missing; otherwise they are uploaded."""
+        from kolumn.kernels.machine.runtime import View
+
+        n = len(some)
+        first = int(np.searchsorted(self.positions, some[0].position)) if n else 0
+        if np.array_equal(self.positions[first : first + n], some.position):
+            return View(self.whole, 8 * table.WIDTH * first, 8 * table.WIDTH * n)
+        return self.device.upload(np.ascontiguousarray(some.array))
 
 
 def _counted(entries: Entries, size: Int64s) -> Int64s | None:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kolumn.arrow.text import in_column
 from kolumn.damage.findings import Lost
-from kolumn.decode.device.chunk import DeviceChunk
+from kolumn.decode.device.chunk import ChunkOnDevice
 from kolumn.decode.device.part import DevicePart
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
@@ -15,6 +15,7 @@ from kolumn.transactions.states import ABORTED, STATES, Transactions, end_of, st
 from kolumn.values.columns.stage import schema_of
 
 if TYPE_CHECKING:
+    from kolumn.kernels.columns.table import DeviceTable
     from kolumn.kernels.fields.decoded import DeviceRecords
     from kolumn.kernels.machine.runtime import Runtime
 
@@ -67,17 +68,31 @@ class ResidentOptions(Options):
         return found
 
 
-class ResidentChunk(DeviceChunk):
-    """As `DeviceChunk`, but nothing is copied back."""
+class ResidentRun:
+    """Records of a part, until they become a table."""
 
-    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple["ResidentRun", Entries]]:
-        """As `decode.host.chunk.HostChunk.runs`."""
-        for some, part in self.parts(entries):
-            yield ResidentRun(part), some
+    def __init__(self, part: DevicePart) -> None:
+        self.part, self.found, self.bytes = part, part.found, part.bytes
 
-    @staticmethod
-    def batch(run: "ResidentRun", entries: Entries, segment: Segment, options: Options) -> Any:
-        """`kernels.table.DeviceTable` of what the options ask for."""
+    @property
+    def lost(self) -> dict[int, Lost]:
+        """As `decode.host.run.Run.lost`."""
+        return {i: part.lost for i, part in self.part.parts.items()}
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return int(self.part.records.rows)
+
+
+class ResidentPart(NamedTuple):
+    """A run and its entries."""
+
+    run: ResidentRun
+    entries: Entries
+
+    def batch(self, segment: Segment, options: Options) -> "DeviceTable":
+        """What the options ask for, on the device."""
         from kolumn.kernels.columns.keep import EVERY_ROW, HIGHEST, LOWEST, RowLimits
         from kolumn.kernels.columns.table import TableBuilder
 
@@ -97,31 +112,29 @@ class ResidentChunk(DeviceChunk):
         }
         text, dropped = options.payload == "string", None
         # Headers tell of batches whether they are control batches; in drafts single messages are.
-        mixed = run.part.records.attributes is not None or bool(entries.control.any())
+        mixed = self.run.part.records.attributes is not None or bool(self.entries.control.any())
         keeps_all = limits == EVERY_ROW or (limits._replace(include_control=1) == EVERY_ROW and not mixed)
         if options.transactions is not None:
-            constants["transaction"] = states_of(options.transactions, entries[run.part.good])
+            constants["transaction"] = states_of(options.transactions, self.entries[self.run.part.good])
             dropped = constants["transaction"] == ABORTED if options.isolation_level == "read_committed" else None
-        built = TableBuilder(run.part.device, run.part.records, constants, text, None if keeps_all else limits, dropped, STATES)
+        built = TableBuilder(self.run.part.device, self.run.part.records, constants, text, None if keeps_all else limits, dropped, STATES)
         made = built.table(options.stored_names)
         if options.values:
             made = made.replaced(options.names, options.typed_columns(built.device, built.records))
-        run.part.device.synchronize()
+        self.run.part.device.synchronize()
         return made
 
 
-class ResidentRun:
-    """Records of a part, until they become a table."""
+class ResidentChunk(ChunkOnDevice):
+    """As `DeviceChunk`, but nothing is copied back."""
 
-    def __init__(self, part: DevicePart) -> None:
-        self.part, self.found, self.bytes = part, part.found, part.bytes
+    @staticmethod
+    def settled(options: Options, transactions: Transactions | None) -> tuple[Options, Transactions | None]:
+        """As `decode.decoder.ChunkDecoder.settled`: transactions are settled on the GPU, where the columns are."""
+        assert isinstance(options, ResidentOptions)
+        return options.of_partition(transactions), None
 
-    @property
-    def lost(self) -> dict[int, Lost]:
-        """As `decode.host.run.Run.lost`."""
-        return {i: part.lost for i, part in self.part.parts.items()}
-
-    @property
-    def rows(self) -> int:
-        """How many records there are."""
-        return int(self.part.records.rows)
+    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[ResidentPart]:
+        """As `decode.decoder.ChunkDecoder.runs`."""
+        for some, part in self.parts(entries):
+            yield ResidentPart(ResidentRun(part), some)

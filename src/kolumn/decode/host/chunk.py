@@ -1,15 +1,14 @@
 """A chunk of entries on the CPU."""
 
 from collections.abc import Iterator
+from itertools import starmap
 from typing import Self
-
-import pyarrow as pa
 
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.cpu_fallback.stream import Span
-from kolumn.decode.host.record_batch import record_batch
-from kolumn.decode.host.run import Run, runs
+from kolumn.decode.host.record_batch import HostPart
+from kolumn.decode.host.run import runs
 from kolumn.decode.host.streamed import Streamed, stream_runs
 from kolumn.decode.host.streamed_messages import stream_message_runs
 from kolumn.formats import legacy, table, v2
@@ -18,26 +17,14 @@ from kolumn.options import Options
 from kolumn.paths import MESSAGES, STREAMED, is_on
 from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Segment
+from kolumn.transactions.states import Transactions, to_decode
 
 STREAMED_BATCH = 16 << 20
 """Larger batches are loaded first: streaming would keep their bytes in memory twice."""
 
 
 class HostChunk:
-    """Bytes of a segment in host memory.
-
-    Parameters
-    ----------
-    file : SegmentFile
-    chunk : Chunk
-    options : Options
-
-    Attributes
-    ----------
-    inflated_by_cpu : int
-        Always 0 on the host; `decode.device.chunk.DeviceChunk` counts payloads that the CPU decompressed for the GPU.
-    """
+    """Bytes of a segment in host memory."""
 
     on_gpu = False
     inflated_by_cpu = 0
@@ -76,14 +63,14 @@ class HostChunk:
         check(self.source.ctypes.data, self.origin, entries.array)
 
     @staticmethod
-    def batch(run: Run, entries: Entries, segment: Segment, options: Options) -> pa.RecordBatch:
-        """As `decode.decoder.ChunkDecoder.batch`."""
-        return record_batch(run, entries, [(segment, run.columns.rows)], options)
+    def settled(options: Options, transactions: Transactions | None) -> tuple[Options, Transactions | None]:
+        """As `decode.decoder.ChunkDecoder.settled`."""
+        return options if transactions is None else to_decode(options, transactions), transactions
 
-    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[tuple[Run, Entries]]:
+    def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[HostPart]:
         """As `decode.decoder.ChunkDecoder.runs`."""
         share = Share(self.options.inflated_bytes, alone)
-        yield from runs(self.source, self.origin, entries, self.options, need_key, share, in_parts=self.options.in_parts)
+        return starmap(HostPart, runs(self.source, self.origin, entries, self.options, need_key, share, in_parts=self.options.in_parts))
 
 
 def stream_loaded(file: SegmentFile, chunk: Chunk, options: Options, share: Share) -> Streamed | None:
@@ -91,6 +78,6 @@ def stream_loaded(file: SegmentFile, chunk: Chunk, options: Options, share: Shar
     entries = chunk.entries
     if not is_on(STREAMED) or (entries.layout != v2.LAYOUT.number).any() or int(entries.size.max()) > STREAMED_BATCH:
         return None
-    span = Span(chunk.end, chunk.end, float(options.chunk_bytes), file.inflates)
+    span = Span(chunk.end, chunk.end, float(options.chunk_bytes), file.sizes.inflates)
     descriptor = chunk.origin - chunk.source.ctypes.data
     return stream_runs(file, entries, span, options, "controlType" in options.columns, share, descriptor)

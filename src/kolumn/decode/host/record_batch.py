@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Flags, Int64s
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.arrays import constant, flags, numbers, optional_strings, strings
 from kolumn.arrow.filter import keep
 from kolumn.arrow.recycle import take
@@ -17,10 +18,9 @@ from kolumn.cpu_fallback.columns.columns import ones
 from kolumn.cpu_fallback.columns.timestamps import microseconds
 from kolumn.cpu_fallback.fields.microseconds import LARGEST, NO_TIME
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.decode.host.message_flags import MessageFlags
 from kolumn.decode.host.run import Run
 from kolumn.errors import shown
-from kolumn.formats import table
+from kolumn.formats import layouts, table, v2
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.schema import RAW_HEADERS, record_schema
@@ -28,7 +28,7 @@ from kolumn.source.segments import Segment
 
 logger = logging.getLogger("kolumn")
 _told: set[str] = set()
-"""Segments of which a warning has told."""
+"""Paths of segments that a warning was about."""
 _LARGEST_SEQUENCE = 2**31 - 1
 
 _REPEATED = {
@@ -40,6 +40,17 @@ _REPEATED = {
     "magic": table.MAGIC,
     "position": table.POSITION,
 }
+
+
+class HostPart(NamedTuple):
+    """A run, and the rows of the batch table that it was decoded from."""
+
+    run: Run
+    entries: Entries
+
+    def batch(self, segment: Segment, options: Options) -> pa.RecordBatch:
+        """As `decode.decoder.DecodedPart.batch`."""
+        return record_batch(self.run, self.entries, [(segment, self.run.columns.rows)], options)
 
 
 Parts = Sequence[tuple[Segment, int]]
@@ -56,6 +67,72 @@ def record_batch(run: Run, entries: Entries, parts: Parts, options: Options, raw
         data = ~builder.messages.control
         mask = data if mask is None else mask & data
     return batch if mask is None else keep(batch, mask)
+
+
+class MessageFlags:
+    """Flags of single records of a run: shipped formats flag control batches, some drafts flag each message."""
+
+    def __init__(self, run: Run, entries: Entries) -> None:
+        self.run, self.entries = run, entries
+
+    @cached_property
+    def _layout(self) -> Any:
+        # The functions of `layouts` are typed for numbers, and take arrays too.
+        return np.repeat(self.entries.layout, self.run.records)
+
+    @cached_property
+    def _attributes(self) -> Bytes:
+        return self.run.columns.attributes[: self.run.rows]
+
+    @property
+    def _drafts(self) -> bool:
+        return len(self.run.columns.attributes) > 0
+
+    @cached_property
+    def control(self) -> Flags:
+        """Flags of the control records."""
+        found = np.repeat(self.entries.control, self.run.records) != 0
+        if self._drafts:
+            found |= self._attributes & layouts.control_bit(self._layout) != 0
+        return found
+
+    @property
+    def some_control(self) -> bool:
+        """Whether single messages are control records, which the headers of their entries do not tell."""
+        return self._drafts and bool(self.control.any())
+
+    @property
+    def tombstone(self) -> Flags:
+        """Flags of the tombstones: records without a value, or in `kip87` messages with the tombstone bit."""
+        found = self.run.columns.value.null_flags & ~self.control
+        if self._drafts:
+            by_bit = self._attributes & layouts.flagged_bit(self._layout) != 0
+            found = np.where(by_bit, self._attributes & layouts.tombstone_bit(self._layout) != 0, found)
+        return found
+
+    def control_type(self, row: int, key: bytes | None) -> str:
+        """Name of a control record's type, from its key or from the attributes of an enriched message."""
+        layout = int(self._layout[row])
+        if layouts.has_typed_control(layout):
+            number = (int(self._attributes[row]) & 15) - layouts.control_bit(layout)
+        else:
+            in_key = v2.control_type(key or b"")
+            number = -1 if in_key is None else in_key
+        return layouts.CONTROL_NAMES[layouts.control_name(layout, number)]
+
+    def seconds(self, kind: pa.DataType) -> pa.Array:
+        """Timestamps of enriched messages in seconds, as stored."""
+        if not self._drafts:
+            return pa.nulls(self.run.rows, kind)
+        values = self.run.columns.seconds[: self.run.rows]
+        return numbers(values, kind, values == -1)
+
+    def broker_timestamp(self, timestamp: Int64s) -> pa.Array:
+        """Timestamps that brokers assigned to enriched messages, in milliseconds."""
+        if not self._drafts:
+            return pa.nulls(self.run.rows, pa.int64())
+        given = self._attributes & layouts.tagged_bit(self._layout) != 0
+        return numbers(timestamp[: self.run.rows], pa.int64(), ~given)
 
 
 class _Builder:

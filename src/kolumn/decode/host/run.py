@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Bytes, Int64s
+from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.codecs import LZ4
+from kolumn.cpu_fallback.check.select import HIGHEST, LOWEST, Limits, select
 from kolumn.cpu_fallback.columns.columns import Columns
 from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.count import count_headers, count_records
@@ -18,13 +19,16 @@ from kolumn.cpu_fallback.fields.records import fields
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
 from kolumn.cpu_fallback.inflate.blocks import wrong
 from kolumn.cpu_fallback.inflate.locate import locate
+from kolumn.cpu_fallback.stream import Room
 from kolumn.damage.explain import record_found
 from kolumn.damage.findings import Lost
 from kolumn.decode.host.parts import Part, readable_part
 from kolumn.errors import Code
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
+from kolumn.formats.v2 import SMALLEST_HEADER
 from kolumn.options import MIB, Options
+from kolumn.source.segment_file import SizeEstimate
 
 PACKED_BYTES = 2 * MIB
 """Compressed bytes that are decompressed at a time, unless a caller says otherwise."""
@@ -241,6 +245,47 @@ def modes(options: Options, mode: int, need_key: bool, unseen: int = COPY) -> tu
     names = options.columns
     keys = mode if "key" in names else COPY if need_key else SKIP
     return keys, mode if "value" in names else unseen if "tombstone" in names else SKIP
+
+
+def limits(options: Options) -> Limits:
+    """The limits that options set."""
+    start, end, time = options.start_offset, options.end_offset, options.start_timestamp
+    return Limits(
+        options.check_crcs,
+        options.include_control,
+        LOWEST if start is None else start,
+        HIGHEST if end is None else end,
+        LOWEST if time is None else time,
+    )
+
+
+def wanted(entries: Entries, options: Options) -> Flags:
+    """Flags of the entries that can hold a row that the options keep."""
+    flags = np.empty(len(entries), np.bool_)
+    select(limits(options), entries.array, flags)
+    return flags
+
+
+def memory_for(
+    sizes: SizeEstimate,
+    payload_bytes: int,
+    records: int,
+    more: int,
+    of_payloads: tuple[int, int],
+    options: Options,
+    slots: int,
+    arena: int = 0,
+    microseconds: bool = False,
+) -> tuple[RecordMemory, Room]:
+    """Memory for columns of so many ``records`` with so many ``payload_bytes``, as far as their file lets expect, and its capacities.
+
+    Room for ``more`` bytes is added to each column: a batch is decoded only where all its bytes could be keys, values or headers.
+    """
+    key, value, *header = [min(int(payload_bytes * share) + more, payload_bytes) for share in sizes.shares]
+    wanted = "headers" in options.columns
+    headers = int(payload_bytes * sizes.header_density) + more // SMALLEST_HEADER if wanted else 0
+    memory = RecordMemory(records, key, value, headers, *of_payloads, wanted, header_bytes=header, microseconds=microseconds, slots=slots)
+    return memory, Room(records, key, value, arena, headers, *header)
 
 
 def in_microseconds(options: Options) -> bool:

@@ -4,7 +4,6 @@
 and checked, decompressed, and appended to the same columns.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,6 @@ import pyarrow as pa
 from kolumn.arrays import Bytes, Flags, Int64s
 from kolumn.arrow.recycle import memory, take
 from kolumn.codecs import LZ4, NONE
-from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK, VIEW
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
@@ -31,7 +29,6 @@ from kolumn.cpu_fallback.stream import (
     UNTIMED,
     WINDOW,
     WRONG,
-    Room,
     Source,
     Span,
     append,
@@ -40,12 +37,11 @@ from kolumn.cpu_fallback.stream import (
     needs_library,
     stream,
 )
-from kolumn.decode.host.run import Run, bytes_of, in_microseconds, modes
-from kolumn.decode.host.select import limits, wanted
-from kolumn.decode.host.stream_arena import StreamArena
+from kolumn.decode.host.record_batch import HostPart
+from kolumn.decode.host.run import Run, bytes_of, in_microseconds, limits, memory_for, modes, wanted
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
-from kolumn.formats.v2 import HEADER, SMALLEST_HEADER, SMALLEST_RECORD
+from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
 from kolumn.options import Options
 from kolumn.plan.chunks import MOST_ENTRIES, Chunk
 from kolumn.source.segment_file import SegmentFile
@@ -58,14 +54,12 @@ LATER = -1
 """State of a chunk whose remaining entries are left for later, since they would need too much memory."""
 SLACK = 1 << 16
 """Extra room for the batch with which a chunk exceeds its size."""
+INFLATED, MOST_INFLATED = 4 << 20, 16 << 20
+"""Bytes of the arena unless views keep them: at first, and after a batch that does not fit. Larger batches are left to a library."""
 
 
-@dataclass
-class StreamedPart:
-    """A run, and the rows of the batch table that it was decoded from."""
-
-    run: Run
-    entries: Entries
+_NO_ROOM = take(PAD)
+"""Memory of an arena before it has a payload: nothing is written to it."""
 
 
 class Streamed(NamedTuple):
@@ -73,7 +67,7 @@ class Streamed(NamedTuple):
 
     Attributes
     ----------
-    parts : list of StreamedPart
+    parts : list of HostPart
     entries : Entries
         The entries of the chunk, including those found after the known ones; only the decoded ones, if there was no memory for more.
     is_wrong : bool
@@ -88,7 +82,7 @@ class Streamed(NamedTuple):
         What is left of the chunk after ``entries``: something unusual, or what has no room in memory.
     """
 
-    parts: list[StreamedPart]
+    parts: list[HostPart]
     entries: Entries
     is_wrong: bool
     intact: int | None = None
@@ -133,6 +127,41 @@ def _with_room(entries: Entries, known: int, span: Span) -> Entries:
     return room
 
 
+class StreamArena:
+    """The memory that decompressed payloads are in while their records are read, and for good if views point into it.
+
+    With ``keep`` views point into it, so the columns of each part have an arena of their own. ``room`` is for payloads,
+    0 before the first compressed one; ``most`` are those of the largest arena that views do not keep.
+    """
+
+    def __init__(self, keep: bool, options: Options, share: Share) -> None:
+        self._keep, self._largest = keep, options.max_batch_bytes
+        self.buffer, self._bytes = _NO_ROOM
+        self.room, self.most = 0, max(INFLATED, min(MOST_INFLATED, share.bytes // 16))
+
+    def begin(self, payload_bytes: int, used: int, ready: int) -> None:
+        """Serve new columns. The ``ready`` bytes after the ``used`` ones of the old columns are a payload for the new ones."""
+        if self._keep:
+            # Views of the old columns point into the old arena.
+            waiting = self._bytes[used : used + ready]
+            self.buffer, self._bytes = take((payload_bytes if ready else 0) + PAD)
+            self._bytes[:ready] = waiting
+            self.room = min(payload_bytes, self._largest) if ready else 0
+
+    def likely(self, largest: int) -> int:
+        """Bytes for payloads of a file whose largest one so far has ``largest``, unless views keep them."""
+        return INFLATED if max(self.room, largest) < INFLATED else self.most
+
+    def grow(self, size: int) -> bool:
+        """Make the first arena, or a larger one; False if that is not allowed."""
+        size = min(size, self._largest)
+        if size <= self.room:
+            return False
+        self.buffer, self._bytes = take(size + PAD)
+        self.room = size
+        return True
+
+
 class _Tile(NamedTuple):
     """Entries that a library has decompressed; ``origin`` and ``size`` are where each payload is in the arena."""
 
@@ -157,7 +186,7 @@ class _Chunk:
         self.following: Entries | None = None
         self.limits = limits(options)
         self.keep = options.binary == "view"
-        self.modes, self.want_headers = modes(options, VIEW if self.keep else COPY, need_key, VIEW), "headers" in options.columns
+        self.modes = modes(options, VIEW if self.keep else COPY, need_key, VIEW)
         self.microseconds, self.libraries = in_microseconds(options), decoders(options.remarks)
         self.state, self.need, self.ready, self.packed = DONE, 0, 0, 0
         self.records = np.empty(len(entries.array), np.int64)
@@ -177,9 +206,9 @@ class _Chunk:
         self.window = self._spare_window() or memory(self.room + PAD)
         self.arena = StreamArena(self.keep, options, share)
 
-    def parts(self) -> list[StreamedPart]:
+    def parts(self) -> list[HostPart]:
         """Decode entry by entry; whenever the columns are full, they become a part. What there is of a chunk that is wrong is no use."""
-        parts: list[StreamedPart] = []
+        parts: list[HostPart] = []
         row, done = 0, False
         while not done:
             first = row
@@ -194,7 +223,7 @@ class _Chunk:
                 self._learn(at)
                 run = Run(self.memory.columns(at), self.records[first:row], self.sources, {}, at[UNTIMED] != 0)
                 self.taken += bytes_of(at[ROWS], at[KEY] + at[VALUE])
-                parts.append(StreamedPart(run, self.entries[first:row]))
+                parts.append(HostPart(run, self.entries[first:row]))
             if self.state == DONE and row < self.known:
                 self.following, self.known = Entries(self.entries.array[row : self.known].copy()), row
             elif self.state == LATER or (not done and self.taken >= self.share.bytes):
@@ -219,28 +248,23 @@ class _Chunk:
         """
         likely = self.entries.array[min(first, self.known - 1)].tolist()
         size, count, codec = likely[table.SIZE], likely[table.COUNT], likely[table.CODEC]
-        self.largest = max(self.file.largest, self.need, size if codec == NONE else int(2 * self.span.inflates * size))
+        sizes = self.file.sizes
+        self.largest = max(sizes.largest, self.need, size if codec == NONE else int(2 * self.span.inflates * size))
         left = max(self.span.stop - likely[table.POSITION], size)
         # Of a file that nothing is known of, any ratio is possible.
-        most = int(left * (1.0 if codec == NONE else self.span.inflates if self.file.density else 64.0))
+        most = int(left * (1.0 if codec == NONE else self.span.inflates if sizes.density else 64.0))
         weight = int(self.span.weight)
         # What is left of a segment does not exceed its size.
         payload_bytes = max(weight * 9 // 8 + SLACK if most > weight else most * 9 // 8 + min(SLACK, most // 8), self.need)
         self.payload_bytes = payload_bytes
-        density = self.file.density or max(count, 1) / size
+        density = sizes.density or max(count, 1) / size
         records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
-        records = min(records, payload_bytes // SMALLEST_RECORD)
-        # Room for a share of the payloads, and for one batch that consists of nothing else.
-        more = max(SLACK, self.largest)
-        key_bytes, value_bytes, *header_bytes = [min(int(payload_bytes * share) + more, payload_bytes) for share in self.file.shares]
-        headers = int(payload_bytes * self.file.header_density) + self.largest // SMALLEST_HEADER if self.want_headers else 0
-        self.memory = RecordMemory(
-            records, key_bytes, value_bytes, headers, *self.modes, self.want_headers, header_bytes=header_bytes,
-            microseconds=self.microseconds, slots=SLOTS,
-        )  # fmt: skip
         self.arena.begin(payload_bytes, self.packed, self.ready)
+        self.memory, self.limit = memory_for(
+            sizes, payload_bytes, min(records, payload_bytes // SMALLEST_RECORD), max(SLACK, self.largest), self.modes, self.options, SLOTS,
+            self.arena.room, self.microseconds,
+        )  # fmt: skip
         self.inflated = 0
-        self.limit = Room(records, key_bytes, value_bytes, self.arena.room, headers, *header_bytes)
         plain = self._plain(first) if self.keep else self.window
         self.views = plain.address
         self.sources: list[pa.Buffer] = [plain, self.arena.buffer] if self.keep else []
@@ -290,7 +314,7 @@ class _Chunk:
     def _make_arena(self) -> bool:
         """Make the first arena, or a larger one; False if that is not allowed."""
         kept = self.payload_bytes + min(self.largest, self.arena.most)
-        if not self.arena.grow(kept if self.keep else self.arena.likely(self.file.largest)):
+        if not self.arena.grow(kept if self.keep else self.arena.likely(self.file.sizes.largest)):
             return False
         self.limit = self.limit._replace(arena=self.arena.room)
         if self.keep:
@@ -369,14 +393,9 @@ class _Chunk:
 
     def _learn(self, at: list[int]) -> None:
         """Update the file's statistics, which predict the sizes of the next batches."""
-        file = self.file
-        inflated = self.inflated + at[ARENA]
+        sizes, inflated = self.file.sizes, self.inflated + at[ARENA]
+        sizes.largest = max(sizes.largest, at[LARGEST])
+        columns = at[KEY], at[VALUE], at[HEADER_KEY], at[HEADER_VALUE]
+        sizes.learn(at[PLAIN] + inflated, at[ROWS], at[HEADERS], columns, at[PACKED], inflated)
         if at[PACKED]:
-            file.inflates = max(1.0, inflated / at[PACKED])
-            self.span = self.span._replace(inflates=file.inflates)
-        file.largest = max(file.largest, at[LARGEST])
-        total = at[PLAIN] + inflated
-        if total:
-            file.density = max(at[ROWS], 1) / total
-            file.header_density = 1.2 * at[HEADERS] / total
-            file.shares = tuple([min(1.0, 1.2 * at[slot] / total) for slot in (KEY, VALUE, HEADER_KEY, HEADER_VALUE)])
+            self.span = self.span._replace(inflates=sizes.inflates)

@@ -12,13 +12,12 @@ import pyarrow as pa
 from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.check.walk import HEADERS
-from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.fields.put import COPY, VIEW
 from kolumn.cpu_fallback.fields.target import KEY, ROWS
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.cpu_fallback.inflate.decoders import decoders
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.cpu_fallback.stream import ARENA, DONE, FULL, LARGEST, WINDOW, Room, Source
+from kolumn.cpu_fallback.stream import ARENA, DONE, FULL, LARGEST, WINDOW, Source
 from kolumn.cpu_fallback.stream_messages import (
     ALL,
     APART,
@@ -31,10 +30,9 @@ from kolumn.cpu_fallback.stream_messages import (
     WEIGHT,
     stream_messages,
 )
-from kolumn.decode.host.run import Run, modes
-from kolumn.decode.host.select import limits
-from kolumn.decode.host.stream_arena import StreamArena
-from kolumn.decode.host.streamed import BLOCK, SLACK, Streamed, StreamedPart
+from kolumn.decode.host.record_batch import HostPart
+from kolumn.decode.host.run import Run, limits, memory_for, modes
+from kolumn.decode.host.streamed import BLOCK, SLACK, StreamArena, Streamed
 from kolumn.formats.entries import Entries
 from kolumn.formats.legacy import SMALLEST_ENTRY
 from kolumn.formats.table import WIDTH
@@ -75,7 +73,7 @@ class _Messages:
         self.merge = APART if "position" in options.columns else MESSAGES if options.remarks else ALL
         self.modes, self.limits = modes(options, VIEW if self.keep else COPY, need_key), limits(options)
         self.libraries = decoders(options.remarks)
-        self.density = file.density or (1 / LIKELY_MESSAGE if self.is_bounded or first.codec != NONE else 1 / first.size)
+        self.density = file.sizes.density or (1 / LIKELY_MESSAGE if self.is_bounded or first.codec != NONE else 1 / first.size)
         self.row, self.entries = np.zeros(WIDTH, np.int64), Entries.room(MOST_ENTRIES)
         self.records = np.zeros(MOST_ENTRIES, np.int64)
         # The window keeps all bytes of the chunk if views will point into it.
@@ -86,9 +84,9 @@ class _Messages:
         self.arena = StreamArena(self.keep, options, share)
         self.packed = 0
 
-    def parts(self) -> list[StreamedPart]:
+    def parts(self) -> list[HostPart]:
         """Decode message by message; whenever the columns are full, they become a part."""
-        parts = list[StreamedPart]()
+        parts = list[HostPart]()
         self.state = FULL
         while self.state == FULL and (not parts or self.taken < self.share.bytes):
             self._begin()
@@ -101,7 +99,7 @@ class _Messages:
                 run = Run(self.memory.columns(at), self.records[:stretches].copy(), self.sources, {})
                 self.taken += run.bytes
                 self.intact += found
-                parts.append(StreamedPart(run, entries))
+                parts.append(HostPart(run, entries))
             self.position, self.weight = at[POSITION], at[WEIGHT]
         return parts
 
@@ -138,14 +136,13 @@ class _Messages:
     def _begin(self) -> None:
         """Allocate columns; their size is always the same, so that their memory can be reused."""
         payload_bytes = max(min(int(self.span.weight), self.most_per_byte * (self.span.stop - self.position)) * 9 // 8 + SLACK, self.need)
-        largest = max(self.file.largest, self.need)
-        key_bytes = min(int(payload_bytes * self.file.shares[0]) + max(SLACK, largest), payload_bytes)
         records = max(int(payload_bytes * self.density * 1.1), self.need // SMALLEST_ENTRY + 1)
-        headers = "headers" in self.options.columns
-        self.memory = RecordMemory(records, key_bytes, payload_bytes, 0, *self.modes, headers, slots=MESSAGE_SLOTS)
-        self.memory.at[POSITION], self.memory.at[WEIGHT] = self.position, self.weight
         self.arena.begin(payload_bytes, self.packed, self.ready)
-        self.limit = Room(records, key_bytes, payload_bytes, self.arena.room)
+        more = max(SLACK, self.file.sizes.largest, self.need)
+        self.memory, self.limit = memory_for(
+            self.file.sizes, payload_bytes, records, more, self.modes, self.options, MESSAGE_SLOTS, self.arena.room
+        )
+        self.memory.at[POSITION], self.memory.at[WEIGHT] = self.position, self.weight
         self.sources: list[pa.Buffer] = [self.window, self.arena.buffer] if self.keep else []
 
     def _fill(self) -> None:
@@ -167,7 +164,7 @@ class _Messages:
 
     def _make_arena(self) -> bool:
         """Make the first arena, or a larger one; False if that is not allowed."""
-        size = self.arena.likely(self.file.largest)
+        size = self.arena.likely(self.file.sizes.largest)
         if not self.arena.grow(self.limit.value_bytes + size if self.keep else size):
             return False
         self.limit = self.limit._replace(arena=self.arena.room)
@@ -177,13 +174,12 @@ class _Messages:
 
     def _learn(self, at: list[int]) -> None:
         """Update the file's statistics, which predict the sizes of the next chunks, unless entries were left out."""
-        entries, inflated, rows = self.entries[: at[STRETCHES]], at[ARENA], at[ROWS]
-        self.file.largest = max(self.file.largest, at[LARGEST])
+        entries, sizes, rows = self.entries[: at[STRETCHES]], self.file.sizes, at[ROWS]
+        sizes.largest = max(sizes.largest, at[LARGEST])
         if rows < at[INTACT]:
             return
         packed = int(entries.size[entries.codec != NONE].sum())
-        if packed:
-            self.file.inflates = max(1.0, inflated / packed)
-        total = int(entries.size.sum()) - packed + inflated
-        self.file.density = self.density = rows / total
-        self.file.shares = (min(1.0, 1.2 * at[KEY] / total), 1.0, 1.0, 1.0)
+        total = int(entries.size.sum()) - packed + at[ARENA]
+        # Values may be all of a batch.
+        sizes.learn(total, rows, 0, (at[KEY], total, total, total), packed, at[ARENA])
+        self.density = sizes.density
