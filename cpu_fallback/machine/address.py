@@ -5,7 +5,6 @@ The caller must keep the memory alive outside the compiled function.
 """
 
 import ctypes
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
