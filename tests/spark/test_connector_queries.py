@@ -175,7 +175,7 @@ def sources(root: Path, chance: random.Random) -> Iterator[tuple[Path, dict[str,
 
 
 def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
-    chance = random.Random(int(os.environ.get("KOLUMN_FUZZ_SEED", "0")))
+    chance = random.Random(FIRST)
     before = {
         name: spark.conf.get(name, None)
         for name in ("spark.kolumn.handOver", "spark.kolumn.reportPartitioning", "spark.sql.autoBroadcastJoinThreshold")

@@ -69,7 +69,7 @@ def compare(spark: SparkSession, path: Path, chance: random.Random) -> None:
 
 
 def test_the_same_rows_by_both_ways(spark: SparkSession) -> None:
-    chance = random.Random(int(os.environ.get("KOLUMN_FUZZ_SEED", "0")))
+    chance = random.Random(FIRST)
     folders = [case.directory for case in cases()]
     chance.shuffle(folders)
     until, done = time.monotonic() + SECONDS, 0
