@@ -58,7 +58,10 @@ LEFT_OUT = pytest.StashKey[int]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Take samples, and count what they leave out. In several processes, what goes to one of them comes first: the others have enough to do."""
+    """Take samples, and count what they leave out.
+
+    In several processes, what goes to one of them comes first, so that the others have enough to do meanwhile.
+    """
     sampled: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample"):

@@ -1,5 +1,4 @@
-"""Writers to an object store, and exports, are killed at any step: each row is there once after the next run or after `kolumn.tidy`.
-"""
+"""Writers to an object store, and exports, are killed at any step: each row is there once after the next run or after `kolumn.tidy`."""
 
 import re
 import shutil

@@ -19,7 +19,6 @@ from kolumn.kernels.columns import table as table_of
 from kolumn.kernels.columns.assemble import _check_size, to_pylibcudf
 from kolumn.kernels.columns.table import Column
 
-
 READABLE = [case for case in cases() if case.segments]
 
 

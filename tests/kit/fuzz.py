@@ -30,6 +30,8 @@ FIRST = int(os.environ.setdefault("KOLUMN_FUZZ_SEED", str(1000 * commits())))
 TURN = FIRST // 1000
 """What commits take turns by."""
 MUTANTS = int(os.environ.setdefault("KOLUMN_FUZZ_MUTANTS", "600"))
+SECONDS = float(os.environ.get("KOLUMN_CONNECTOR_SECONDS", "15"))
+"""How long random queries and kills of Spark's processes go on."""
 STEPS = os.environ.setdefault("KOLUMN_STEPS", "few")
 AGAIN = " ".join(f"{name}={os.environ[name]}" for name in ("KOLUMN_FUZZ_SEED", "KOLUMN_FUZZ_MUTANTS", "KOLUMN_STEPS"))
 """What repeats a run."""

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from kit.corpus import cases
+from kit.fuzz import FIRST, SECONDS
 from kolumn.schema import RECORD_COLUMNS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-SECONDS = float(os.environ.get("KOLUMN_CONNECTOR_SECONDS", "60"))
 COLUMNS = ",".join(name for name in RECORD_COLUMNS if name not in ("transaction", "timestampSeconds", "brokerTimestampMs"))
 ORDER = ("topic", "partition", "offset", "position")
 
