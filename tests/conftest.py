@@ -2,15 +2,16 @@
 
 import importlib
 import os
+import random
 import signal
-import zlib
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kit.fuzz import AGAIN, FIRST
 
 # Under nohup, and in the background of a shell, processes ignore these from their start, and so would all that the tests start.
 with suppress(ValueError):
@@ -43,39 +44,53 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return OneSession(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-MANY, SAMPLE = 6, 4
-"""A test with ``MANY`` cases or more keeps about one in ``SAMPLE``; the others are slow.
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """In CI, where Hypothesis would draw the same examples each time, its seed is the one of the fuzz tests."""
+    if os.environ.get("CI") and config.pluginmanager.hasplugin("hypothesispytest"):
+        config.option.hypothesis_profile, config.option.hypothesis_seed = "default", str(FIRST)
 
-Tests of kernels keep all: DESIGN.md says which faults they find. What runs them again by CUDA's calls, the marker ``gpu``, does not.
-"""
+
+SAMPLE = 4
+"""One in so many cases of a test with the marker ``sample`` is quick; the others are slow. Commits take turns."""
+LEFT_OUT = pytest.StashKey[int]()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Take samples of tests with many cases, and leave out parts of tests that run whole.
+    """Take samples, and count what they leave out.
 
     In several processes, what goes to one of them comes first, so that the others have enough to do meanwhile.
     """
-    own = {_function(item) for item in items if item.get_closest_marker("slow") or item.get_closest_marker("part")}
-    cases = Counter(map(_function, items))
+    sampled: dict[str, list[pytest.Item]] = {}
     for item in items:
-        # By a checksum: every fourth one would be the same value of a parameter again and again.
-        whole = _function(item) in own or item.nodeid.startswith("tests/gpu/")
-        sampled = cases[_function(item)] >= MANY and (item.get_closest_marker("gpu") or not whole)
-        if sampled and zlib.crc32(item.nodeid.encode()) % SAMPLE:
-            item.add_marker("slow")
+        if item.get_closest_marker("sample"):
+            sampled.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for test, cases in sampled.items():
+        # Not every fourth one, which might be the same value of a parameter again and again.
+        quick = random.Random(f"{FIRST} {test}").sample(cases, -(-len(cases) // SAMPLE))
+        for item in cases:
+            if item not in quick:
+                item.add_marker("slow")
     yield
-    whole = {_function(item) for item in items if item.get_closest_marker("slow")}
-    parts = [item for item in items if item.get_closest_marker("part") and _function(item) in whole]
-    if parts:
-        config.hook.pytest_deselected(items=parts)
-        items[:] = [item for item in items if item not in parts]
+    config.stash[LEFT_OUT] = sum(map(len, sampled.values())) - sum(item.get_closest_marker("sample") is not None for item in items)
     if hasattr(config, "workerinput"):
         from kit.one_session import needs_session
 
+        config.workeroutput["left out"] = config.stash[LEFT_OUT]
         items.sort(key=lambda item: not needs_session(item.nodeid.split("::")[0]))
 
 
-def _function(item: pytest.Item) -> str:
-    """A test without its parameters."""
-    return item.nodeid.partition("[")[0]
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every process collects all tests."""
+    node.config.stash[LEFT_OUT] = node.workeroutput.get("left out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What was left out, and how a run that failed is repeated."""
+    if left := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(f"{left} cases of samples left out: .ci/run has them all")
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        ci = "CI=true " if os.environ.get("CI") else ""
+        terminalreporter.write_line(f"to repeat it: {ci}{AGAIN} python -m pytest ...")

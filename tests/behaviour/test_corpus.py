@@ -10,12 +10,11 @@ import pytest
 
 import kolumn
 from kit.corpus import BATCH_NAMES, RECORD_NAMES, Case, cases
+from kit.fuzz import TURN
 from kit.paths import GENERAL, without
 
 COLUMNS = [*RECORD_NAMES, "segment", "topic", "partition", "timestamp", "tombstone"]
 CASES = cases()
-
-pytestmark = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 def read(case: Case, **options: Any) -> pa.Table:
@@ -54,32 +53,36 @@ OTHERWISE: list[dict[str, Any]] = [
 ]
 
 
-def ways(case: Case) -> list[dict[str, Any]]:
-    """Ways to read a case: all in CI; in `make test` the default, and one of the others, which take turns."""
-    turn = CASES.index(case) % len(OTHERWISE)
-    return [{}, *(OTHERWISE if os.environ.get("CI") else OTHERWISE[turn : turn + 1])]
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_everything_that_can_be_asked(case: Case) -> None:
+    turn = (TURN + CASES.index(case)) % len(OTHERWISE)
+    # All ways to read a case in CI; in `make test` the default, and one of the others, which take turns.
+    for options in ({}, *(OTHERWISE if os.environ.get("CI") else OTHERWISE[turn : turn + 1])):
+        records(case, options)
+    derived_columns(case)
+    offset_range(case)
+    timestamp_range(case)
+    expected = case.expected()
+    data = expected.filter(~pc.field("is_control"))
+    same_table(kolumn.read(case.segments, columns=COLUMNS) if case.segments else read(case), data)
+    # A directory leaves snapshots out.
+    expected = expected.filter(pc.ends_with(expected["segment"], ".log"))
+    same_table(kolumn.read(case.directory, columns=COLUMNS, include_control=True), expected)
+    batches(case)
+    verified(case)
 
 
-def test_records(case: Case) -> None:
-    for options in ways(case):
-        same_table(read(case, **options), case.expected())
-
-
-def test_records_by_the_general_path(case: Case) -> None:
+def records(case: Case, options: dict[str, Any]) -> None:
+    same_table(read(case, **options), case.expected())
     with without(GENERAL):
-        for options in ways(case):
-            same_table(read(case, **options), case.expected())
-
-
-def test_records_without_headers(case: Case) -> None:
-    """Other loops decode records whose headers nobody asked for."""
+        same_table(read(case, **options), case.expected())
+    # Other loops decode records whose headers nobody asked for.
     columns = [name for name in COLUMNS if name != "headers"]
-    for options in ways(case):
-        found = kolumn.read(case.segments or case.directory, columns=columns, include_control=True, **options)
-        same_table(found, case.expected())
+    found = kolumn.read(case.segments or case.directory, columns=columns, include_control=True, **options)
+    same_table(found, case.expected())
 
 
-def test_derived_columns(case: Case) -> None:
+def derived_columns(case: Case) -> None:
     found, expected = read(case), case.expected()
     assert [Path(path).name for path in found["segment"].to_pylist()] == expected["segment"].to_pylist()
     topic, _, partition = case.directory.name.rpartition("-")
@@ -91,19 +94,7 @@ def test_derived_columns(case: Case) -> None:
     assert found["tombstone"].to_pylist() == pc.is_null(expected["value"]).to_pylist()
 
 
-def test_without_control_records(case: Case) -> None:
-    expected = case.expected().filter(~pc.field("is_control"))
-    found = kolumn.read(case.segments, columns=COLUMNS) if case.segments else read(case)
-    same_table(found, expected)
-
-
-def test_directory_leaves_snapshots_out(case: Case) -> None:
-    expected = case.expected()
-    expected = expected.filter(pc.ends_with(expected["segment"], ".log"))
-    same_table(kolumn.read(case.directory, columns=COLUMNS, include_control=True), expected)
-
-
-def test_offset_range(case: Case) -> None:
+def offset_range(case: Case) -> None:
     expected = case.expected()
     offsets = sorted(expected["offset"].to_pylist()) or [0]
     for low, high in ((0.3, 0.6), (0.0, 0.1), (0.9, 1.0)):
@@ -114,7 +105,7 @@ def test_offset_range(case: Case) -> None:
         same_table(read(case, start_offset=start, threads=1), expected.filter(pc.field("offset") >= start))
 
 
-def test_timestamp_range(case: Case) -> None:
+def timestamp_range(case: Case) -> None:
     expected = case.expected()
     known = expected.filter(pc.field("timestamp_ms") != -1)
     times = sorted(known["timestamp_ms"].to_pylist()) or [0]
@@ -124,7 +115,7 @@ def test_timestamp_range(case: Case) -> None:
         same_table(read(case, start_timestamp=start, end_timestamp=end), within)
 
 
-def test_batches(case: Case) -> None:
+def batches(case: Case) -> None:
     found, expected = kolumn.batches(case.segments or case.directory), case.expected_batches()
     assert [Path(path).name for path in found["segment"].to_pylist()] == expected["segment"].to_pylist()
     for name, other in BATCH_NAMES.items():
@@ -134,16 +125,13 @@ def test_batches(case: Case) -> None:
     single = pc.and_(pc.less(expected["magic"], 2), pc.equal(expected["codec"], "none"))
     same(found["count"], pc.if_else(single, pa.scalar(1, pa.int32()), expected["count_or_null"].cast(pa.int32())))
     same(found["baseOffset"], pc.if_else(wrapper, pa.scalar(None, pa.int64()), expected["base_offset"]))
+    by_headers = kolumn.batches(case.segments or case.directory, check_crcs=False)
+    assert by_headers["crcValid"].null_count == by_headers.num_rows
+    names = [name for name in by_headers.column_names if name != "crcValid"]
+    assert by_headers.select(names).equals(found.select(names))
 
 
-def test_batches_by_headers_alone(case: Case) -> None:
-    found = kolumn.batches(case.segments or case.directory, check_crcs=False)
-    assert found["crcValid"].null_count == found.num_rows
-    names = [name for name in found.column_names if name != "crcValid"]
-    assert found.select(names).equals(kolumn.batches(case.segments or case.directory).select(names))
-
-
-def test_verify(case: Case) -> None:
+def verified(case: Case) -> None:
     report = kolumn.verify(case.segments or case.directory)
     assert report.ok
     assert report.damage.num_rows == 0

@@ -1,10 +1,8 @@
-"""Many small segments: how much Python each of them, and each chunk, costs, and what threads do with them."""
+"""Many small segments: what the file system is asked for each of them, and what threads do with them."""
 
 import os
 import struct
-import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,6 @@ from kolumn.schema import RECORD_COLUMNS
 from kolumn.source.segments import find_segments
 
 SEGMENTS, EACH = 120, 5
-CALLS_OF_A_SEGMENT = 20
-CALLS_OF_A_NAME = 12
-CALLS_OF_A_CHUNK = 205
-CALLS_OF_A_READ = 410
 
 
 def entry(offset: int) -> bytes:
@@ -49,51 +43,16 @@ def damaged(topic: Path, folder: Path, *numbers: int) -> Path:
     return target
 
 
-def calls(read: Callable[[], object]) -> int:
-    """Calls of Python functions in this thread, once all is warm."""
-    read()
-    found = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal found
-        found += event == "call"
-
-    sys.setprofile(count)
-    try:
-        read()
-    finally:
-        sys.setprofile(None)
-    return found
-
-
-def test_a_segment_costs_few_calls_of_python(topic: Path) -> None:
-    assert calls(lambda: kolumn.read(topic, threads=1)) / SEGMENTS < CALLS_OF_A_SEGMENT
-
-
-def test_a_segment_that_is_found_is_looked_at_once(topic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert calls(lambda: find_segments(topic)) / SEGMENTS < CALLS_OF_A_NAME
-    looks = Looks(topic)
-    with monkeypatch.context() as patch:
-        looks.install(patch)
-        find_segments(topic)
-    # The last one may grow while it is looked at.
-    assert sum(step.endswith(".log") for step in looks.steps) < SEGMENTS + 10
-
-
-def test_a_chunk_costs_few_calls_of_python(tmp_path: Path) -> None:
-    path = tmp_path / "a.log"
-    path.write_bytes(b"".join(entry(EACH * i) for i in range(2000)))
-    size = path.stat().st_size
-    one, many = (calls(lambda n=n: kolumn.read(path, threads=1, chunk_bytes=size // n + 1)) for n in (1, 40))  # type: ignore[misc]
-    assert (many - one) / 39 < CALLS_OF_A_CHUNK
-
-
-def test_a_read_costs_few_calls_of_python(tmp_path: Path) -> None:
-    """Most of the time of a small segment, whose loops take as long as some tens of calls."""
-    path = tmp_path / "t-0" / f"{0:020}.log"
-    path.parent.mkdir()
-    path.write_bytes(entry(0))
-    assert calls(lambda: kolumn.read(path, columns=["key", "value", "offset", "timestamp"], threads=1)) < CALLS_OF_A_READ
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_segment_is_looked_at_once_and_opened_with_its_neighbours(topic: Path, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for ask in (lambda: find_segments(topic), lambda: kolumn.read(topic, threads=threads)):
+        looks = Looks(topic)
+        with monkeypatch.context() as patch:
+            looks.install(patch)
+            ask()
+        # The last one may grow while it is looked at; some are opened to learn which partition they are.
+        assert SEGMENTS < len(looks.steps) < SEGMENTS + 40
+        assert sum(step.startswith(("open", "pread")) for step in looks.steps) < 20
 
 
 def test_threads_get_tiny_segments_together(topic: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,14 +19,23 @@ from kolumn.errors import Code
 COMPACTED = ("compact-", "upgraded-compact-", "v0-compact-", "v1-compact-")
 
 
-@pytest.fixture(params=INJURIES, ids=lambda one: one.name)
-def injury(request: pytest.FixtureRequest) -> Injury:
-    chosen: Injury = request.param
-    return chosen
+@pytest.mark.parametrize("injury", INJURIES, ids=lambda one: one.name)
+def test_every_way_of_reading_reports_it(injury: Injury, tmp_path: Path) -> None:
+    folder = injury.to(tmp_path)
+    verified(injury, folder)
+    for options in ({"threads": 1}, {"threads": 3}, {"threads": 2, "chunk_bytes": 1}):
+        read(injury, folder, **options)
+    named(folder)
+    by_command(injury, folder)
+    # The list of batches ends where the log is cut, as a read does. Damage that only offsets show does not concern single batches.
+    assert kolumn.batches(folder, errors="skip").filter(pa.compute.field("crcValid"))["count"].null_count == 0
+    if injury.damage:
+        with pytest.raises(kolumn.CorruptBatchError):
+            kolumn.batches(folder)
 
 
-def test_verify(injury: Injury, tmp_path: Path) -> None:
-    report = kolumn.verify(injury.to(tmp_path))
+def verified(injury: Injury, folder: Path) -> None:
+    report = kolumn.verify(folder)
     damage = report.damage.to_pylist()
     assert [(one["baseOffset"], one["lastOffset"]) for one in damage] == list(injury.damage)
     for one, reason in zip(damage, injury.reasons, strict=True):
@@ -37,9 +46,8 @@ def test_verify(injury: Injury, tmp_path: Path) -> None:
     assert report.ok is not bool(injury.damage)
 
 
-@pytest.mark.parametrize("options", [{"threads": 1}, {"threads": 3}, {"threads": 2, "chunk_bytes": 1}], ids=str)
-def test_read(injury: Injury, tmp_path: Path, options: dict[str, int]) -> None:
-    folder, skipped = injury.to(tmp_path), kolumn.Skipped()
+def read(injury: Injury, folder: Path, **options: int) -> None:
+    skipped = kolumn.Skipped()
     table = kolumn.read(folder, errors="skip", on_damage=skipped, **options)
     assert table.num_rows == injury.records
     told = kolumn.verify(folder).damage.to_pylist()
@@ -53,20 +61,18 @@ def test_read(injury: Injury, tmp_path: Path, options: dict[str, int]) -> None:
         assert kolumn.read(folder, **options).equals(table)
 
 
-def test_one_segment_alone(injury: Injury, tmp_path: Path) -> None:
+def named(folder: Path) -> None:
     """A segment has the same report if it is named by itself, by a glob, or by its directory."""
-    folder = injury.to(tmp_path)
     whole = kolumn.verify(folder)
-    named = kolumn.verify(f"{folder}/*.log")
-    assert named.damage.equals(whole.damage)
-    assert named.remarks.equals(whole.remarks)
-    assert named.segments.sort_by("segment").equals(whole.segments.sort_by("segment"))
+    matched = kolumn.verify(f"{folder}/*.log")
+    assert matched.damage.equals(whole.damage)
+    assert matched.remarks.equals(whole.remarks)
+    assert matched.segments.sort_by("segment").equals(whole.segments.sort_by("segment"))
     for state in whole.segments.to_pylist():
         assert kolumn.verify(state["segment"]).segments.to_pylist() == [state]
 
 
-def test_command(injury: Injury, tmp_path: Path) -> None:
-    folder = injury.to(tmp_path)
+def by_command(injury: Injury, folder: Path) -> None:
     found = CliRunner().invoke(app, ["verify", str(folder)])
     assert found.exit_code == (1 if injury.damage else 0), found.output
     verdict = found.output.splitlines()[-1]
@@ -76,15 +82,6 @@ def test_command(injury: Injury, tmp_path: Path) -> None:
     assert len(told["damage"]) == len(injury.damage)
     cat = CliRunner().invoke(app, ["cat", str(folder)])
     assert cat.exit_code == (1 if injury.damage else 0)
-
-
-def test_batches(injury: Injury, tmp_path: Path) -> None:
-    """The list of batches ends where the log is cut, as a read does. Damage that only offsets show does not concern single batches."""
-    folder = injury.to(tmp_path)
-    assert kolumn.batches(folder, errors="skip").filter(pa.compute.field("crcValid"))["count"].to_pylist().count(None) == 0
-    if injury.damage:
-        with pytest.raises(kolumn.CorruptBatchError):
-            kolumn.batches(folder)
 
 
 def test_no_false_alarm() -> None:

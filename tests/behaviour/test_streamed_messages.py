@@ -1,6 +1,5 @@
 """Formats 0 and 1 by both paths: do the streamed loop and the general path return the same rows, errors and damage?"""
 
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 import kolumn
 from kit import corpus
 from kit.encoder import LOG_APPEND_TIME, Record, batch, message, wrapper
-from kit.fuzz import MUTANTS
+from kit.fuzz import FIRST, MUTANTS
 from kit.mutate import mutate
 from kit.paths import without
 from kolumn.cpu_fallback.stream import UNPACKED
@@ -21,7 +20,6 @@ COLUMNS = ["offset", "timestamp", "timestampType", "key", "value", "magic", "cod
 KIB = 1 << 10
 OLD = ("v0", "v1", "upgraded", "compacted-old", "unclean", "delete-records")
 """Folders of the corpus in which some segments have formats 0 and 1."""
-FIRST = int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))
 
 
 def result(path: Path, **options: Any) -> Any:

@@ -39,22 +39,14 @@ Rows = list[Any]
 
 @dataclass(frozen=True)
 class Reader:
-    """A way of reading a log directory.
-
-    Attributes
-    ----------
-    name : str
-    read : callable
-        ``(planned, log, folder)``: rows, in any order, from the result of ``plan``, the log directory and an empty folder.
-    plan : callable, optional
-        ``(before, log)``: the plan, from the result of ``before`` and the log directory.
-    before : callable, optional
-        ``(log)``: facts of the unchanged log from an earlier time; it is not a step of the reader.
-    """
+    """A way of reading a log directory."""
 
     name: str
+    # ``(planned, log, folder)``: rows, in any order, from the result of ``plan``, the log directory and an empty folder
     read: Callable[[Any, Path, Path], Rows]
+    # ``(before, log)``: the plan, from the result of ``before`` and the log directory
     plan: Callable[[Any, Path], Any] = lambda before, log: None
+    # ``(log)``: facts of the unchanged log from an earlier time; it is not a step of the reader
     before: Callable[[Path], Any] = lambda log: None
 
 

@@ -11,13 +11,10 @@ import pytest
 
 from faults.changes import CHANGES, Others, make_log, table, write
 from faults.readers import READERS, Reader, Rows, fresh
+from kit.fuzz import STEPS, tried
 from kit.looks import Looks, Operation
 from kolumn.errors import KolumnError
 from kolumn.source.segments import find_segments
-
-FEW = 2
-STEPS = int(os.environ.get("KOLUMN_READ_STEPS", "15"))
-"""Number of steps at which the long test makes each change."""
 
 
 class Trials:
@@ -84,31 +81,24 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
     return Trials(tmp_path_factory.mktemp("reads"))
 
 
-def some(steps: int, tries: int, where: str) -> list[int]:
-    """Numbers of steps: all, or ``tries`` of them, different ones for each reader and change. A few of them are among more of them."""
-    mixed = list(range(1, steps + 1))
-    random.Random(where).shuffle(mixed)
-    return sorted(mixed[:tries])
-
-
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-@pytest.mark.parametrize(
-    "tries", [pytest.param(FEW, marks=pytest.mark.part, id="few"), pytest.param(STEPS, marks=pytest.mark.slow, id="many")]
-)
-def test_changed_at_a_step(trials: Trials, reader: Reader, tries: int) -> None:
+def test_changed_at_a_step(trials: Trials, reader: Reader) -> None:
     read = refused = 0
     # If few steps are tried, each reader tries half of the changes.
-    for change in list(CHANGES)[READERS.index(reader) % 2 :: 2] if tries == FEW else CHANGES:
+    for change in list(CHANGES)[READERS.index(reader) % 2 :: 2] if STEPS == "few" else CHANGES:
         looks, found = trials.changed(reader, change, 0, apart=False)
         assert found == trials.states(reader, change)[0]
         for apart in (False, True)[: min(2, len(trials.states(reader, change)) - 1)]:
-            for at in some(len(looks.steps), tries, f"{reader.name} {change}"):
+            steps = list(range(1, len(looks.steps) + 1))
+            # Others for each reader and change.
+            random.Random(f"{reader.name} {change}").shuffle(steps)
+            for at in tried(steps, 2):
                 if trials.check(reader, change, at, apart):
                     read += 1
                 else:
                     refused += 1
     # Both results must occur: a test in which all runs succeed, or all fail, would prove nothing.
-    least = 0 if tries == FEW else len(CHANGES) // 8
+    least = 0 if STEPS == "few" else len(CHANGES) // 8
     assert read > least
     assert refused > least
 

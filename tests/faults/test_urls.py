@@ -1,9 +1,5 @@
-"""Writers to an object store, and exports, are killed at any step: each row is there once after the next run or after `kolumn.tidy`.
+"""Writers to an object store, and exports, are killed at any step: each row is there once after the next run or after `kolumn.tidy`."""
 
-KOLUMN_FAULT_STEPS sets the number of steps that the long tests try: 1000 are all.
-"""
-
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -16,17 +12,10 @@ import kolumn
 from faults.url_writers import WRITERS
 from faults.writers import make_source
 from kit.faults import MAKES, Outcome, Warm, Writer
+from kit.fuzz import STEPS, tried
 from kit.object_store import objects
 
 each_writer = pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
-FEW = 3
-tried = pytest.mark.parametrize(
-    "tries",
-    [
-        pytest.param(FEW, marks=pytest.mark.part, id="few"),
-        pytest.param(int(os.environ.get("KOLUMN_FAULT_STEPS", "12")), marks=pytest.mark.slow, id="more"),
-    ],
-)
 _RUN = re.compile(r"[0-9a-f]{32}")
 
 
@@ -77,12 +66,10 @@ class Trial:
     def run(self, at: int = 0, action: str = "") -> Outcome:
         return self.warm.run(self.writer, self.source, self.target, at, action)
 
-    def steps(self, tries: int) -> list[int]:
-        """Numbers of steps: ``tries`` before the journal is written, and twice as many from there on; those of few tries too."""
-        count, names, some = len(self.whole.steps), self.names, {len(self.whole.steps)}
-        for many in (FEW, tries):
-            some |= {*range(1, names, max(1, names // many)), *range(names, count, max(1, (count - names) // (2 * many)))}
-        return sorted(some)
+    def steps(self) -> list[int]:
+        """Numbers of steps: some before the journal is written, more from there on, and the last one."""
+        count = len(self.whole.steps)
+        return sorted({*tried(range(1, self.names), 3), *tried(range(self.names, count), 6), count})
 
     def check_no_loss(self, where: str) -> None:
         """Visible files are old or new, and no file that has to stay is missing."""
@@ -127,11 +114,10 @@ def trial(trials: Callable[[Writer], Trial], writer: Writer) -> Trial:
 
 
 @each_writer
-@tried
-def test_killed(trial: Trial, tries: int) -> None:
-    for number, at in enumerate(trial.steps(tries)):
+def test_killed(trial: Trial) -> None:
+    for number, at in enumerate(trial.steps()):
         # Before there is a journal, `tidy` and the next run do the same: they remove what was staged.
-        for tidied in (False, True) if tries > 10 and at >= trial.names else (bool(number % 2),):
+        for tidied in (False, True) if STEPS != "few" and at >= trial.names else (bool(number % 2),):
             trial.fresh()
             where = f"killed at step {at}: {trial.whole.steps[at - 1]}"
             assert trial.run(at, "kill").code == -9, where
@@ -143,12 +129,12 @@ def test_killed(trial: Trial, tries: int) -> None:
 
 
 @each_writer
-@tried
 @pytest.mark.slow
-def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
+def test_killed_and_killed_again(trial: Trial) -> None:
     """The run that completes a killed one may be killed as well."""
-    for first in trial.steps(3)[-4:] if tries < 10 else trial.steps(tries)[-40::3]:
-        for second in range(1, 20, 9 if tries < 10 else 2 if tries > 100 else 6):
+    count = len(trial.whole.steps)
+    for number, first in enumerate(tried(range(max(1, count - 40), count + 1), 3)):
+        for second in range(1 + number % 3, 20, 6):
             trial.fresh()
             trial.run(first, "kill")
             trial.run(second, "kill")
@@ -157,11 +143,10 @@ def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
 
 
 @each_writer
-@tried
-def test_errors(trial: Trial, tries: int) -> None:
+def test_errors(trial: Trial) -> None:
     """Every operation that needs room is refused once: nothing has changed or, if files are replaced, the next run completes the commit."""
-    steps = [at for at in trial.steps(1000) if trial.whole.steps[at - 1].name in MAKES]
-    for at in steps[:: max(1, len(steps) // tries)]:
+    steps = [at for at, step in enumerate(trial.whole.steps, 1) if step.name in MAKES]
+    for at in tried(steps, 3):
         trial.fresh()
         outcome = trial.run(at, "full")
         where = f"no room at step {at}: {trial.whole.steps[at - 1]}"

@@ -11,13 +11,10 @@ import pytest
 import kolumn
 from faults.writers import WRITERS, make_source
 from kit.faults import MAKES, Outcome, Step, Warm, Writer, files, tree
+from kit.fuzz import tried
 from kolumn.commit.run import remove_leftovers
 
 each_writer = pytest.mark.parametrize("writer", WRITERS, ids=lambda writer: writer.name)
-tried = pytest.mark.parametrize(
-    "tries", [pytest.param(4, marks=pytest.mark.part, id="some"), pytest.param(1000, marks=pytest.mark.slow, id="every")]
-)
-"""Number of tried steps while files are written, and while names are given."""
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +52,11 @@ class Trial:
     def run(self, at: int = 0, action: str = "", mask: int | None = None) -> Outcome:
         return self.warm.run(self.writer, self.source, self.target, at, action, mask)
 
-    def steps(self, tries: int) -> list[int]:
-        """Numbers of steps: ``tries`` before the journal is written, and as many from there on."""
+    def steps(self, few: int) -> list[int]:
+        """Numbers of steps: some before the journal is written, some from there on, and the last one."""
         count = len(self.whole.steps)
         names = next(i for i, step in enumerate(self.whole.steps, 1) if step.path.endswith("/journal.partial"))
-        some = [*range(1, names, max(1, names // tries)), *range(names, count, max(1, (count - names) // tries)), count]
-        return sorted(set(some))
+        return sorted({*tried(range(1, names), few), *tried(range(names, count), few), count})
 
     def check_visible(self) -> None:
         """Files with final names are complete, with their old or their new contents."""
@@ -98,9 +94,8 @@ def trial(trials: Callable[[Writer], Trial], writer: Writer) -> Trial:
 
 
 @each_writer
-@tried
-def test_killed(trial: Trial, tries: int) -> None:
-    for at in trial.steps(tries):
+def test_killed(trial: Trial) -> None:
+    for at in trial.steps(4):
         trial.fresh()
         where = f"killed at step {at}: {trial.whole.steps[at - 1]}"
         assert trial.run(at, "kill").code == -9, where
@@ -117,12 +112,12 @@ def test_killed(trial: Trial, tries: int) -> None:
 
 
 @pytest.mark.parametrize("writer", [writer for writer in WRITERS if "overwrite" in writer.name], ids=lambda writer: writer.name)
-@tried
-def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
+def test_killed_and_killed_again(trial: Trial) -> None:
     """The run that undoes a killed one may be killed as well."""
-    for number, first in enumerate(trial.steps(3)[-3:] if tries < 10 else trial.steps(tries)[-40::3]):
+    count = len(trial.whole.steps)
+    for number, first in enumerate(tried(range(max(1, count - 40), count + 1), 3)):
         # What the second run undoes is nearly the same after neighbouring steps, so they share its steps.
-        for second in range(1, 14, 5) if tries < 10 else range(1 + number % 3, 14, 3):
+        for second in range(1 + number % 3, 14, 3):
             trial.fresh()
             trial.run(first, "kill")
             trial.run(second, "kill")
@@ -132,9 +127,8 @@ def test_killed_and_killed_again(trial: Trial, tries: int) -> None:
 
 @pytest.mark.parametrize("writer", [writer for writer in WRITERS if writer.arguments], ids=lambda writer: writer.name)
 @pytest.mark.parametrize(("action", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
-@tried
-def test_signals(trial: Trial, action: str, code: int, tries: int) -> None:
-    for at in trial.steps(tries // 2)[tries < 10 :]:
+def test_signals(trial: Trial, action: str, code: int) -> None:
+    for at in trial.steps(2):
         trial.fresh()
         outcome = trial.run(at, action)
         where = f"{action} at step {at}: {trial.whole.steps[at - 1]}"
@@ -147,11 +141,10 @@ def test_signals(trial: Trial, action: str, code: int, tries: int) -> None:
 
 
 @each_writer
-@tried
-def test_full_disk(trial: Trial, tries: int) -> None:
+def test_full_disk(trial: Trial) -> None:
     """Every operation that needs room is refused once."""
-    steps = [at for at in trial.steps(1000) if trial.whole.steps[at - 1].name in MAKES]
-    for at in steps[:: max(1, len(steps) // tries)]:
+    steps = [at for at, step in enumerate(trial.whole.steps, 1) if step.name in MAKES]
+    for at in tried(steps, 4):
         trial.fresh()
         outcome = trial.run(at, "full")
         where = f"no room at step {at}: {trial.whole.steps[at - 1]}"

@@ -9,7 +9,7 @@ import pytest
 
 import kolumn
 from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
-from kit.fuzz import MUTANTS
+from kit.fuzz import FIRST, MUTANTS
 
 COUNT = max(100, MUTANTS // 60)
 """Segments of each format: one for each 60 segments of the shipped formats."""
@@ -31,7 +31,7 @@ def _segment(format: str, seed: int) -> list[Entry]:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_whole_segments(format: str, tmp_path: Path) -> None:
-    for seed in range(COUNT // 4):
+    for seed in range(FIRST, FIRST + COUNT // 4):
         entries = _segment(format, seed)
         path = tmp_path / "a.log"
         path.write_bytes(b"".join(entry.data for entry in entries))
@@ -46,7 +46,7 @@ def test_whole_segments(format: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_damaged_segments(format: str, tmp_path: Path) -> None:
     judged = []
-    for seed in range(COUNT):
+    for seed in range(FIRST, FIRST + COUNT):
         entries = _segment(format, seed)
         bounds = list(pairwise(accumulate((len(entry.data) for entry in entries), initial=0)))
         data, hit = damage(b"".join(entry.data for entry in entries), bounds, random.Random(seed))
@@ -67,7 +67,7 @@ def test_damaged_segments(format: str, tmp_path: Path) -> None:
             with pytest.raises(kolumn.CorruptBatchError):
                 _read(path, format=format, threads=1)
         _read_anything(path, format)
-    assert len(judged) <= COUNT / JUDGED_OTHERWISE, f"seeds {judged}"
+    assert len(judged) <= max(3, COUNT / JUDGED_OTHERWISE), f"seeds {judged}"
 
 
 def _contents(row: Row) -> Row:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kit.draft_segments import FORMATS, Maker, damage
 from kit.emulated import Emulated, HostMemory, run_loops
-from kit.fuzz import MUTANTS
+from kit.fuzz import FIRST, MUTANTS
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
 from kolumn.kernels.machine import device
@@ -30,7 +30,7 @@ def test_mutants(tmp_path: Path) -> None:
     HostMemory.overrun.clear()
     emulated = Emulated(run_loops)
     with device.using(emulated):
-        for seed in range(COUNT):
+        for seed in range(FIRST, FIRST + COUNT):
             emulated.reads_files = seed % 2 == 1
             data, format = _mutant(seed)
             path.write_bytes(data)

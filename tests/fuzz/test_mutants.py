@@ -12,7 +12,7 @@ import pytest
 
 from kit.differential import compare, make, run_all
 from kit.encoder import Record, batch, raw_batch, record_body, varint
-from kit.fuzz import MUTANTS
+from kit.fuzz import FIRST, MUTANTS
 
 JUDGED_OTHERWISE = 2000
 """One of so many mutants may lose an intact entry: if several pieces of damage meet, or stale bytes overlap intact ones, there are two
@@ -60,14 +60,14 @@ def test_a_record_with_room_for_half_of_its_headers(tmp_path: Path) -> None:
 @pytest.mark.timeout(4 * 3600)
 def test_mutants() -> None:
     processes = min(len(os.sched_getaffinity(0)), 16)
-    failures = list(run_all(MUTANTS, processes, int(os.environ.get("KOLUMN_FUZZ_SEED", "0"))))
+    failures = list(run_all(MUTANTS, processes, FIRST))
     wrong = [one for one in failures if not _is_judgement(one[1])]
     listing = "\n".join(f"seed {seed}: {text}" for seed, text in failures)
     replay = " ".join(str(seed) for seed, _ in failures)
     report = f"{len(failures)} mutants differ:\n{listing}\nreplay in tests/: python -m kit.differential {replay}"
     print(report)
     assert not wrong, report
-    assert len(failures) <= MUTANTS // JUDGED_OTHERWISE, report
+    assert len(failures) <= max(1, MUTANTS // JUDGED_OTHERWISE), report
 
 
 def _is_judgement(text: str) -> bool:

@@ -14,7 +14,7 @@ from kit.standins import real
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not real(), reason="needs a GPU")]
 
-READABLE = [case for case in cases() if case.segments and kolumn.verify(case.directory, backend="cpu").ok]
+READABLE = [case for case in cases() if case.segments]
 
 
 def _plain(array: Any) -> list[Any]:

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 import kolumn
-from kit import wrong_records
+from kit import device_columns, wrong_records
 from kit.corpus import cases
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated
@@ -42,11 +42,14 @@ def same(path: Any, **options: Any) -> Any:
     return one
 
 
-@ON_BOTH
-@pytest.mark.parametrize(("case", "segment"), SEGMENTS, ids=lambda one: one.name if isinstance(one, Path) else str(one))
-def test_corpus(where: str, case: Any, segment: Path, device: Emulated | None) -> None:
-    same(segment, columns=COLUMNS, include_control=True, errors="raise")
-    same(segment, columns=COLUMNS, errors="skip")
+@pytest.mark.parametrize("where", ["emulated", pytest.param("device", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("case", [case for case in cases() if case.segments], ids=str)
+def test_corpus(where: str, case: Any, device: Emulated | None) -> None:
+    same(case.segments, columns=COLUMNS, include_control=True, errors="raise")
+    if device is not None:
+        device_columns.same(case.directory, columns=COLUMNS, include_control=True)
+        device.reads_files = True
+    same(case.segments, columns=COLUMNS, errors="skip")
 
 
 @ON_BOTH

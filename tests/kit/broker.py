@@ -31,17 +31,7 @@ def free_port() -> int:
 
 
 class Cluster:
-    """A cluster of one broker.
-
-    Parameters
-    ----------
-    classes : str
-        Class path.
-    home : Path
-        A folder that does not exist.
-    more : str
-        Lines of settings.
-    """
+    """A cluster of one broker, with its class path, a folder that does not exist, and lines of settings."""
 
     def __init__(self, classes: str, home: Path, more: str = "") -> None:
         home.mkdir()

@@ -23,26 +23,13 @@ MOST = 40
 
 @dataclass(frozen=True)
 class Mutant:
-    """A damaged segment.
-
-    Attributes
-    ----------
-    data : bytes
-    kind : str
-        What was done.
-    entries : list of bytes
-        Of the original.
-    places : dict
-        Position of each intact entry -> its index.
-    wanted : frozenset of int
-        Indexes of the entries that have to come back, from one of their positions at least.
-    """
+    """A damaged segment."""
 
     data: bytes
-    kind: str
-    entries: list[bytes]
-    places: dict[int, int]
-    wanted: frozenset[int]
+    kind: str  # what was done
+    entries: list[bytes]  # of the original
+    places: dict[int, int]  # position of each intact entry -> its index
+    wanted: frozenset[int]  # indexes of the entries that have to come back, from one of their positions at least
 
 
 @cache

@@ -33,20 +33,12 @@ Row = tuple[int, bytes | None, bytes | None, int]
 
 @dataclass
 class Case:
-    """Folders on disk, the final leader's log, and what was done.
-
-    Attributes
-    ----------
-    copies : list of list of File
-    folders : list of Path
-    logs : dict
-        Leader epoch -> the log of its leader at that epoch's end, offset -> (key, value, timestamp). The newest epoch of which anything
-        is intact says which of them is the truth: nothing on the disks can tell more.
-    traits : list of str
-    """
+    """Folders on disk, the final leader's log, and what was done."""
 
     copies: list[list[File]] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
+    # Leader epoch -> the log of its leader at that epoch's end, offset -> (key, value, timestamp). The newest epoch of which anything is
+    # intact says which of them is the truth: nothing on the disks can tell more
     logs: dict[int, dict[int, tuple[bytes | None, bytes | None, int]]] = field(default_factory=dict)
     traits: list[str] = field(default_factory=list)
 

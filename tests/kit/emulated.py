@@ -35,15 +35,9 @@ FREED = 0xDD
 
 
 class HostMemory:
-    """Memory that begins where device memory would, at a multiple of `PAD`, with padding on both sides.
+    """Memory that begins where device memory would, at a multiple of `PAD`, with padding on both sides."""
 
-    Attributes
-    ----------
-    overrun : list of str
-        Of the class: what was found written outside of a piece of memory when it was given back.
-    """
-
-    overrun: ClassVar[list[str]] = []
+    overrun: ClassVar[list[str]] = []  # of the class: what was found written outside of a piece of memory when it was given back
 
     def __init__(self, size: int, data: bytes = b"") -> None:
         # The last bytes are those that were asked for, where there are more.
@@ -76,29 +70,15 @@ class HostMemory:
 
 @dataclass
 class Emulated:
-    """Device of host memory.
+    """Device of host memory."""
 
-    Attributes
-    ----------
-    run : callable
-        Runs a kernel: (kernel, n, args).
-    launched : dict
-        How many times each kernel has run, by name; "inflate" counts the calls of codecs, "load" those for bytes of a file.
-    reads_files : bool
-        Whether to take bytes of files past the host's memory, as GPUDirect Storage does.
-    memory : int
-        Bytes of the pool at most, by which parts are cut.
-    ordering : Ordering, optional
-        Is told on which stream memory is allocated, used and freed.
-    asked : Counter
-        How many times it was asked for "allocations", "memsets", "uploads", "launches", "scans" and "waits": each is a call of the driver.
-    """
-
-    run: Callable[[Kernel, int, Any], None]
+    run: Callable[[Kernel, int, Any], None]  # runs a kernel: (kernel, n, args)
+    # How many times each kernel has run, by name; "inflate" counts the calls of codecs, "load" those for bytes of a file
     launched: dict[str, int] = field(default_factory=dict)
-    reads_files: bool = False
-    memory: int = 16 << 30
-    ordering: Ordering | None = None
+    reads_files: bool = False  # whether to take bytes of files past the host's memory, as GPUDirect Storage does
+    memory: int = 16 << 30  # bytes of the pool at most, by which parts are cut
+    ordering: Ordering | None = None  # is told on which stream memory is allocated, used and freed
+    # How many times it was asked for "allocations", "memsets", "uploads", "launches", "scans" and "waits": each is a call of the driver
     asked: Counter[str] = field(default_factory=Counter)
     _of_thread: threading.local = field(default_factory=threading.local)
 

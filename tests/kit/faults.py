@@ -38,29 +38,14 @@ _STAGED = ".kolumn-"
 
 @dataclass(frozen=True)
 class Writer:
-    """Something that writes below a target folder, by the command line's arguments or by a function.
-
-    Attributes
-    ----------
-    name : str
-    arguments : tuple of str
-        With ``{source}`` and ``{target}``.
-    function : callable, optional
-        In place of arguments, with both folders.
-    before : callable, optional
-        Brings the target into the state that the writer finds.
-    replaces : bool
-        Whether a second run over a complete target is right, too.
-    refuses : str
-        Part of the error message otherwise.
-    """
+    """Something that writes below a target folder, by the command line's arguments or by a function."""
 
     name: str
-    arguments: tuple[str, ...] = ()
-    function: Callable[[Path, Path], Any] | None = None
-    before: Callable[[Path, Path], Any] | None = None
-    replaces: bool = False
-    refuses: str = "already exists"
+    arguments: tuple[str, ...] = ()  # with ``{source}`` and ``{target}``
+    function: Callable[[Path, Path], Any] | None = None  # in place of arguments, with both folders
+    before: Callable[[Path, Path], Any] | None = None  # brings the target into the state that the writer finds
+    replaces: bool = False  # whether a second run over a complete target is right, too
+    refuses: str = "already exists"  # part of the error message otherwise
 
     def run(self, source: Path, target: Path) -> int:
         """Write, and return the exit code."""
@@ -179,13 +164,7 @@ class Steps:
 
 
 class Warm:
-    """The process whose children run writers.
-
-    Parameters
-    ----------
-    table : str
-        Module of the folder ``faults`` that lists them.
-    """
+    """The process whose children run the writers that a module of the folder ``faults`` lists."""
 
     def __init__(self, table: str) -> None:
         self._table = table

@@ -24,13 +24,7 @@ class NoBodyError(Exception):
 
 
 def body_of(value: bytes, headers: Headers, is_key: bool, known: Collection[int | UUID], message: Message | None) -> bytes:
-    """The body of a value, which with a ``message`` has to be one of that.
-
-    Raises
-    ------
-    NoBodyError
-        It names no schema, an unknown one, or another message.
-    """
+    """The body of a value, which with a ``message`` has to be one of that; a NoBodyError if it names another one, or no known schema."""
     # The last header of a name counts.
     told = {name: data for name, data in dict(headers).items() if data is not None}
     kind = "key" if is_key else "value"

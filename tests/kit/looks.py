@@ -22,25 +22,10 @@ Operation = Callable[[], Any]
 
 
 class Looks:
-    """Counts operations below a folder in this process, and makes a change at one of them.
+    """Counts operations below a folder in this process, and makes a change, in parts, before the step ``at``, from 1 on.
 
-    Parameters
-    ----------
-    folder : Path
-    at : int
-        Number of the step before which the change is made, from 1 on; 0 for never.
-    operations : sequence of callable
-        The change, in parts.
-    apart : bool
-        Whether one part is made before each step from ``at`` on, in place of all before that one.
-
-    Attributes
-    ----------
-    steps : list of str
-    made : int
-        Parts that are made.
-    planned : int, optional
-        Parts that were made when the first segment was opened: from there on it is known what is to be read.
+    With ``apart`` one part is made before each step from ``at`` on. ``planned`` are the parts that were made when the first segment was
+    opened: from there on it is known what is to be read.
     """
 
     def __init__(self, folder: Path, at: int = 0, operations: Sequence[Operation] = (), apart: bool = False) -> None:

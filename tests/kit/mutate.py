@@ -14,23 +14,12 @@ HOSTILE = (0, 1, -1, 2, 7, 13, 14, 48, 49, 61, 127, 128, 255, 32767, 65536, 1 <<
 
 @dataclass(frozen=True)
 class Mutant:
-    """Damaged bytes.
-
-    Attributes
-    ----------
-    data : bytes
-    kind : str
-        What was done.
-    untouched : tuple of (int, int)
-        Position and original index of each entry that is whole and as it was, in order.
-    ordered : bool
-        Whether what remains is in the original order without repeats, so that nothing of it may be given up.
-    """
+    """Damaged bytes."""
 
     data: bytes
-    kind: str
-    untouched: tuple[tuple[int, int], ...] = ()
-    ordered: bool = True
+    kind: str  # what was done
+    untouched: tuple[tuple[int, int], ...] = ()  # position and original index of each entry that is whole and as it was, in order
+    ordered: bool = True  # whether what remains is in the original order without repeats, so that nothing of it may be given up
 
 
 def make_segment(rng: random.Random) -> list[bytes]:

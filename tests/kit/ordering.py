@@ -17,12 +17,8 @@ Clock = Counter[str]
 class Ordering:
     """Notes what streams are asked for.
 
-    Attributes
-    ----------
-    faults : list of str
-        Memory that was freed before a use of it was over, or used before it was written, for all that streams know.
-    shared : int
-        Pieces of memory that other libraries were shown and that are freed.
+    ``faults`` are pieces of memory that were freed before a use of them was over, or used before they were written, for all that streams
+    know. ``shared`` counts those that other libraries were shown and that are freed.
     """
 
     def __init__(self) -> None:

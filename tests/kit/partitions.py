@@ -21,29 +21,15 @@ def log(folder: Path, base: int, suffix: str = "log") -> Path:
 
 @dataclass(frozen=True)
 class Injury:
-    """What is done to a directory, and what that means.
-
-    Attributes
-    ----------
-    name : str
-    make : callable
-        Damages a copy of `SOURCE`.
-    records : int
-        Intact records that are left; copies count again.
-    damage : tuple
-        (first offset, last offset) of each damaged stretch, None if they are not known.
-    reasons : tuple of str
-        A part of each stretch's reason.
-    remarks : tuple
-        (kind, first offset, last offset) of each remark.
-    """
+    """What is done to a directory, and what that means."""
 
     name: str
-    make: Callable[[Path], object]
-    records: int
+    make: Callable[[Path], object]  # damages a copy of `SOURCE`
+    records: int  # intact records that are left; copies count again
+    # (first offset, last offset) of each damaged stretch, None if they are not known
     damage: tuple[tuple[int | None, int | None], ...] = ()
-    reasons: tuple[str, ...] = ()
-    remarks: tuple[tuple[str, int, int], ...] = ()
+    reasons: tuple[str, ...] = ()  # A part of each stretch's reason
+    remarks: tuple[tuple[str, int, int], ...] = ()  # (kind, first offset, last offset) of each remark
 
     def to(self, folder: Path) -> Path:
         """A damaged copy."""

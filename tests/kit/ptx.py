@@ -36,53 +36,25 @@ def shipped(kernel: Kernel) -> str:
 
 @dataclass
 class Launch:
-    """A launch that is over.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    n : int
-    issued : int64 array
-        Instructions of each warp.
-    trace : int64 array of shape (accesses, kit.ptx_memory.TRACE_COLUMNS)
-        Of each access, if `Machine.trace` has room; else empty.
-    shared : tuple of (int, int)
-        Where the shared memory of the blocks was.
-    """
+    """A launch that is over."""
 
     kernel: Kernel
     n: int
-    issued: Int64s
-    trace: Int64s
-    shared: tuple[int, int]
+    issued: Int64s  # instructions of each warp, int64 array
+    trace: Int64s  # of each access, if `Machine.trace` has room; else empty, int64 array of shape (accesses, kit.ptx_memory.TRACE_COLUMNS)
+    shared: tuple[int, int]  # where the shared memory of the blocks was
 
 
 @dataclass
 class Machine:
-    """Runs launches.
+    """Runs launches."""
 
-    Attributes
-    ----------
-    ptx : callable
-        Returns the text of a kernel.
-    races : bool
-        Whether to look for races between threads.
-    most_blocks : int
-        Of kernels that assign items to threads themselves: few, so that their loops go around.
-    after : list of callables
-        Each is called with every `Launch`.
-    trace : int64 array of shape (room, kit.ptx_memory.TRACE_COLUMNS), optional
-        Room for the accesses of a launch.
-    ran : Counter
-        How often each kernel has run.
-    """
-
-    ptx: Callable[[Kernel], str] = shipped
-    races: bool = False
-    most_blocks: int = 3
-    after: list[Callable[[Launch], None]] = field(default_factory=list)
-    trace: Int64s | None = None
-    ran: Counter[str] = field(default_factory=Counter)
+    ptx: Callable[[Kernel], str] = shipped  # returns the text of a kernel
+    races: bool = False  # whether to look for races between threads
+    most_blocks: int = 3  # of kernels that assign items to threads themselves: few, so that their loops go around
+    after: list[Callable[[Launch], None]] = field(default_factory=list)  # each is called with every `Launch`
+    trace: Int64s | None = None  # room for the accesses of a launch, int64 array of shape (room, kit.ptx_memory.TRACE_COLUMNS)
+    ran: Counter[str] = field(default_factory=Counter)  # how often each kernel has run
 
     def __post_init__(self) -> None:
         self.pieces = memory.Pieces(self.races)
@@ -98,13 +70,7 @@ class Machine:
         return self._codes[kernel.name]
 
     def run(self, kernel: Kernel, n: int, args: Any) -> None:
-        """Launch a kernel as `kolumn.kernels.machine.cuda.CudaRuntime.launch` does.
-
-        Raises
-        ------
-        FaultError
-            An access or a synchronisation is wrong.
-        """
+        """Launch a kernel as `kolumn.kernels.machine.cuda.CudaRuntime.launch` does; a wrong access or synchronisation is a FaultError."""
         code = self.code(kernel)
         self.ran[kernel.name] += 1
         self.launches += 1

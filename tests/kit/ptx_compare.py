@@ -16,11 +16,7 @@ from kolumn.kernels.machine.kernel import Kernel
 def run_both(machine: Machine, kernel: Kernel, n: int, args: Any) -> None:
     """Launch a kernel twice on the same memory, by the loops and by the machine, which has to look for races.
 
-    Raises
-    ------
-    FaultError
-        The machine found something, or a byte differs. Then the text names who wrote it last; if that was nobody, who wrote the
-        nearest byte before it in the same piece of memory.
+    If a byte differs, the FaultError names who wrote it last, or who wrote the nearest byte before it in the same piece of memory.
     """
     before = [(address, ctypes.string_at(address, size)) for address, size in machine.pieces.writable()]
     run_loops(kernel, n, args)

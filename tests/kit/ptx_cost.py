@@ -22,43 +22,22 @@ ROOM = 1 << 23
 
 @dataclass(frozen=True)
 class Cost:
-    """Of a launch.
-
-    Attributes
-    ----------
-    kernel : str
-    n : int
-        Items.
-    warps : int
-    instructions : int
-        That warps issue.
-    longest : int
-        Instructions of the warp that has most.
-    requests, lines, sectors : int
-        To global memory.
-    waits : int
-        Requests for loads from global memory of the warp that has most.
-    fresh : int
-        Those of the warp that has most of them which touch a line that the warp has not touched before.
-    turns : int
-        Of shared memory.
-    read, written : int
-        Bytes of the sectors that are read, and written, each counted once.
-    """
+    """Of a launch."""
 
     kernel: str
-    n: int
+    n: int  # items
     warps: int
-    instructions: int
-    longest: int
+    instructions: int  # that warps issue
+    longest: int  # instructions of the warp that has most
+    # To global memory.
     requests: int
     lines: int
     sectors: int
-    waits: int
-    fresh: int
-    turns: int
+    waits: int  # requests for loads from global memory of the warp that has most
+    fresh: int  # those of the warp that has most of them which touch a line that the warp has not touched before
+    turns: int  # of shared memory
     read: int
-    written: int
+    written: int  # read, written: Bytes of the sectors that are read, and written, each counted once
 
 
 @dataclass

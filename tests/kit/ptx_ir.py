@@ -48,17 +48,8 @@ def _constant(named: tuple[str, Bytes]) -> str:
 class Translation:
     """IR of a kernel.
 
-    Attributes
-    ----------
-    ir : str
-    syncs : list of Sync
-        In the order of their numbers, from 1 on.
-    slots : dict
-        Where each register is among those in memory; 0 is where a thread goes on.
-    opcodes : Counter
-        How often each instruction is in the text.
-    sizes : list of int
-        Instructions of each basic block that is counted.
+    ``syncs`` are in the order of their numbers, from 1 on. ``slots`` say where each register is among those in memory; 0 is where a thread
+    goes on. ``opcodes`` count instructions of the text, ``sizes`` those of each basic block that is counted.
     """
 
     def __init__(self, text: Text) -> None:

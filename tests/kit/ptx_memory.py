@@ -144,13 +144,7 @@ def access(context, address, width, write, line, thread, value):  # type: ignore
 
 
 class Pieces:
-    """The pieces of memory that may be touched.
-
-    Parameters
-    ----------
-    races : bool
-        Whether to look for races in pieces of up to `LARGEST_SHADOWED` bytes.
-    """
+    """The pieces of memory that may be touched; with ``races`` those are looked for in pieces of up to `LARGEST_SHADOWED` bytes."""
 
     def __init__(self, races: bool = False) -> None:
         self.races = races

@@ -17,54 +17,25 @@ def bits_of(kind: str) -> int:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction.
+    """One instruction."""
 
-    Attributes
-    ----------
-    line : int
-        In the text, from 1.
-    name : str
-        With its types: ``ld.global.u8``; a label is ``label``.
-    operands : tuple of str
-        The first one is the target, if there is one.
-    guard : str
-        Predicate that decides whether it is done, or empty.
-    negated : bool
-        Whether the predicate has to be false.
-    """
-
-    line: int
-    name: str
-    operands: tuple[str, ...]
-    guard: str = ""
-    negated: bool = False
+    line: int  # in the text, from 1
+    name: str  # with its types: ``ld.global.u8``; a label is ``label``
+    operands: tuple[str, ...]  # the first one is the target, if there is one
+    guard: str = ""  # predicate that decides whether it is done, or empty
+    negated: bool = False  # whether the predicate has to be false
 
 
 @dataclass
 class Text:
-    """A kernel's PTX.
-
-    Attributes
-    ----------
-    text : str
-    params : list of str
-        Names of the parameters, 64 bits each.
-    registers : dict
-        Bits of each register.
-    shared : dict
-        Where each array lies in the shared memory of a block.
-    shared_bytes : int
-    constants : dict
-        Arrays that the text holds, by name.
-    instructions : list of Instruction
-    """
+    """A kernel's PTX."""
 
     text: str
-    params: list[str] = field(default_factory=list)
-    registers: dict[str, int] = field(default_factory=dict)
-    shared: dict[str, int] = field(default_factory=dict)
+    params: list[str] = field(default_factory=list)  # names of the parameters, 64 bits each
+    registers: dict[str, int] = field(default_factory=dict)  # bits of each register
+    shared: dict[str, int] = field(default_factory=dict)  # where each array lies in the shared memory of a block
     shared_bytes: int = 0
-    constants: dict[str, Bytes] = field(default_factory=dict)
+    constants: dict[str, Bytes] = field(default_factory=dict)  # arrays that the text holds, by name
     instructions: list[Instruction] = field(default_factory=list)
 
     def at(self, line: int) -> str:
@@ -73,13 +44,7 @@ class Text:
 
 
 def parse(text: str) -> Text:
-    """Take PTX with one kernel apart.
-
-    Raises
-    ------
-    ValueError
-        The text has no kernel, or a parameter that is not an integer of 64 bits.
-    """
+    """Take PTX with one kernel apart, or raise a ValueError."""
     entry = re.search(r"\.entry \w+\((.*?)\)[^{]*\{(.*)\}", text, re.S)
     if entry is None:
         raise ValueError("no kernel in this text")

@@ -50,19 +50,11 @@ def _prepared() -> llvm.Target:
 
 @dataclass
 class Code:
-    """A kernel as machine code of the CPU.
-
-    Attributes
-    ----------
-    text : Text
-    translation : Translation
-    address : int
-        Of the function that runs a thread.
-    """
+    """A kernel as machine code of the CPU."""
 
     text: Text
     translation: Translation
-    address: int
+    address: int  # of the function that runs a thread
     _engine: llvm.ExecutionEngine
 
     @classmethod
@@ -140,21 +132,10 @@ def run_apart(code, context, block, threads, visits):  # type: ignore[no-untyped
 
 @_kept
 def run_together(code, context, block, threads, visits, registers, kinds, found):  # type: ignore[no-untyped-def]
-    """Run the threads of a block, which wait for each other.
+    """Run the threads of a block, which wait for each other; returns `WHOLE`, or what is wrong.
 
-    Parameters
-    ----------
-    registers : int64 array of shape (threads, slots)
-        Zeros.
-    kinds : int64 array
-        Kind of each synchronisation, from the second element on.
-    found : int64 array of two
-        Out: two threads that are not where they should be together.
-
-    Returns
-    -------
-    int
-        `WHOLE`, or what is wrong.
+    ``registers`` are zeros of shape (threads, slots), ``kinds`` those of each synchronisation from the second element on; ``found`` gets
+    two threads that are not where they should be together.
     """
     at, give, ask, flag = np.zeros((4, threads), np.int64)
     ready, warps, syncs = np.ones(threads, np.bool_), -(-threads // _WARP), load64(context + _SYNCS)

@@ -82,17 +82,10 @@ def java_server(home: Path) -> Iterator[str]:
 
 
 class Proxy(ThreadingHTTPServer):
-    """Passes requests on.
+    """Passes requests on to an address, each after ``delay`` seconds.
 
-    Parameters
-    ----------
-    to : str
-        Address.
-    fails : int
-        Every so many-th request fails: in turns by status 503, by a connection that is reset, and by one that ends within the answer, so
-        that the request was obeyed. 0: none.
-    delay : float
-        Seconds that each request waits.
+    Every ``fails``-th one fails: in turns by status 503, by a connection that is reset, and by one that ends within the answer, so that the
+    request was obeyed.
     """
 
     daemon_threads = True

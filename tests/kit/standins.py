@@ -89,13 +89,7 @@ class Piece:
 
 
 class Standins:
-    """A device.
-
-    Attributes
-    ----------
-    faults : list of str
-        What CUDA would have answered with an error, or with wrong bytes now and then.
-    """
+    """A device; ``faults`` are what CUDA would have answered with an error, or with wrong bytes now and then."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []

@@ -201,7 +201,7 @@ class Loop:
             self.a_stopped_stream,
         ]
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until or not {"executor", "worker", "cancelled", "stopped"} <= self.done.keys():
             self.chance.shuffle(rounds)
             for one in rounds:
                 print(f"{until - time.monotonic():.0f} s left, {one.__name__}, {dict(self.done)}", file=sys.stderr, flush=True)

@@ -58,6 +58,7 @@ def test_every_row_once_though_an_executor_dies(package: Path, tmp_path: Path) -
         assert found.select(["offset", "key", "value", "timestamp"]).equals(table.select(["offset", "key", "value", "timestamp"]))
 
 
+@pytest.mark.nightly
 def test_executors_run_a_packed_environment(tmp_path: Path) -> None:
     """Its Python is a path in an archive that only executors have; the driver plans with its own."""
     packed = tmp_path / "environment" / "bin" / "python"

@@ -1,7 +1,6 @@
 """Random queries in one session: the connector answers as Spark does over the table of `kolumn.read`, and its memory stays bounded."""
 
 import json
-import os
 import random
 import re
 import stat
@@ -18,10 +17,10 @@ from pyspark.sql import SparkSession
 import kolumn
 from kit.avro_values import encoded
 from kit.corpus import cases
+from kit.fuzz import FIRST, SECONDS
 from kolumn.schema import HEADERS, RECORD_COLUMNS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-SECONDS = float(os.environ.get("KOLUMN_CONNECTOR_SECONDS", "60"))
 COLUMNS = [name for name in RECORD_COLUMNS if name not in ("transaction", "timestampSeconds", "brokerTimestampMs", "segment")]
 SCHEMA = json.dumps({"customer": "string", "id": "int64", "at.x": "float64", "items": [{"sku": "string", "n": "int32"}]})
 AVRO = {"type": "record", "name": "Order", "fields": [
@@ -175,7 +174,7 @@ def sources(root: Path, chance: random.Random) -> Iterator[tuple[Path, dict[str,
 
 
 def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
-    chance = random.Random(int(os.environ.get("KOLUMN_FUZZ_SEED", "0")))
+    chance = random.Random(FIRST)
     before = {
         name: spark.conf.get(name, None)
         for name in ("spark.kolumn.handOver", "spark.kolumn.reportPartitioning", "spark.sql.autoBroadcastJoinThreshold")

@@ -8,20 +8,20 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kit.draft_segments import FORMATS
+from kit.plain_spark import load
 
 VECTORS = Path(__file__).resolve().parent.parent / "data" / "dialects"
 
 
 @pytest.mark.parametrize("name", ["enriched-1", "kip98-1", "v3-1", "kip87-1"])
-def test_vectors(spark: SparkSession, name: str) -> None:
+def test_vectors(name: str) -> None:
     expected = json.loads((VECTORS / f"{name}.json").read_text())
     path = str(VECTORS / f"{name}.bin")
-    reader = spark.read.format("kolumn").option("format", expected["format"]).option("topic", "t").option("partition", "0")
-    rows = reader.load(path).select("offset", "key", "value").toArrow()
+    options = {"format": expected["format"], "topic": "t", "partition": 0}
+    rows = load(path, columns="offset,key,value", **options).toArrow()
     assert rows.equals(kolumn.read(path, format=expected["format"], columns=["offset", "key", "value"]).cast(rows.schema))
     assert rows["offset"].to_pylist() == [record["offset"] for record in expected["records"]]
-    batches = reader.option("table", "batches").load(path)
-    assert batches.count() == kolumn.batches(path, format=expected["format"]).num_rows
+    assert load(path, table="batches", **options).count() == kolumn.batches(path, format=expected["format"]).num_rows
 
 
 @pytest.mark.parametrize("format", FORMATS)

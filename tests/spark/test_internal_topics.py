@@ -1,11 +1,11 @@
 """Internal topics in Spark: the option `decode` returns the structs of `kolumn.read`, and SQL reaches into them."""
 
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kolumn
 from kit.corpus import HERE
+from kit.plain_spark import load
 
 pytestmark = pytest.mark.spark
 INTERNAL = HERE / "internal"
@@ -21,16 +21,15 @@ def test_rows_are_those_of_a_read(spark: SparkSession) -> None:
     assert "readers-0" in {row[0] for row in newest.collect()}
 
 
-def test_snapshots_and_control_records(spark: SparkSession) -> None:
+def test_snapshots_and_control_records() -> None:
     source = str(INTERNAL / "__cluster_metadata-0")
-    options = {"decode": "internal", "includeSnapshots": "true", "includeControl": "true", "columns": "key,value"}
-    frame = spark.read.format("kolumn").options(**options).load(source)
+    rows = load(source, decode="internal", includeSnapshots=True, includeControl=True, columns="key,value").collect()
     expected = kolumn.read(source, decode="internal", include_snapshots=True, include_control=True, columns=["offset"]).num_rows
-    assert frame.count() == expected
+    assert len(rows) == expected
     snapshots = len(list((INTERNAL / "__cluster_metadata-0").glob("*.checkpoint")))
-    assert frame.where("key.type = 'SNAPSHOT_FOOTER'").count() == snapshots
+    assert sum(row.key is not None and row.key["type"] == "SNAPSHOT_FOOTER" for row in rows) == snapshots
 
 
-def test_other_topics_are_refused(spark: SparkSession) -> None:
-    with pytest.raises(PySparkException, match="expected one of __consumer_offsets"):
-        spark.read.format("kolumn").option("decode", "internal").load(str(HERE / "transactional" / "txn-open-0")).count()
+def test_other_topics_are_refused() -> None:
+    with pytest.raises(kolumn.ArgumentError, match="expected one of __consumer_offsets"):
+        load(HERE / "transactional" / "txn-open-0", decode="internal").count()

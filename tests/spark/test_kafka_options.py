@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 import kolumn
 from kit.encoder import Record, batch
+from kit.plain_spark import load
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.options.read import LoadOptions
@@ -185,13 +186,11 @@ def test_a_job_for_the_kafka_source_runs(spark: SparkSession, logs: Path, caplog
 def test_the_table_of_batches(spark: SparkSession, logs: Path) -> None:
     frame = spark.read.format("kolumn").option("table", "batches").load(str(logs))
     assert frame.toArrow().equals(kolumn.batches(logs, check_crcs=False))
-    checked = spark.read.format("kolumn").option("table", "batches").option("checkCrcs", "true").load(str(logs))
-    assert checked.toArrow().equals(kolumn.batches(logs))
+    assert load(logs, table="batches", checkCrcs=True).toArrow().equals(kolumn.batches(logs))
     narrow = {"subscribe": "a", "startingOffsets": '{"a": {"0": 33, "1": 0}}', "endingOffsets": '{"a": {"0": 35, "1": 1}}'}
-    some = spark.read.format("kolumn").option("table", "batches").options(**narrow).load(str(logs))
-    assert sorted(row.baseOffset for row in some.collect()) == [0, 30, 34]
-    with pytest.raises(PySparkException, match="has columns of its own"):
-        spark.read.format("kolumn").options(table="batches", includeHeaders="true").load(str(logs)).collect()
+    assert sorted(row.baseOffset for row in load(logs, table="batches", **narrow).collect()) == [0, 30, 34]
+    with pytest.raises(ArgumentError, match="has columns of its own"):
+        load(logs, table="batches", includeHeaders=True)
 
 
 def test_sql_view(spark: SparkSession, logs: Path) -> None:

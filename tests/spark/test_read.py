@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kolumn
+from kit.plain_spark import load
 from kit.wrong_records import cases
 from kolumn.spark_plugin import DamageSource, RecordSource
 
@@ -39,21 +40,19 @@ def damaged(segment: Path, tmp_path: Path) -> Path:
         ({"topic": "t", "partition": 9}, {"topic": "t", "partition": 9}),
     ],
 )
-def test_options_reach_the_decoder(spark: SparkSession, segment: Path, in_spark: dict[str, object], in_python: dict[str, object]) -> None:
-    frame = spark.read.format("kolumn").options(**in_spark).load(str(segment))
+def test_options_reach_the_decoder(segment: Path, in_spark: dict[str, object], in_python: dict[str, object]) -> None:
     table = kolumn.read(segment, **in_python)
     assert table.num_rows > 0
-    assert frame.toArrow().equals(table)
+    assert load(segment, **in_spark).toArrow().equals(table)
 
 
-def test_a_range_of_time(spark: SparkSession, segment: Path) -> None:
+def test_a_range_of_time(segment: Path) -> None:
     times = pc.unique(kolumn.read(segment, columns=["timestamp"])["timestamp"].drop_null()).sort()
     start, end = times[len(times) // 4].as_py(), times[len(times) // 2].as_py()
     table = kolumn.read(segment, start_timestamp=start, end_timestamp=end)
     assert 0 < table.num_rows < kolumn.read(segment).num_rows
     for spelled in (lambda time: time.isoformat(), lambda time: round(time.timestamp() * 1000)):
-        reader = spark.read.format("kolumn").option("startTimestamp", spelled(start)).option("endTimestamp", spelled(end))
-        assert reader.load(str(segment)).toArrow().equals(table)
+        assert load(segment, startTimestamp=spelled(start), endTimestamp=spelled(end)).toArrow().equals(table)
 
 
 def test_many_splits_give_the_same_rows(spark: SparkSession, segment: Path) -> None:
@@ -62,9 +61,8 @@ def test_many_splits_give_the_same_rows(spark: SparkSession, segment: Path) -> N
     assert frame.toArrow().equals(kolumn.read(segment))
 
 
-def test_one_load_of_several_paths(spark: SparkSession, segment: Path, small_segments: Path) -> None:
-    frame = spark.read.format("kolumn").load([str(segment), f"{small_segments}/*.log"])
-    assert frame.count() == kolumn.read([segment, small_segments]).num_rows
+def test_one_load_of_several_paths(segment: Path, small_segments: Path) -> None:
+    assert load([segment, f"{small_segments}/*.log"]).count() == kolumn.read([segment, small_segments]).num_rows
 
 
 def test_sql(spark: SparkSession, segment: Path) -> None:
@@ -97,18 +95,16 @@ def test_damage_is_skipped_and_counted(spark: SparkSession, damaged: Path, segme
     assert row.recordsLost == kolumn.read(segment).num_rows - table.num_rows
 
 
-def test_one_wrong_record_is_skipped_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_wrong_record_is_skipped_and_counted(tmp_path: Path) -> None:
     (case,) = (case for case in cases() if case.name == "2 1 first")
     (tmp_path / "0.log").write_bytes(case.data)
-    frame = spark.read.format("kolumn").option("errors", "skip").load(str(tmp_path / "0.log"))
-    assert [row.offset for row in frame.select("offset").collect()] == case.offsets
-    assert frame.count() == len(case.offsets)
-    (row,) = spark.read.format("kolumn-damage").load(str(tmp_path / "0.log")).collect()
+    assert [row.offset for row in load(tmp_path / "0.log", errors="skip").collect()] == case.offsets
+    (row,) = load(tmp_path / "0.log", "kolumn-damage").collect()
     assert (row.recordsLost, row.baseOffset, row.lastOffset) == (1, 3, 3)
 
 
-def test_a_sound_segment_has_no_damage(spark: SparkSession, segment: Path) -> None:
-    assert spark.read.format("kolumn-damage").load(str(segment)).collect() == []
+def test_a_sound_segment_has_no_damage(segment: Path) -> None:
+    assert load(segment, "kolumn-damage").count() == 0
 
 
 @pytest.mark.parametrize("source", [RecordSource, DamageSource])

@@ -2,13 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kolumn
+from kit.plain_spark import load
 from kolumn.spark_plugin import export, read_segments
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
@@ -38,31 +39,29 @@ def test_a_merge_is_what_python_reads(spark: SparkSession, copies: list[str], sm
     expected = kolumn.read(small_segments, columns=columns)
     reader = spark.read.format("kolumn").option("replicas", "merge").option("columns", ",".join(columns))
     assert reader.load(copies).toArrow().equals(expected)
-    cut = reader.option("splitBytes", "3000").load(copies)
-    assert cut.rdd.getNumPartitions() > 5
+    merge: dict[str, Any] = {"replicas": "merge", "columns": ",".join(columns), "splitBytes": 3000}
+    cut = load(copies, **merge)
+    assert len(cut.splits) > 5
     assert cut.toArrow().equals(expected)
-    few = reader.option("maxRecordsPerPartition", "50").load(copies)
-    assert few.toArrow().equals(expected)
+    assert load(copies, maxRecordsPerPartition=50, **merge).toArrow().equals(expected)
     start, end = expected["offset"][100].as_py(), expected["offset"][200].as_py()
-    ranged = reader.option("startOffset", start).option("endOffset", end).load(copies)
-    assert ranged.toArrow().equals(kolumn.read(small_segments, columns=columns, start_offset=start, end_offset=end))
+    ranged = kolumn.read(small_segments, columns=columns, start_offset=start, end_offset=end)
+    assert load(copies, startOffset=start, endOffset=end, **merge).toArrow().equals(ranged)
     frame = read_segments(spark, copies, replicas="merge", columns=columns, split_bytes=3000)
     assert frame.toArrow().equals(expected)
-    assert spark.read.format("kolumn-damage").option("replicas", "merge").load(copies).count() == 0
-    entries = spark.read.format("kolumn").option("table", "batches").option("replicas", "merge").load(copies)
-    assert entries.count() == kolumn.batches(small_segments).num_rows
+    assert load(copies, "kolumn-damage", replicas="merge").count() == 0
+    assert load(copies, table="batches", replicas="merge").count() == kolumn.batches(small_segments).num_rows
     export(spark, copies, str(tmp_path / "lake"), replicas="merge", columns=columns)
     found = ds.dataset(tmp_path / "lake", partitioning="hive", exclude_invalid_files=True).to_table(columns=columns).sort_by("offset")
     assert found["offset"].equals(expected["offset"])
     assert found["value"].equals(expected["value"])
 
 
-def test_copies_are_refused_or_the_first_is_read(spark: SparkSession, copies: list[str]) -> None:
-    with pytest.raises(PySparkException, match=r"replicas='merge' reads each offset once"):
-        spark.read.format("kolumn").load(copies).count()
-    first = spark.read.format("kolumn").option("replicas", "first").option("errors", "skip")
+def test_copies_are_refused_or_the_first_is_read(copies: list[str]) -> None:
+    with pytest.raises(kolumn.ArgumentError, match=r"replicas='merge' reads each offset once"):
+        load(copies).count()
     for source in (copies, copies[::-1]):
-        assert first.load(source).toArrow().equals(kolumn.read(source[0], errors="skip"))
+        assert load(source, replicas="first", errors="skip").toArrow().equals(kolumn.read(source[0], errors="skip"))
 
 
 def test_positions_beyond_one_copy(copies: list[str]) -> None:

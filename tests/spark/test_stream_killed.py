@@ -12,11 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kit.encoder import Record, batch
+from kit.fuzz import FIRST
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 JOB = Path(__file__).with_name("streaming_job.py")
-KILLS = int(os.environ.get("KOLUMN_STREAM_KILLS", "10"))
+KILLS = int(os.environ.get("KOLUMN_STREAM_KILLS", "3"))
 PER_ROUND = 200
 
 
@@ -55,7 +56,7 @@ def start(root: Path, offsets: int, reader: str) -> "subprocess.Popen[bytes]":
 
 @pytest.mark.timeout(1800)
 def test_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
-    dice, killed, log = random.Random(KILLS), 0, Log(tmp_path / "log")
+    dice, killed, log = random.Random(FIRST), 0, Log(tmp_path / "log")
     while killed < KILLS:
         log.grow()
         before, wanted = commits(tmp_path / "checkpoint"), dice.randint(0, 8)

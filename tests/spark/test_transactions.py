@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
+from kit.plain_spark import load
 from kolumn.schema import record_schema
 from kolumn.spark_plugin import export, read_segments
 from kolumn.spark_plugin.options.read import LoadOptions
@@ -25,8 +26,7 @@ FOLDERS = [str(path).removesuffix(".committed.parquet") for path in CONSUMED]
 ABORT, COMMIT = 0, 1
 
 
-def same_as_consumed(frame: DataFrame) -> None:
-    found = frame.toArrow()
+def same_as_consumed(found: pa.Table) -> None:
     assert {"topic", "offset", "value"} <= set(found.column_names)
     for path in CONSUMED:
         topic = Path(path.name.removesuffix(".committed.parquet")).name.rpartition("-")[0]
@@ -36,18 +36,17 @@ def same_as_consumed(frame: DataFrame) -> None:
         assert mine["value"].to_pylist() == expected["value"].to_pylist()
 
 
-def test_the_source_reads_what_a_consumer_was_given(spark: SparkSession) -> None:
-    reader = spark.read.format("kolumn").option("kafka.isolation.level", "read_committed").option("splitBytes", "2000")
-    frame = reader.load(FOLDERS)
-    assert frame.rdd.getNumPartitions() > 4 * len(FOLDERS)
-    same_as_consumed(frame.select("topic", "offset", "value"))
+def test_the_source_reads_what_a_consumer_was_given() -> None:
+    frame = load(FOLDERS, **{"kafka.isolation.level": "read_committed", "splitBytes": 2000})
+    assert len(frame.splits) > 4 * len(FOLDERS)
+    same_as_consumed(frame.toArrow())
 
 
 def test_read_segments_reads_what_a_consumer_was_given(spark: SparkSession) -> None:
     frame = read_segments(
         spark, FOLDERS, isolation_level="read_committed", split_bytes=2000, columns=["topic", "offset", "value", "transaction"]
     )
-    same_as_consumed(frame)
+    same_as_consumed(frame.toArrow())
     assert {row["transaction"] for row in frame.select("transaction").distinct().collect()} == {"none", "committed"}
 
 

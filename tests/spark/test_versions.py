@@ -29,7 +29,7 @@ def test_without_being_registered(tmp_path: Path) -> None:
     assert smoke(tmp_path / "python")[1:] == 4 * [str(kolumn.read(TOPIC).num_rows)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("line", ["4.1", "4.3"])
 def test_other_lines_of_spark(tmp_path: Path, line: str) -> None:
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "spark")]

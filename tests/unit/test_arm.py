@@ -54,7 +54,7 @@ def test_memory_that_is_not_there(loop: Any) -> None:
         loop(source, np.zeros(8, np.int64), 64)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_loop(tmp_path: Path) -> None:
     """Corpora of brokers are read, and segments of every format are written, by either code: rows, reports, and bytes are the same."""
     build = [sys.executable, "-m", "kolumn.cpu_fallback.build", str(tmp_path / "code"), processor.ARM]
