@@ -459,15 +459,25 @@ def test_whole_segments_are_asked_for(tmp_path: Path) -> None:
 def test_commands_take_key_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     manifest, _, keys = broken(tmp_path)
     assert keys is not None
-    for command in ("verify", "cat", "stats", "inspect"):
-        monkeypatch.setattr("sys.argv", ["kolumn", command, str(manifest), "--key-file", f"k={keys['k']}"])
+    more = {"sql": ["select count(*) from t"], "report": ["-o", str(tmp_path / "page.html")]}
+    for command in ("verify", "cat", "stats", "inspect", "space", "overview", "report", "sql"):
+        monkeypatch.setattr("sys.argv", ["kolumn", command, str(manifest), *more.get(command, []), "--key-file", f"k={keys['k']}"])
         with pytest.raises(SystemExit) as ended:
             main()
-        assert ended.value.code in (0, None)
+        assert ended.value.code in (0, None), capsys.readouterr().err
     monkeypatch.setattr("sys.argv", ["kolumn", "verify", str(manifest)])
     with pytest.raises(SystemExit):
         main()
     assert "--key-file k=path" in capsys.readouterr().err
+
+
+def test_all_that_reads_takes_keys(tmp_path: Path) -> None:
+    manifest, _, keys = broken(tmp_path)
+    expected = kolumn.read(manifest, keys=keys)
+    assert kolumn.scan_polars(manifest, keys=keys).collect().to_arrow()["offset"].to_pylist() == expected["offset"].to_pylist()
+    assert [one.records for one in kolumn.space(manifest, keys=keys)] == [200] * 8
+    with pytest.raises(kolumn.ArgumentError, match="encrypted with key 'k'"):
+        kolumn.space(manifest)
 
 
 def test_the_size_for_a_progress_bar_needs_no_manifest_of_a_segment_that_is_left_out(tmp_path: Path) -> None:

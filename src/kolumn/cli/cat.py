@@ -13,7 +13,7 @@ from kolumn.cli.chosen import RecordFilter
 from kolumn.cli.common import DecodeName, JsonInPipes, Segments, command, is_json, or_standard_input, size_of
 from kolumn.cli.left_out import say, say_unknown
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import PAYLOADS, READING, SELECTION, with_read_options
+from kolumn.cli.read_options import PAYLOADS, READING, SELECTION, OptionValue, with_read_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +36,7 @@ def cat(
     decode: Annotated[
         DecodeName | None, typer.Option(help="'internal': keys and values of internal topics and control records, as JSON.")
     ] = None,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Print records: as text on a terminal, and as JSON lines in a pipe.
 

@@ -1,14 +1,14 @@
 """``kolumn compact`` and ``kolumn clean``: the results of a broker's log cleaner and of retention."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kolumn.cli.common import Json, Output, Paths, command, counted, print_json, size_of, sources_and_target
 from kolumn.cli.left_out import counts_of, say_of
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import READING, with_read_options
+from kolumn.cli.read_options import READING, OptionValue, with_read_options
 from kolumn.cli.tables import note
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def compact(
     include_active: Annotated[bool, typer.Option("--include-active", help="Clean the last segment too.")] = False,
     merge_bytes: Annotated[int | None, typer.Option(help="Merge compressed message sets up to this size.")] = None,
     json: Json = False,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Compact topic-partitions as Kafka's log cleaner does: the last record of each key stays.
 
@@ -71,7 +71,7 @@ def clean(
     output: Output = None,
     now: Now = None,
     json: Json = False,
-    **options: Any,
+    **options: OptionValue,
 ) -> None:
     """Drop old records from the head of topic-partitions: whole segments, and the head of the first one that stays.
 

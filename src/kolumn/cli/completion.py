@@ -1,10 +1,10 @@
 """What shells complete after an option: its allowed values, and names of columns."""
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 
-def among(kind: Any) -> Callable[[str], list[str]] | None:
+def among(kind: object) -> Callable[[str], list[str]] | None:
     """Completes the values of a type; None if it has no list of values."""
     known = [value for one in (kind, *get_args(kind)) if get_origin(one) is Literal for value in get_args(one)]
     return (lambda incomplete: [value for value in known if value.startswith(incomplete)]) if known else None

@@ -1,6 +1,6 @@
 """``kolumn convert``: segments in another format."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -8,7 +8,7 @@ from kolumn.cli.common import CodecName, FormatName, Json, Output, Paths, comman
 from kolumn.cli.completion import among
 from kolumn.cli.left_out import counts_of, say_of
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import READING, with_read_options
+from kolumn.cli.read_options import READING, OptionValue, with_read_options
 from kolumn.cli.tables import note
 from kolumn.keywords import Codec, Format
 
@@ -34,7 +34,7 @@ def convert(
         bool, typer.Option("--drop-transactions", help="Convert records of committed transactions to plain records, leave out the others.")
     ] = False,
     json: Json = False,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Rewrite segments in another format, offsets kept; print first what may be lost, and at the end what was lost.
 

@@ -8,7 +8,7 @@ import typer
 from kolumn.cli.common import DAMAGE, OK, JsonInPipes, Segments, command, is_json, or_standard_input, print_json, print_table, size_of
 from kolumn.cli.left_out import say, short_name
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import with_read_options
+from kolumn.cli.read_options import OptionValue, with_read_options
 from kolumn.cli.tables import fits, terminal_width
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def inspect(
     sources: Segments,
     json: JsonInPipes = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many batches.")] = None,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """List the batches (formats 0 and 1: the outermost messages) without decoding their records.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kolumn.cli.common import DAMAGE, OK, Json, Sources, command, counted, print_json, print_table, size_of
 from kolumn.cli.left_out import short_name
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import with_read_options
+from kolumn.cli.read_options import OptionValue, with_read_options
 from kolumn.cli.shell_words import quoted
 from kolumn.cli.tables import fits, terminal_width
 from kolumn.errors import escaped
@@ -26,7 +26,7 @@ _MOST_DAMAGE = 4
 def overview(
     sources: Sources,
     json: Json = False,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Show what is there on one screen, and what to run next: the same as `kolumn PATH`.
 

@@ -12,6 +12,8 @@ from kolumn.cli.completion import among, column_names
 from kolumn.errors import ArgumentError
 from kolumn.keywords import OPTIONS, PAYLOAD_DEFAULTS
 
+OptionValue = Any
+"""What a command gets of an option: the form that `kolumn.scan` takes."""
 SELECTION = (
     *("columns", "include_headers", "include_control", "start_offset", "end_offset", "start_timestamp", "end_timestamp"),
     "isolation_level",
@@ -46,7 +48,7 @@ def with_read_options(*names: str, **defaults: str) -> Callable[[Callable[..., i
 
     def decorate(function: Callable[..., int | None]) -> Callable[..., int | None]:
         @wraps(function)
-        def run(**given: Any) -> int | None:
+        def run(**given: OptionValue) -> int | None:
             own = {name: given.pop(parameter) for name, parameter in parameters.items()}
             read = {name: _read(name, value) for name, value in own.items() if value is not None}
             return function(**given, **{name: value for name, value in read.items() if value is not None})
@@ -71,7 +73,7 @@ def _parameter(name: str, parameter: str, default: object) -> Parameter:
     return Parameter(parameter, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def _read(name: str, given: Any) -> Any:
+def _read(name: str, given: OptionValue) -> OptionValue:
     from kolumn.options import column_list
 
     if name.endswith("columns"):

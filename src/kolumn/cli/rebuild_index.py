@@ -1,13 +1,13 @@
 """``kolumn rebuild-index``: index files from the log."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kolumn.cli.common import Json, command, counted, print_json
 from kolumn.cli.left_out import say_of
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import with_read_options
+from kolumn.cli.read_options import OptionValue, with_read_options
 
 
 @command
@@ -16,7 +16,7 @@ def rebuild_index(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A topic-partition directory, or a log directory of many.")],
     index_interval_bytes: Annotated[int, typer.Option(min=1, help="Bytes of the log between two entries of an index.")] = 4096,
     json: Json = False,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Write .index, .timeindex and .txnindex of each segment anew, from the log, as a broker does when it recovers.
 

@@ -1,13 +1,13 @@
 """``kolumn recover``: what is intact in damaged copies, as folders that a broker starts on."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kolumn.cli.common import DAMAGE, LIMIT, OK, Json, Output, Paths, command, counted, print_json, print_table, size_of, sources_and_target
 from kolumn.cli.left_out import print_left_out
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import with_read_options
+from kolumn.cli.read_options import OptionValue, with_read_options
 from kolumn.errors import escaped
 
 
@@ -18,7 +18,7 @@ def recover(
     output: Output = None,
     index_interval_bytes: Annotated[int, typer.Option(min=1, help="Bytes of the log between two entries of an index.")] = 4096,
     json: Json = False,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Write every intact batch of damaged copies into folders that a broker starts on, with indexes and leader epochs.
 

@@ -1,13 +1,13 @@
 """``kolumn report``: a page about a log."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kolumn.cli.common import Sources, command, size_of
 from kolumn.cli.left_out import say, short_name
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import READING, with_read_options
+from kolumn.cli.read_options import READING, OptionValue, with_read_options
 from kolumn.cli.tables import note
 from kolumn.errors import escaped
 
@@ -19,7 +19,7 @@ def report(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="The page; a file of that name is replaced.")
     ] = "report.html",
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Write a page with pictures: what is in here, is it healthy, where does the space go (kolumn[report]).
 

@@ -8,7 +8,7 @@ from kolumn.cli.common import OK, CodecName, FormatName, JsonInPipes, command, i
 from kolumn.cli.completion import among
 from kolumn.cli.left_out import counts, say, short_name
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import READING, with_read_options
+from kolumn.cli.read_options import READING, OptionValue, with_read_options
 from kolumn.cli.tables import note
 from kolumn.keywords import Codec
 
@@ -28,7 +28,7 @@ def space(
         CodecName | None, typer.Option(autocompletion=among(Codec), help="Codec of all formats; by default each batch keeps its own.")
     ] = None,
     source_format: Annotated[FormatName, typer.Option(help="'kafka', or the draft that the source has.")] = "kafka",
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Report the size of segments as they are and in each format, and what the bytes are used for. No segment is written.
 

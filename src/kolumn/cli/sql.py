@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kolumn.cli.common import JsonInPipes, Sources, command, is_json, print_table
 from kolumn.cli.left_out import say
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import PAYLOADS, READING, with_read_options
+from kolumn.cli.read_options import PAYLOADS, READING, OptionValue, with_read_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ def sql(
         bool,
         typer.Option("--allow-files", help="The query may use all of DuckDB: read and write files, load extensions, use the network."),
     ] = False,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Ask topics in SQL, by DuckDB (kolumn[sql]). Each topic is a table; only the columns and ranges that a query names are read.
 

@@ -5,7 +5,7 @@ from typing import Any
 from kolumn.cli.common import JsonInPipes, Segments, command, is_json, or_standard_input, print_json, print_table, size_of
 from kolumn.cli.left_out import say
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import READING, with_read_options
+from kolumn.cli.read_options import READING, OptionValue, with_read_options
 
 _IN_JSON_ALONE = ("damagedStretches", "damagedBytes", "recordsLost")
 
@@ -15,7 +15,7 @@ _IN_JSON_ALONE = ("damagedStretches", "damagedBytes", "recordsLost")
 def stats(
     sources: Segments,
     json: JsonInPipes = None,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Report the totals of each partition: records, offsets, times, sizes, codecs, formats, producers.
 

@@ -1,6 +1,6 @@
 """``kolumn to-parquet``: segments become Parquet files."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -8,7 +8,7 @@ from kolumn.cli.common import DecodeName, Output, Paths, command, counted, size_
 from kolumn.cli.completion import among
 from kolumn.cli.left_out import say
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import PAYLOADS, READING, SELECTION, with_read_options
+from kolumn.cli.read_options import PAYLOADS, READING, SELECTION, OptionValue, with_read_options
 from kolumn.cli.tables import note
 from kolumn.keywords import ROW_GROUP_ROWS, Compression
 
@@ -24,7 +24,7 @@ def to_parquet(
     ] = "zstd",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files of the same name.")] = False,
     decode: Annotated[DecodeName | None, typer.Option(help="'internal': messages of a cluster's own topics, as columns.")] = None,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Write one Parquet file for each segment, below `topic=…/partition=…/` of the target folder.
 

@@ -18,7 +18,7 @@ from kolumn.cli.common import (
 )
 from kolumn.cli.left_out import print_left_out
 from kolumn.cli.progress import progress
-from kolumn.cli.read_options import with_read_options
+from kolumn.cli.read_options import OptionValue, with_read_options
 from kolumn.cli.shell_words import in_shell_words
 from kolumn.errors import escaped
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def verify(
     sources: Segments,
     json: JsonInPipes = None,
-    **options: Any,
+    **options: OptionValue,
 ) -> int:
     """Check every checksum and every record, and list the damage.
 
