@@ -8,6 +8,7 @@ from kolumn.errors import ArgumentError, unknown
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.bare_framing import BareFramer
+from kolumn.values.columns.typed import SCHEMALESS
 from kolumn.values.decoder import ValueDecoder
 from kolumn.values.fixed import FixedDecoder
 from kolumn.values.framing import FRAMINGS, Framer
@@ -17,10 +18,6 @@ from kolumn.values.text.json_schema import type_of
 from kolumn.values.text.separated import SeparatedDecoder
 from kolumn.values.types import MOST_NESTED, is_deep, nested_type, only_fields
 
-_WITHOUT_PREFIX = ("csv", "fixed")
-"""Formats that no serialiser frames."""
-
-
 PayloadFramer = Framer | BareFramer
 
 
@@ -28,7 +25,7 @@ def framer_of(format: str, framing: str, column: str, skip: int, writers: Schema
     """The framer of a column; `ArgumentError` if there is no framing of that name."""
     if framing not in FRAMINGS:
         raise ArgumentError(unknown(f"{column}_framing", framing, FRAMINGS))
-    if format in _WITHOUT_PREFIX or skip:
+    if format in SCHEMALESS or skip:
         if framing not in ("auto", "none"):
             raise ArgumentError(f"{column}_framing={framing!r}: not for {f'{column}_skip' if skip else f'{column}_format={format!r}'}")
         return BareFramer(skip)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from kolumn.values.decoder import ValueDecoder
     from kolumn.values.internal.decoder import InternalDecoder
 
-_SCHEMALESS = ("csv", "fixed")
+SCHEMALESS = ("csv", "fixed")
+"""Formats without a schema of their own, whose values no serialiser frames."""
 INTERNAL = "internal"
 """The format of keys and values with ``decode="internal"``."""
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -162,7 +163,7 @@ def _checked(column: str, own: dict[str, Any]) -> Typed:
         if isinstance(own[name], bool) or not isinstance(own[name], int) or own[name] < least:
             raise ArgumentError(f"{column}_{name}={own[name]!r}: expected an integer, at least {least}")
     check_separator(own["separator"], format, column)
-    if format in _SCHEMALESS and own["schema"] is None:
+    if format in SCHEMALESS and own["schema"] is None:
         raise ArgumentError(f"{column}_format={format!r} needs {column}_schema, a mapping of names to types")
     names = own.pop("columns")
     return Typed(column, columns=_names(names, f"{column}_columns"), flat=flat == "columns", **own)
