@@ -103,6 +103,7 @@ def between(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any]) -> None:
     monkeypatch.setattr(source, "in_directory", looked)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("options", WAYS, ids=str)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_between_plan_and_read(

@@ -52,6 +52,7 @@ def _same(before: Path, after: Path, source: str, target: tuple[str, int], lost:
     assert kolumn.verify(after, format=target[0]).ok
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target[0]}-{target[1]}")
 @pytest.mark.parametrize("source", FORMATS)
 def test_drafts(tmp_path: Path, source: str, target: tuple[str, int]) -> None:
@@ -72,6 +73,7 @@ def test_drafts(tmp_path: Path, source: str, target: tuple[str, int]) -> None:
         assert done.records == kolumn.verify(out, format=target[0]).records
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target[0]}-{target[1]}")
 @pytest.mark.parametrize("case", CASES)
 def test_segments_of_brokers(tmp_path: Path, case: str, target: tuple[str, int]) -> None:

@@ -69,6 +69,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("binary", ["contiguous", "view"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])

@@ -131,6 +131,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "00000000000000000100.log"
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", CASES)
 def test_case(path: Path, name: str) -> None:
     data, position, offsets = CASES[name]

@@ -90,6 +90,7 @@ def test_headers_are_walked_by_verify_for_index_files(entries: list[bytes], suff
     assert (reads > BATCHES) == (suffix is not None)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(("start", "end"), RANGES)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_small_range_reads_headers_of_the_rest(segment: Path, start: int | None, end: int | None, threads: int) -> None:

@@ -35,6 +35,7 @@ def test_nothing_is_left_out_of_a_healthy_directory(tmp_path: Path) -> None:
     assert left_out(disk(tmp_path / "d")) == []
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "files",
     [*(one["files"] for one in FOLDERS), *(random_files(seed) for seed in range(2000, 2040))],

@@ -31,6 +31,7 @@ def live(folder: Path) -> dict[str, str]:
     return {f"{one.base_offset}.log": re.sub(r"^0*(?=\d)", "", Path(one.path).name) for one in found}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("one", FOLDERS, ids=lambda one: one["name"])
 def test_the_segments_are_those_that_the_newest_broker_loads(one: dict[str, Any], tmp_path: Path) -> None:
     files: Files = one["files"]

@@ -45,6 +45,7 @@ def data() -> bytes:
     return b"".join(batch([Record(10 * i + k, b"key", b"value" * 20, i) for k in range(10)]) for i in range(3))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("options", [{}, {"threads": 1}, {"binary": "view"}, {"chunk_bytes": 1, "threads": 2}], ids=str)
 @pytest.mark.parametrize("path", SEGMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_rows_are_those_of_the_file(path: Path, options: dict[str, Any], tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def copied(folder: Path, to: Path) -> Path:
     return Path(shutil.copytree(folder, to / folder.name))
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(("name", "directory"), CASES, ids=[name for name, _ in CASES])
 def test_index_files_are_those_of_the_broker(name: str, directory: Path, tmp_path: Path) -> None:
     folder = copied(directory, tmp_path)
@@ -50,6 +51,7 @@ def test_index_files_are_those_of_the_broker(name: str, directory: Path, tmp_pat
         assert indexes(folder) == before
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(("name", "directory"), NEARLY, ids=[name for name, _ in NEARLY])
 def test_where_a_log_does_not_tell_how_it_was_written_lookups_lead_to_the_same_entries(name: str, directory: Path, tmp_path: Path) -> None:
     """As a broker looks up: from the position that the index names on it walks to the offset, or to the first batch with a timestamp."""

@@ -40,6 +40,7 @@ def sound(folder: Path) -> None:
     assert {row["kind"] for row in report.remarks.to_pylist()} <= {"offset-gap"}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("case", WHOLE, ids=str)
 def test_what_is_whole_stays_what_it_is(case: Any, tmp_path: Path) -> None:
     done = kolumn.recover(case.directory, tmp_path)
@@ -198,6 +199,7 @@ def test_a_wrapper_with_a_damaged_offset_gets_that_of_its_last_message(damaged_o
     sound(tmp_path / "out")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "names",
     [
@@ -257,6 +259,7 @@ def test_a_damaged_offset_is_not_taken_for_a_wrong_name(tmp_path: Path) -> None:
     assert [(row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [(10, 14), (15, 19)]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("seed", range(40))
 def test_random_copies(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)

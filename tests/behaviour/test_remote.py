@@ -38,6 +38,7 @@ def _urls(case: str, memory: str) -> list[str]:
     return [f"{memory}/{case}", f"local://{CORPUS / case}", f"file://{CORPUS / case}"]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("options", [{}, {"threads": 1, "binary": "view"}, {"start_offset": 100, "end_offset": 400}, {"errors": "skip"}])
 def test_the_same_rows(memory: str, case: str, options: dict[str, Any]) -> None:

@@ -85,6 +85,7 @@ def encoded(piece: Piece, format: str, magic: int, transactions: Transactions, c
     return found
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     ("source", "codec"),
     [

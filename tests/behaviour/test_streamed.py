@@ -61,6 +61,7 @@ CODECS = {"none": (0,), "lz4": (3,), "snappy": (2,), "zstd": (4,), "gzip": (1,),
 ALONE = ("lz4", "snappy", "zstd", "gzip")
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("codecs", [pytest.param(one, marks=[pytest.mark.slow] if one in ALONE else []) for one in CODECS])
 @pytest.mark.parametrize("sizes", SIZES)
 def test_sizes_and_codecs(sizes: str, codecs: str, tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def test_mutants(tmp_path: Path) -> None:
     assert damaged
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("case", [case for case in corpus.cases() if str(case).startswith(OLD)], ids=str)
 def test_corpus(case: corpus.Case) -> None:
     for path in case.segments:

@@ -90,6 +90,7 @@ def test_the_last_mutant(path: Path) -> None:
     check(path, data, [100, 101, 102, 107, 108, *range(109, 114)], [(len(first), len(long) - 1103)])
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("ending", ["an entry", "the end", "zeros", "a cut entry"])
 @pytest.mark.parametrize("inside", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)

@@ -56,6 +56,7 @@ WAYS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sample
 @WAYS
 @of_every_case
 def test_rows_are_those_of_a_consumer(case: Case, options: dict[str, Any]) -> None:
@@ -67,6 +68,7 @@ def test_rows_are_those_of_a_consumer(case: Case, options: dict[str, Any]) -> No
     ]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("gone", [{".txnindex"}, {".snapshot"}, {".txnindex", ".snapshot", ".index", ".timeindex"}], ids=sorted)
 @of_every_case
 def test_side_files_change_nothing(case: Case, gone: set[str], tmp_path: Path) -> None:

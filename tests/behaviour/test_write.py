@@ -42,6 +42,7 @@ def kept(table: pa.Table) -> pa.Table:
     return table.set_column(table.schema.get_field_index("timestampType"), "timestampType", kind).select(KEPT).combine_chunks()
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_what_a_broker_wrote_comes_back(case: Case, tmp_path: Path) -> None:
     table = everything(case.directory)
@@ -131,6 +132,7 @@ def test_bytes_of_markers(tmp_path: Path) -> None:
     assert (tmp_path / SEGMENT).read_bytes() == markers
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("case", cases(), ids=str)
 def test_what_a_broker_wrote_comes_back_as_messages(case: Case, tmp_path: Path) -> None:
     # Formats and codecs take turns from commit to commit.

@@ -21,6 +21,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "00000000000000000000.log"
 
 
+@pytest.mark.sample
 @ALL
 def test_what_can_be_read_is_read(path: Path, case: Case) -> None:
     path.write_bytes(case.data)
@@ -46,6 +47,7 @@ def _positions(case: Case) -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.sample
 @ALL
 def test_verify_counts_what_is_read(path: Path, case: Case) -> None:
     path.write_bytes(case.data)

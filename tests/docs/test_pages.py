@@ -29,7 +29,7 @@ from kolumn.cli import app
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ELSEWHERE = {"spark-issue-threads.md"}
-"""Pages whose snippets another test runs: tests/spark/test_threads.py."""
+"""Pages whose snippets another test runs: tests/spark/test_frames.py."""
 UPDATE = os.environ.get("KOLUMN_DOCS_UPDATE") == "1"
 WIDTH = 98
 """Columns of the terminal in the README: as many as code has where it is usually read."""

@@ -68,6 +68,7 @@ def expected(records: list[Record], magic: int, codec: int) -> list[tuple]:
     return [(r.offset, r.key, r.value, r.timestamp, headers(r), magic, CODECS[codec]) for r in records]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(("name", "magic", "codec"), WRITERS)
 def test_builder(tmp_path: Path, name: str, magic: int, codec: int) -> None:
     records = sample(magic)
@@ -77,6 +78,7 @@ def test_builder(tmp_path: Path, name: str, magic: int, codec: int) -> None:
     assert kolumn.verify(path).ok
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(("name", "magic", "codec"), WRITERS)
 def test_the_library_reads_the_same(tmp_path: Path, name: str, magic: int, codec: int) -> None:
     path = tmp_path / "00000000005000000000.log"

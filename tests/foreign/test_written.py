@@ -38,6 +38,7 @@ def sample(magic: int) -> pa.Table:
     return pa.table(columns)
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize(("magic", "codec"), WAYS)
 def test_other_clients_read_the_same(tmp_path: Path, name: str, magic: int, codec: int) -> None:

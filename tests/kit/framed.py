@@ -50,7 +50,8 @@ def _records(payload: bytes) -> tuple[list[bytes], bool]:
         start = cursor.at
         try:
             size = cursor.varint()
-            if size <= 0:
+            # Zeros would be a chain of records of no bytes; a length of zero in more than one byte is a wrong record that leads on.
+            if size < 0 or cursor.at + size - start == 1:
                 return found, False
             cursor.take(size)
         except (BadEntryError, IndexError):

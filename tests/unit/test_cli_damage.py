@@ -1,16 +1,27 @@
 """Each command reports how much it left out, in agreement with `verify`, and ends with exit code 1."""
 
+import io
 import json
+import subprocess
+import sys
+from datetime import date, datetime, time
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 import kolumn
+from kit import command_line
 from kit.encoder import Record, batch
-from kolumn.cli import app, left_out
+from kolumn.cli import app, left_out, main
+from kolumn.cli.json_lines import json_lines
+from kolumn.cli.shown import data_of
+from kolumn.cli.text_lines import text_lines
 
 TIME = 1_760_000_000_000
 
@@ -146,3 +157,253 @@ def test_what_conversion_left_out(capsys: pytest.CaptureFixture[str]) -> None:
         "damaged": 1, "damagedStretches": 1, "damagedBytes": 10, "recordsLost": 3, "batchesOverLimit": 0,
     }  # fmt: skip
     assert left_out.say_of(SimpleNamespace(damage=[], skipped=kolumn.Skipped())) == 0
+
+
+# `kolumn cat` and `kolumn to-parquet` with decoded keys and values.
+
+
+SCHEMA = '{"id": "int64", "name": "string", "items": [{"price": "float64"}]}'
+VALUES = [b'{"id": 1, "name": "a\\"\xc3\xa9", "items": [{"price": 0.5}, null]}', None, b"{", b'{"items": []}']
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    kolumn.write(pa.table({"key": pa.array([b"k"] * 4), "value": pa.array(VALUES, pa.binary())}), tmp_path / "orders-0")
+    return tmp_path / "orders-0"
+
+
+def typed(*arguments: object) -> tuple[int, str, str]:
+    found = CliRunner().invoke(app, [str(one) for one in arguments])
+    return found.exit_code, found.stdout, found.stderr
+
+
+def test_cat_prints_structs_as_json(log: Path) -> None:
+    code, out, _ = typed("cat", "--json", log, "--value-format", "json", "--value-schema", SCHEMA, "--columns", "offset,value,valueValid")
+    assert code == 0
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"offset": 0, "value": {"id": 1, "name": 'a"é', "items": [{"price": 0.5}, None]}, "valueValid": True},
+        {"offset": 1, "value": None, "valueValid": False},
+        {"offset": 2, "value": None, "valueValid": False},
+        {"offset": 3, "value": {"id": None, "name": None, "items": []}, "valueValid": True},
+    ]
+    code, out, _ = typed(
+        "cat", log, "--value-format", "json", "--value-schema", SCHEMA, "--value-columns", "id", "--columns", "offset,value"
+    )
+    assert (code, out) == (0, 'offset=0  value={"id": 1}\noffset=1  value=null\noffset=2  value=null\noffset=3  value={"id": null}\n')
+
+
+def test_a_schema_in_a_file(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_text(SCHEMA)
+    how = ["--value-format", "json", "--value-as", "columns", "--columns", "value"]
+    code, out, _ = typed("cat", "--json", log, *how, "--value-schema", tmp_path / "schema.json", "--limit", 1)
+    assert (code, json.loads(out)) == (0, {"id": 1, "name": 'a"é', "items": [{"price": 0.5}, None]})
+    code, _, error = typed("cat", log, *how, "--value-schema", "missing.json")
+    assert code == 2
+    assert "--value-schema missing.json: neither a schema nor a file that can be read" in error
+
+
+def test_errors_have_the_words_of_the_shell(log: Path) -> None:
+    code, out, error = typed(
+        "cat", log, "--value-format", "json", "--value-schema", SCHEMA, "--value-errors", "raise", "--columns", "offset,value"
+    )
+    assert (code, out.count("\n")) == (3, 2)
+    assert "offset 2: value: 1 bytes" in error
+    assert "--value-errors keep" in error
+    code, _, error = typed("cat", log, "--key-format", "jsom")
+    assert code == 2
+    assert "--key-format jsom" in error
+    assert "did you mean 'json'" in error
+
+
+def test_to_parquet(log: Path, tmp_path: Path) -> None:
+    how = ["--value-format", "json", "--value-schema", SCHEMA, "--columns", "offset,value,valueValid,valueRaw"]
+    code, _, error = typed("to-parquet", log, tmp_path / "out", *how)
+    assert code == 0, error
+    found = pq.ParquetFile(next((tmp_path / "out").rglob("*.parquet"))).read()
+    columns = ["offset", "value", "valueValid", "valueRaw"]
+    assert found.to_pylist() == kolumn.read(log, columns=columns, value_format="json", value_schema=SCHEMA).to_pylist()
+
+
+def test_every_type_has_a_json_text() -> None:
+    moment = datetime(2026, 1, 31, 12, 0, 0, 1)
+    columns: dict[str, tuple[pa.Array, list[Any]]] = {
+        "label": (pa.array(["a", None]).dictionary_encode(), ["a", None]),
+        "float": (pa.array([float("nan"), float("-inf")], pa.float32()), ["nan", "-inf"]),
+        "date": (pa.array([date(2026, 1, 31), None]), ["2026-01-31", None]),
+        "time": (pa.array([time(12, 0, 1), None]), ["12:00:01.000000", None]),
+        "moment": (pa.array([moment, None], pa.timestamp("us")), ["2026-01-31T12:00:00.000001", None]),
+        "zoned": (pa.array([moment, None], pa.timestamp("ns", "UTC")), ["2026-01-31T12:00:00.000001000Z", None]),
+        "decimal": (pa.array([Decimal("1.50"), None]), [1.5, None]),
+        "fixed": (pa.array([b"ab", None], pa.binary(2)), ["YWI=", None]),
+        "map": (pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int8())), [{"k": 1}, None]),
+        "nothing": (pa.nulls(2), [None, None]),
+        "bytes": (pa.array([[b"\xff"], None], pa.list_(pa.binary())), [["/w=="], None]),
+        "struct": (pa.array([{"": {"a": True}}, {"": None}]), [{"": {"a": True}}, {"": None}]),
+        "interval": (pa.array([pa.MonthDayNano([1, 2, 3]), None]), ["MonthDayNano(months=1, days=2, nanoseconds=3)", None]),
+    }
+    batch = pa.RecordBatch.from_arrays([array for array, _ in columns.values()], list(columns))
+    lines = bytes(data_of(json_lines(batch), 2)).decode().splitlines()
+    found = [json.loads(line, parse_constant=lambda text: {"NaN": "nan", "-Infinity": "-inf"}[text]) for line in lines]
+    assert found == [{name: wanted[i] for name, (_, wanted) in columns.items()} for i in range(2)]
+    last = pa.RecordBatch.from_arrays([batch.drop_columns(["float"]).to_struct_array()], ["value"]).slice(1)
+    assert json.loads(bytes(data_of(json_lines(last), 1)))["value"] == {name: one for name, one in found[1].items() if name != "float"}
+    assert bytes(data_of(text_lines(batch.select(["label", "map"])), 2)) == b'label="a"  map={"k": 1}\nlabel=null  map=null\n'
+
+
+# ``kolumn schemas``: what it prints, and how it ends.
+
+
+RECORD = '{"type":"record","name":"O","fields":[]}'
+
+
+def schemas(*args: object) -> subprocess.CompletedProcess[str]:
+    return command_line.run("schemas", *args)
+
+
+def write(folder: Path, *values: dict[str, object]) -> Path:
+    keys = [{"keytype": "SCHEMA", "subject": one["subject"], "version": one["version"], "magic": 1} for one in values]
+    table = {"key": [json.dumps(key).encode() for key in keys], "value": [json.dumps(value).encode() for value in values]}
+    kolumn.write(pa.table(table), folder / "_schemas-0", batch_records=1)
+    return folder
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    reference = {"name": "in.proto", "subject": "inner", "version": 2}
+    return write(
+        tmp_path / "logs",
+        {"subject": "orders-value", "version": 1, "id": 7, "schema": RECORD},
+        {
+            "subject": "m",
+            "version": 3,
+            "id": 8,
+            "schemaType": "PROTOBUF",
+            "schema": "message M {}",
+            "references": [reference],
+            "deleted": True,
+        },
+    )
+
+
+def test_a_table(logs: Path) -> None:
+    out = schemas(logs)
+    assert (out.returncode, out.stderr) == (0, "")
+    lines = [line.split() for line in out.stdout.splitlines()]
+    assert lines[0] == ["subject", "version", "id", "type", "references", "deleted"]
+    assert lines[1] == ["m", "3", "8", "PROTOBUF", "in.proto", "(inner", "2)", "yes"]
+    assert lines[2] == ["orders-value", "1", "7", "AVRO"]
+
+
+def test_json(logs: Path) -> None:
+    m, orders = (json.loads(line) for line in schemas("--json", logs / "_schemas-0").stdout.splitlines())
+    assert m["references"] == [{"name": "in.proto", "subject": "inner", "version": 2}]
+    assert (m["deleted"], m["schemaType"], m["guid"] is None) == (True, "PROTOBUF", False)
+    assert orders["schema"] == RECORD
+    assert list(orders) == ["subject", "version", "id", "guid", "schemaType", "references", "schema", "deleted"]
+
+
+def test_the_text_of_one(logs: Path) -> None:
+    out = schemas(logs, "--id", 7)
+    assert (out.returncode, out.stdout, out.stderr) == (0, f"{RECORD}\n", "")
+    assert json.loads(schemas(logs, "--id", 7, "--json").stdout)["schema"] == RECORD
+    missing = schemas(logs, "--id", 9)
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert "no schema has the id 9" in missing.stderr
+
+
+def test_files(tmp_path: Path) -> None:
+    (tmp_path / "4.avsc").write_text(RECORD)
+    out = schemas(tmp_path)
+    assert out.returncode == 0
+    assert out.stdout.splitlines()[1].split() == ["4", "AVRO"]
+
+
+def test_what_is_left_out_is_said(logs: Path) -> None:
+    write(logs.parent / "wrong", {"subject": "a", "version": 1, "id": 1, "schema": RECORD}, {"subject": "b", "version": 1, "id": "2"})
+    out = schemas(logs.parent / "wrong")
+    assert (out.returncode, len(out.stdout.splitlines())) == (1, 2)
+    assert out.stderr.startswith("left out: 1 record with")
+    (log,) = (logs / "_schemas-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[80] ^= 1
+    log.write_bytes(data)
+    out = schemas(logs)
+    assert (out.returncode, len(out.stdout.splitlines())) == (1, 2)
+    assert "1 record" in out.stderr
+    assert "kolumn verify" in out.stderr
+
+
+def test_nothing_is_there(tmp_path: Path) -> None:
+    for source in (tmp_path, tmp_path / "no"):
+        out = schemas(source)
+        assert (out.returncode, out.stdout) == (2, "")
+        assert str(tmp_path) in out.stderr
+
+
+# ``-``: a segment on standard input.
+
+
+SEGMENT = Path(__file__).resolve().parents[1] / "data" / "corpus" / "upgraded" / "upgraded-gzip-0" / f"{0:020}.log"
+OF_NAMES = ("segment", "topic", "partition", "state")
+"""What follows from the name of a file."""
+
+
+class Input(io.TextIOWrapper):
+    """Standard input with some bytes; or a terminal."""
+
+    def __init__(self, data: bytes, *, terminal: bool) -> None:
+        raw = io.BytesIO(data)
+        raw.name = "<stdin>"  # type: ignore[attr-defined]
+        super().__init__(raw)
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Any:
+    """Exit code, standard output and standard error of a command."""
+
+    def ran(data: bytes, *args: object, terminal: bool = False) -> tuple[Any, str, str]:
+        monkeypatch.setattr(sys, "stdin", Input(data, terminal=terminal))
+        monkeypatch.setattr(sys, "argv", ["kolumn", *map(str, args)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return ended.value.code, out, err
+
+    return ran
+
+
+@pytest.mark.parametrize(("command", "lines"), [("cat", 1000), ("verify", 1), ("inspect", 40), ("stats", 1)])
+def test_the_same_as_of_a_file(piped: Any, command: str, lines: int) -> None:
+    code, out, err = piped(SEGMENT.read_bytes(), command, "--json", "-")
+    assert (code, err, out.count("\n")) == (0, "", lines)
+    of_file = piped(b"", command, "--json", SEGMENT)[1]
+    assert [_unnamed(line) for line in out.splitlines()] == [_unnamed(line) for line in of_file.splitlines()]
+
+
+def _unnamed(line: str) -> Any:
+    found = json.loads(line)
+    for one in (found, *(found["segments"] if "ok" in found else ())):
+        for name in OF_NAMES:
+            one.pop(name, None)
+    return found
+
+
+def test_damage_is_told_by_position(piped: Any) -> None:
+    data = bytearray(SEGMENT.read_bytes())
+    data[len(data) // 2] ^= 1
+    code, out, _ = piped(bytes(data), "verify", "-")
+    assert (code, "<stdin>" in out, "1 damaged stretch" in out) == (1, True, True)
+
+
+def test_it_is_the_only_source(piped: Any) -> None:
+    code, _, err = piped(b"", "verify", "-", SEGMENT)
+    assert (code, "which is the only source" in " ".join(err.replace("│", "").split())) == (2, True)
+
+
+def test_a_terminal_is_no_segment(piped: Any) -> None:
+    code, _, err = piped(b"", "cat", "-", terminal=True)
+    assert (code, "that is a terminal" in " ".join(err.replace("│", "").split())) == (2, True)

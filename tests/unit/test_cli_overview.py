@@ -26,6 +26,7 @@ def said(*args: object) -> tuple[int, str]:
     return out.exit_code, out.stdout
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("folder", sorted(path.name for path in CORPUS.iterdir() if path.is_dir()))
 def test_headers_agree_with_records(folder: str) -> None:
     """Where headers count records, the counts are those of a read; estimates are at least as large."""

@@ -42,8 +42,6 @@ COMMANDS: dict[str, list[str]] = {
 }
 NO_FILES = {"columns", "jar", "doctor", "help", "tidy"}
 NEEDS = {"report": "matplotlib", "sql": "duckdb"}
-SOONER = {"cat", "verify", "to-parquet", "recover"}
-"""In `make test` too."""
 WARM = r"""
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -135,16 +133,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
     assert found.process.returncode == 0
 
 
-def one(name: str, sooner: bool) -> Any:
-    return pytest.param(name, marks=[] if sooner else [pytest.mark.slow])
-
-
 def needs(name: str) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
 
 
-@pytest.mark.parametrize("name", [one(name, name in SOONER | {"PATH", "stats", "help"}) for name in COMMANDS])
+@pytest.mark.sample
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_reader_that_closes_the_pipe(place: Place, name: str) -> None:
     needs(name)
     place.fresh(name)
@@ -154,7 +149,8 @@ def test_a_reader_that_closes_the_pipe(place: Place, name: str) -> None:
     assert "Broken pipe" not in said
 
 
-@pytest.mark.parametrize("name", [one(name, name in SOONER) for name in COMMANDS if name not in NO_FILES])
+@pytest.mark.sample
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NO_FILES])
 def test_interrupts(place: Place, name: str) -> None:
     needs(name)
     before = place.fresh(name)

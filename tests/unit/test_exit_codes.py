@@ -184,6 +184,7 @@ CALLS = {
 }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("call", CALLS)
 def test_signals_while_chunks_are_decoded(call: str, number: signal.Signals) -> None:

@@ -5,6 +5,8 @@ import random
 import pytest
 
 from kit.encoder import Record, overlong, record_body, varint
+from kit.oracle import _text
+from kolumn.arrow import utf8
 from kolumn.errors import Code
 from kolumn.formats import v2
 
@@ -108,3 +110,38 @@ def test_records_with_headers_are_read_the_short_way_as_the_long_way() -> None:
             taken, at = taken + 1, one.next
     assert taken > 10_000
     assert left > 100
+
+
+# Malformed text is decoded to as many replacement characters as in Java.
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"key", "key"),
+        ("日本語 😀".encode(), "日本語 😀"),
+        (b"\x80a", "\ufffda"),
+        (b"\xc0\x80", "\ufffd\ufffd"),
+        (b"\xc3", "\ufffd"),
+        (b"\xed\xa0\x80|", "\ufffd|"),  # a surrogate
+        (b"\xed\xbb\xd1\x8e", "\ufffd\u044e"),
+        (b"\xe0\x80\x80", "\ufffd\ufffd\ufffd"),  # overlong
+        (b"\xe2\x82", "\ufffd"),  # cut by the end
+        (b"\xe2\x82|", "\ufffd|"),
+        (b"\xf0\x9f\x98", "\ufffd"),
+        (b"\xf0\x9f\x98|", "\ufffd|"),
+        (b"\xf0\x9f|", "\ufffd|"),
+        (b"\xf4\x90\x80\x80", "\ufffd" * 4),  # beyond U+10FFFF
+        (b"\xf8\x88\x80\x80\x80", "\ufffd" * 5),
+    ],
+)
+def test_as_java(data: bytes, expected: str) -> None:
+    assert utf8.decode(data) == expected
+
+
+def test_any_bytes_as_the_independent_reader_has_them() -> None:
+    rng = random.Random(5)
+    pool = [0x41, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xFF]
+    for _ in range(50_000):
+        data = bytes(rng.choice(pool) for _ in range(rng.randrange(8)))
+        assert utf8.decode(data) == _text(data), data
