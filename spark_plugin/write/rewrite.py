@@ -25,7 +25,6 @@ from kolumn.compaction.compact import (
     folder_of,
     plan_partition,
 )
-from kolumn.compaction.first_pass import last_keys
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.conversion.convert import Conversion, ConversionJob, can_roll, targets
 from kolumn.encode.outgoing import name_of
@@ -226,8 +225,7 @@ def _latest(spark: SparkSession, tasks: list[tuple[CompactionPlan, int]], how: C
             for number in batch["id"].to_pylist():
                 plan, i = tasks[number]
                 own, found = folders.index(folder_of(plan.dirty[i])), LatestOffsets()
-                for part, offsets in last_keys(plan.dirty[i], plan.round(how, found), how.options):
-                    found.add(part, offsets)
+                plan.round(how, found).add_keys(plan.dirty[i], how.options)
                 for chunk in found.table().to_batches():
                     folder = pa.repeat(pa.scalar(own, pa.int32()), chunk.num_rows)
                     yield pa.RecordBatch.from_arrays([folder, *chunk.columns], names=["folder", "key", "offset"])

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -10,11 +9,9 @@ from kolumn import keywords
 from kolumn.api import segments_of
 from kolumn.codecs import NONE
 from kolumn.commit.staged_file import StagedFile
-from kolumn.compaction.first_pass import KnownSegment, first_pass
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
-from kolumn.compaction.rewrite import fate, rewrite
-from kolumn.compaction.second_pass import OF_FATES, SecondPass
+from kolumn.compaction.rewrite import Cleaner
 from kolumn.conversion.convert import can_roll, root_of, targets
 from kolumn.damage.findings import Skipped
 from kolumn.encode.entries import EntrySettings
@@ -25,7 +22,7 @@ from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import COLUMNS, piece_of, pieces, whole_options
+from kolumn.log.pieces import tell, whole_options
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.replicas.copies import one_directory
@@ -36,8 +33,6 @@ from kolumn.transactions.states import Transactions
 
 DAY_MS = 86_400_000
 _LARGEST = 2**31 - 1
-_FEW = 0.01
-"""Share of records that are replaced by later ones, up to which most batches are expected to stay whole."""
 
 
 @dataclass
@@ -166,10 +161,11 @@ def _clean_partition(
     plan: "CompactionPlan", places: dict[Segment, str], place: Place, how: "CompactionSettings", rolls: bool
 ) -> Compaction:
     done, round = Compaction(), plan.round(how, LatestOffsets())
-    found = first_pass(plan.dirty, round, how.options)
-    for segment, deletes, known in zip(plan.dirty, plan.legacy_deletes, found, strict=True):
+    for segment in plan.dirty:
+        round.add_keys(segment, how.options)
+    for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
         with place(places[segment]) as path:
-            made = clean_segment(segment, path, round, deletes, how, rolls, known)
+            made = clean_segment(segment, path, round, deletes, how, rolls)
         made.segments = [beside(places[segment], one) for one in made.segments]
         done.add(made)
     for segment in plan.rest:
@@ -213,18 +209,10 @@ class CompactionSettings:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """Plan of a round for a topic-partition.
+    """Plan of a round for a topic-partition: ``dirty`` segments are cleaned, the ``rest`` is copied, and the round ends at the offset
+    ``end``.
 
-    Attributes
-    ----------
-    dirty, rest : list of Segment
-        Segments that are cleaned, and segments that are copied unchanged.
-    legacy_deletes : list of bool
-        For each dirty segment: whether tombstones of formats without a delete horizon stay.
-    transactions : Transactions
-    producers : Producers
-    end : int
-        Offset at which the round ends.
+    ``legacy_deletes`` says of each dirty segment whether tombstones of formats without a delete horizon stay.
     """
 
     dirty: list[Segment]
@@ -264,48 +252,29 @@ def _legacy_horizon(segments: list[Segment], how: CompactionSettings) -> int:
     return modified_ms(clean[-1].path) - how.retention_ms if clean else -1
 
 
-def clean_segment(
-    segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, rolls: bool,
-    known: KnownSegment | None = None,
-) -> Compaction:  # fmt: skip
-    """Write the retained records of a segment, with ``rolls`` to several if one has no room.
+def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, rolls: bool) -> Compaction:
+    """Pass two: write the retained records of a segment, with ``rolls`` to several if one has no room.
 
-    The caller names the files, whose names in the folder are in `Compaction.segments`, and says what is known of the segment from pass one.
+    The caller names the files; `Compaction.segments` has their names in the folder.
     """
     done = Compaction(bytes=segment.size)
     number = layouts.FORMAT_NAMES.index(segment.format)
     enriched = layouts.FORMATS[number].timed_index
     merge = how.merge_bytes or (1 << 20 if enriched else None)
-    # What is copied needs no more columns; what is not is decoded again. Where that is most of it, all columns at once are less work.
-    columns = OF_FATES if round.latest.replaced_share() <= _FEW else COLUMNS
-
     settings = EntrySettings(number, 0, 0, NONE, None, merge or _LARGEST, _LARGEST)
+    cleaner = Cleaner(segment, round, how.options, settings, legacy_deletes, merge is not None)
     with SegmentFiles(place, 1 << 30, how.interval, enriched, rolls) as files:
-        if known is not None:
-            with SegmentFile(segment) as file:
-                second = SecondPass(file, known, round, how.options, settings)
-                second.write(files)
-            done.records, done.retained, done.retained_bytes = second.records, second.retained, second.bytes
-        for piece in () if known is not None else pieces(segment, how.options, done.skipped, columns):
-            what = fate(piece, round, legacy_deletes, merge is not None)
-            done.records += len(what.keep)
-            done.retained += int(what.keep.sum())
-            whole = partial(piece_of, piece.source, piece.origin, segment=segment, options=how.options)
-            for encoded in rewrite(piece, what, round, settings, None if columns is COLUMNS else whole):
-                done.retained_bytes += int(encoded.entries.size.sum())
-                files.append(encoded)
+        for encoded in cleaner.cleaned():
+            done.retained_bytes += int(encoded.entries.size.sum())
+            files.append(encoded)
+    tell(cleaner.found, done.skipped)
+    done.records, done.retained = cleaner.records, cleaner.retained
     done.segments = [path.name for path in files.paths]
     return done
 
 
 def copy_segment(segment: Segment, place: Path) -> None:
-    """Copy a segment unchanged, with its side files, to a place from `outgoing` or of a Spark job.
-
-    Raises
-    ------
-    KolumnError
-        A file cannot be read or written.
-    """
+    """Copy a segment unchanged, with its side files; raises `KolumnError` if a file cannot be read or written."""
     for suffix in SIDE_FILES:
         if (data := read_bytes(with_suffix(segment.path, suffix))) is not None:
             with StagedFile(place.with_suffix(suffix)) as out:

@@ -17,7 +17,7 @@ from kolumn.conversion.retarget import Changes
 from kolumn.damage.findings import Damage, Skipped
 from kolumn.decode.result import Tally
 from kolumn.encode.compress import codec_of
-from kolumn.encode.entries import Encoded, EntrySettings
+from kolumn.encode.entries import Encoded, EntrySettings, Splice
 from kolumn.encode.outgoing import name_of, outgoing, parent_of, refuse_data_folder
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
@@ -196,11 +196,8 @@ def root_of(target: keywords.Path) -> str:
 def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Segment, str]]:
     """The place of each converted segment.
 
-    Raises
-    ------
-    ArgumentError
-        Two segments would get the same place, several would go into one file, one in memory into a folder, or the target is the folder
-        of another topic-partition.
+    Raises `ArgumentError` if two segments would get the same place, several would go into one file, one in memory into a folder, or if the
+    target is the folder of another topic-partition.
     """
     target = name_of(target)
     if target.endswith(".log"):
@@ -247,10 +244,9 @@ class ConversionJob:
         return one_directory(segments, "convert") if self.drop_transactions else segments
 
     def segment(self, segment: Segment, place: Path, transactions: Transactions | None, rolls: bool) -> Conversion:
-        """Convert one segment, with ``rolls`` into several if one has no room.
+        """Convert one segment, with ``rolls`` into several if one has no room; ``transactions`` are its partition's, if they are dropped.
 
-        ``transactions`` are its partition's, if they are to be dropped. The caller names the files; `Conversion.segments` has their names
-        in the folder.
+        The caller names the files; `Conversion.segments` has their names in the folder.
         """
         done = Conversion()
         changes = Changes(self.how, self.timestamp, transactions)
@@ -324,14 +320,9 @@ def part(piece: Piece, start: int, stop: int) -> Piece:
 
 def copied(piece: Piece) -> Encoded:
     """The entries as they are."""
-    entries = with_known_offsets(piece)
-    if (entries.position[1:] == entries.end[:-1]).all():
-        start = int(entries.position[0]) - piece.origin
-        data = piece.source[start : start + int(entries.size.sum())]
-    else:
-        data = np.concatenate([piece.entry(i) for i in range(len(entries))])
-    entries.position = np.cumsum(entries.size) - entries.size
-    return Encoded(data, entries)
+    out = Splice(piece.source, piece.origin, with_known_offsets(piece))
+    out.keep(slice(None))
+    return out.encoded()
 
 
 def with_known_offsets(piece: Piece) -> Entries:
