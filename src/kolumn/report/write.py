@@ -26,12 +26,7 @@ def write_report(
 ) -> Findings:
     """Write a page about a source: one file that loads nothing. Options as `kolumn.scan`; damage is reported in the page.
 
-    Raises
-    ------
-    MissingError
-        matplotlib is not installed; raised before anything is read.
-    KolumnError
-        The file cannot be written.
+    Raises `MissingError` without matplotlib, before anything is read, and `KolumnError` if the file cannot be written.
     """
     with Chart("check", "", ""):
         pass
