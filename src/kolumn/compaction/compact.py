@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from kolumn.commit.staged_file import StagedFile
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
 from kolumn.compaction.rewrite import Cleaner
-from kolumn.conversion.convert import can_roll, root_of, targets
+from kolumn.conversion.convert import can_roll, root_of, targets, written
 from kolumn.damage.findings import Skipped
 from kolumn.encode.entries import EntrySettings
 from kolumn.encode.from_segment import write_from
@@ -28,7 +29,7 @@ from kolumn.options import Options
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import SIDE_FILES, Segment
-from kolumn.source.storage import beside, modified_ms, parent, read_bytes, with_suffix
+from kolumn.source.storage import modified_ms, parent, read_bytes, with_suffix
 from kolumn.transactions.states import Transactions
 
 DAY_MS = 86_400_000
@@ -164,15 +165,10 @@ def _clean_partition(
     for segment in plan.dirty:
         round.add_keys(segment, how.options)
     for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
-        with place(places[segment]) as path:
-            made = clean_segment(segment, path, round, deletes, how, rolls)
-        made.segments = [beside(places[segment], one) for one in made.segments]
-        done.add(made)
+        write = partial(clean_segment, segment, round=round, legacy_deletes=deletes, how=how, rolls=rolls)
+        done.add(written(place, places[segment], write))
     for segment in plan.rest:
-        with place(places[segment]) as path:
-            copy_segment(segment, path)
-    done.segments += [places[segment] for segment in plan.rest]
-    done.copied = len(plan.rest)
+        done.add(written(place, places[segment], partial(copy_segment, segment)))
     return done
 
 
@@ -273,7 +269,7 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
     return done
 
 
-def copy_segment(segment: Segment, place: Path) -> None:
+def copy_segment(segment: Segment, place: Path) -> Compaction:
     """Copy a segment unchanged, with its side files; raises `KolumnError` if a file cannot be read or written."""
     for suffix in SIDE_FILES:
         if (data := read_bytes(with_suffix(segment.path, suffix))) is not None:
@@ -281,3 +277,4 @@ def copy_segment(segment: Segment, place: Path) -> None:
                 out.write(data)
     with SegmentFile(segment) as file, StagedFile(place) as out:
         write_from(file, 0, file.size, out)
+    return Compaction([place.name], copied=1)

@@ -1,9 +1,11 @@
 """`convert`: segments rewritten in another format."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from kolumn.damage.findings import Damage, Skipped
 from kolumn.decode.result import Tally
 from kolumn.encode.compress import codec_of
 from kolumn.encode.entries import Encoded, EntrySettings, Splice
-from kolumn.encode.outgoing import name_of, outgoing, parent_of, refuse_data_folder
+from kolumn.encode.outgoing import Place, name_of, outgoing, parent_of, refuse_data_folder
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, CorruptBatchError
@@ -33,6 +35,12 @@ from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
 from kolumn.transactions.states import Transactions
 
+
+class _Written(Protocol):
+    segments: list[str]
+
+
+_Made = TypeVar("_Made", bound=_Written)
 _COMPACT = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts)
 
 
@@ -167,11 +175,17 @@ def _convert(job: "ConversionJob", places: list[tuple[Segment, str]], target: ke
     found: dict[str, Transactions] = {}
     with outgoing(root_of(target), [name for _, name in places]) as place:
         for segment, name in places:
-            with place(name) as path:
-                made = job.segment(segment, path, _transactions(segment, job, found), can_roll(target))
-            made.segments = [beside(name, one) for one in made.segments]
-            done.add(made)
+            write = partial(job.segment, segment, transactions=_transactions(segment, job, found), rolls=can_roll(target))
+            done.add(written(place, name, write))
     return done
+
+
+def written(place: Place, name: str, write: Callable[[Path], _Made]) -> _Made:
+    """What ``write`` makes of one segment, with the final names of its files."""
+    with place(name) as path:
+        made = write(path)
+    made.segments = [beside(name, one) for one in made.segments]
+    return made
 
 
 def _transactions(segment: Segment, job: "ConversionJob", found: dict[str, Transactions]) -> Transactions | None:
