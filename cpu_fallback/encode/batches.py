@@ -38,25 +38,11 @@ def _fixed_size(records: RecordsToEncode, row: int, skip: int) -> int:
 def split(
     records: RecordsToEncode, skip: int, cut: Flags, batch_bytes: int, batch_records: int, body: int, first: Int64s, size: Int64s
 ) -> int:
-    """Divide records into batches, and compute all sizes.
+    """Divide records into batches, and compute all sizes; returns the number of batches. ``skip`` are the bytes of a record's attributes.
 
-    Parameters
-    ----------
-    skip : int
-        Bytes of a record's attributes.
-    cut : bool array of rows
-        Rows at which a new batch has to begin, even if the one before is not full.
-    batch_bytes, batch_records : int
-        Limits of a batch: bytes of its header and uncompressed records, and number of records. A single record may be larger.
-    body : int
-        Out: address of an int32 for each row, the size of the record's body.
-    first, size : int64 arrays of rows
-        Out: first row and payload size of each batch.
-
-    Returns
-    -------
-    int
-        Number of batches.
+    ``cut`` flags rows at which a batch has to begin. ``batch_bytes`` and ``batch_records`` limit a batch: bytes of its header and
+    uncompressed records, and number of records; a single record may be larger. ``body`` is the address of an int32 for each row: the size
+    of the record's body. ``first`` and ``size`` get the first row and payload size of each batch.
     """
     count, used, base, time = 0, 0, 0, 0
     for row in range(records.rows):
@@ -111,20 +97,10 @@ def _put(column: ArrowPayloads, row: int, to: int) -> int:
 
 @compiled
 def fill(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Table, body: int, to: Int64s) -> None:
-    """Write the records of batches.
+    """Write the records of batches, of which ``rows`` of the batch table have the base offset and base timestamp.
 
-    Parameters
-    ----------
-    skip : int
-        Bytes of a record's attributes.
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Rows of the batch table with the base offset and base timestamp of each batch.
-    first, stop
-        First rows of the batches, and the row after the last one.
-    body : int
-        Address of the sizes of the bodies, as filled by `split`.
-    to : int64 array
-        Address for the first record of each batch; up to 31 bytes after the last one are overwritten.
+    ``first`` are the first rows of the batches, and ``stop`` the row after the last one; ``body`` is as filled by `split`. ``to`` are
+    addresses for the first record of each batch; up to 31 bytes after the last one are overwritten.
     """
     for b in range(first.shape[0]):
         start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
@@ -141,15 +117,7 @@ def fill(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Ta
 
 @compiled
 def seal(buf: int, rows: Table) -> None:
-    """Write the headers of batches whose payloads are in place, and then their checksums.
-
-    Parameters
-    ----------
-    buf : int
-        Address of the byte at position 0.
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Rows of the batch table with `table.POSITION`, `table.SIZE` and the fields of the header.
-    """
+    """Write the headers of batches whose payloads are in place, then their checksums; ``buf`` is the address of position 0."""
     for b in range(rows.shape[0]):
         pos, size = rows[b, _POSITION], rows[b, _SIZE]
         if rows[b, _LAYOUT] == _V2:

@@ -20,26 +20,13 @@ _COUNT, _BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.COUNT, table.BASE_OF
 def down_convert(
     rows: Table, payload: Int64s, size: Int64s, magic: int, row_of_all: Int64s, out: Table, target: int
 ) -> tuple[int, int, int, int]:
-    """Write the records of batches as messages, and their rows of the batch table.
+    """Write the records of batches with CreateTime, and counts that their bytes have room for, as messages with rows of the batch table.
 
-    Parameters
-    ----------
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Batches with CreateTime, and counts that their bytes have room for.
-    payload, size : int64 arrays of n
-        Addresses and sizes of the records, decompressed and padded.
-    magic : int
-    row_of_all : int64 array of `table.WIDTH`
-        What the rows of all messages have in columns that do not differ.
-    out : int64 array of shape (m, `table.WIDTH`)
-        Out: the rows of the messages; there is one for each record. Positions count from ``target``.
-    target : int
-        Address of the first message. Memory for the overhead of each message beside all bytes of the records, and padding.
+    ``payload`` and ``size`` are addresses and sizes of the records, decompressed and padded. ``row_of_all`` has what the rows of all
+    messages have in common; ``out`` has room for a row for each record, with positions from ``target`` on. At ``target`` there is memory
+    for the overhead of each message beside all bytes of the records, and padding.
 
-    Returns
-    -------
-    done, count, bytes, timed : int
-        Batches up to the first that is left; their messages, and bytes of these; how many records have a timestamp.
+    Returns the number of batches up to the first that is left, their messages, bytes of these, and how many records have a timestamp.
     """
     count, pos, timed = 0, target, 0
     for b in range(rows.shape[0]):

@@ -14,68 +14,66 @@ from kolumn.machine_code.deferred import register_jitable
 
 LONGER = 16
 """Bytes that a record can be longer than it was: its length and its timestamp delta are other numbers."""
+WHOLE, EMPTIED, LEFT = -1, -2, -3
+"""Results for batches of which nothing is written: all records stay, none stays, or the batch is not for this loop."""
 
-_OK = int(Code.OK)
-_COUNT, _BASE_OFFSET, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.COUNT, table.BASE_OFFSET, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
-_DELETE_HORIZON = table.DELETE_HORIZON
-_LEFT = -1
+_OK, _WHOLE, _EMPTIED, _LEFT = int(Code.OK), WHOLE, EMPTIED, LEFT
+_COUNT, _BASE_OFFSET, _LAST_OFFSET = table.COUNT, table.BASE_OFFSET, table.LAST_OFFSET
+_BASE_TIMESTAMP, _MAX_TIMESTAMP, _DELETE_HORIZON = table.BASE_TIMESTAMP, table.MAX_TIMESTAMP, table.DELETE_HORIZON
+_MARKED = -4
+"""A tombstone stays in a batch without a delete horizon: the batch is written again with one."""
 
 
 @compiled
 def filter_records(
-    rows: Table, payload: Int64s, size: Int64s, gap: Int64s, marks: int, lowest: int, span: int, target: int, made: Int64s
-) -> int:
-    """Write the records of batches that stay.
+    rows: Table, payload: Int64s, size: Int64s, gap: Int64s, marks: int, lowest: int, span: int, now: int, horizon: int,
+    target: int, made: Int64s,
+) -> int:  # fmt: skip
+    """Write the records that stay of batches with CreateTime and counts that their bytes have room for.
 
-    Parameters
-    ----------
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Batches with CreateTime, with intact records and without tombstones. Count, base timestamp and largest timestamp are set to those
-        of the records that stay; a base timestamp that is a delete horizon stays.
-    payload, size : int64 arrays of n
-        Addresses and sizes of the records, decompressed and padded.
-    gap : int64 array of n
-        Bytes that are left free before the records of each batch.
-    marks, lowest, span : int
-        Address of a uint8 for each of ``span`` offsets from ``lowest`` on: 1 if a record with a key stays.
-    target : int
-        Address for the first gap. Memory for all gaps and records, `LONGER` bytes more for each record, and padding.
-    made : int64 array of n
-        Out: bytes of the records of each batch; negative if it is left, and nothing is written of it.
-
-    Returns
-    -------
-    int
-        Bytes from ``target`` on.
+    Count, timestamps and delete horizon in ``rows`` are set to those of what is written. ``payload`` and ``size`` are addresses and sizes
+    of the records, decompressed and padded. ``marks`` is the address of a uint8 for each of ``span`` offsets from ``lowest`` on: 1 if it
+    is the last one of a key. ``horizon`` is what batches with tombstones get. ``gap`` bytes stay free before the records of each batch.
+    From the address ``target`` on there is memory for all gaps and records, `LONGER` bytes more for each record, and padding.
+    ``made`` gets the bytes of the records of each batch, or `WHOLE`, `EMPTIED` or `LEFT`. Returns the bytes from ``target`` on.
     """
     to = target
     for b in range(rows.shape[0]):
-        begin = to + gap[b]
-        end = _filter(rows[b], payload[b], payload[b] + size[b], marks, lowest, span, begin)
-        made[b] = end - begin if end >= 0 else _LEFT
+        row, begin, stop = rows[b], to + gap[b], payload[b] + size[b]
+        time, expired = row[_BASE_TIMESTAMP], row[_DELETE_HORIZON] != 0 and row[_BASE_TIMESTAMP] <= now
+        end = _filter(row, payload[b], stop, time, expired, False, marks, lowest, span, begin)
+        if end == _MARKED:
+            row[_BASE_TIMESTAMP], row[_DELETE_HORIZON] = horizon, 1
+            end = _filter(row, payload[b], stop, time, False, True, marks, lowest, span, begin)
+        made[b] = end - begin if end >= 0 else end
         if end >= 0:
             to = end
     return to - target
 
 
 @register_jitable
-def _filter(row: Int64s, at: int, end: int, marks: int, lowest: int, span: int, to: int) -> int:
-    """Write the records of one batch that stay; returns the address after them, or `_LEFT`."""
-    base, time = row[_BASE_OFFSET], row[_BASE_TIMESTAMP]
-    first, highest, count = time, time, 0
+def _filter(row: Int64s, at: int, end: int, time: int, expired: bool, is_new: bool, marks: int, lowest: int, span: int, to: int) -> int:
+    """Write the records of one batch that stay, whose timestamps count from ``time``; returns the address after them, or a result.
+
+    Its tombstones go if its delete horizon has ``expired``, and the batch is written even if all records stay if the horizon ``is_new``.
+    """
+    base, has_horizon = row[_BASE_OFFSET], row[_DELETE_HORIZON] != 0
+    most, first, highest, count = row[_LAST_OFFSET] - base, row[_BASE_TIMESTAMP], time, 0
     for _ in range(row[_COUNT]):
         record = any_fields(at, end)
-        if record.code != _OK or record.value_length < 0:
+        if record.code != _OK or record.offset_delta < 0 or record.offset_delta > most:
             return _LEFT
         at, offset = record.next, record.offset_delta
-        index = base + offset - lowest
-        if record.key_length < 0 or index < 0 or index >= span or load8(marks + index) == 0:
-            continue
         more = _headers_size(record.headers, at, record.header_count)
         if more < 0:
             return _LEFT
+        index, dead = base + offset - lowest, record.value_length < 0
+        if record.key_length < 0 or index < 0 or index >= span or load8(marks + index) == 0 or (dead and expired):
+            continue
+        if dead and not has_horizon:
+            return _MARKED
         moment = time + record.timestamp_delta
-        if count == 0 and row[_DELETE_HORIZON] == 0:
+        if count == 0 and not has_horizon:
             first = moment
         highest = moment if count == 0 else max(highest, moment)
         count += 1
@@ -89,23 +87,24 @@ def _filter(row: Int64s, at: int, end: int, marks: int, lowest: int, span: int, 
             header = v2.record_header(0, headers, at)
             to = _put(header.value, header.value_length, _put(header.key, header.key_length, to))
             headers = header.next
-    if at != end or count == 0:
+    if at != end:
         return _LEFT
+    if count == 0:
+        return _EMPTIED
+    if count == row[_COUNT] and not is_new:
+        return _WHOLE
     row[_COUNT], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP] = count, first, highest
     return to
 
 
 @register_jitable
 def _headers_size(at: int, stop: int, count: int) -> int:
-    """Bytes of the headers of a record as they are written; negative if a key is not ASCII, since other keys may not be text."""
+    """Bytes of the headers of a record as they are written; negative if they are not valid."""
     size = 0
     for _ in range(count):
         header = v2.record_header(0, at, stop)
         if header.code != _OK:
             return _LEFT
-        for i in range(header.key_length):
-            if load8(header.key + i) >= 0x80:
-                return _LEFT
         size += v2.payload_size(header.key_length) + v2.payload_size(header.value_length)
         at = header.next
     return size if at == stop else _LEFT

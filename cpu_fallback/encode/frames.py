@@ -16,27 +16,12 @@ _BLOCK, _BOUND, _HEADER, _END, _STORED = BLOCK, BOUND, HEADER, END, STORED_BIT
 
 @compiled
 def lz4_frames(source: Int64s, size: Int64s, gap: Int64s, header: int, function: int, target: int, made: Int64s) -> int:
-    """Write frames of independent blocks, of which only the header has a checksum (``Lz4BlockOutputStream``).
+    """Write frames of independent blocks, of which only the header has a checksum (``Lz4BlockOutputStream``); returns the bytes from
+    ``target`` on.
 
-    Parameters
-    ----------
-    source, size : int64 arrays of n
-        Addresses and sizes of the payloads.
-    gap : int64 array of n
-        Bytes that are left free before each frame.
-    header : int
-        The frames' headers, `HEADER` bytes, the first one lowest.
-    function : int
-        Address of ``LZ4_compress_default``.
-    target : int
-        Address for the first gap. Memory for all gaps and frames, if no block gets smaller, and for `BOUND` more bytes.
-    made : int64 array of n
-        Out: sizes of the frames.
-
-    Returns
-    -------
-    int
-        Bytes from ``target`` on.
+    ``source`` and ``size`` are addresses and sizes of the payloads; ``gap`` bytes are left free before each frame; ``made`` gets the sizes
+    of the frames. ``header`` has `HEADER` bytes, the first one lowest; ``function`` is the address of ``LZ4_compress_default``. At
+    ``target`` there is memory for all gaps and frames, if no block gets smaller, and for `BOUND` more bytes.
     """
     to = target
     for b in range(source.shape[0]):

@@ -14,24 +14,11 @@ _MAX_TIMESTAMP, _LAST_OFFSET = table.MAX_TIMESTAMP, table.LAST_OFFSET
 
 @compiled
 def index_entries(rows: Table, position: Int64s, interval: int, state: Int64s, due: Int64s, time: Int64s, offset: Int64s) -> int:
-    """Find the batches that get entries: those that are more than ``interval`` bytes after the last one that has some.
+    """Find the batches that get entries: those that are more than ``interval`` bytes after the last one that has some; returns their
+    number.
 
-    Parameters
-    ----------
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Batches.
-    position : int64 array of n
-        Where they are in the segment.
-    interval : int
-    state : int64 array of `STATE`
-        In and out.
-    due, time, offset : int64 arrays of n
-        Out: numbers of these batches; the largest timestamp up to each, and the last offset of the batch that had it first.
-
-    Returns
-    -------
-    int
-        How many they are.
+    ``position`` is where each batch is in the segment. ``due`` gets the numbers of these batches, ``time`` the largest timestamp up to
+    each, and ``offset`` the last offset of the batch that had it first. ``state`` has `STATE` numbers from call to call.
     """
     count, start, newest, newest_offset = 0, state[_START], state[_TIME], state[_TIME_OFFSET]
     for b in range(rows.shape[0]):

@@ -3,9 +3,6 @@
 The table has open addressing. A slot is 0, or the number of a distinct key plus 1, and above it 32 bits of the key's hash. Slots of some
 rows are fetched into the cache before the first of them is looked at. The hash has a secret seed, so that nobody can make keys whose
 slots are all the same.
-
-Each key knows the batch that has its last record. So a later record of the key can be taken off the records that stay of that batch, and
-at the end it is known which batches lose none of their records.
 """
 
 from typing import Any, NamedTuple
@@ -19,35 +16,22 @@ from kolumn.machine_code.deferred import intrinsic, ir, register_jitable, types
 AHEAD = 32
 """Rows that are hashed before the first of them is looked up."""
 
-START, LAST, BATCH, WORDS = range(4)
-"""Of a distinct key: where it begins among the bytes of all, its last offset, the number of the batch with it; how many such words."""
+START, LAST, WORDS = range(3)
+"""Of a distinct key: where it begins among the bytes of all, and its last offset; how many such words."""
 
 _AHEAD = AHEAD
 _LOW, _ABSENT = 0xFFFFFFFF, -1
-_LAST, _BATCH, _KEY = 8 * LAST, 8 * BATCH, 8 * WORDS
+_LAST, _KEY = 8 * LAST, 8 * WORDS
 
 
 class KeyMap(NamedTuple):
-    """Addresses of a table.
-
-    Attributes
-    ----------
-    slots, bits : int
-        The slots, an int64 each, and the number of bits of a slot's number.
-    keys : int
-        `WORDS` int64 for each distinct key. The next one begins where it ends.
-    kept : int
-        An int64 for each batch: how many of its records are the last of their keys so far.
-    bytes : int
-        The bytes of the distinct keys.
-    seed, more_seed : int
-        Secret numbers.
+    """Addresses of a table: of its slots, an int64 each, and the number of bits of a slot's number; of `WORDS` int64 for each distinct key,
+    where the next one begins where it ends; of the bytes of these keys. And two secret numbers.
     """
 
     slots: int
     bits: int
     keys: int
-    kept: int
     bytes: int
     seed: int
     more_seed: int
@@ -123,49 +107,13 @@ def _found(map: KeyMap, hash: int, source: int, length: int) -> tuple[int, int]:
         slot = (slot + 1) & ((1 << map.bits) - 1)
 
 
-@register_jitable(forceinline=True)
-def _count(map: KeyMap, batch: int, more: int) -> None:
-    """Count records of a batch that stay."""
-    store64(map.kept + 8 * batch, load64(map.kept + 8 * batch) + more)
-
-
 @compiled
-def add_keys(
-    map: KeyMap,
-    keys: ArrowPayloads,
-    offsets: int,
-    ends: int,
-    batch: int,
-    row: int,
-    rows: int,
-    most_keys: int,
-    most_bytes: int,
-    used: Int64s,
-) -> int:
-    """Add rows to a table, as long as there is room.
+def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int, most_keys: int, most_bytes: int, used: Int64s) -> int:
+    """Add rows to a table from ``row`` on, as long as there is room; those without a key are left out. Returns the first row not added.
 
-    Parameters
-    ----------
-    map : KeyMap
-        It has `most_keys` rooms for keys and one more, ``most_bytes`` for their bytes and padding, and more slots than keys.
-    keys : ArrowPayloads
-        Those that are null are left out.
-    offsets : int
-        Address of an int64 for each row.
-    ends, batch : int
-        Address of an int64 for each batch of the rows, the row after its last one; and the number of the first of these batches.
-    row, rows : int
-        The first row that is added, and their number.
-    most_keys, most_bytes : int
-    used : int64 array of 2 + `AHEAD`
-        In and out: the numbers of distinct keys, and of their bytes. The rest is scratch.
-
-    Returns
-    -------
-    int
-        The first row that was not added.
+    The table has `most_keys` rooms for keys and one more, ``most_bytes`` for their bytes and padding, and more slots than keys. ``offsets``
+    is the address of an int64 for each row. ``used`` are the numbers of distinct keys and of their bytes, and `AHEAD` words of scratch.
     """
-    end = load64(ends)
     while row < rows:
         some = min(rows - row, _AHEAD)
         for i in range(some):
@@ -174,10 +122,6 @@ def add_keys(
             used[2 + i] = hash
             prefetch_read(map.slots + 8 * _slot(map, hash))
         for i in range(some):
-            while row + i >= end:
-                ends += 8
-                end = load64(ends)
-                batch += 1
             source, length = payload(keys, row + i)
             if length < 0:
                 continue
@@ -185,11 +129,7 @@ def add_keys(
             number, slot = _found(map, hash, source, length)
             if number != _ABSENT:
                 place = map.keys + _KEY * number
-                if offset > load64(place + _LAST):
-                    _count(map, load64(place + _BATCH), -1)
-                    _count(map, batch, 1)
-                    store64(place + _LAST, offset)
-                    store64(place + _BATCH, batch)
+                store64(place + _LAST, max(offset, load64(place + _LAST)))
                 continue
             number, stop = used[0], used[1] + length
             if number == most_keys or stop > most_bytes:
@@ -198,9 +138,7 @@ def add_keys(
             place = map.keys + _KEY * number
             store64(place + _KEY, stop)
             store64(place + _LAST, offset)
-            store64(place + _BATCH, batch)
             store64(map.slots + 8 * slot, (number + 1) | (hash >> 32 << 32))
-            _count(map, batch, 1)
             used[0] = number + 1
             used[1] = stop
         row += some

@@ -54,16 +54,9 @@ def measure(records: RecordsToEncode, magic: int, first: Int64s, stop: int, size
 
 @compiled
 def fill(records: RecordsToEncode, magic: int, marks: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
-    """Write the messages of sets.
+    """Write the messages of sets; in wrappers of magic 1 and 2 offsets are relative to the base offset.
 
-    Parameters
-    ----------
-    marks : int
-        Address of a uint8 for each row whose bits are set in its attributes; 0 if no bits are to be set.
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Rows of the batch table. In wrappers of magic 1 and 2 offsets are relative to the base offset.
-    first, stop, to
-        As for `batches.fill`.
+    ``marks`` is the address of a uint8 for each row whose bits are set in its attributes, or 0. Others are as for `batches.fill`.
     """
     for b in range(first.shape[0]):
         start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
@@ -93,22 +86,11 @@ def put_row(row: Int64s, row_of_all: Int64s, position: int, size: int, offset: i
 def put_singles(
     records: RecordsToEncode, magic: int, marks: int, kinds: int, start: int, rows: Table, row_of_all: Int64s, target: int
 ) -> None:
-    """Write messages without a codec, each of which is an entry, and their rows of the batch table.
+    """Write messages without a codec from row ``start`` on, each of which is an entry, and their ``rows`` of the batch table.
 
-    Parameters
-    ----------
-    marks
-        As for `fill`.
-    kinds : int
-        Address of an int64 for each row, its type of timestamp; 0 if all are CreateTime.
-    start : int
-        The first row that is written.
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Out: the rows of n messages. Positions count from ``target``.
-    row_of_all : int64 array of `table.WIDTH`
-        What all rows have in the other columns.
-    target : int
-        Address of the first message; up to 31 bytes after the last one are overwritten.
+    ``marks`` is as for `fill`; ``kinds`` the address of an int64 for each row, its type of timestamp, 0 if all are CreateTime.
+    ``row_of_all`` has what all rows have in common. Positions count from the address ``target``; up to 31 bytes after the last message are
+    overwritten.
     """
     pos = target
     for b in range(rows.shape[0]):

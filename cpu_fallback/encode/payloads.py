@@ -7,16 +7,10 @@ from kolumn.machine_code.deferred import register_jitable
 
 
 class ArrowPayloads(NamedTuple):
-    """Addresses of a binary column of Arrow.
+    """Addresses of a binary column of Arrow: of the first row's 32-bit offset, of the data and the byte after it, and of the validity
+    bitmap.
 
-    Attributes
-    ----------
-    ends : int
-        Address of the first row's 32-bit offset into the data.
-    data, stop : int
-        Addresses of the data's first byte and of the byte after its last one.
-    valid, bit : int
-        Address of the validity bitmap, 0 if nothing is null, and the index of the first row's bit in it.
+    The bitmap's address is 0 if nothing is null; ``bit`` is the index of the first row's bit in it.
     """
 
     ends: int

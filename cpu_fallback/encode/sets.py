@@ -64,14 +64,9 @@ def _put(column: ArrowPayloads, row: int, to: int) -> int:
 
 @compiled
 def fill(records: RecordsToEncode, control: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
-    """Write the messages of sets.
+    """Write the messages of sets. ``control`` is the address of a uint8 for each row, 1 for control messages; 0 if there are none.
 
-    Parameters
-    ----------
-    control : int
-        Address of a uint8 for each row, 1 for control messages; 0 if there are no control messages.
-    first, stop, rows, to
-        As for `batches.fill`.
+    Others are as for `batches.fill`.
     """
     for b in range(first.shape[0]):
         start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]

@@ -18,18 +18,10 @@ _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 
 @compiled
 def count_batches(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Table, found: Table) -> None:
-    """Count the bytes of the records of batches of formats 2 and 3.
+    """Count the bytes of the records of batches of formats 2 and 3; ``skip``, ``first`` and ``stop`` are as for `batches.fill`.
 
-    With LogAppendTime a batch does not tell the deltas that its records have; each is counted as one byte.
-
-    Parameters
-    ----------
-    skip, first, stop
-        As for `batches.fill`.
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Rows of the batch table with codec, timestamp type, base offset and base timestamp.
-    found : int64 array of shape (2, `WIDTH`)
-        Bytes are added to it: to the first row for batches without a codec, and to the second for those with one.
+    Bytes are added to ``found``: to its first row for batches without a codec, to the second for those with one. With LogAppendTime a batch
+    does not tell the deltas that its records have; each is counted as one byte.
     """
     for b in range(first.shape[0]):
         base, time, appended = rows[b, _BASE_OFFSET], rows[b, _BASE_TIMESTAMP], rows[b, _TIMESTAMP_TYPE] == _LOG_APPEND_TIME

@@ -57,16 +57,10 @@ def _put_time(at: int, timestamp: int) -> int:
 
 @compiled
 def fill(records: RecordsToEncode, tagged: int, kinds: int, seconds: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
-    """Write the messages of sets.
+    """Write the messages of sets; with a codec, offsets are relative to the base offset, and `table.ATTRIBUTES` is set for the wrapper.
 
-    Parameters
-    ----------
-    tagged, kinds, seconds : int
-        Addresses, for each row: of a uint8, whether it gets a broker timestamp; of a uint8, its type; of an int32, its timestamp.
-    rows : int64 array of shape (n, `table.WIDTH`)
-        Rows of the batch table. With a codec, offsets are relative to the base offset. `table.ATTRIBUTES` is set for the wrapper.
-    first, stop, to
-        As for `batches.fill`.
+    ``tagged``, ``kinds`` and ``seconds`` are addresses for each row: of a uint8, whether it gets a broker timestamp; of a uint8, its type;
+    of an int32, its timestamp. Others are as for `batches.fill`.
     """
     for b in range(first.shape[0]):
         start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]

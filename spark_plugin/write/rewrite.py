@@ -1,9 +1,8 @@
 """`convert` and `compact` of thousands of segments: a task writes a segment into its own folder, the driver moves complete ones."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -24,10 +23,8 @@ from kolumn.compaction.compact import (
     folder_of,
     plan_partition,
 )
-from kolumn.compaction.first_pass import last_keys
 from kolumn.compaction.latest import LatestOffsets
-from kolumn.conversion.convert import Conversion, ConversionJob, can_roll, targets
-from kolumn.encode.outgoing import name_of
+from kolumn.conversion.convert import Conversion, ConversionJob, can_roll, root_of, targets
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError
 from kolumn.keywords import known_keywords
@@ -44,18 +41,6 @@ from kolumn.spark_plugin.write.staging import Staging, files_of
 
 _TASKS_EACH = 4
 """Tasks for each slot: more than one, since segments differ in size."""
-
-
-@dataclass(frozen=True)
-class _Done:
-    """The output of one attempt of a task: the segment's place, the folder with its files, and the result."""
-
-    place: str
-    folder: str
-    result: Any
-
-
-_Work = Callable[[Staging, Any], _Done]
 
 
 @known_keywords()
@@ -102,14 +87,12 @@ def _convert(spark: SparkSession, job: ConversionJob, source: keywords.Source, t
         states = by_job(spark)(lambda one: transactions_of_segment(one[1], job.options), firsts)
         found = {folder: state for (folder, _), state in zip(firsts, states, strict=True)}
 
-    def work(where: Staging, item: tuple[Segment, str]) -> _Done:
-        segment, place = item
-        with where.attempt() as (folder, name):
-            made = job.segment(segment, folder / storage.base_name(place), found.get(folder_of(segment)), can_roll(target))
-            return _Done(place, name, made)
+    def write(segment: Segment, path: Path) -> Conversion:
+        return job.segment(segment, path, found.get(folder_of(segment)), can_roll(target))
 
     total = Conversion()
-    _run(spark, target, [(items, work)], total.add)
+    for made in _written(spark, target, [(place, segment) for segment, place in items], write):
+        total.add(made)
     return total
 
 
@@ -159,27 +142,21 @@ def _compact(spark: SparkSession, how: CompactionSettings, source: keywords.Sour
     partitions = [list(own) for _, own in groupby(segments, key=folder_of)]
     plans = list(by_job(spark)(lambda own: plan_partition(own, how, include_active), partitions))
     tasks = [(plan, i) for plan in plans for i in range(len(plan.dirty))]
-    total = Compaction()
     latest = _latest(spark, tasks, how)
     observed = [one for plan in plans for one in _observed(plan)]
 
-    def clean(where: Staging, item: tuple[int, Any]) -> _Done:
+    def write(item: Segment | tuple[int, Any], path: Path) -> Compaction:
+        if isinstance(item, Segment):
+            return copy_segment(item, path)
         number, offsets = item
         plan, i = tasks[number]
-        segment, round = plan.dirty[i], plan.round(how, LatestOffsets.of(offsets), observed[number])
-        place = places[segment]
-        with where.attempt() as (folder, name):
-            path = folder / storage.base_name(place)
-            return _Done(place, name, clean_segment(segment, path, round, plan.legacy_deletes[i], how, can_roll(target)))
+        round = plan.round(how, LatestOffsets.of(offsets), observed[number])
+        return clean_segment(plan.dirty[i], path, round, plan.legacy_deletes[i], how, can_roll(target))
 
-    def copy(where: Staging, item: tuple[Segment, str]) -> _Done:
-        segment, place = item
-        with where.attempt() as (folder, name):
-            copy_segment(segment, folder / storage.base_name(place))
-            return _Done(place, name, Compaction([storage.base_name(place)]))
-
-    as_they_are = [(segment, places[segment]) for plan in plans for segment in plan.rest]
-    _run(spark, target, [(list(enumerate(latest)), clean), (as_they_are, copy)], total.add)
+    dirty = [(places[plan.dirty[i]], (number, latest[number])) for number, (plan, i) in enumerate(tasks)]
+    total = Compaction()
+    for made in _written(spark, target, [*dirty, *((places[one], one) for plan in plans for one in plan.rest)], write):
+        total.add(made)
     folders = list(dict.fromkeys(map(storage.parent, places.values())))
     total.segments.sort(key=lambda one: (folders.index(storage.parent(one)), one))
     return total
@@ -196,8 +173,7 @@ def _latest(spark: SparkSession, tasks: list[tuple[CompactionPlan, int]], how: C
             for number in batch["id"].to_pylist():
                 plan, i = tasks[number]
                 own, found = folders.index(folder_of(plan.dirty[i])), LatestOffsets()
-                for part, offsets in last_keys(plan.dirty[i], plan.round(how, found), how.options):
-                    found.add(part, offsets)
+                plan.round(how, found).add_keys(plan.dirty[i], how.options)
                 for chunk in found.table().to_batches():
                     folder = pa.repeat(pa.scalar(own, pa.int32()), chunk.num_rows)
                     yield pa.RecordBatch.from_arrays([folder, *chunk.columns], names=["folder", "key", "offset"])
@@ -225,33 +201,33 @@ def _observed(plan: CompactionPlan) -> Iterator[frozenset[int]]:
 def _places(segments: list[Segment], target: str) -> list[tuple[Segment, str]]:
     items = list(targets(segments, target))
     # This has to be done before anything looks for existing files.
-    recover(_root(target))
+    recover(root_of(target))
     for _, place in items:
         if storage.look(place) is not None:
             raise ArgumentError(f"{place} already exists: name another target, or remove it")
     return items
 
 
-def _root(target: str) -> str:
-    path = name_of(target)
-    return storage.parent(path) if path.endswith(".log") else path
+def _written(spark: SparkSession, target: str, items: list[tuple[str, Any]], write: Callable[[Any, Path], Any]) -> list[Any]:
+    """Write items to their places, in tasks; a failed job leaves no files. Returns the results of ``write``, with final names."""
+    if not items:
+        return []
+    where = Staging(root_of(target), "rewrite")
 
+    def work(item: tuple[str, Any]) -> tuple[str, Any]:
+        """The folder of this attempt, and the result."""
+        place, what = item
+        with where.attempt() as (folder, name):
+            return name, write(what, folder / storage.base_name(place))
 
-def _run(spark: SparkSession, target: str, jobs: list[tuple[list[Any], _Work]], count: Callable[[Any], None]) -> None:
-    """Run each job in tasks, and rename the files they wrote when all jobs are done; a failed job leaves no files."""
-    if not any(items for items, _ in jobs):
-        return
-    slots = _TASKS_EACH * spark.sparkContext.defaultParallelism
-    where = Staging(_root(target), "rewrite")
     try:
-        done: list[_Done] = []
-        for items, work in jobs:
-            if items:
-                done += spark.sparkContext.parallelize(items, min(len(items), slots)).map(partial(work, where)).collect()
-        files = [(file, storage.beside(one.place, storage.base_name(file))) for one in done for file in files_of(one.folder)]
+        slots = _TASKS_EACH * spark.sparkContext.defaultParallelism
+        done = spark.sparkContext.parallelize(items, min(len(items), slots)).map(work).collect()
+        placed = [(place, name, made) for (place, _), (name, made) in zip(items, done, strict=True)]
+        files = [(file, storage.beside(place, storage.base_name(file))) for place, name, _ in placed for file in files_of(name)]
         move_all(where.root, where.name, files)
-        for one in done:
-            one.result.segments = [storage.beside(one.place, name) for name in one.result.segments]
-            count(one.result)
+        for place, _, made in placed:
+            made.segments = [storage.beside(place, one) for one in made.segments]
+        return [made for _, _, made in placed]
     finally:
         where.remove()

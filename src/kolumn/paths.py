@@ -10,7 +10,7 @@ from functools import cache
 from kolumn.errors import ArgumentError
 
 STREAMED, MESSAGES, SHORT, TOGETHER = "streamed", "messages", "short", "together"
-COMPACTION, FILTER, DOWN_CONVERSION = "compaction", "filter", "down-conversion"
+FILTER, DOWN_CONVERSION = "filter", "down-conversion"
 JSON, AVRO_WALK = "json", "avro-walk"
 
 FAST = {
@@ -18,8 +18,7 @@ FAST = {
     MESSAGES: "messages of formats 0 and 1 likewise (`decode/host/streamed_messages.py`)",
     SHORT: "records with short numbers, and few short headers (`cpu_fallback/fields/plain_records.py`, `headed_records.py`)",
     TOGETHER: "small segments in one call (`decode/small_segments.py`)",
-    COMPACTION: "batches of format 2 counted and copied by what pass one knows (`compaction/first_pass.py`, `second_pass.py`)",
-    FILTER: "batches that lose records, without columns (`cpu_fallback/encode/filter.py`)",
+    FILTER: "batches of format 2 that are compacted, without columns (`cpu_fallback/encode/filter.py`)",
     DOWN_CONVERSION: "batches of format 2 to messages, without columns (`conversion/down_conversion.py`)",
     JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
     AVRO_WALK: "fields of Avro records that nobody asked for (`cpu_fallback/values/avro_walk.py`)",

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 import kolumn
 from kit import drafts
-from kit.compaction_ways import WAYS, take
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch, message, wrapper
+from kit.paths import without
+from kolumn.paths import FILTER
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 TIME = 1_700_000_000_000
@@ -58,10 +60,11 @@ def test_as_the_brokers_cleaner(tmp_path: Path, case: str, cleaned: list[int], n
     assert kolumn.verify(after).ok
 
 
-@pytest.fixture(autouse=True, params=WAYS)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All ways to clean a segment, whatever pass one found out about it."""
-    take(request.param, monkeypatch)
+@pytest.fixture(autouse=True, params=[(), (FILTER,)], ids=["filtered", "decoded"])
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways to clean batches of format 2."""
+    with without(*request.param):
+        yield
 
 
 def _roots() -> list[Path]:

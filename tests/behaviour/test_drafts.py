@@ -12,7 +12,6 @@ from kit.encoder import TRANSACTIONAL, Record, batch, message, raw_batch
 from kit.wrong_drafts import ONE, TIME, WRONG
 from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, Code, CorruptBatchError, FormatError
-from kolumn.formats import kip87
 from kolumn.source.segments import Segment
 
 
@@ -117,9 +116,6 @@ def test_tombstones_of_kip87(tmp_path: Path) -> None:
     assert kolumn.read(tmp_path / "a.log", format="kip87", columns=["tombstone"])["tombstone"].to_pylist() == [True, True, False]
     with pytest.raises(ArgumentError, match="the record at offset 1 has no value and is not a tombstone"):
         kolumn.write(pa.table(columns | {"tombstone": [True, False, None]}), tmp_path / "b.log", format="kip87")
-    assert [kip87.should_retain(*case) for case in ((0, True, False), (1, False, True), (2, True, False), (2, False, True))] == [
-        False, True, True, False,
-    ]  # fmt: skip
     (tmp_path / "c.log").write_bytes(
         drafts.flagged(Record(9, b"a", None, TIME)) + drafts.flagged(Record(10, b"a", None, TIME), drafts.TOMBSTONE)
     )

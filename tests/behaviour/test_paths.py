@@ -117,7 +117,7 @@ def test_compaction(tmp_path: Path) -> None:
             for errors in ("raise", "skip")
         ]
 
-    same(tmp_path, (paths.COMPACTION, paths.FILTER), ask)
+    same(tmp_path, (paths.FILTER,), ask)
 
 
 def test_conversion(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_typed_values(tmp_path: Path) -> None:
 
 
 def test_every_fast_path_is_compared() -> None:
-    mine = {*READING, paths.COMPACTION, paths.FILTER, paths.DOWN_CONVERSION, paths.JSON, paths.AVRO_WALK}
+    mine = {*READING, paths.FILTER, paths.DOWN_CONVERSION, paths.JSON, paths.AVRO_WALK}
     assert mine == set(FAST)
 
 

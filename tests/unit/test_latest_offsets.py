@@ -85,37 +85,6 @@ def test_tables_of_many_bytes_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     compare(found, expected)
 
 
-SOME_KEYS = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"c" * 9]))
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.lists(st.lists(SOME_KEYS, max_size=40), max_size=5), max_size=4))
-def test_how_many_records_of_each_batch_stay(parts: list[list[Keys]]) -> None:
-    """Also of empty batches, of those with other numbers than the first of a part, and beside records of which nobody asks that."""
-    found, last, offset = LatestOffsets(), dict[bytes, tuple[int, int]](), 0
-    numbers = list[int]()
-    for part in parts:
-        counts = np.array([len(batch) for batch in part], np.int64)
-        keys = [key for batch in part for key in batch]
-        first = found.add(pa.array(keys, pa.binary()), pa.array(range(offset, offset + len(keys)), pa.int64()), counts)
-        numbers += range(first, first + len(part))
-        for number, batch in enumerate(part, first):
-            last |= {key: (offset + i, number) for i, key in enumerate(batch) if key is not None}
-            offset += len(batch)
-        found.add(pa.array([b"b"]), pa.array([offset]))
-        last[b"b"] = offset, 0
-        offset += 1
-    assert len(set(numbers)) == len(numbers)
-    for number in numbers:
-        assert found.kept(number, number + 1).tolist() == [sum(own == number for _, own in last.values())]
-
-
-def test_empty_batches_between_others() -> None:
-    found = LatestOffsets()
-    first = found.add(pa.array([b"a", b"", b"c"]), pa.array([0, 1, 2]), np.array([0, 1, 0, 0, 1, 1, 0], np.int64))
-    assert found.kept(first, first + 7).tolist() == [0, 1, 0, 0, 1, 1, 0]
-
-
 def test_after_the_last_slot_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all slots are taken; what lies after them stays as it is."""
     monkeypatch.setattr(latest, "_KEYS", 8)
@@ -138,8 +107,7 @@ def test_after_the_last_slot_comes_the_first(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_record_that_is_not_later_changes_nothing() -> None:
     found = LatestOffsets()
-    first = found.add(pa.array([b"a", b"a", b"a"]), pa.array([5, 5, 4]), np.array([1, 1, 1], np.int64))
-    assert found.kept(first, first + 3).tolist() == [1, 0, 0]
+    found.add(pa.array([b"a", b"a", b"a"]), pa.array([5, 5, 4]))
     assert found.table()["offset"].to_pylist() == [5]
 
 
@@ -164,8 +132,3 @@ def test_keys_are_not_read_past_their_end() -> None:
         found = LatestOffsets()
         found.add(keys, pa.array([1, 2]))
         compare(found, dict(zip(keys.to_pylist(), [1, 2], strict=True)))
-
-
-def test_how_much_is_replaced() -> None:
-    assert added([[b"a", b"b", b"a", None]])[0].replaced_share() == 0.5
-    assert LatestOffsets().replaced_share() == 1.0

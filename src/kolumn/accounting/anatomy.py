@@ -28,19 +28,10 @@ _TAG = 9
 
 @dataclass
 class CountedEntries:
-    """Entries of one layout, and their records.
+    """Entries of one layout with ``size``, in format 3 with ``payload`` too, and their records: the first of each, and the one after the
+    last.
 
-    Attributes
-    ----------
-    entries : Entries
-        With ``size``; in format 3 with ``payload`` too.
-    given : RecordsIn
-    first : int64 array
-        First record of each entry.
-    stop : int
-        The record after the last.
-    tagged : uint8 array, optional
-        Of enriched messages: which have a broker timestamp.
+    ``tagged`` (uint8) flags enriched messages that have a broker timestamp.
     """
 
     entries: Entries
@@ -73,8 +64,7 @@ def anatomy(piece: Piece) -> Counter[str]:
 def count(what: CountedEntries, layout: int) -> Counter[str]:
     """Bytes of each of `PARTS` in entries of a layout.
 
-    What is left of an entry's size is ``compression`` if it has a codec. Otherwise it is ``lengths``: fields may be longer than they need
-    to be.
+    What is left of an entry's size is ``compression`` if it has a codec, else ``lengths``: fields may be longer than they need to be.
     """
     by_loop, packed = np.zeros((2, sizes.WIDTH), np.int64), what.entries.codec != NONE
     found: Counter[str] = Counter()

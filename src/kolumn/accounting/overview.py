@@ -25,24 +25,11 @@ from kolumn.source.storage import parent
 
 @dataclass
 class Seen:
-    """What headers say of one topic-partition.
+    """What headers say of one topic-partition; times are in ms since 1970, and None if no header has one.
 
-    Attributes
-    ----------
-    topic, partition
-        None if no directory names them.
-    folders : set of str
-        More than one: copies of the partition, or parts of it.
-    segments, bytes, batches : int
-    records : int
-        Control records are not counted. If ``is_estimate``, compressed messages of formats 0 and 1 do not say how many they are,
-        and the absent offsets before each are counted as records.
-    first_offset, last_offset, first_ms, last_ms : int, optional
-        Smallest and largest offset, and time in ms since 1970; None if no header has one.
-    codecs, magics : Counter
-        Batches by codec, and by format.
-    control : int
-        Control batches.
+    Several ``folders`` are copies of the partition, or parts of it. Control records are not among the ``records``. If it ``is_estimate``,
+    compressed messages of formats 0 and 1 do not say how many they are, and the absent offsets before each are counted as records.
+    ``control`` counts control batches.
     """
 
     topic: str | None
@@ -87,19 +74,9 @@ class Seen:
 class Overview:
     """What headers say of a source.
 
-    Attributes
-    ----------
-    partitions : list of Seen
-        In the order of the source.
-    damage : list of Damage
-        What headers show: impossible lengths, cut rolled segments, files that are no segments. Damage inside of batches is not among it.
-    remarks : list of Remark
-    copies : list of Overlap
-        Directories that have the same offsets of a partition.
-    tails : int
-        Active segments with a cut last batch or zeros at their end, which is normal.
-    left_out : list of dict
-        What a read does not return: rows of `schema.LEFT_OUT_SCHEMA`.
+    ``damage`` is what they show: impossible lengths, cut rolled segments, files that are no segments; not damage inside of batches.
+    ``copies`` are directories that have the same offsets of a partition. ``tails`` counts active segments with a cut last batch or zeros at
+    their end, which is normal. ``left_out`` are rows of `schema.LEFT_OUT_SCHEMA`.
     """
 
     partitions: list[Seen] = field(default_factory=list)

@@ -13,19 +13,11 @@ KINDS = (".svg", ".png", ".pdf")
 
 
 def draw(found: list[Space], path: str, source: str = "") -> None:
-    """Draw the sizes into a file.
+    """Draw the sizes into a file; ``source`` is for the title.
 
-    The saving of a codec is not drawn as a part: a bar is as long as the decompressed entries, and a mark shows the compressed size.
-    A label names the parts that a format cannot store, since that makes its bar shorter. ``source`` is for the title.
-
-    Raises
-    ------
-    ArgumentError
-        The file's name does not end with the suffix of a known picture format.
-    MissingError
-        matplotlib is not installed.
-    KolumnError
-        The file cannot be written.
+    The saving of a codec is not drawn as a part: a bar is as long as the decompressed entries, and a mark shows the compressed size. A
+    label names the parts that a format cannot store. Raises `ArgumentError` if the file's name does not end with the suffix of a picture
+    format, `MissingError` without matplotlib, and `KolumnError` if the file cannot be written.
     """
     if Path(path).suffix not in KINDS:
         raise ArgumentError(f"{path}: expected a name that ends in {', '.join(KINDS)}")

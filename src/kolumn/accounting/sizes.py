@@ -37,24 +37,9 @@ class _Sample:
 
 
 class FormatSizes:
-    """Bytes that records take in one format.
+    """Bytes that records take in one format, by purpose (``parts``); what it cannot store is added to ``lost``.
 
-    Parameters
-    ----------
-    lost : Losses
-        What the format cannot store is added to it.
-    codec : int, optional
-        Of all batches; None if each keeps its own.
-
-    Attributes
-    ----------
-    parts : Counter of str
-        Bytes by purpose.
-    records : int
-    codec : str
-        As `Space.codec`.
-    estimated : int
-        As `Space.estimated`.
+    ``codec`` None keeps that of each batch. ``codec`` and ``estimated`` are those of `Space`.
     """
 
     def __init__(self, lost: Losses, codec: int | None) -> None:

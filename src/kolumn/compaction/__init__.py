@@ -1,1 +1,1 @@
-"""Log compaction as by Kafka's cleaner: `first_pass` finds keys, `retention` decides what stays, `second_pass` and `rewrite` write it."""
+"""Log compaction as by Kafka's cleaner: `latest` finds keys (pass one), `retention` decides what stays, `rewrite` writes it (pass two)."""

@@ -129,8 +129,7 @@ def _clean(places: dict[Segment, str], target: keywords.Path, limit: int, interv
 def _first_young(segment: Segment, limit: int) -> int | None:
     """Position of the first entry that is not older than ``limit``; None if all are older, and the segment is not empty.
 
-    If damage breaks the chain of entries and a young entry is found after it, the position is that of the last entry before the damage:
-    the age of the damaged bytes is unknown.
+    If a young entry follows damage, it is the position of the last entry before the damage: the age of the damaged bytes is unknown.
     """
     with SegmentFile(segment) as file:
         start, timed = _old_head(file, limit), False

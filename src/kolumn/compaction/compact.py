@@ -10,12 +10,10 @@ from typing import Unpack
 from kolumn import keywords
 from kolumn.codecs import NONE
 from kolumn.commit.staged_file import StagedFile
-from kolumn.compaction.first_pass import KnownSegment, first_pass
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.compaction.retention import Producers, Round
-from kolumn.compaction.rewrite import fate, rewrite
-from kolumn.compaction.second_pass import OF_FATES, SecondPass
-from kolumn.conversion.convert import can_roll, root_of, targets
+from kolumn.compaction.rewrite import Cleaner
+from kolumn.conversion.convert import can_roll, root_of, targets, written
 from kolumn.damage.findings import Skipped
 from kolumn.encode.entries import EntrySettings
 from kolumn.encode.from_segment import write_from
@@ -25,20 +23,18 @@ from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import COLUMNS, piece_of, pieces
+from kolumn.log.pieces import tell, whole_options
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.read_plan import live_segments
 from kolumn.replicas.copies import one_directory
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import SIDE_FILES, Segment
-from kolumn.source.storage import beside, modified_ms, parent, read_bytes, with_suffix
+from kolumn.source.storage import modified_ms, parent, read_bytes, with_suffix
 from kolumn.transactions.states import Transactions
 
 DAY_MS = 86_400_000
 _LARGEST = 2**31 - 1
-_FEW = 0.01
-"""Share of records that are replaced by later ones, up to which most batches are expected to stay whole."""
 
 
 @dataclass
@@ -154,17 +150,13 @@ def _clean_partition(
     plan: "CompactionPlan", places: dict[Segment, str], place: Place, how: "CompactionSettings", rolls: bool
 ) -> Compaction:
     done, round = Compaction(), plan.round(how, LatestOffsets())
-    found = first_pass(plan.dirty, round, how.options)
-    for segment, deletes, known in zip(plan.dirty, plan.legacy_deletes, found, strict=True):
-        with place(places[segment]) as path:
-            made = clean_segment(segment, path, round, deletes, how, rolls, known)
-        made.segments = [beside(places[segment], one) for one in made.segments]
-        done.add(made)
+    for segment in plan.dirty:
+        round.add_keys(segment, how.options)
+    for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
+        write = partial(clean_segment, segment, round=round, legacy_deletes=deletes, how=how, rolls=rolls)
+        done.add(written(place, places[segment], write))
     for segment in plan.rest:
-        with place(places[segment]) as path:
-            copy_segment(segment, path)
-    done.segments += [places[segment] for segment in plan.rest]
-    done.copied = len(plan.rest)
+        done.add(written(place, places[segment], partial(copy_segment, segment)))
     return done
 
 
@@ -201,18 +193,10 @@ class CompactionSettings:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """Plan of a round for a topic-partition.
+    """Plan of a round for a topic-partition: ``dirty`` segments are cleaned, the ``rest`` is copied, and the round ends at the offset
+    ``end``.
 
-    Attributes
-    ----------
-    dirty, rest : list of Segment
-        Segments that are cleaned, and segments that are copied unchanged.
-    legacy_deletes : list of bool
-        For each dirty segment: whether tombstones of formats without a delete horizon stay.
-    transactions : Transactions
-    producers : Producers
-    end : int
-        Offset at which the round ends.
+    ``legacy_deletes`` says of each dirty segment whether tombstones of formats without a delete horizon stay.
     """
 
     dirty: list[Segment]
@@ -252,51 +236,33 @@ def _legacy_horizon(segments: list[Segment], how: CompactionSettings) -> int:
     return modified_ms(clean[-1].path) - how.retention_ms if clean else -1
 
 
-def clean_segment(
-    segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, rolls: bool,
-    known: KnownSegment | None = None,
-) -> Compaction:  # fmt: skip
-    """Write the retained records of a segment, with ``rolls`` to several if one has no room.
+def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, rolls: bool) -> Compaction:
+    """Pass two: write the retained records of a segment, with ``rolls`` to several if one has no room.
 
-    The caller names the files, whose names in the folder are in `Compaction.segments`, and says what is known of the segment from pass one.
+    The caller names the files; `Compaction.segments` has their names in the folder.
     """
     done = Compaction(bytes=segment.size)
     number = layouts.FORMAT_NAMES.index(segment.format)
     enriched = layouts.FORMATS[number].timed_index
     merge = how.merge_bytes or (1 << 20 if enriched else None)
-    # What is copied needs no more columns; what is not is decoded again. Where that is most of it, all columns at once are less work.
-    columns = OF_FATES if round.latest.replaced_share() <= _FEW else COLUMNS
-
     settings = EntrySettings(number, 0, 0, NONE, None, merge or _LARGEST, _LARGEST)
+    cleaner = Cleaner(segment, round, how.options, settings, legacy_deletes, merge is not None)
     with SegmentFiles(place, 1 << 30, how.interval, enriched, rolls) as files:
-        if known is not None:
-            with SegmentFile(segment) as file:
-                second = SecondPass(file, known, round, how.options, settings)
-                second.write(files)
-            done.records, done.retained, done.retained_bytes = second.records, second.retained, second.bytes
-        for piece in () if known is not None else pieces(segment, how.options, done.skipped, columns):
-            what = fate(piece, round, legacy_deletes, merge is not None)
-            done.records += len(what.keep)
-            done.retained += int(what.keep.sum())
-            whole = partial(piece_of, piece.source, piece.origin, segment=segment, options=how.options)
-            for encoded in rewrite(piece, what, round, settings, None if columns is COLUMNS else whole):
-                done.retained_bytes += int(encoded.entries.size.sum())
-                files.append(encoded)
+        for encoded in cleaner.cleaned():
+            done.retained_bytes += int(encoded.entries.size.sum())
+            files.append(encoded)
+    tell(cleaner.found, done.skipped)
+    done.records, done.retained = cleaner.records, cleaner.retained
     done.segments = [path.name for path in files.paths]
     return done
 
 
-def copy_segment(segment: Segment, place: Path) -> None:
-    """Copy a segment unchanged, with its side files, to a place from `outgoing` or of a Spark job.
-
-    Raises
-    ------
-    KolumnError
-        A file cannot be read or written.
-    """
+def copy_segment(segment: Segment, place: Path) -> Compaction:
+    """Copy a segment unchanged, with its side files; raises `KolumnError` if a file cannot be read or written."""
     for suffix in SIDE_FILES:
         if (data := read_bytes(with_suffix(segment.path, suffix))) is not None:
             with StagedFile(place.with_suffix(suffix)) as out:
                 out.write(data)
     with SegmentFile(segment) as file, StagedFile(place) as out:
         write_from(file, 0, file.size, out)
+    return Compaction([place.name], copied=1)

@@ -24,16 +24,14 @@ _LARGEST_TABLE = 1 << 30
 class LatestOffsets:
     """Last offset of each key of the records that were added.
 
-    Memory: the distinct keys and 40 to 80 bytes for each, of less than a million up to 160; twice while it grows. Offsets are unique, so a
-    record is the last of its key if its offset is in the set of last offsets. Eight bytes for each batch whose records are counted.
+    Memory: the distinct keys and 32 to 64 bytes for each, of less than a million up to 128; twice while it grows. Offsets are unique, so a
+    record is the last of its key if its offset is in the set of last offsets.
     """
 
     def __init__(self) -> None:
         self._seeds = [int.from_bytes(os.urandom(8), "little", signed=True) | 1 for _ in range(2)]
-        self._used, self._added = np.zeros(2 + AHEAD, np.int64), 0
+        self._used = np.zeros(2 + AHEAD, np.int64)
         self._keys, self._bytes, self._slots = np.zeros(WORDS, np.int64), np.empty(PAD, np.uint8), np.zeros(1, np.int64)
-        # The first one stands for all batches whose records are not counted.
-        self._kept, self._batches = np.zeros(1, np.int64), 1
         self._offsets: Int64s | None = None
         self._marks: tuple[int, Flags] | None = None
 
@@ -44,37 +42,19 @@ class LatestOffsets:
         made._offsets = offsets
         return made
 
-    def add(self, keys: pa.Array, offsets: pa.Array, counts: Int64s | None = None) -> int:
-        """Add records that are neither control records nor of aborted transactions; those without a key have no effect.
-
-        With the number of records of each batch, `kept` has numbers of these batches; the result is that of the first one.
-        """
+    def add(self, keys: pa.Array, offsets: pa.Array) -> None:
+        """Add records that are neither control records nor of aborted transactions; those without a key have no effect."""
         self._offsets = self._marks = None
-        self._added += len(keys)
-        alive, each = list[Any](), np.ascontiguousarray(offsets.to_numpy(zero_copy_only=False))
-        ends, batch = (np.array([len(each)], np.int64), 0) if counts is None else (np.cumsum(counts), self._more(len(counts)))
-        column, row = payloads_of(keys, alive), 0
+        alive, each, row = list[Any](), np.ascontiguousarray(offsets.to_numpy(zero_copy_only=False)), 0
+        column = payloads_of(keys, alive)
         while row < len(each):
-            room, first = (len(self._keys) // WORDS - 1, len(self._bytes) - PAD), int(np.searchsorted(ends, row, side="right"))
-            rest = ends[first:]
-            row = add_keys(self._map(), column, each.ctypes.data, rest.ctypes.data, batch + first, row, len(each), *room, self._used)
+            room = len(self._keys) // WORDS - 1, len(self._bytes) - PAD
+            row = add_keys(self._map(), column, each.ctypes.data, row, len(each), *room, self._used)
             if row < len(each):
                 self._grow(len(keys[row].as_buffer()))
-        return batch
-
-    def _more(self, batches: int) -> int:
-        """Room to count the records of more batches; returns the number of the first one."""
-        first, self._batches = self._batches, self._batches + batches
-        if self._batches > len(self._kept):
-            self._kept = np.concatenate([self._kept, np.zeros(max(len(self._kept), batches), np.int64)])
-        return first
-
-    def kept(self, first: int, stop: int) -> Int64s:
-        """How many records of some batches are the last of their keys."""
-        return self._kept[first:stop]
 
     def _map(self) -> KeyMap:
-        places = (array.ctypes.data for array in (self._keys, self._kept, self._bytes))
+        places = (array.ctypes.data for array in (self._keys, self._bytes))
         return KeyMap(self._slots.ctypes.data, len(self._slots).bit_length() - 1, *places, *self._seeds)
 
     def _grow(self, more: int) -> None:
@@ -110,10 +90,6 @@ class LatestOffsets:
         ends = self._column(START, stop + 1)[start:]
         data = self._bytes[ends[0] : ends[-1]].tobytes()
         return pa.Array.from_buffers(pa.binary(), stop - start, [None, pa.py_buffer((ends - ends[0]).astype(np.int32)), pa.py_buffer(data)])
-
-    def replaced_share(self) -> float:
-        """Which part of the records that were added is not the last of its key; 1.0 if that is not known."""
-        return 1 - self._counts[0] / self._added if self._added else 1.0
 
     def offsets(self) -> Int64s:
         """Last offsets, sorted: int64 array."""

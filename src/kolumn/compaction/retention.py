@@ -3,15 +3,19 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.arrays import Flags, Int64s
 from kolumn.compaction.latest import LatestOffsets
 from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
-from kolumn.log.pieces import Piece
+from kolumn.log.pieces import Piece, pieces
+from kolumn.options import Options
+from kolumn.source.segments import Segment
 from kolumn.transactions.states import ABORTED, Transactions
 
+_OF_KEYS = ("offset", "key", "producerId", "isTransactional", "isControl")
 _SEEN = [table.PRODUCER_ID, table.PRODUCER_EPOCH, table.MAX_TIMESTAMP, table.LAST_OFFSET, table.CONTROL]
 """Columns of the batch table that tell what a producer did."""
 
@@ -59,19 +63,9 @@ class Producers:
 
 @dataclass
 class Round:
-    """One cleaning round of a partition.
+    """One cleaning round of a partition, of the offsets from ``first_dirty`` to before ``end``, at the time ``now`` in ms.
 
-    Attributes
-    ----------
-    latest : LatestOffsets
-    transactions : Transactions
-    producers : Producers
-    first_dirty, end : int
-        First offset that it cleans, and the offset after the last.
-    now, retention_ms : int
-        Time of the round; how long tombstones stay.
-    observed : set of int
-        Producers of which a batch of the current transaction was seen.
+    ``observed`` are the producers of which a batch of the current transaction was seen; tombstones stay ``retention_ms``.
     """
 
     latest: LatestOffsets
@@ -117,16 +111,21 @@ class Round:
             found |= self.transactions.states(producer, offset, sets & np.asarray(piece.records["isTransactional"])) == ABORTED
         return found & ~np.asarray(piece.records["isControl"])
 
-    def retained(self, piece: Piece, discard: Flags, legacy_deletes: bool) -> Flags:
-        """Flags of the records that stay.
+    def add_keys(self, segment: Segment, options: Options) -> None:
+        """Pass one: add the records of a segment that may replace earlier records of their keys to the last offsets."""
+        for piece in pieces(segment, options, columns=_OF_KEYS):
+            records = piece.records
+            usable = ~np.asarray(records["isControl"]) & ~self.aborted_records(piece)
+            usable &= records["offset"].to_numpy() >= self.first_dirty
+            keys, offsets = records["key"], records["offset"]
+            if not usable.all():
+                keys, offsets = (column.filter(pa.array(usable)) for column in (keys, offsets))
+            self.latest.add(keys, offsets)
 
-        Parameters
-        ----------
-        piece : Piece
-        discard : bool array
-            For each entry: whether all of its records are dropped.
-        legacy_deletes : bool
-            Whether tombstones of formats without a delete horizon stay.
+    def retained(self, piece: Piece, discard: Flags, legacy_deletes: bool) -> Flags:
+        """Flags of the records that stay; ``discard`` flags the entries of which no record does.
+
+        ``legacy_deletes`` says whether tombstones of formats without a delete horizon stay.
         """
         records, counts = piece.records, piece.counts
         offset, control = records["offset"].to_numpy(), np.asarray(records["isControl"])

@@ -1,23 +1,35 @@
-"""Writes the retained records of entries: an entry is copied if no record was dropped, else encoded again (``MemoryRecords.filterTo``)."""
+"""Pass two of a compaction: an entry that keeps all its records is copied, others are encoded again (``MemoryRecords.filterTo``).
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+Batches of format 2 are filtered as bytes (`cpu_fallback/encode/filter.py`); what that leaves, and all other entries, become columns.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Flags, Int64s
-from kolumn.arrow.recycle import take_array
+from kolumn.arrays import Bytes, Flags, Int64s
+from kolumn.arrow.recycle import take
 from kolumn.codecs import NONE
 from kolumn.compaction.retention import Round, per_entry
-from kolumn.conversion.convert import copied, part, with_known_offsets
+from kolumn.conversion.convert import part, with_known_offsets
+from kolumn.cpu_fallback.encode.batches import seal
+from kolumn.cpu_fallback.encode.filter import EMPTIED, LONGER, WHOLE, filter_records
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.host.run import Payloads
+from kolumn.decode.result import Tally
+from kolumn.encode.batches import header_sizes
 from kolumn.encode.encoders import encoder
-from kolumn.encode.entries import Encoded, EntrySettings
+from kolumn.encode.entries import Encoded, EntrySettings, PayloadRoom, Splice, place
 from kolumn.encode.table import stored_columns, take_apart
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts, table, v2
 from kolumn.formats.entries import Entries, Entry
-from kolumn.log.pieces import Piece
+from kolumn.log.pieces import Piece, intact, payloads_of_batches, pieces_of
+from kolumn.options import Options
+from kolumn.paths import FILTER, is_on
+from kolumn.source.segments import Segment
 
 COPY, REBUILD, EMPTY, DROP, MERGE = range(5)
 """Fates of entries."""
@@ -25,17 +37,7 @@ COPY, REBUILD, EMPTY, DROP, MERGE = range(5)
 
 @dataclass
 class Fate:
-    """Decision about the entries of a piece and their records.
-
-    Attributes
-    ----------
-    entries : int64 array
-        For each entry: copied, rebuilt, emptied, dropped or merged.
-    keep : bool array
-        Whether each record is kept.
-    horizon : bool array
-        Flags of the entries that get a delete horizon now.
-    """
+    """The fate of each entry of a piece, flags of the records that stay, and of the entries that get a delete horizon now."""
 
     entries: Int64s
     keep: Flags
@@ -50,70 +52,117 @@ class Fate:
         return Fate(self.entries[start:stop], keep, self.horizon[start:stop])
 
 
-def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool, discard: Flags | None = None) -> Fate:
-    """Decide about the entries of a piece.
-
-    Parameters
-    ----------
-    piece, round, legacy_deletes
-    merge : bool
-        Whether neighbouring compressed message sets are combined.
-    discard : bool array, optional
-        What `Round.discarded` says of the entries, if it was asked before: the round remembers what it has seen.
-    """
+def fate(piece: Piece, round: Round, legacy_deletes: bool, merge: bool, discard: Flags) -> Fate:
+    """Decide about the entries of a piece; ``discard`` is what `Round.discarded` says of them."""
     entries, counts = piece.entries, piece.counts
-    if discard is None:
-        discard = round.discarded(entries)
-    keep = round.retained(piece, gone(entries, discard, round), legacy_deletes)
+    expired = (entries.delete_horizon == 1) & (entries.base_timestamp <= round.now)
+    keep = round.retained(piece, np.where(entries.control == 1, discard & expired, discard), legacy_deletes)
     kept = per_entry(keep, counts)
     dead = per_entry(keep & np.asarray(piece.records["tombstone"]), counts) > 0
-    fates, horizon = fates_of(entries, counts, kept, dead, discard, round)
-    fates[(fates == COPY) & piece.partial] = REBUILD
-    sets = layouts.among(entries.layout, layouts.MESSAGES) & (entries.codec != NONE) & (kept > 0)
+    headed = layouts.among(entries.layout, layouts.BATCHES)
+    horizon = headed & (entries.delete_horizon != 1) & (dead | (discard & (entries.control == 1))) & (kept > 0)
+    fates = np.where((kept == counts) & ~horizon & ~piece.partial, COPY, REBUILD)
+    fates[kept == 0] = np.where(headed & _stay_empty(entries, round), EMPTY, DROP)[kept == 0]
     if merge:
-        fates[sets] = MERGE
+        fates[layouts.among(entries.layout, layouts.MESSAGES) & (entries.codec != NONE) & (kept > 0)] = MERGE
     return Fate(fates, keep, horizon)
 
 
-def gone(entries: Entries, discard: Flags, round: Round) -> Flags:
-    """Flags of the entries of which no record stays, since no reader needs them: of a marker, once its delete horizon is reached."""
-    expired = (entries.delete_horizon == 1) & (entries.base_timestamp <= round.now)
-    return np.where(entries.control == 1, discard & expired, discard)
+def _stay_empty(entries: Entries, round: Round) -> Flags:
+    """Flags of the batches that stay when they lose all records: the last one of its producer, and that of the round."""
+    return round.producers.is_last(entries) | (entries.last_offset + 1 == round.end)
 
 
-def fates_of(entries: Entries, counts: Int64s, kept: Int64s, dead: Flags, discard: Flags, round: Round) -> tuple[Int64s, Flags]:
-    """Fates of entries, and flags of those that get a delete horizon now.
+@dataclass
+class Cleaner:
+    """Cleans one segment; ``merge`` combines neighbouring compressed message sets, up to the bytes that ``how`` allows a batch.
 
-    Parameters
-    ----------
-    entries : Entries
-    counts, kept : int64 arrays of n
-        How many records they have, and how many stay.
-    dead : bool array of n
-        Whether one that stays is a tombstone.
-    discard : bool array of n
-        As for `fate`.
-    round : Round
+    The layout, magic and codec of ``how`` are those of each entry. ``records`` and ``retained`` count those before and after.
     """
-    headed = layouts.among(entries.layout, layouts.BATCHES)
-    stays_empty = headed & (round.producers.is_last(entries) | (entries.last_offset + 1 == round.end))
-    horizon = headed & (entries.delete_horizon != 1) & (dead | (discard & (entries.control == 1))) & (kept > 0)
-    fates = np.where((kept == counts) & ~horizon, COPY, REBUILD)
-    fates[kept == 0] = np.where(stays_empty, EMPTY, DROP)[kept == 0]
-    return fates, horizon
+
+    segment: Segment
+    round: Round
+    options: Options
+    how: EntrySettings
+    legacy_deletes: bool
+    merge: bool
+    found: Tally = field(default_factory=Tally)
+    records: int = 0
+    retained: int = 0
+
+    def cleaned(self) -> Iterator[Encoded]:
+        """What stays, in the order of the segment."""
+        for source, origin, entries in intact(self.segment, self.options, self.found):
+            plain = entries.layout == v2.LAYOUT.number
+            bounds = [0, *(np.flatnonzero(np.diff(plain)) + 1).tolist(), len(entries)]
+            for start, stop in pairwise(bounds):
+                if start == stop:
+                    continue
+                if plain[start]:
+                    yield from self._batches(source, origin, entries[start:stop])
+                    continue
+                for piece in self._pieces(source, origin, entries[start:stop]):
+                    what = self._fate(piece, self.round.discarded(piece.entries))
+                    yield from _rewritten(piece, what, self.round, self.how)
+
+    def _pieces(self, source: Bytes, origin: int, entries: Entries) -> Iterator[Piece]:
+        return pieces_of(source, origin, entries, self.segment, self.options, damage=self.found.damage)
+
+    def _fate(self, piece: Piece, discard: Flags) -> Fate:
+        what = fate(piece, self.round, self.legacy_deletes, self.merge, discard)
+        self.records += len(what.keep)
+        self.retained += int(what.keep.sum())
+        return what
+
+    def _batches(self, source: Bytes, origin: int, entries: Entries) -> Iterator[Encoded]:
+        """What stays of batches of format 2."""
+        discard, out = self.round.discarded(entries), Splice(source, origin, entries.copy())
+        left = np.ones(len(entries), bool)
+        if is_on(FILTER) and len(self.round.latest.marks()[1]):
+            plain = (entries.control == 0) & (entries.timestamp_type == table.CREATE_TIME) & ~discard
+            plain &= (entries.base_offset >= self.round.first_dirty) & (entries.last_offset < self.round.end)
+            rows = np.flatnonzero(plain)
+            for some, payloads, good in payloads_of_batches(source, origin, entries[rows], self.options):
+                for codec in np.unique(some.codec[good]).tolist():
+                    chosen = np.flatnonzero(good & (some.codec == codec))
+                    done = self._filter(some[chosen], Payloads(*(column[chosen] for column in payloads)), codec, rows[chosen], out)
+                    left[done] = False
+                rows = rows[len(some) :]
+        needed = np.flatnonzero(left)
+        for piece in self._pieces(source, origin, entries[needed]) if len(needed) else ():
+            rows = np.searchsorted(entries.position, piece.entries.position)
+            what = self._fate(piece, discard[rows])
+            out.put(rows[what.entries != DROP], _in_place(piece, what, self.round, self.how))
+        if out.stays.any():
+            yield out.encoded()
+
+    def _filter(self, entries: Entries, payloads: Payloads, codec: int, rows: Int64s, out: Splice) -> Int64s:
+        """Put what stays of batches with one codec into ``out``, where they have ``rows``; returns the rows that are done."""
+        (lowest, marks), round = self.round.latest.marks(), self.round
+        how = replace(self.how, layout=v2.LAYOUT.number, magic=v2.MAGIC, codec=codec)
+        gap, made = np.full(len(entries), v2.HEADER if codec == NONE else 0, np.int64), np.empty(len(entries), np.int64)
+        counts = entries.count.copy()
+        room, _ = take(int((payloads.size + gap + LONGER * counts).sum()) + PAD)
+        data = np.frombuffer(room, np.uint8)
+        filter_records(
+            entries.array, payloads.address, payloads.size, gap, marks.ctypes.data, lowest, len(marks), round.now,
+            round.now + round.retention_ms, data.ctypes.data, made,
+        )  # fmt: skip
+        whole, dropped, good = made == WHOLE, (made == EMPTIED) & ~_stay_empty(entries, round), made >= 0
+        out.keep(rows[whole])
+        if good.any():
+            laid = PayloadRoom(data, np.cumsum(made[good] + gap[good]) - made[good], made[good])
+            encoded = place(laid, entries[good], header_sizes, how)
+            seal(encoded.data.ctypes.data, encoded.entries.array)
+            out.put(rows[good], encoded)
+        done = whole | dropped | good
+        self.records += int(counts[done].sum())
+        self.retained += int(entries.count[whole | good].sum())
+        return rows[done]
 
 
-def rewrite(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: Callable[[Entries], Piece] | None) -> Iterator[Encoded]:
-    """Encode the retained records of a piece as entries.
-
-    Parameters
-    ----------
-    piece, what, round
-    how : EntrySettings
-        With the format, and the bytes of merged entries; the rest is that of the entries.
-    whole : callable, optional
-        Returns some entries of the piece with all columns, for those that are not copied; None if the piece has all.
-    """
+def _rewritten(piece: Piece, what: Fate, round: Round, how: EntrySettings) -> Iterator[Encoded]:
+    """The entries of a piece with their retained records."""
     layout, magic, codec = piece.entries.layout, piece.entries.magic, piece.entries.codec
     merged = what.entries == MERGE
     changes = merged[1:] & ((np.diff(layout) != 0) | (np.diff(magic) != 0) | (np.diff(codec) != 0))
@@ -123,65 +172,28 @@ def rewrite(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: C
             return
         some, own = part(piece, start, stop), what.part(piece, start, stop)
         if merged[start]:
-            yield _merged(_retained(some, own, np.arange(stop - start), whole), _like(some.entries[0], how))
-        elif (own.entries != DROP).any():
-            yield in_place(some, own, round, how, whole)
+            yield _merged(some.records.filter(pa.array(own.keep)), _like(some.entries[0], how))
+        else:
+            yield _in_place(some, own, round, how)
 
 
 def _like(entry: Entry, how: EntrySettings) -> EntrySettings:
     return replace(how, layout=entry.layout, magic=entry.magic, codec=entry.codec)
 
 
-def in_place(piece: Piece, what: Fate, round: Round, how: EntrySettings, whole: Callable[[Entries], Piece] | None) -> Encoded:
-    """Entries that are copied, and between them those that are encoded again: all that are alike at once, wherever they are.
-
-    Parameters are those of `rewrite`. None of the entries is merged, and not all are dropped.
-    """
-    kinds = what.entries
-    if (kinds == COPY).all():
-        return copied(piece)
-    entries = with_known_offsets(piece)
-    arrays, array, at = [piece.source], np.zeros(len(entries), np.int64), entries.position - piece.origin
+def _in_place(piece: Piece, what: Fate, round: Round, how: EntrySettings) -> Encoded:
+    """Entries that are copied, and between them those that are encoded again: all that are alike at once, wherever they are."""
+    kinds, out = what.entries, Splice(piece.source, piece.origin, with_known_offsets(piece))
+    out.keep(np.flatnonzero(kinds == COPY))
     kept = per_entry(what.keep, piece.counts)
-    alike = np.stack([kinds, entries.layout, entries.magic, entries.codec], axis=1)
-    new = (kinds == REBUILD) | (kinds == EMPTY)
-    for one in np.unique(alike[new], axis=0):
-        rows = np.flatnonzero((alike == one).all(axis=1))
-        records, settings = _retained(piece, what, rows, whole), _like(entries[int(rows[0])], how)
-        made = _rebuilt(records, piece.entries[rows], kept[rows], what.horizon[rows], round, settings)
-        array[rows], at[rows] = len(arrays), made.entries.position
-        entries.array[rows] = made.entries.array
-        arrays.append(made.data)
-    stays = kinds != DROP
-    entries = entries[stays]
-    data = take_array(int(entries.size.sum()), np.uint8)
-    np.concatenate([arrays[number][start:end] for number, start, end in stretches(array[stays], at[stays], entries.size)], out=data)
-    entries.position = np.cumsum(entries.size) - entries.size
-    return Encoded(data, entries)
-
-
-def stretches(array: Int64s, at: Int64s, size: Int64s) -> Iterator[tuple[int, int, int]]:
-    """Entries that follow one another in the same array, together: the number of that array, and where they start and stop in it.
-
-    Parameters
-    ----------
-    array, at, size : int64 arrays of n
-        Of each entry, at least one: the number of its array, where it is in that, and its bytes.
-    """
-    stop = at + size
-    cut = (array[1:] != array[:-1]) | (at[1:] != stop[:-1])
-    first, last = np.flatnonzero(np.append(True, cut)), np.flatnonzero(np.append(cut, True))
-    yield from zip(array[first].tolist(), at[first].tolist(), stop[last].tolist(), strict=True)
-
-
-def _retained(piece: Piece, what: Fate, rows: Int64s, whole: Callable[[Entries], Piece] | None) -> pa.RecordBatch:
-    """The retained records of some entries, with all columns."""
-    chosen = np.zeros(len(piece.entries), bool)
-    chosen[rows] = True
-    own = np.repeat(chosen, piece.counts)
-    if whole is None:
-        return piece.records.filter(pa.array(own & what.keep))
-    return whole(piece.entries[rows]).records.filter(pa.array(what.keep[own]))
+    alike = np.stack([kinds, piece.entries.layout, piece.entries.magic, piece.entries.codec], axis=1)
+    for one in np.unique(alike[(kinds == REBUILD) | (kinds == EMPTY)], axis=0):
+        chosen = (alike == one).all(axis=1)
+        records = piece.records.filter(pa.array(np.repeat(chosen, piece.counts) & what.keep))
+        rows = np.flatnonzero(chosen)
+        settings = _like(piece.entries[int(rows[0])], how)
+        out.put(rows, _rebuilt(records, piece.entries[rows], kept[rows], what.horizon[rows], round, settings))
+    return out.encoded()
 
 
 def _merged(records: pa.RecordBatch, how: EntrySettings) -> Encoded:
@@ -193,7 +205,6 @@ def _merged(records: pa.RecordBatch, how: EntrySettings) -> Encoded:
 
 def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Flags, round: Round, how: EntrySettings) -> Encoded:
     """Encode the entries with their retained records; base offset, last offset, sequence and producer are kept."""
-    messages = layouts.holds_messages(how.layout)
     given = take_apart(pa.Table.from_batches([stored_columns(records, how.layout)]), 0)
     given.from_log = True
     first = np.cumsum(kept) - kept
@@ -201,7 +212,7 @@ def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Fl
     entries.count = kept
     some = kept > 0
     last = first + kept - 1
-    if messages:
+    if layouts.holds_messages(how.layout):
         entries.base_offset[some], entries.last_offset[some] = given.offset[first[some]], given.offset[last[some]]
     elif layouts.holds_records(how.layout):
         set_before = entries.delete_horizon == 1

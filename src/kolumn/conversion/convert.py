@@ -1,10 +1,11 @@
 """`convert`: segments rewritten in another format."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Unpack
+from typing import Protocol, TypeVar, Unpack
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from kolumn.conversion.retarget import Changes
 from kolumn.damage.findings import Damage, Skipped
 from kolumn.decode.result import Tally
 from kolumn.encode.compress import codec_of
-from kolumn.encode.entries import Encoded, EntrySettings
-from kolumn.encode.outgoing import name_of, outgoing, parent_of, refuse_data_folder
+from kolumn.encode.entries import Encoded, EntrySettings, Splice
+from kolumn.encode.outgoing import Place, name_of, outgoing, parent_of, refuse_data_folder
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.write import settings
 from kolumn.errors import ArgumentError, CorruptBatchError
@@ -34,6 +35,12 @@ from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
 from kolumn.transactions.states import Transactions
 
+
+class _Written(Protocol):
+    segments: list[str]
+
+
+_Made = TypeVar("_Made", bound=_Written)
 _COMPACT = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts)
 
 
@@ -164,11 +171,17 @@ def _convert(job: "ConversionJob", places: list[tuple[Segment, str]], target: ke
     found: dict[str, Transactions] = {}
     with outgoing(root_of(target), [name for _, name in places]) as place:
         for segment, name in places:
-            with place(name) as path:
-                made = job.segment(segment, path, _transactions(segment, job, found), can_roll(target))
-            made.segments = [beside(name, one) for one in made.segments]
-            done.add(made)
+            write = partial(job.segment, segment, transactions=_transactions(segment, job, found), rolls=can_roll(target))
+            done.add(written(place, name, write))
     return done
+
+
+def written(place: Place, name: str, write: Callable[[Path], _Made]) -> _Made:
+    """What ``write`` makes of one segment, with the final names of its files."""
+    with place(name) as path:
+        made = write(path)
+    made.segments = [beside(name, one) for one in made.segments]
+    return made
 
 
 def _transactions(segment: Segment, job: "ConversionJob", found: dict[str, Transactions]) -> Transactions | None:
@@ -193,11 +206,8 @@ def root_of(target: keywords.Path) -> str:
 def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Segment, str]]:
     """The place of each converted segment.
 
-    Raises
-    ------
-    ArgumentError
-        Two segments would get the same place, several would go into one file, one in memory into a folder, or the target is the folder
-        of another topic-partition.
+    Raises `ArgumentError` if two segments would get the same place, several would go into one file, one in memory into a folder, or if the
+    target is the folder of another topic-partition.
     """
     target = name_of(target)
     if target.endswith(".log"):
@@ -244,10 +254,9 @@ class ConversionJob:
         return one_directory(segments, "convert") if self.drop_transactions else segments
 
     def segment(self, segment: Segment, place: Path, transactions: Transactions | None, rolls: bool) -> Conversion:
-        """Convert one segment, with ``rolls`` into several if one has no room.
+        """Convert one segment, with ``rolls`` into several if one has no room; ``transactions`` are its partition's, if they are dropped.
 
-        ``transactions`` are its partition's, if they are to be dropped. The caller names the files; `Conversion.segments` has their names
-        in the folder.
+        The caller names the files; `Conversion.segments` has their names in the folder.
         """
         done = Conversion()
         changes = Changes(self.how, self.timestamp, transactions)
@@ -321,14 +330,9 @@ def part(piece: Piece, start: int, stop: int) -> Piece:
 
 def copied(piece: Piece) -> Encoded:
     """The entries as they are."""
-    entries = with_known_offsets(piece)
-    if (entries.position[1:] == entries.end[:-1]).all():
-        start = int(entries.position[0]) - piece.origin
-        data = piece.source[start : start + int(entries.size.sum())]
-    else:
-        data = np.concatenate([piece.entry(i) for i in range(len(entries))])
-    entries.position = np.cumsum(entries.size) - entries.size
-    return Encoded(data, entries)
+    out = Splice(piece.source, piece.origin, with_known_offsets(piece))
+    out.keep(slice(None))
+    return out.encoded()
 
 
 def with_known_offsets(piece: Piece) -> Entries:

@@ -11,13 +11,13 @@ from kolumn.conversion import losses
 from kolumn.conversion.losses import Losses
 from kolumn.conversion.retarget import Changes
 from kolumn.cpu_fallback.encode.down_convert import down_convert
-from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.decode.host.run import Payloads, decompressed
+from kolumn.decode.host.run import Payloads
 from kolumn.encode.entries import Encoded, EntrySettings
 from kolumn.encode.table import ABSENT
 from kolumn.formats import contents, legacy, table, v2
 from kolumn.formats.entries import Entries
+from kolumn.log.pieces import payloads_of_batches
 from kolumn.options import Options
 from kolumn.paths import DOWN_CONVERSION, is_on
 
@@ -28,22 +28,9 @@ _MESSAGES = 4096
 def down_converted(
     source: Bytes, origin: int, entries: Entries, changes: Changes, codec: int | None, options: Options, lost: Losses
 ) -> Generator[Encoded, None, int]:
-    """Write the first ones of some entries as messages.
+    """Write the first ones of some entries with right checksums as messages; the other parameters are those of `regroup.regrouped`.
 
-    Parameters
-    ----------
-    source : uint8 array
-        Bytes of the segment from ``origin`` on, padded.
-    entries : Entries
-        Entries with right checksums.
-    changes, codec, lost
-        As for `regroup.regrouped`.
-    options : Options
-
-    Returns
-    -------
-    int
-        How many entries became messages. What follows is another conversion, is damaged, or has contents that are lost one by one.
+    Returns how many entries became messages. What follows is another conversion, is damaged, or has contents that are lost one by one.
     """
     how, done = changes.how, 0
     if not is_on(DOWN_CONVERSION):
@@ -54,13 +41,8 @@ def down_converted(
     other = (entries.layout != v2.LAYOUT.number) | (entries.timestamp_type != table.CREATE_TIME) | packed
     other |= (entries.transactional | entries.control) != 0
     most = int(np.argmax(other)) if other.any() else len(entries)
-    while done < most:
-        left = entries[done:most].copy()
-        payloads, held, _ = decompressed(source, origin, left, options, Share(options.inflated_bytes))
-        count = len(payloads.size)
-        left = left[:count]
-        good = left.is_intact & (left.count >= 0) & (left.count <= payloads.size // v2.SMALLEST_RECORD)
-        stop = count if good.all() else int(np.argmin(good))
+    for left, payloads, good in payloads_of_batches(source, origin, entries[:most], options):
+        stop = len(left) if good.all() else int(np.argmin(good))
         start, ends = 0, np.cumsum(left.count[:stop])
         while start < stop:
             before = int(ends[start - 1]) if start else 0
@@ -72,8 +54,7 @@ def down_converted(
             start, done = start + made, done + made
             if start < end:
                 return done
-        del held
-        if stop < count or not count:
+        if stop < len(left):
             break
     return done
 

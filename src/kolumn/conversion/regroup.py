@@ -36,14 +36,8 @@ _LARGEST = 2**31 - 1
 class Regrouped:
     """Records that become entries of one layout and with one codec.
 
-    Attributes
-    ----------
-    given : RecordsIn
-    how : EntrySettings
-    first : int64 array, optional
-        First record of each of ``entries``.
-    entries : Entries, optional
-        Entries that keep their header fields. Otherwise these follow from the records.
+    If ``entries`` are given, these keep their header fields, and ``first`` is the first record of each; otherwise they follow from the
+    records.
     """
 
     given: RecordsIn
@@ -66,20 +60,9 @@ def regroup(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> 
 
 
 def regrouped(piece: Piece, changes: Changes, codec: int | None, lost: Losses) -> Iterator[Regrouped]:
-    """Records of a piece as the target's layout can store them, in the order of the log.
+    """Records of a piece as the target's layout can store them, in the order of the log; ``codec`` None keeps that of each entry.
 
-    Parameters
-    ----------
-    piece : Piece
-    changes : Changes
-    codec : int, optional
-        Of the target's entries; None keeps that of each entry.
-    lost : Losses
-
-    Raises
-    ------
-    ArgumentError
-        The target does not support the codec.
+    Losses are added to ``lost``. Raises `ArgumentError` if the target does not support the codec.
     """
     entries = piece.entries
     kinds = _kinds(piece, changes)

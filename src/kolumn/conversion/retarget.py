@@ -20,16 +20,9 @@ _PRODUCER = {"producerId": -1, "producerEpoch": -1, "sequence": -1}
 
 @dataclass(frozen=True)
 class Changes:
-    """The requested conversion.
+    """The requested conversion: into ``how``, with ``timestamp`` as LogAppendTime in ms for records that have no timestamp.
 
-    Attributes
-    ----------
-    how : EntrySettings
-        The target.
-    timestamp : int, optional
-        LogAppendTime in ms for records that have no timestamp.
-    transactions : Transactions, optional
-        The transactions of the partition, if transactional records are to be dropped.
+    ``transactions`` are those of the partition, if transactional records are to be dropped.
     """
 
     how: EntrySettings
@@ -38,19 +31,9 @@ class Changes:
 
 
 def retarget(records: pa.RecordBatch, entry: Int64s, layout: Int64s, changes: Changes, lost: Losses) -> tuple[pa.RecordBatch, Any]:
-    """Records as the target can store them, and the entries that they come from.
+    """Records (`pieces.COLUMNS`) as the target can store them, and the entry of each; losses are added to ``lost``.
 
-    Parameters
-    ----------
-    records : pa.RecordBatch
-        Columns `pieces.COLUMNS`.
-    entry : int64 array
-        For each record: the number of its entry in the source.
-    layout : int64 array
-        For each record: the layout of that entry.
-    changes : Changes
-    lost : Losses
-        Losses are added to it.
+    ``entry`` and ``layout`` are the number of the source's entry and its layout, for each record.
     """
     held = holds(changes.how.layout, changes.how.magic)
     keep = _kept(records, layout, changes, held, lost)

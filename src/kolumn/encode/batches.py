@@ -31,13 +31,7 @@ def regroup(given: RecordsIn, first: Int64s, entries: Entries, how: EntrySetting
 
 
 def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
-    """Write batches.
-
-    Raises
-    ------
-    ArgumentError
-        A record is too large for a batch.
-    """
+    """Write batches; raises `ArgumentError` if a record is too large."""
     assert groups.body is not None
     entries = groups.rows(given, how)
     laid = lay_out(groups, entries, header_sizes(entries, groups.size, how))

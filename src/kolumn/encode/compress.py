@@ -27,26 +27,14 @@ _LEVELS = {GZIP: (-1, 0, 9), ZSTD: (3, -131072, 22)}
 
 
 def codec_of(name: str) -> int:
-    """Id of a codec.
-
-    Raises
-    ------
-    ArgumentError
-        There is no codec of that name.
-    """
+    """Id of a codec; raises `ArgumentError` if there is none of that name."""
     if name not in NAMES:
         raise ArgumentError(f"codec={name!r}: expected one of {', '.join(NAMES)}")
     return NAMES.index(name)
 
 
 def level_of(codec: int, level: int | None) -> int:
-    """The level to use, -1 for codecs without levels.
-
-    Raises
-    ------
-    ArgumentError
-        The codec has no levels, or does not have this one.
-    """
+    """The level to use, -1 for codecs without levels; raises `ArgumentError` if the codec does not have this one."""
     default, low, high = _LEVELS.get(codec, (-1, 0, -1))
     if level is None:
         return default
@@ -57,17 +45,9 @@ def level_of(codec: int, level: int | None) -> int:
 
 
 def compress(codec: int, data: memoryview, level: int, magic: int = 2) -> bytes:
-    """Compress a payload, in the codec's framing.
+    """Compress a payload in the codec's framing, with a ``level`` from `level_of`.
 
-    Parameters
-    ----------
-    codec : int
-        Id of the codec, as in `kolumn.codecs`.
-    data : memoryview
-    level : int
-        Result of `level_of`.
-    magic : int
-        Message format. In format 0 the header checksum of lz4 frames covers the frame's magic number too (KAFKA-3160).
+    In format 0 (``magic``) the header checksum of lz4 frames covers the frame's magic number too (KAFKA-3160).
     """
     return _COMPRESSED[codec](data, level, magic)
 

@@ -44,23 +44,10 @@ def encoder(layout: int) -> Encoder:
 
 
 def encode(given: RecordsIn, how: EntrySettings, last: bool) -> tuple[Encoded, int]:
-    """Encode the rows that make complete entries.
+    """Encode the rows that make complete entries; returns these and how many rows they have.
 
-    Parameters
-    ----------
-    last : bool
-        Whether no rows follow. If more rows follow, the last entry is left for the next call.
-
-    Returns
-    -------
-    encoded : Encoded
-    done : int
-        How many of the rows are encoded.
-
-    Raises
-    ------
-    ArgumentError
-        The layout cannot store a record.
+    Unless ``last``, more rows follow, and the last entry is left for the next call. Raises `ArgumentError` if the layout cannot store a
+    record.
     """
     file = encoder(how.layout)
     groups = file.group(given, how, last)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
-from kolumn.arrow.recycle import take
+from kolumn.arrow.recycle import take, take_array
 from kolumn.codecs import NONE
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.encode.compress import compress, compress_all, level_of
@@ -47,33 +47,51 @@ class EntrySettings:
 
 @dataclass
 class Encoded:
-    """Encoded entries, one after the other.
-
-    Attributes
-    ----------
-    data : uint8 array
-    entries : Entries
-        Batch table; positions are indices into ``data``.
-    """
+    """Encoded entries, one after the other; positions are indices into ``data``."""
 
     data: Bytes
     entries: Entries
 
 
+class Splice:
+    """Entries from several arrays, put together in their order. At first all are where ``source`` has them, and none stays."""
+
+    def __init__(self, source: Bytes, origin: int, entries: Entries) -> None:
+        self._entries, self._arrays = entries, [source]
+        self._array, self._at = np.zeros(len(entries), np.int64), entries.position - origin
+        self.stays = np.zeros(len(entries), np.bool_)
+
+    def keep(self, rows: Int64s | slice) -> None:
+        """Let some entries stay as they are."""
+        self.stays[rows] = True
+
+    def put(self, rows: Int64s, made: Encoded) -> None:
+        """Replace some entries by others."""
+        self.stays[rows], self._array[rows], self._at[rows] = True, len(self._arrays), made.entries.position
+        self._entries.array[rows] = made.entries.array
+        self._arrays.append(made.data)
+
+    def encoded(self) -> Encoded:
+        """The entries that stay; their bytes are not copied if they follow one another."""
+        entries, array, at = self._entries[self.stays], self._array[self.stays], self._at[self.stays]
+        stop = at + entries.size
+        cut = (array[1:] != array[:-1]) | (at[1:] != stop[:-1])
+        first, last = np.flatnonzero(np.append(True, cut)), np.flatnonzero(np.append(cut, True))
+        parts = [self._arrays[array[i]][at[i] : stop[j]] for i, j in zip(first, last, strict=True)] if len(entries) else []
+        data = parts[0] if len(parts) == 1 else take_array(int(entries.size.sum()), np.uint8)
+        if len(parts) > 1:
+            np.concatenate(parts, out=data)
+        entries.position = np.cumsum(entries.size) - entries.size
+        return Encoded(data, entries)
+
+
 @dataclass
 class Groups:
-    """Which records make which entries.
+    """Which records make which entries: the first row of each, and the bytes of its records before compression; ``stop`` is the row after
+    the last.
 
-    Attributes
-    ----------
-    first, size : int64 arrays
-        First row of each entry, and the bytes of its records before compression.
-    stop : int
-        The row after the last.
-    entries : Entries, optional
-        Header fields, including the codec; None if they follow from the records.
-    body : int32 array, optional
-        Sizes of the records, if the layout needs them.
+    ``entries`` are header fields, including the codec; None if they follow from the records. ``body`` has sizes of records (int32), if the
+    layout needs them.
     """
 
     first: Int64s
@@ -95,14 +113,9 @@ class Groups:
 
 @dataclass
 class PayloadRoom:
-    """Memory in which the records of entries are written, before compression.
+    """Padded memory for the records of entries before compression: the index of each payload in ``data``, and its bytes.
 
-    Attributes
-    ----------
-    data : uint8 array
-        Ends with padding.
-    at, size : int64 arrays
-        Index of each payload in ``data``, and its bytes. Without a codec, room for the header precedes the payload.
+    Without a codec, room for the header precedes the payload.
     """
 
     data: Bytes
@@ -146,13 +159,7 @@ def whole(given: RecordsIn, first: Int64s, size: Int64s, count: int, last: bool,
 
 
 def lay_out(groups: Groups, entries: Entries, headers: Int64s) -> PayloadRoom:
-    """Allocate memory for the payloads of entries with headers of given sizes.
-
-    Raises
-    ------
-    ArgumentError
-        An entry would be larger than 2 GiB.
-    """
+    """Allocate memory for the payloads of entries; raises `ArgumentError` if an entry would be larger than 2 GiB."""
     refuse_large(groups, headers)
     size = groups.size
     gap = np.where(entries.codec == NONE, headers, 0)

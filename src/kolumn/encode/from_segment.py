@@ -9,13 +9,7 @@ _AT_A_TIME = 8 << 20
 
 
 def write_from(file: SegmentFile, start: int, stop: int, out: StagedFile) -> None:
-    """Write bytes [start, stop) of a segment.
-
-    Raises
-    ------
-    KolumnError
-        They cannot be read or written.
-    """
+    """Write bytes [start, stop) of a segment; raises `KolumnError` if they cannot be read or written."""
     if file.has_path and stop - start >= _LEAST:
         start += out.copy(file.descriptor, start, stop - start)
     for begin in range(start, stop, _AT_A_TIME):

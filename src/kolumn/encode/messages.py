@@ -19,11 +19,8 @@ from kolumn.formats.entries import Entries
 def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     """Decide which records share a wrapper; see `entries.whole`.
 
-    Raises
-    ------
-    ArgumentError
-        These formats do not support zstd, headers, control records or transactions. Producer ids, epochs and sequences of
-        idempotent producers, leader epochs, and in format 0 timestamps are left out without an error.
+    Raises `ArgumentError` for zstd, headers, control records and transactions. Producer ids, epochs and sequences of idempotent producers,
+    leader epochs, and in format 0 timestamps are left out without an error.
     """
     check(given, how)
     if how.magic == 0:
@@ -53,10 +50,7 @@ def header_sizes(entries: Entries, size: Int64s, how: EntrySettings) -> Int64s:
 def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     """Write messages and wrappers.
 
-    Raises
-    ------
-    ArgumentError
-        A record is too large, or a record of KIP-87 has no value and is not a tombstone.
+    Raises `ArgumentError` if a record is too large, or if one of KIP-87 has no value and is not a tombstone.
     """
     marks = given.once("tombstones", _tombstones) if layouts.LAYOUTS[how.layout].tombstone_bit else None
     if groups.entries is None and how.codec == NONE and len(groups.first):

@@ -13,7 +13,6 @@ entry. A segment's last timestamp is added when it is closed.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -24,10 +23,8 @@ from kolumn.arrays import Bytes, Int64s
 from kolumn.commit.staged_file import StagedFile, final_name, make_folders, writing
 from kolumn.cpu_fallback.encode.index import index_entries
 from kolumn.encode.entries import Encoded
-from kolumn.encode.from_segment import write_from
 from kolumn.errors import ArgumentError
 from kolumn.formats.entries import Entries, Entry
-from kolumn.source.segment_file import SegmentFile
 
 _LARGEST_RELATIVE = 2**31 - 1
 _DIGITS = 20
@@ -35,38 +32,14 @@ _INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIMES = np.dtype([("time", ">i8"), ("offset", ">i4")])
 _ENRICHED = np.dtype([("offset", ">i4"), ("time", ">i8"), ("position", ">i4")])
 
-Part = tuple[Bytes | SegmentFile, int, int]
-"""Bytes in memory or in a segment, from an index or a position to another one."""
-
 
 class SegmentFiles:
     """Files of one partition, in a staging place; they are complete and on disk when the context ends without an error.
 
-    Parameters
-    ----------
-    place : Path
-        A segment file (``*.log``), or the folder of a topic-partition, which is made: from `kolumn.encode.outgoing` or a Spark job.
-    segment_bytes : int
-        A segment is rolled before it would become larger. A ``place`` that is a segment file becomes as large as a segment can be.
-    index_interval_bytes : int
-    enriched : bool
-        Whether the index is that of enriched logs.
-    rolls : bool
-        Whether segments after a ``place`` that is a segment file may be written beside it, with the names of their base offsets.
-
-    Attributes
-    ----------
-    paths : list of Path
-        The segments.
-    last_offset : int
-        The last offset written; -1 before the first.
-
-    Raises
-    ------
-    ArgumentError
-        A size is less than 1, or the data does not fit into one segment file.
-    KolumnError
-        A file cannot be written.
+    ``place`` is a segment file (``*.log``), or the folder of a topic-partition, which is made. In a folder, a segment is rolled before it
+    would exceed ``segment_bytes``; a segment file becomes as large as a segment can be, and with ``rolls`` more follow beside it, named by
+    their base offsets. ``enriched`` indexes are those of enriched logs. Raises `ArgumentError` if a size is less than 1, or the data does
+    not fit into one segment file, and `KolumnError` if a file cannot be written.
     """
 
     def __init__(self, place: Path, segment_bytes: int, index_interval_bytes: int, enriched: bool = False, rolls: bool = False) -> None:
@@ -98,13 +71,7 @@ class SegmentFiles:
 
     def append(self, batches: Encoded) -> None:
         """Append batches, rolling segments between them."""
-        entries = batches.entries
-        if len(entries):
-            self.append_parts(entries, [(batches.data, entries[0].position, entries[-1].end)])
-
-    def append_parts(self, entries: Entries, parts: Iterable[Part]) -> None:
-        """Append batches from where they are, rolling segments between them; positions in ``entries`` count from the first of them."""
-        left, done = list(parts), 0
+        entries, done = batches.entries, 0
         while done < len(entries):
             rest = entries[done:]
             fits = 0 if self._open is None else self._open.fits(rest, self.segment_bytes)
@@ -114,11 +81,7 @@ class SegmentFiles:
             assert self._open is not None
             some, start = rest[:fits], rest[0].position
             self._open.note(some.position - start + self._open.size, some, self.interval)
-            for data, first, stop in _head(left, some[-1].end - start):
-                if isinstance(data, SegmentFile):
-                    write_from(data, first, stop, self._open.log)
-                else:
-                    self._open.write(data[first:stop])
+            self._open.write(batches.data[start : some[-1].end])
             self.last_offset, done = some[-1].last_offset, done + fits
 
     def append_tail(self, data: Bytes) -> None:
@@ -153,17 +116,6 @@ def _is_far(name: str, offset: int) -> bool:
     return _is_offset(name) and offset - int(name) > _LARGEST_RELATIVE
 
 
-def _head(parts: list[Part], size: int) -> Iterator[Part]:
-    """Take the first bytes of some parts; the rest stays in the list."""
-    while size:
-        data, start, stop = parts.pop(0)
-        if stop - start > size:
-            parts.insert(0, (data, start + size, stop))
-            stop = start + size
-        size -= stop - start
-        yield data, start, stop
-
-
 class Sink(Protocol):
     """Where entries of an index are written."""
 
@@ -172,14 +124,9 @@ class Sink(Protocol):
 
 
 class IndexEntries:
-    """The entries of the offset index and of the time index of a segment.
+    """The entries of the offset index and of the time index of a segment, relative to its ``base`` offset.
 
-    Parameters
-    ----------
-    base : int
-        Entries are relative to it; a batch too far from it for 32 bits gets no entry.
-    index, times : Sink
-        Where the entries of the two indexes are written.
+    A batch too far from it for 32 bits gets no entry.
     """
 
     def __init__(self, base: int, index: Sink, times: Sink) -> None:
@@ -188,16 +135,7 @@ class IndexEntries:
         self.index, self.times = index, times
 
     def note(self, positions: Int64s, entries: Entries, interval: int) -> None:
-        """Add index entries for batches, before they are written.
-
-        Parameters
-        ----------
-        positions : int64 array of n
-            Where they are in the segment.
-        entries : Entries
-            n batches, at least one.
-        interval : int
-        """
+        """Add index entries for batches, at least one, before they are written to these positions of the segment."""
         due, newest, offsets = self._due(positions, entries, interval)
         last = entries.last_offset[due] - self.base
         near = last <= _LARGEST_RELATIVE

@@ -15,10 +15,7 @@ from kolumn.formats.entries import Entries
 def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     """Decide which records share a set; see `entries.whole`.
 
-    Raises
-    ------
-    ArgumentError
-        The codec is zstd, a record has headers, or a control record's key has no type. Leader epochs are left out without an error.
+    Raises `ArgumentError` for zstd, headers, and control records whose key has no type. Leader epochs are left out without an error.
     """
     if how.codec == ZSTD:
         raise ArgumentError("codec='zstd': format kip98-draft has the codecs none, gzip, snappy and lz4")
@@ -45,13 +42,7 @@ def header_sizes(entries: Entries, size: Int64s, how: EntrySettings) -> Int64s:
 
 
 def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
-    """Write sets.
-
-    Raises
-    ------
-    ArgumentError
-        A record is too large for a set.
-    """
+    """Write sets; raises `ArgumentError` if a record is too large for a set."""
     entries = groups.rows(given, how)
     laid = lay_out(groups, entries, header_sizes(entries, groups.size, how))
     control = given.numbers.get("isControl")

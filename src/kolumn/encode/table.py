@@ -41,25 +41,11 @@ def stored_columns(records: pa.RecordBatch, layout: int) -> pa.RecordBatch:
 
 @dataclass
 class RecordsIn:
-    """Some rows of a table.
+    """Some rows of a table as addresses, which are valid as long as this object exists.
 
-    Attributes
-    ----------
-    records : RecordsToEncode
-        Addresses; valid as long as this object exists.
-    offset, timestamp : int64 arrays
-    headers : int
-        Number of headers of all rows.
-    numbers : dict of int64 arrays
-        The columns that belong to a batch, if the table has them; `ABSENT` contains the values of the others.
-    cut : bool array, optional
-        Rows that must begin an entry.
-    from_log : bool
-        Whether the records come from a log: records that `write` rejects are then kept as they are.
-    table : pa.Table
-        The rows themselves, for columns that only some formats use.
-    found : dict
-        Results of `once`.
+    ``headers`` is the number of headers of all rows. ``numbers`` has the columns that belong to a batch, if the table has them (`ABSENT`).
+    ``cut`` flags rows that must begin an entry. Records ``from_log`` are kept as they are, even those that `write` rejects. ``found`` holds
+    results of `once`.
     """
 
     records: RecordsToEncode
@@ -81,13 +67,9 @@ class RecordsIn:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Compare a table's columns with the record columns.
+    """Raise `ArgumentError` if a column is not a record column, or has a wrong type.
 
-    Raises
-    ------
-    ArgumentError
-        A column is not a record column, or has a wrong type. Columns that describe where a record was read
-        (topic, partition, segment, position, magic, codec, …) are ignored.
+    Columns that say where a record was read (topic, partition, segment, position, magic, codec, …) are ignored.
     """
     for name, kind in zip(schema.names, schema.types, strict=True):
         if name not in RECORD_COLUMNS:

@@ -29,10 +29,7 @@ class MessageTimes(NamedTuple):
 def group(given: RecordsIn, how: EntrySettings, last: bool) -> Groups:
     """Decide which records share a wrapper; see `entries.whole`.
 
-    Raises
-    ------
-    ArgumentError
-        This format does not support zstd, headers or transactional records. Producer fields and leader epochs are left out.
+    Raises `ArgumentError` for zstd, headers and transactional records. Producer fields and leader epochs are left out.
     """
     check(given, how, control=True)
     given.numbers = {name: values for name, values in given.numbers.items() if name == "isControl"}
@@ -59,10 +56,7 @@ def header_sizes(entries: Entries, size: Int64s, how: EntrySettings) -> Int64s:
 def put(given: RecordsIn, groups: Groups, how: EntrySettings) -> Encoded:
     """Write messages and wrappers.
 
-    Raises
-    ------
-    ArgumentError
-        A record is too large for a message, or a control record has a type that this format does not have.
+    Raises `ArgumentError` if a record is too large, or a control record has a type that this format does not have.
     """
     entries = groups.rows(given, how)
     laid = lay_out(groups, entries, header_sizes(entries, groups.size, how))

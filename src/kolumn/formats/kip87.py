@@ -20,14 +20,6 @@ _KNOWN_BITS = 0x3F
 _LARGEST_CODEC = LZ4
 
 
-def should_retain(magic: int, value_is_null: bool, tombstone_bit: bool) -> bool:
-    """Whether a message keeps its key alive in a compacted topic (``LogCleaner.shouldRetainMessage`` of the draft).
-
-    The value decides for formats 0 and 1, the bit for magic 2.
-    """
-    return not (tombstone_bit if magic >= MAGIC else value_is_null)
-
-
 def plausible(buf: Buffer, pos: int, size: int) -> bool:
     """Whether bits that no writer sets are clear in a message whose length field is ``size``."""
     attributes = load8(buf, pos + 17)

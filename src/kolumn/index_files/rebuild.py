@@ -126,10 +126,7 @@ def rebuild_index(
 def index_contents(segments: list[Segment], interval: int) -> list[tuple[Segment, str, bytes]]:
     """The index files of the segments of one partition: segment, suffix and bytes. A transaction index without entries has no file.
 
-    Raises
-    ------
-    CorruptBatchError
-        An entry is damaged.
+    Raises `CorruptBatchError` if an entry is damaged.
     """
     made = [_Indexes(one) for one in segments]
     if made:

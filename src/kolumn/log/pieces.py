@@ -7,13 +7,15 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.arrays import Bytes, Flags, Int64s
+from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.damage.explain import header_error, row_error
 from kolumn.damage.findings import Damage, damage_of
 from kolumn.decode.host.record_batch import record_batch
-from kolumn.decode.host.run import Run, decode_run, runs
+from kolumn.decode.host.run import Payloads, Run, decode_run, decompressed, runs
 from kolumn.decode.pipeline import OnDamage
 from kolumn.decode.result import Tally
 from kolumn.errors import CorruptBatchError
+from kolumn.formats import v2
 from kolumn.formats.entries import Entries, Entry
 from kolumn.log.batch_table import entry_chunks
 from kolumn.options import Options
@@ -102,6 +104,23 @@ def intact(segment: Segment, options: Options, found: Tally) -> Iterator[tuple[B
                 raise _header_error(file, chunk, chunk.entries[bad[0]])
             for part in np.split(np.arange(len(chunk.entries)), bad):
                 yield chunk.source, chunk.origin, chunk.entries[part].intact()
+
+
+def payloads_of_batches(source: Bytes, origin: int, entries: Entries, options: Options) -> Iterator[tuple[Entries, Payloads, Flags]]:
+    """The decompressed records of format 2 batches in memory, some batches at a time.
+
+    Yields copies of the batches, where their records are until the next step, and flags of those that can be decompressed and whose count
+    their bytes have room for. It ends before a batch that exceeds a limit.
+    """
+    while len(entries):
+        some = entries.copy()
+        payloads, held, _ = decompressed(source, origin, some, options, Share(options.inflated_bytes))
+        count = len(payloads.size)
+        if not count:
+            return
+        some, entries = some[:count], entries[count:]
+        yield some, payloads, some.is_intact & (some.count >= 0) & (some.count <= payloads.size // v2.SMALLEST_RECORD)
+        del held
 
 
 def tell(found: Tally, on_damage: OnDamage | None) -> None:

@@ -38,47 +38,15 @@ _SMALL_BYTES = 1 << 20
 
 @dataclass
 class Findings:
-    """What a report shows.
+    """What a report shows. Dictionaries by topic and partition unless said otherwise.
 
-    Attributes
-    ----------
-    totals : dict
-        `Totals` by topic and partition, as `kolumn stats`.
-    segments : int
-    skipped : Skipped
-        The damage.
-    damaged_sizes : dict
-        Sizes of the segments with damage, by path.
-    remarks : list of Remark
-        At most 1000.
-    left_out : list of dict
-        What a read does not return: rows of `schema.LEFT_OUT_SCHEMA`.
-    tails : Counter
-        Active segments that end with "zeros" or are "truncated", which is normal.
-    headers : HeaderStatistics
-    offsets : dict
-        `Offsets` by topic and partition.
-    timelines : dict
-        `Timeline` by topic, of at most 50 topics; the others together are None, as are records of which no topic is known.
-    lateness : Powers
-        How many ms the timestamp of a record is before the latest one before it in its partition; 0: in order.
-    late : dict
-        By topic and partition: how many records are late, and by how many ms at most.
-    untimed : int
-        Records without a timestamp.
-    ahead : int
-        Records whose timestamp is later than the moment of the report.
-    payloads : Counter
-        Bytes of keys and values by codec.
-    keys : Keys
-    transactions : TransactionStatistics
-    states : Counter
-        Records by the state of their transaction.
-    controls : Counter
-        Control records by topic and partition.
-    lag : Lag, optional
-        Of consumer groups; None if `__consumer_offsets` is not in the source.
-    sample : Sample
+    At most 1000 ``remarks``; ``left_out`` are rows of `schema.LEFT_OUT_SCHEMA`. ``damaged_sizes`` are sizes of the segments with damage, by
+    path. ``tails`` counts active segments that end with "zeros" or are "truncated", which is normal. ``timelines`` are by topic, of at most
+    50 topics; the others together are None, as are records of which no topic is known. ``lateness``: how many ms the timestamp of a record
+    is before the latest one before it in its partition; 0: in order. ``late``: how many records are late, and by how many ms at most.
+    ``untimed`` records have no timestamp, those ``ahead`` one later than the moment of the report. ``payloads``: bytes of keys and values
+    by codec. ``states``: records by the state of their transaction; ``controls``: control records. ``lag`` is None if `__consumer_offsets`
+    is not in the source.
     """
 
     totals: dict[tuple[str | None, int | None], Totals] = field(default_factory=dict)

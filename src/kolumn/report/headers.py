@@ -33,24 +33,11 @@ class Producer:
 
 @dataclass
 class HeaderStatistics:
-    """Sums over the headers of all intact batches.
+    """Sums over the headers of all intact batches: their stored sizes (weighed by bytes), and records (weighed by records).
 
-    Attributes
-    ----------
-    sizes : Powers
-        Stored sizes of batches; the weights are bytes.
-    counts : Powers
-        Records in batches; the weights are records.
-    uncounted : int
-        Compressed message sets of formats 0 and 1, whose headers do not count their records.
-    overhead : int
-        Bytes of batch headers of format 2.
-    codecs : dict
-        Batches and bytes by codec.
-    formats : dict
-        Batches and bytes by format: 0, 1, 2, or the number of a draft.
-    producers : dict
-        By id; if there are more than 10,000, the others are in ``others``.
+    ``uncounted`` are compressed sets of formats 0 and 1, whose headers do not count their records; ``overhead`` the bytes of batch headers
+    of format 2. ``codecs`` and ``formats`` have batches and bytes; a format is 0, 1, 2, or the number of a draft. ``producers`` are by id;
+    if there are more than 10,000, the rest is counted in ``others``.
     """
 
     sizes: Powers = field(default_factory=Powers)
@@ -106,14 +93,9 @@ _HEADER_BYTES = 61
 
 @dataclass
 class Offsets:
-    """Which offsets of a partition are there.
+    """Which offsets of a partition are there: the ``first`` and ``last`` one that headers claim.
 
-    Attributes
-    ----------
-    first, last : int, optional
-        First and last offset that headers claim.
-    inside : int
-        Absent offsets within the range that a batch of format 2 claims: compaction removed these records.
+    ``inside`` counts absent offsets within the ranges that batches of format 2 claim: compaction removed these records.
     """
 
     first: int | None = None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from copy import copy
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,14 +15,7 @@ _FIRST_WIDTH_MS = 1000
 class Timeline:
     """Records and bytes by time. Only times that occur have a bin; where there are too many bins, each becomes twice as wide.
 
-    Attributes
-    ----------
-    width_ms : int
-        Width of a bin: bin ``i`` begins at ``i * width_ms``.
-    numbers : int64 array of n
-        The bins that have records, in ascending order.
-    sums : int64 array of shape (2, n)
-        Their records, and the bytes of these.
+    Bin ``i`` begins at ``i * width_ms``. ``numbers`` are the bins that have records, ascending, ``sums`` (2, n) their records and bytes.
     """
 
     def __init__(self) -> None:
@@ -79,29 +73,18 @@ class Timeline:
         return Drawn(low * self.width_ms, step * self.width_ms, made[0], made[1], int(self.sums[0][~within].sum()))
 
 
-class Drawn:
-    """Bins of equal width.
+class Drawn(NamedTuple):
+    """Bins of equal width; ``outside`` counts the records whose times are before or after them."""
 
-    Attributes
-    ----------
-    start_ms, width_ms : int
-    records, bytes : int64 array
-    outside : int
-        Records whose times are before or after the bins.
-    """
-
-    def __init__(self, start_ms: int, width_ms: int, records: Int64s, size: Int64s, outside: int) -> None:
-        self.start_ms, self.width_ms, self.records, self.bytes, self.outside = start_ms, width_ms, records, size, outside
+    start_ms: int
+    width_ms: int
+    records: Int64s
+    bytes: Int64s
+    outside: int
 
 
 class Powers:
-    """How many numbers lie in each power of two, and the sum of a weight of them.
-
-    Attributes
-    ----------
-    counts, weights : int64 array of 64
-        Place ``i`` is for numbers from ``2**(i-1)`` on below ``2**i``; place 0 for 0.
-    """
+    """How many numbers lie in each power of two, and the sum of a weight of them: place ``i`` of 64 is for 2^(i-1) up to 2^i, 0 for 0."""
 
     def __init__(self) -> None:
         self.counts: Int64s = np.zeros(64, np.int64)

@@ -16,15 +16,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class Frequent:
-    """A frequent key.
-
-    Attributes
-    ----------
-    key : bytes
-        Its first bytes.
-    least, most : int
-        Bounds of its number of records.
-    """
+    """The first bytes of a frequent key, and bounds of its number of records."""
 
     key: bytes
     least: int

@@ -12,15 +12,7 @@ __all__ = ["TOPIC", "Lag", "lag_of"]
 
 @dataclass
 class Lag:
-    """Committed offsets of groups.
-
-    Attributes
-    ----------
-    rows : list of dict
-        As `kolumn.groups`, without groups that have committed nothing; those that are most behind come first.
-    failed : str
-        Why there are none, if they could not be read.
-    """
+    """Rows of `kolumn.groups` with a committed offset, most behind first; ``failed`` says why there are none."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     failed: str = ""

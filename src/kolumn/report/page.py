@@ -101,18 +101,9 @@ def _partitions(found: Findings) -> str:
     if not rows:
         return ""
     names = [
-        "topic",
-        "partition",
-        "segments",
-        "bytes",
-        "batches",
-        "records",
-        "firstOffset",
-        "lastOffset",
-        "firstTimestamp",
-        "lastTimestamp",
-    ]
-    names += ["magic", "codec", "nullKeys", "nullValues", "meanKeyBytes", "meanValueBytes", "producers", "damagedStretches", "recordsLost"]
+        "topic", "partition", "segments", "bytes", "batches", "records", "firstOffset", "lastOffset", "firstTimestamp", "lastTimestamp",
+        "magic", "codec", "nullKeys", "nullValues", "meanKeyBytes", "meanValueBytes", "producers", "damagedStretches", "recordsLost",
+    ]  # fmt: skip
 
     def cell(value: object) -> object:
         if isinstance(value, dict):

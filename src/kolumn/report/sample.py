@@ -20,16 +20,7 @@ COLUMNS = ("key", "value", "headers", "timestampMs")
 
 @dataclass
 class Sample:
-    """The first records of each partition.
-
-    Attributes
-    ----------
-    parts : list of pa.Table
-    bytes : int
-        Of their keys, values and headers.
-    partitions : int
-        Of how many partitions there are records.
-    """
+    """The first records of each partition, of ``partitions`` partitions; ``bytes`` are those of keys, values and headers."""
 
     parts: list[pa.Table] = field(default_factory=list)
     bytes: int = 0

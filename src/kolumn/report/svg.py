@@ -28,14 +28,8 @@ _Failed: TypeAlias = tuple[type[BaseException] | None, BaseException | None, Tra
 class Chart:
     """One chart. Draw into ``axes`` within ``with``; then `svg` is the text.
 
-    Parameters
-    ----------
-    name : str
-        Prefix of the ids in the SVG, which have to be unique in a page.
-    title, description : str
-        What a screen reader says.
-    height : float
-        Inches.
+    ``name`` is the prefix of the ids in the SVG, which have to be unique in a page; ``title`` and ``description`` are for screen readers;
+    ``height`` is in inches.
     """
 
     def __init__(self, name: str, title: str, description: str, height: float = HEIGHT) -> None:

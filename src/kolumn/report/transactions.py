@@ -1,7 +1,6 @@
 """When transactions began and ended, from the order of records and markers."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,14 +23,9 @@ class Transaction:
 
 @dataclass
 class TransactionStatistics:
-    """The transactions of all partitions.
+    """The transactions of all partitions: counts by outcome, and the first ones of each outcome.
 
-    Attributes
-    ----------
-    counts : dict
-        TransactionStatistics by outcome: "committed", "aborted", "open". A marker without records is "empty".
-    found : list of Transaction
-        The first ones of each outcome.
+    Outcomes are "committed", "aborted" and "open"; a marker without records is "empty".
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -68,7 +62,3 @@ class TransactionStatistics:
         self.counts[outcome] = self.counts.get(outcome, 0) + 1
         if begun is not None and self.counts[outcome] <= MOST:
             self.found.append(Transaction(producer, partition, outcome, begun[0], max(time, begun[0]), begun[1]))
-
-    def as_rows(self) -> list[dict[str, Any]]:
-        """Counts for a table."""
-        return [{"outcome": outcome, "transactions": count} for outcome, count in sorted(self.counts.items())]

@@ -14,12 +14,7 @@ from kolumn.report.svg import Chart
 def write_report(source: keywords.Source, target: str, title: str, **options: Unpack[keywords.ReadOptions]) -> Findings:
     """Write a page about a source: one file that loads nothing. Options as `kolumn.scan`; damage is reported in the page.
 
-    Raises
-    ------
-    MissingError
-        matplotlib is not installed; raised before anything is read.
-    KolumnError
-        The file cannot be written.
+    Raises `MissingError` without matplotlib, before anything is read, and `KolumnError` if the file cannot be written.
     """
     with Chart("check", "", ""):
         pass

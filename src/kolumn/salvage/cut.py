@@ -17,16 +17,7 @@ _LARGEST = 2**31 - 1
 
 
 def cut_out(source: Bytes, origin: int, entry: Entries, run: KeptRun, options: Options) -> Encoded:
-    """The entry with the records at the offsets of a run alone.
-
-    Parameters
-    ----------
-    source : uint8 array
-        Bytes of the segment from ``origin`` on, padded.
-    entry : Entries
-        The entry, one row.
-    run, options
-    """
+    """The entry with the records at the offsets of a run alone; ``source`` has the bytes of the segment from ``origin`` on, padded."""
     piece = piece_of(source, origin, entry, run.segment, options)
     offsets = piece.records["offset"].to_numpy()
     kept = np.flatnonzero((offsets >= run.low) & (offsets <= run.high))

@@ -38,14 +38,8 @@ class WrittenPartition:
 
 
 class LogFiles:
-    """Segments of one partition in a staging folder.
-
-    Parameters
-    ----------
-    folder : Path
-        It is made.
-    bases : list of int
-        Base offsets of the source's segments: at each of them a segment begins.
+    """Segments of one partition in a staging folder, which is made. A segment begins at each of the ``bases``, those of the source's
+    segments.
     """
 
     def __init__(self, folder: Path, bases: list[int]) -> None:
@@ -71,10 +65,7 @@ class LogFiles:
     def copy(self, run: KeptRun, options: Options) -> None:
         """Copy the entries of a run; every checksum is compared again. An entry that is cut is encoded again.
 
-        Raises
-        ------
-        KolumnError
-            The file is no longer what it was when it was examined, or cannot be read or written.
+        Raises `KolumnError` if the file is no longer what it was when it was examined, or cannot be read or written.
         """
         batches = size = done = 0
         with SegmentFile(run.segment) as file:

@@ -12,19 +12,10 @@ from kolumn.source.segments import Range, Segment
 
 @dataclass(frozen=True)
 class KeptRun:
-    """Intact entries that follow each other in a file.
+    """Intact entries that follow each other in a file, at the positions [start, end), of which the offsets ``low`` to ``high`` are kept.
 
-    Attributes
-    ----------
-    segment : Segment
-    start, end : int
-        Positions.
-    floor : int
-        Last offset before it, in this file.
-    low, high : int
-        First and last offset that are kept.
-    is_cut : bool
-        Whether it is one entry that may have other offsets too, which are kept from another copy, or are not part of the log.
+    ``floor`` is the last offset before it in this file. A run that is ``is_cut`` is one entry that may have other offsets too: these are
+    kept from another copy, or are not part of the log.
     """
 
     segment: Segment
