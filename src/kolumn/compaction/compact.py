@@ -23,7 +23,7 @@ from kolumn.entries.headers import headers
 from kolumn.errors import ArgumentError, CorruptBatchError
 from kolumn.formats import layouts
 from kolumn.keywords import known_keywords
-from kolumn.log.pieces import tell, whole_options
+from kolumn.log.pieces import tell
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.read_plan import live_segments
