@@ -19,8 +19,8 @@ JUDGED_OTHERWISE = 2000
 possible readings, and only the mutation's own record tells which one is right. Wrong rows are never allowed."""
 
 HARD = (9511, 29894, 30445, 705596, 712813, 730456, 880068)
-"""Mutants that once lost intact entries, because messages of a damaged wrapper or claims of a damaged header hid the ones after them; and one
-in which records are read after a length of zero that takes several bytes."""
+"""Mutants that once lost intact entries, because messages of a damaged wrapper or claims of a damaged header hid the ones after them;
+and one in which records are read after a length of zero that takes several bytes."""
 
 
 def test_mutants_that_lost_entries(tmp_path: Path) -> None:
