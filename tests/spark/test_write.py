@@ -21,6 +21,7 @@ from kolumn.errors import ArgumentError, KolumnError
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.source import RecordSource
 from kolumn.spark_plugin.write.publish import StagedSegments, publish
+from kolumn.spark_plugin.write.staging import Staging
 from kolumn.spark_plugin.write.writer import SegmentWriter
 
 pytestmark = pytest.mark.spark
@@ -174,9 +175,12 @@ def _one(path: Path) -> Path:
     return path
 
 
-def _staged(folder: Path) -> StagedSegments:
-    kolumn.write(pa.table({"value": ["new"]}), folder / "t-0")
-    return StagedSegments("t", 0, str(folder / "t-0"), 0, 0)
+def _staged(log: str) -> tuple[str, StagedSegments]:
+    """A job's staging folder in a log directory, and a segment in it."""
+    staging = Staging(log, "write").name
+    attempt = f"{staging}/{'a' * 32}/t-0"
+    kolumn.write(pa.table({"value": ["new"]}), attempt)
+    return staging, StagedSegments("t", 0, attempt, 0, 0)
 
 
 @ANYWHERE
@@ -198,10 +202,10 @@ def test_overwrite_refuses_what_is_not_its_own(tmp_path: Path, scheme: str, name
     kolumn.write(pa.table({"value": ["old"]}), log / "payments-7")
     (log / "payments-7" / name).parent.mkdir(exist_ok=True)
     (log / "payments-7" / name).write_text("mine")
+    staging, piece = _staged(f"{scheme}{log}")
     before = names(log)
-    piece = _staged(tmp_path / "staging")
     with pytest.raises(ArgumentError, match=rf"1 files or folders in them were not written by Kolumn: .*{name.partition('/')[0]}"):
-        publish(f"{scheme}{log}", f"{scheme}{tmp_path / 'staging'}", [piece], overwrite=True)
+        publish(f"{scheme}{log}", staging, [piece], overwrite=True)
     assert names(log) == before
 
 
@@ -210,7 +214,8 @@ def test_overwrite_leaves_alone_what_a_link_leads_to(tmp_path: Path) -> None:
     kolumn.write(pa.table({"value": ["old"]}), elsewhere / "t-0")
     log.mkdir()
     (log / "t-0").symlink_to(elsewhere / "t-0")
-    publish(str(log), "", [_staged(tmp_path / "staging")], overwrite=True)
+    staging, piece = _staged(str(log))
+    publish(str(log), staging, [piece], overwrite=True)
     assert kolumn.read(log)["value"].to_pylist() == [b"new"]
     assert not (log / "t-0").is_symlink()
     assert kolumn.read(elsewhere)["value"].to_pylist() == [b"old"]
@@ -218,14 +223,17 @@ def test_overwrite_leaves_alone_what_a_link_leads_to(tmp_path: Path) -> None:
 
 def test_overwrite_refuses_a_partition_folder(tmp_path: Path) -> None:
     kolumn.write(pa.table({"value": ["old"]}), tmp_path / "t-0")
+    staging, piece = _staged(str(tmp_path / "t-0"))
     with pytest.raises(ArgumentError, match="holds segments itself"):
-        publish(str(tmp_path / "t-0"), "", [_staged(tmp_path / "staging")], overwrite=True)
+        publish(str(tmp_path / "t-0"), staging, [piece], overwrite=True)
     assert kolumn.read(tmp_path / "t-0")["value"].to_pylist() == [b"old"]
 
 
 def test_overwrite_with_nothing(tmp_path: Path) -> None:
     kolumn.write(pa.table({"value": ["old"]}), tmp_path / "t-0")
-    publish(str(tmp_path), "", [], overwrite=True)
+    staging = Staging(str(tmp_path), "write")
+    publish(str(tmp_path), staging.name, [], overwrite=True)
+    staging.remove()
     assert names(tmp_path) == []
 
 

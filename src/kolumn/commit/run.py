@@ -188,8 +188,9 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
         if there is not None and not there.is_folder:
             raise KolumnError(f"{place}: cannot be written: it is a file, expected a folder")
     replaced = set(journal.gone)
-    for final in finals:
-        if _below(root, final) not in replaced and _exists(final):
+    for name, final in zip(journal.moves.values(), finals, strict=True):
+        # A link to a folder may be replaced by a folder.
+        if replaced.isdisjoint((name, storage.parent(name))) and _exists(final):
             raise ArgumentError(f"{final} already exists: another run has made it")
     if not moves and not replaced:
         return
