@@ -41,7 +41,7 @@ class Leftover:
 
 @known_keywords()
 def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run: bool = False) -> list[Leftover]:
-    """Complete or undo interrupted runs of any writer in a target, and in the topic-partition folders in it.
+    """Complete interrupted runs of any writer, or remove what they staged, in a target and its topic-partition folders.
 
     Only folders and files that Kolumn's writers make are changed. Files of a run that lives, or may live, are left.
 

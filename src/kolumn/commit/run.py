@@ -410,15 +410,8 @@ def staging_folders(root: str) -> list[str]:
     """Names of the staging folders in a folder. Raises `KolumnError` if it cannot be listed."""
     if storage.is_url(root):
         forget(storage.file_system(root)[0])
-        names = [one.name for one in storage.listing(root) if one.is_folder] if storage.look(root) is not None else []
-    else:
-        try:
-            with os.scandir(root) as found:
-                names = sorted(one.path for one in found if one.is_dir())
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise KolumnError(f"{root}: cannot be listed: {error}") from error
+    there = storage.look(root)
+    names = [one.name for one in storage.listing(root) if one.is_folder] if there is not None and there.is_folder else []
     return [name for name in names if re.fullmatch(rf"{_RUN}|{_JOB}(?:{re.escape(_REMOVED)})?", storage.base_name(name))]
 
 
@@ -459,10 +452,9 @@ def settle(root: str, folder: str, old_s: float = OLD_HOURS * 3600, dry_run: boo
 
 
 def _complete(root: str, folder: str, dry_run: bool) -> tuple[str, str]:
-    count = 0
+    journal = _Journal({}, [])
     try:
         journal = _read(folder)
-        count = len(journal.moves)
         if not dry_run:
             logger.warning("%s: a run was interrupted in its commit; completing it", shown(folder))
             _forward(root, folder, journal)
@@ -472,7 +464,7 @@ def _complete(root: str, folder: str, dry_run: bool) -> tuple[str, str]:
             raise
     if not dry_run:
         discard(folder)
-    return "completed", f"a run was interrupted while it gave {count} files their names"
+    return "completed", f"a run was interrupted while it gave {len(journal.moves)} files their names"
 
 
 def _by_age(folder: str, old_s: float) -> tuple[str, str]:
@@ -505,14 +497,13 @@ def _undo(root: Path, folder: Path) -> None:
                 now = os.lstat(root / one)
                 if [now.st_ino, now.st_size, now.st_mtime_ns] == identity:
                     os.unlink(root / one)
-        for one in reversed(folders):
-            if not (folder / FILES / one).exists():
-                with suppress(OSError):
-                    os.rmdir(root / one)
         for kept in sorted((folder / "replaced").rglob("*")):
             final = root / kept.relative_to(folder / "replaced")
             if (kept.is_symlink() or not kept.is_dir()) and not os.path.lexists(final):
                 make_folders(final.parent)
                 os.rename(kept, final)
-                sync(final.parent)
+        for one in reversed(folders):
+            if not (folder / FILES / one).exists():
+                with suppress(OSError):
+                    os.rmdir(root / one)
         name.unlink()

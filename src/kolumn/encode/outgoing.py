@@ -30,20 +30,8 @@ def name_of(target: str | os.PathLike[str]) -> str:
 def outgoing(root: str, names: Iterable[str]) -> Iterator[Place]:
     """Run a writer below a folder; the folder is made if it does not exist.
 
-    No file has its final name before the context ends. If it ends with an error, no file is left.
-
-    Parameters
-    ----------
-    root : str
-    names : iterable of str
-        Files or folders that may be written. It is an error at the start if one of them exists.
-
-    Raises
-    ------
-    ArgumentError
-        One of the names already exists.
-    KolumnError
-        A file or folder cannot be written.
+    No file has its final name before the context ends. If it ends with an error, no file is left. Raises `ArgumentError` at the start if
+    one of the names, of files or folders that may be written, exists already.
     """
     if storage.is_url(root):
         with _remote(root, names) as place:
