@@ -111,7 +111,6 @@ def _run(spark: SparkSession, asked: LoadOptions, place: ExportTarget, layout: E
     layout = replace(layout, options=with_types(layout.options, asked.paths, map(Range.whole, segments)))
     refuse_empty_records(layout.options.schema)
     before = _continue(place.open(), place.root, layout.options, layout.by_day)
-    place.sweep()
     target = even(sum(segment.size for segment in segments), asked.split_bytes, asked.slots)
     now = topic_ids(segments)
     for what in created_anew(before.topics, now):

@@ -1,23 +1,20 @@
 """Staged segments become part of a log directory: all of them, or no segment if anything is wrong with one."""
 
 import os
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 
-from kolumn.commit import remote as remote_commit
-from kolumn.commit.leftovers import recover
-from kolumn.commit.run import Commit
-from kolumn.commit.target_lock import committing
+from kolumn.commit.liveness import committing
+from kolumn.commit.run import recover
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.replicas.log_end import log_end
 from kolumn.source import storage
 from kolumn.source.log_names import LOG
 from kolumn.source.segments import SIDE_FILES, Segment, find_segments
 from kolumn.source.storage import FolderEntry
-from kolumn.spark_plugin.write.staging import adopt, files_of
+from kolumn.spark_plugin.write.staging import files_of, move_all
 
 _OWN = (LOG, *SIDE_FILES)
 """Suffixes of the files that Kolumn's writers write into a topic-partition folder."""
@@ -41,19 +38,7 @@ class StagedSegments:
 
 
 def publish(target: str, staging: str, pieces: list[StagedSegments], overwrite: bool, format: str = "kafka") -> None:
-    """Move staged segments to their places.
-
-    Parameters
-    ----------
-    target : str
-        The log directory, or its URL.
-    staging : str
-        The job's folder, in the log directory.
-    pieces : list of StagedSegments
-    overwrite : bool
-        Whether all topic-partitions that exist in the target are removed.
-    format : str
-        Format of the logs.
+    """Move staged segments from a job's folder to their places in a log directory; ``overwrite`` removes all topic-partitions in it.
 
     Raises
     ------
@@ -62,7 +47,7 @@ def publish(target: str, staging: str, pieces: list[StagedSegments], overwrite: 
         Nothing has changed then.
     KolumnError
         Another run on this machine is committing to the log directory, a file cannot be moved, or staged files no longer exist.
-        Files that were moved have been moved back; at a URL, ``overwrite`` is completed by the next job.
+        Files that were moved have been moved back; ``overwrite`` is completed by the next job.
     """
     with nullcontext() if storage.is_url(target) else committing(Path(target)):
         _publish(target, staging, pieces, overwrite, format)
@@ -83,21 +68,6 @@ def _publish(target: str, staging: str, pieces: list[StagedSegments], overwrite:
             _check_follows(storage.within(target, name), own[0], format)
     gone = _replaced(target) if overwrite else []
     move_all(target, staging, [move for piece in pieces for move in _files(piece, target)], gone)
-
-
-def move_all(root: str, staging: str, moves: list[tuple[str, str]], gone: Sequence[str] = ()) -> None:
-    """Move staged files to their names below a folder and remove the files ``gone``: all of this is done, or nothing.
-
-    If it is interrupted, the next job undoes it on this machine (`kolumn.commit.run`) and completes it at a URL (`kolumn.commit.remote`).
-    """
-    if storage.is_url(root):
-        remote_commit.commit(root, staging, moves, gone)
-        return
-    with Commit(Path(root)) as commit:
-        for name in gone:
-            commit.remove(Path(name))
-        for file, final in moves:
-            adopt(commit, file, final)
 
 
 def end_of(folder: str, format: str) -> int | None:

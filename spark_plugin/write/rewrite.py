@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
 from kolumn import keywords
-from kolumn.commit.leftovers import recover
+from kolumn.commit.run import recover
 from kolumn.compaction.compact import (
     DAY_MS,
     Compaction,
@@ -36,8 +36,7 @@ from kolumn.source import storage
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.session.session import by_job
 from kolumn.spark_plugin.session.workers_python import use_this_python
-from kolumn.spark_plugin.write.publish import move_all
-from kolumn.spark_plugin.write.staging import Staging, files_of
+from kolumn.spark_plugin.write.staging import Staging, files_of, move_all
 
 _TASKS_EACH = 4
 """Tasks for each slot: more than one, since segments differ in size."""

@@ -2,45 +2,28 @@
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kolumn.commit import remote as remote_commit
-from kolumn.commit.job_owner import write_owner
-from kolumn.commit.leftovers import remove_staging
-from kolumn.commit.run import NO_LINKS, Commit
+from kolumn.commit.liveness import WAIT_S, hold, write_owner
+from kolumn.commit.run import commit, discard, new_folder
 from kolumn.commit.staged_file import make_folders, writing
 from kolumn.encode.outgoing import send
 from kolumn.source import storage
 
 
 class Staging:
-    """One job's folder. Its name is not that of a topic-partition, so readers of the log directory ignore it.
+    """One job's folder below a target, a path or URL. Its name is not that of a topic-partition, so readers ignore it.
 
-    Parameters
-    ----------
-    target : str
-        Path or URL of the parent folder; it is made if it does not exist.
-    name : str
-        Name of the job's kind, such as "write"; it becomes part of the folder's name.
-    by_jvm : bool
-        Whether the job lives as long as the JVM that has started this process, instead of as long as this process.
-
-    Attributes
-    ----------
-    root, name : str
-
-    Raises
-    ------
-    KolumnError
-        The folder cannot be made.
+    The job, of a kind such as "write", lives as long as this process or, with ``by_jvm``, as the JVM that has started it. Raises
+    `KolumnError` if the folder cannot be made.
     """
 
     def __init__(self, target: str, name: str, by_jvm: bool = False) -> None:
         self.root = target
-        self.name = remote_commit.new_folder(target, name)
+        self.name = new_folder(target, name)
         # At a URL a folder exists once a file is in it: object stores have no empty folders.
         if not storage.is_url(self.name):
             with writing(self.name):
@@ -49,13 +32,7 @@ class Staging:
 
     @contextmanager
     def attempt(self) -> Iterator[tuple[Path, str]]:
-        """A new folder that no other attempt of a task has: the path to write to, and the folder's final name.
-
-        Raises
-        ------
-        KolumnError
-            The job is over.
-        """
+        """A new folder that no other attempt of a task has: the path to write to, and its name. Raises `KolumnError` if the job is over."""
         name = storage.within(self.name, uuid.uuid4().hex)
         if not storage.is_url(name):
             yield _make(Path(name)), name
@@ -64,37 +41,31 @@ class Staging:
             yield Path(folder), name
             send(Path(folder), name)
 
-    def withdraw(self) -> None:
-        """Move the files of an unfinished commit at a URL back to the staging folder, unless the commit replaces older files."""
-        if storage.is_url(self.name):
-            remote_commit.withdraw(self.root, self.name)
-
     def remove(self) -> None:
         """Remove the whole folder, unless a later run needs it to complete a commit.
 
         At a URL, a task that Spark has not stopped yet may still leave files there; readers ignore them.
         """
-        if storage.is_url(self.name):
-            remote_commit.discard(self.name)
-        else:
-            remove_staging(Path(self.name))
+        discard(self.name)
+
+
+def move_all(root: str, staging: str, moves: list[tuple[str, str]], gone: Sequence[str] = ()) -> None:
+    """Move staged files to their names below a folder and remove the files ``gone``: all of this is done, or nothing."""
+    if storage.is_url(root):
+        commit(root, staging, moves, gone)
+        return
+    with writing(staging):
+        # Another run must not take the commit for that of a dead one.
+        lock = hold(Path(staging), WAIT_S)
+    try:
+        commit(root, staging, moves, gone)
+    finally:
+        os.close(lock)
 
 
 def files_of(folder: str) -> list[str]:
     """Names of the files in an attempt's folder, in the order in which they must appear at their places: segments last."""
     return sorted((one.name for one in storage.listing(folder)), key=storage.logs_last)
-
-
-def adopt(commit: Commit, file: str, final: str) -> None:
-    """Add a staged file to a commit under its final name; it also stays in the staging folder until the job is over, where links exist."""
-    place = commit.place(Path(final))
-    with writing(final):
-        try:
-            os.link(file, place)
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            os.rename(file, place)
 
 
 def _make(folder: Path) -> Path:

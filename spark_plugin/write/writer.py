@@ -13,7 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from kolumn.commit.leftovers import recover
+from kolumn.commit.run import recover, withdraw
 from kolumn.encode.segments import SegmentFiles
 from kolumn.encode.table import check_columns
 from kolumn.encode.write import Writer
@@ -81,7 +81,7 @@ class SegmentWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove the segments that the tasks have written. Undo a commit whose process died, or complete it if it was replacing files."""
-        self.staging.withdraw()
+        withdraw(self.options.path, self.staging.name)
         self.staging.remove()
         recover(self.options.path)
 

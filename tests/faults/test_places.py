@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import kolumn
 from faults.writers import WRITERS, make_source
 from kit.command_line import run
 from kit.faults import files, records, tree
-from kolumn.commit.run import Commit, remove_leftovers
+from kolumn.commit.run import Commit, recover
 from kolumn.commit.staged_file import StagedFile
 from kolumn.errors import ArgumentError, KolumnError
 
@@ -110,48 +111,63 @@ def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.Mo
     assert tree(tmp_path) == {"a.txt": b"new", "b.txt": b"new"}
 
 
-def dead(root: Path, files: dict[str, object], folders: tuple[str, ...] = ()) -> Path:
+def dead(root: Path, content: object, name: str = "redo.json") -> Path:
     """Leftovers of a run that was killed while it gave names."""
     folder = root / f".kolumn-{'0' * 32}.partial"
     (folder / "files").mkdir(parents=True, mode=0o700)
     folder.chmod(0o700)
-    (folder / "journal").write_text(json.dumps({"files": files, "folders": folders, "removed": []}))
+    (folder / name).write_text(json.dumps(content))
     return folder
 
 
-def test_a_file_that_has_changed_since_is_kept(tmp_path: Path) -> None:
-    mine = tmp_path / "t-0" / "a.log"
-    mine.parent.mkdir()
-    mine.write_bytes(b"not what the run wrote")
-    dead(tmp_path, {"t-0/a.log": [mine.stat().st_ino, 5, 7]}, ("t-0",))
-    remove_leftovers(tmp_path)
-    assert tree(tmp_path) == {"t-0": None, "t-0/a.log": b"not what the run wrote"}
-
-
-@pytest.mark.parametrize("name", ["../victim.txt", "/victim.txt", "a/../../victim.txt"])
+@pytest.mark.parametrize("name", ["../victim.txt", "/victim.txt", "a/../../victim.txt", "a/.."])
 def test_a_journal_that_reaches_outside(tmp_path: Path, name: str) -> None:
     victim = tmp_path / "victim.txt"
     victim.write_bytes(b"mine")
-    found = victim.stat()
     root = tmp_path / "root"
-    dead(root, {name: [found.st_ino, found.st_size, found.st_mtime_ns]})
-    with pytest.raises(KolumnError, match="does not lie below"):
-        remove_leftovers(root)
-    assert victim.read_bytes() == b"mine"
+    for moves, gone in (({}, [name]), ({f"files/{name}": name}, []), ({name: "victim.txt"}, [])):
+        folder = dead(root, {"version": 1, "moves": moves, "gone": gone})
+        with pytest.raises(KolumnError, match="no run of Kolumn wrote this"):
+            recover(str(root))
+        assert tree(tmp_path) == {"victim.txt": b"mine"} | {f"root/{path}": data for path, data in tree(root).items()} | {"root": None}
+        shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"files": 3, "folders": [], "removed": []}', '{"files": {}}'])
-def test_a_journal_of_nobody(tmp_path: Path, content: str) -> None:
-    (dead(tmp_path, {}) / "journal").write_text(content)
-    with pytest.raises(KolumnError, match=r"not a journal of Kolumn: remove .* by hand"):
-        remove_leftovers(tmp_path)
+@pytest.mark.parametrize("content", ["", [], {"version": 1, "moves": 3, "gone": []}, {"version": 1, "moves": {}}])
+def test_a_journal_of_nobody(tmp_path: Path, content: object) -> None:
+    dead(tmp_path, content)
+    with pytest.raises(KolumnError, match=r"no run of Kolumn wrote this: .* Find out who put it there, and remove it"):
+        recover(str(tmp_path))
 
 
 def test_what_others_may_write_to_is_no_leftover(tmp_path: Path) -> None:
-    folder = dead(tmp_path, {})
+    folder = dead(tmp_path, {"version": 1, "moves": {}, "gone": []})
     folder.chmod(0o777)
-    remove_leftovers(tmp_path)
+    recover(str(tmp_path))
     assert folder.is_dir()
+
+
+def test_a_run_of_an_earlier_version_is_undone(tmp_path: Path) -> None:
+    """Its journal lists its files by inode, size and time. What it replaced and removed comes back, and files of others stay."""
+    for name in ("t-0/named.log", "t-0/replaced.log", "t-0/others.log", "new/named.log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"new")
+    known = {str(one.relative_to(tmp_path)): one.stat() for one in tmp_path.rglob("*.log")}
+    identities = {name: [one.st_ino, one.st_size, one.st_mtime_ns] for name, one in known.items()}
+    (tmp_path / "t-0/others.log").write_bytes(b"of another run")
+    content = {"files": {**identities, "t-0/staged.log": [1, 2, 3]}, "folders": ["new"], "removed": ["gone/removed.log"]}
+    folder = dead(tmp_path, content, "journal")
+    (folder / "files" / "t-0").mkdir()
+    (folder / "files" / "t-0" / "staged.log").write_bytes(b"new")
+    for name in ("t-0/replaced.log", "gone/removed.log"):
+        (folder / "replaced" / name).parent.mkdir(parents=True)
+        (folder / "replaced" / name).write_bytes(b"old")
+    assert [one.action for one in kolumn.tidy(tmp_path, dry_run=True)] == ["undone"]
+    assert [one.action for one in kolumn.tidy(tmp_path)] == ["undone"]
+    kept = {"t-0/others.log": b"of another run", "t-0/replaced.log": b"old", "gone/removed.log": b"old"}
+    assert tree(tmp_path) == {"gone": None, "t-0": None, **kept}
+    dead(tmp_path, {"files": {"../victim": [1, 2, 3]}, "folders": [], "removed": []}, "journal")
+    assert [one.action for one in kolumn.tidy(tmp_path)] == ["failed"]
 
 
 def test_a_folder_where_a_file_goes_is_never_replaced(tmp_path: Path) -> None:

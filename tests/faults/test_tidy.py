@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 
 import kolumn
-from faults import url_writers, writers
-from faults.url_writers import export
-from faults.writers import make_source
+from faults import writers
+from faults.writers import export, make_source
 from kit.command_line import run
 from kit.faults import records, tree
 from kit.object_store import objects
-from kolumn.commit import job_owner, leftovers, target_lock
-from kolumn.commit import remote as remote_commit
-from kolumn.commit.leftovers import recover
+from kolumn.commit import leftovers, liveness
+from kolumn.commit import run as commit
 from kolumn.commit.manifest import ExportTarget, Manifest
-from kolumn.commit.run import Commit
+from kolumn.commit.run import Commit, discard, recover
 from kolumn.commit.staged_file import StagedFile
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import storage
@@ -55,7 +53,7 @@ def dead_process() -> int:
 
 def owned(folder: Path, **changed: Any) -> None:
     """Write the owner of a staging folder: this process, or another one."""
-    job_owner.write_owner(folder, jvm=False)
+    liveness.write_owner(folder, jvm=False)
     (folder / "owner").write_text(json.dumps(json.loads((folder / "owner").read_text()) | changed))
 
 
@@ -89,7 +87,7 @@ def test_what_a_spark_job_staged(tmp_path: Path, owner: dict[str, Any] | None, h
 
 def test_the_owner_is_a_jvm_where_one_is_above(tmp_path: Path) -> None:
     """Spark's data sources run in processes that end before the job, so the owner is the JVM above them."""
-    script = f"from kolumn.commit import job_owner; from pathlib import Path; job_owner.write_owner(Path({str(tmp_path)!r}), True)"
+    script = f"from kolumn.commit import liveness; from pathlib import Path; liveness.write_owner(Path({str(tmp_path)!r}), True)"
     java = tmp_path / "java"
     java.symlink_to("/bin/sh")
     command = f'{sys.executable} -c "{script}"; read line'
@@ -97,10 +95,10 @@ def test_the_owner_is_a_jvm_where_one_is_above(tmp_path: Path) -> None:
         while not (tmp_path / "owner").exists() or not (tmp_path / "owner").read_bytes():
             time.sleep(0.05)
         assert json.loads((tmp_path / "owner").read_bytes())["pid"] == shell.pid
-        assert job_owner.lives(tmp_path)
+        assert liveness.owner_lives(tmp_path)
         shell.kill()
         shell.wait()
-    assert job_owner.lives(tmp_path) is False
+    assert liveness.owner_lives(tmp_path) is False
 
 
 def test_what_was_being_removed_is_removed(tmp_path: Path) -> None:
@@ -227,14 +225,14 @@ def test_a_journal_of_a_later_kolumn(tmp_path: Path) -> None:
 
 
 def test_a_journal_is_never_lost(tmp_path: Path) -> None:
-    """A URL may name a file system of this machine: by its path, the journal is not removed as a leftover."""
-    folder = journal(tmp_path, {GOOD: PLACE})
-    os.utime(folder, (0, 0))
-    recover(str(tmp_path))
-    assert [one.action for one in kolumn.tidy(tmp_path, older_than_hours=0)] == ["left"]
-    remote_commit.discard(f"objects://{folder}")
-    assert [one.action for one in kolumn.tidy(f"objects://{tmp_path}")] == ["completed"]
-    assert objects(tmp_path) == {PLACE: b"staged"}
+    """A URL may name a file system of this machine: the journal is carried out by either name."""
+    for name in (str(tmp_path), f"objects://{tmp_path}"):
+        folder = journal(tmp_path, {GOOD: PLACE})
+        os.utime(folder, (0, 0))
+        discard(f"{name}/{folder.name}")
+        assert [one.action for one in kolumn.tidy(name)] == ["completed"]
+        assert objects(tmp_path) == {PLACE: b"staged"}
+        (tmp_path / PLACE).unlink()
 
 
 def test_another_file_that_has_the_name_now(tmp_path: Path) -> None:
@@ -252,28 +250,30 @@ def test_another_file_that_has_the_name_now(tmp_path: Path) -> None:
     assert objects(tmp_path) == {PLACE: b"staged"}
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [(f".kolumn-write.{RUN}.partial", []), (f".kolumn-write.{RUN}.partial.removed", []), (f".kolumn-{RUN}.partial", ["left"])],
-)
-def test_leftovers_that_another_run_removes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: list[str]) -> None:
+@pytest.mark.parametrize("name", [f".kolumn-write.{RUN}.partial", f".kolumn-write.{RUN}.partial.removed", f".kolumn-{RUN}.partial"])
+def test_leftovers_that_another_run_removes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Jobs that end at the same time list each other's folders; the one that is later finds less than it has listed."""
-    real = storage.listing
 
-    def listing(folder: str) -> list[storage.FolderEntry]:
-        found = real(folder)
-        shutil.rmtree(tmp_path / name, ignore_errors=True)
-        return found
+    def staging_folders(root: str) -> list[str]:
+        return [str(tmp_path / name)]
 
-    monkeypatch.setattr(storage, "listing", listing)
-    # It lists the target once more, before the look for leftovers.
-    monkeypatch.setattr(leftovers, "_folders", lambda root: [root])
-    staged(tmp_path, name)
+    monkeypatch.setattr(commit, "staging_folders", staging_folders)
+    monkeypatch.setattr(leftovers, "staging_folders", staging_folders)
     recover(str(tmp_path))
+    assert kolumn.tidy(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
-    staged(tmp_path, name)
-    assert [one.action for one in kolumn.tidy(tmp_path)] == said
-    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_commit_that_lives(tmp_path: Path) -> None:
+    """A job's journal is left while its process holds the lock, and carried out by the next run when that has ended."""
+    folder = journal(tmp_path, {GOOD: PLACE})
+    owned(folder)
+    lock = liveness.hold(folder)
+    recover(str(tmp_path))
+    assert [(one.action, one.detail) for one in kolumn.tidy(tmp_path)] == [("left", "its run lives")]
+    os.close(lock)
+    recover(str(tmp_path))
+    assert objects(tmp_path) == {PLACE: b"staged"}
 
 
 def test_two_that_append_at_a_url_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +291,7 @@ def test_two_that_append_at_a_url_at_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert objects(tmp_path) == {f"t-0/{0:020}.log": other}
 
 
-@pytest.mark.parametrize("write", [url_writers.append, url_writers.overwrite], ids=["append", "overwrite"])
+@pytest.mark.parametrize("write", [writers.append, writers.overwrite], ids=["append", "overwrite"])
 def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any) -> None:
     """At a URL it is not known whether a run is dead, so another run may act between any two of its steps."""
     source, expected, real, steps = make_source(tmp_path / "source"), [], storage.move, 0
@@ -308,14 +308,14 @@ def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.Monk
                 assert "completed" in [one.action for one in kolumn.tidy(f"objects://{target}")]
         real(name, place)
 
-    write(source, tmp_path / "alone")
+    write(source, f"objects://{tmp_path / 'alone'}")
     expected = objects(tmp_path / "alone")
     monkeypatch.setattr(storage, "move", move)
     # The first move is that of the journal itself.
     for steps in range(2, 8):
         target = tmp_path / f"target-{steps}"
         shutil.copytree(tmp_path / "empty", target)
-        write(source, target)
+        write(source, f"objects://{target}")
         assert steps <= 0
         assert objects(target) == expected
 
@@ -323,17 +323,17 @@ def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.Monk
 def test_two_commits_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one waits for the first, and is refused after a minute. It looks up the ends of logs after the wait."""
     publish = pytest.importorskip("kolumn.spark_plugin.write.publish")
-    monkeypatch.setattr(target_lock, "WAIT_S", 0.2)
-    pieces = []
+    monkeypatch.setattr(liveness, "WAIT_S", 0.2)
+    pieces, staging = [], str(staged(tmp_path, f".kolumn-write.{RUN}.partial"))
     for name, rows in (("one", 10), ("two", 20)):
-        folder = tmp_path / ".kolumn-write.partial" / name
+        folder = Path(staging, name)
         kolumn.write(records(rows), folder / "t-0")
         pieces.append(publish.StagedSegments("t", 0, str(folder / "t-0"), 0, rows - 1))
-    with target_lock.committing(tmp_path), pytest.raises(KolumnError, match="another run is writing to it"):
-        publish.publish(str(tmp_path), "", [pieces[0]], overwrite=False)
-    publish.publish(str(tmp_path), "", [pieces[0]], overwrite=False)
+    with liveness.committing(tmp_path), pytest.raises(KolumnError, match="another run is writing to it"):
+        publish.publish(str(tmp_path), staging, [pieces[0]], overwrite=False)
+    publish.publish(str(tmp_path), staging, [pieces[0]], overwrite=False)
     with pytest.raises(ArgumentError, match="ends at offset 10, and records from 0 on were to be appended"):
-        publish.publish(str(tmp_path), "", [pieces[1]], overwrite=False)
+        publish.publish(str(tmp_path), staging, [pieces[1]], overwrite=False)
     assert kolumn.read(tmp_path / "t-0").num_rows == 10
 
 
@@ -342,7 +342,7 @@ def test_two_exports_without_locks(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     place = ExportTarget(*storage.file_system(f"objects://{lake}"))
     before = place.open()
-    export("objects://{target}")(source, lake)
+    export(source, f"objects://{lake}")
     found = objects(lake)
     with pytest.raises(KolumnError, match="another export has written to it meanwhile"):
         place.publish(before.after([]), {})

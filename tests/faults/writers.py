@@ -3,9 +3,16 @@
 import uuid
 from pathlib import Path
 
-import kolumn
-from kit.faults import Writer, records
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+import kolumn
+from kit import object_store
+from kit.faults import Writer, records
+from kolumn.commit.manifest import FOLDER, ExportTarget
+from kolumn.source import storage
+
+assert object_store.ObjectStore.protocol == "objects"
 YOUNG = "1700000000050"
 """A time for `clean`, between the first and the last record of each first segment."""
 
@@ -17,21 +24,21 @@ def make_source(folder: Path, scale: int = 1) -> Path:
     return folder
 
 
-def _write(target_name: str, source: Path, target: Path) -> None:
-    target.mkdir(exist_ok=True)
-    kolumn.write(kolumn.read(source / "orders-0"), target / target_name, segment_bytes=6000, batch_bytes=2000)
+def write_folder(source: Path, target: str) -> None:
+    kolumn.write(kolumn.read(source / "orders-0"), f"{target}/orders-0", segment_bytes=6000, batch_bytes=2000)
 
 
-def write_folder(source: Path, target: Path) -> None:
-    _write("orders-0", source, target)
-
-
-def write_segment(source: Path, target: Path) -> None:
-    _write("00000000000000000000.log", source, target)
+def write_segment(source: Path, target: str) -> None:
+    kolumn.write(kolumn.read(source / "orders-0"), f"{target}/orders-0/00000000000000000000.log", batch_bytes=2000)
 
 
 def into_empty_folder(source: Path, target: Path) -> None:
     (target / "orders-0").mkdir(parents=True)
+
+
+def into_partition(source: Path, target: Path) -> None:
+    into_empty_folder(source, target)
+    (target / "orders-0" / "partition.metadata").write_text("mine")
 
 
 def one_is_there(source: Path, target: Path) -> None:
@@ -50,25 +57,28 @@ def older_parquet(source: Path, target: Path) -> None:
     (target / "notes.txt").write_text("mine")
 
 
-def _publish(source: Path, target: Path, overwrite: bool) -> None:
-    """The end of a Spark job: staged files of its tasks get their final names."""
-    from kolumn.spark_plugin.write.publish import StagedSegments, publish
+def _spark_job(source: Path, target: str, overwrite: bool) -> None:
+    """What Spark's driver and one task do for ``df.write``; a failed job is aborted."""
+    from kolumn.spark_plugin.options.write import WriteOptions
+    from kolumn.spark_plugin.read.schema import spark_schema
+    from kolumn.spark_plugin.write.writer import SegmentWriter
 
-    pieces = []
-    for partition in (0, 1):
-        table = kolumn.read(source / f"orders-{partition}")
-        staged = target.parent / "staging" / uuid.uuid4().hex
-        kolumn.write(table, staged / f"orders-{partition}", segment_bytes=6000, batch_bytes=2000)
-        pieces.append(StagedSegments("orders", partition, str(staged / f"orders-{partition}"), 0, table.num_rows - 1))
-    publish(str(target), str(target.parent / "staging"), pieces, overwrite)
+    table = kolumn.read(source, columns=["topic", "partition", "offset", "key", "value"])
+    options = WriteOptions.of({"path": target, "segmentBytes": "6000", "batchBytes": "2000"})
+    job = SegmentWriter(options, spark_schema(table.schema), overwrite)
+    try:
+        job.commit([job.write(iter(table.combine_chunks().to_batches()))])
+    except BaseException:
+        job.abort([])
+        raise
 
 
-def append(source: Path, target: Path) -> None:
-    _publish(source, target, overwrite=False)
+def append(source: Path, target: str) -> None:
+    _spark_job(source, target, overwrite=False)
 
 
-def overwrite(source: Path, target: Path) -> None:
-    _publish(source, target, overwrite=True)
+def overwrite(source: Path, target: str) -> None:
+    _spark_job(source, target, overwrite=True)
 
 
 def older_logs(source: Path, target: Path) -> None:
@@ -88,23 +98,72 @@ def stale_indexes(source: Path, target: Path) -> None:
             (folder / one.name).with_suffix(suffix).write_bytes(b"stale")
 
 
-def rebuild(source: Path, target: Path) -> None:
+def rebuild(source: Path, target: str) -> None:
     kolumn.rebuild_index(target, index_interval_bytes=1000)
 
 
+def export(source: Path, target: str) -> None:
+    """An export without its Spark job: new records are staged and published, under the target's lock if it has one."""
+    place, run = ExportTarget(*storage.file_system(target)), uuid.uuid4().hex
+    with place.alone():
+        before = place.open()
+        files = []
+        for partition in (0, 1):
+            table = kolumn.read(source / f"orders-{partition}", columns=["offset", "value"])
+            new = table.slice(before.next_offset("orders", partition) or 0)
+            for part in (new.slice(0, 30), new.slice(30)):
+                if part.num_rows:
+                    files.append(_stage(place, run, partition, part))
+        if files:
+            moves = {f"{FOLDER}/staging/{run}/{one['path'].rpartition('-')[2]}": one["path"] for one in files}
+            place.publish(before.after(files), moves)
+        if not place.pending():
+            place.discard(run)
+
+
+def _stage(place: ExportTarget, run: str, partition: int, part: pa.Table) -> dict[str, object]:
+    name = f"{uuid.uuid4().hex}.parquet"
+    place.files.create_dir(place.staging(run), recursive=True)
+    with place.files.open_output_stream(f"{place.staging(run)}/{name}") as out:
+        pq.write_table(part, out)
+    first, last = part["offset"][0].as_py(), part["offset"][-1].as_py()
+    path = f"topic=orders/partition={partition}/{first:020d}-{name}"
+    return {"path": path, "topic": "orders", "partition": partition, "rows": part.num_rows, "first": first, "last": last}
+
+
+def notes(source: Path, target: Path) -> None:
+    """Put files of somebody else into the target."""
+    (target / "topic=orders" / "partition=0").mkdir(parents=True)
+    (target / "topic=orders" / "partition=0" / "mine.parquet").write_text("mine")
+    (target / "notes.txt").write_text("mine")
+
+
+CONVERT = ("convert", "{source}", "-o", "{target}", "--codec", "lz4")
+COMPACT = ("compact", "{source}", "{target}")
+CLEAN = ("clean", "{source}", "{target}", "--retention-ms", "0", "--now", YOUNG)
 PARQUET = ("to-parquet", "{source}", "{target}")
+URL = "objects://"
 WRITERS = [
     Writer("write", function=write_folder),
     Writer("write-empty-folder", function=write_folder, before=into_empty_folder),
-    Writer("write-segment", function=write_segment),
-    Writer("convert", ("convert", "{source}", "-o", "{target}", "--codec", "lz4")),
+    Writer("write-segment", function=write_segment, before=into_partition),
+    Writer("convert", CONVERT),
     Writer("convert-beside-others", ("convert", "{source}", "-o", "{target}", "--magic", "1"), before=one_is_there),
-    Writer("compact", ("compact", "{source}", "{target}")),
-    Writer("clean", ("clean", "{source}", "{target}", "--retention-ms", "0", "--now", YOUNG)),
+    Writer("compact", COMPACT),
+    Writer("clean", CLEAN),
     Writer("recover", ("recover", "{source}", "{target}")),
     Writer("spark-append", function=append, before=one_is_there, refuses="were to be appended"),
     Writer("spark-overwrite", function=overwrite, before=older_logs, replaces=True),
     Writer("rebuild-index", function=rebuild, before=stale_indexes, replaces=True),
     Writer("to-parquet", PARQUET),
     Writer("to-parquet-overwrite", (*PARQUET, "--overwrite"), before=older_parquet, replaces=True),
+    Writer("export", function=export, before=notes, replaces=True),
+    Writer("url-write", function=write_folder, scheme=URL),
+    Writer("url-write-segment", function=write_segment, before=into_partition, scheme=URL),
+    Writer("url-convert", CONVERT, before=one_is_there, scheme=URL),
+    Writer("url-compact", COMPACT, scheme=URL),
+    Writer("url-clean", CLEAN, scheme=URL),
+    Writer("url-spark-append", function=append, before=one_is_there, refuses="were to be appended", scheme=URL),
+    Writer("url-spark-overwrite", function=overwrite, before=older_logs, replaces=True, scheme=URL),
+    Writer("url-export", function=export, before=notes, replaces=True, scheme=URL),
 ]

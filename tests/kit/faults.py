@@ -7,7 +7,6 @@ operation fails. `fsync` is counted but not done: a kill does not need it, and t
 
 import errno
 import hashlib
-import importlib
 import json
 import os
 import pickle
@@ -38,31 +37,50 @@ _STAGED = ".kolumn-"
 
 @dataclass(frozen=True)
 class Writer:
-    """Something that writes below a target folder, by the command line's arguments or by a function."""
+    """Something that writes below a target folder, by the command line's arguments or by a function.
+
+    Attributes
+    ----------
+    name : str
+    arguments : tuple of str
+        With ``{source}`` and ``{target}``.
+    function : callable, optional
+        In place of arguments, with the source and the name of the target.
+    before : callable, optional
+        Brings the target into the state that the writer finds.
+    replaces : bool
+        Whether a second run over a complete target is right, too.
+    refuses : str
+        Part of the error message otherwise.
+    scheme : str
+        The scheme, if the writer gets a URL of the target.
+    """
 
     name: str
-    arguments: tuple[str, ...] = ()  # with ``{source}`` and ``{target}``
-    function: Callable[[Path, Path], Any] | None = None  # in place of arguments, with both folders
-    before: Callable[[Path, Path], Any] | None = None  # brings the target into the state that the writer finds
-    replaces: bool = False  # whether a second run over a complete target is right, too
-    refuses: str = "already exists"  # part of the error message otherwise
+    arguments: tuple[str, ...] = ()
+    function: Callable[[Path, str], Any] | None = None
+    before: Callable[[Path, Path], Any] | None = None
+    replaces: bool = False
+    refuses: str = "already exists"
+    scheme: str = ""
 
     def run(self, source: Path, target: Path) -> int:
         """Write, and return the exit code."""
         from kolumn.cli import app
         from kolumn.cli.ending import exit_code_of, prepare_process
 
+        name = f"{self.scheme}{target}"
         if self.function is not None:
-            return exit_code_of(partial(self._call, source, target))
+            return exit_code_of(partial(self._call, source, name))
         prepare_process()
-        arguments = [one.format(source=source, target=target) for one in self.arguments]
+        arguments = [one.format(source=source, target=name) for one in self.arguments]
         try:
             app(arguments)
         except SystemExit as end:
             return int(end.code or 0)
         return 0
 
-    def _call(self, source: Path, target: Path) -> int:
+    def _call(self, source: Path, target: str) -> int:
         assert self.function is not None
         self.function(source, target)
         return 0
@@ -164,14 +182,11 @@ class Steps:
 
 
 class Warm:
-    """The process whose children run the writers that a module of the folder ``faults`` lists."""
-
-    def __init__(self, table: str) -> None:
-        self._table = table
+    """The process whose children run writers."""
 
     def __enter__(self) -> "Warm":
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        command = [sys.executable, "-W", "ignore", "-c", f"from kit.faults import serve; serve({self._table!r})"]
+        command = [sys.executable, "-W", "ignore", "-c", "from kit.faults import serve; serve()"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         return self
 
@@ -205,13 +220,13 @@ class Warm:
         return outcome
 
 
-def serve(table: str) -> None:
-    """Main loop of the warm process: it runs each writer of a table once, then requests from standard input."""
-    from faults.writers import make_source
+def serve() -> None:
+    """Main loop of the warm process: it runs each writer once, then requests from standard input."""
+    from faults.writers import WRITERS, make_source
 
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    by_name = {writer.name: writer for writer in importlib.import_module(f"faults.{table}").WRITERS}
+    by_name = {writer.name: writer for writer in WRITERS}
     with tempfile.TemporaryDirectory() as folder:
         source = make_source(Path(folder, "source"))
         for writer in by_name.values():

@@ -142,10 +142,10 @@ class Ends(Steps):
 
     def _step(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         path = self._path(name, args)
-        if name == "unlink" and path.endswith("/journal") and self.where == "end":
+        if name == "unlink" and path.endswith("/redo.json") and self.where == "end":
             end_of_all()
         result = super()._step(name, function, *args, **kwargs)
-        if name == "rename" and path.endswith("/journal"):
+        if name == "rename" and path.endswith("/redo.json"):
             self.journal = True
             if self.where == "journal":
                 end_of_all()

@@ -16,11 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import kolumn
-from kolumn.commit.remote import new_folder
+from kolumn.commit.run import new_folder
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.source import RecordSource
 from kolumn.spark_plugin.write.publish import StagedSegments, publish
+from kolumn.spark_plugin.write.staging import Staging
 from kolumn.spark_plugin.write.writer import SegmentWriter
 
 pytestmark = pytest.mark.spark
@@ -174,9 +175,12 @@ def _one(path: Path) -> Path:
     return path
 
 
-def _staged(folder: Path) -> StagedSegments:
-    kolumn.write(pa.table({"value": ["new"]}), folder / "t-0")
-    return StagedSegments("t", 0, str(folder / "t-0"), 0, 0)
+def _staged(log: str) -> tuple[str, StagedSegments]:
+    """A job's staging folder in a log directory, and a segment in it."""
+    staging = Staging(log, "write").name
+    attempt = f"{staging}/{'a' * 32}/t-0"
+    kolumn.write(pa.table({"value": ["new"]}), attempt)
+    return staging, StagedSegments("t", 0, attempt, 0, 0)
 
 
 @ANYWHERE
@@ -198,10 +202,10 @@ def test_overwrite_refuses_what_is_not_its_own(tmp_path: Path, scheme: str, name
     kolumn.write(pa.table({"value": ["old"]}), log / "payments-7")
     (log / "payments-7" / name).parent.mkdir(exist_ok=True)
     (log / "payments-7" / name).write_text("mine")
+    staging, piece = _staged(f"{scheme}{log}")
     before = names(log)
-    piece = _staged(tmp_path / "staging")
     with pytest.raises(ArgumentError, match=rf"1 files or folders in them were not written by Kolumn: .*{name.partition('/')[0]}"):
-        publish(f"{scheme}{log}", f"{scheme}{tmp_path / 'staging'}", [piece], overwrite=True)
+        publish(f"{scheme}{log}", staging, [piece], overwrite=True)
     assert names(log) == before
 
 
@@ -210,7 +214,8 @@ def test_overwrite_leaves_alone_what_a_link_leads_to(tmp_path: Path) -> None:
     kolumn.write(pa.table({"value": ["old"]}), elsewhere / "t-0")
     log.mkdir()
     (log / "t-0").symlink_to(elsewhere / "t-0")
-    publish(str(log), "", [_staged(tmp_path / "staging")], overwrite=True)
+    staging, piece = _staged(str(log))
+    publish(str(log), staging, [piece], overwrite=True)
     assert kolumn.read(log)["value"].to_pylist() == [b"new"]
     assert not (log / "t-0").is_symlink()
     assert kolumn.read(elsewhere)["value"].to_pylist() == [b"old"]
@@ -218,37 +223,36 @@ def test_overwrite_leaves_alone_what_a_link_leads_to(tmp_path: Path) -> None:
 
 def test_overwrite_refuses_a_partition_folder(tmp_path: Path) -> None:
     kolumn.write(pa.table({"value": ["old"]}), tmp_path / "t-0")
+    staging, piece = _staged(str(tmp_path / "t-0"))
     with pytest.raises(ArgumentError, match="holds segments itself"):
-        publish(str(tmp_path / "t-0"), "", [_staged(tmp_path / "staging")], overwrite=True)
+        publish(str(tmp_path / "t-0"), staging, [piece], overwrite=True)
     assert kolumn.read(tmp_path / "t-0")["value"].to_pylist() == [b"old"]
 
 
 def test_overwrite_with_nothing(tmp_path: Path) -> None:
     kolumn.write(pa.table({"value": ["old"]}), tmp_path / "t-0")
-    publish(str(tmp_path), "", [], overwrite=True)
+    staging = Staging(str(tmp_path), "write")
+    publish(str(tmp_path), staging.name, [], overwrite=True)
+    staging.remove()
     assert names(tmp_path) == []
 
 
 class DyingWriter(SegmentWriter):
-    """Its process is killed after it has given three files their names, or has removed three files."""
+    """Its process is killed after it has given three files their names."""
 
     def commit(self, messages: Any) -> None:
         import kolumn.commit.run
-        from kolumn.source import storage
 
         done: list[Any] = []
-        owner, name = (storage, "move") if storage.is_url(self.options.path) else (os, "rename")
-        if owner is os and not self.overwrite:
-            owner, name = kolumn.commit.run, "_name_new"
-        real = getattr(owner, name)
+        real = kolumn.commit.run._move
 
         def dies(*args: Any) -> None:
             real(*args)
             done.append(args)
-            if len(done) == 4:
+            if len(done) == 3:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        setattr(owner, name, dies)
+        kolumn.commit.run._move = dies
         super().commit(messages)
 
 
@@ -266,7 +270,7 @@ class DyingSource(RecordSource):
 def test_a_commit_whose_process_is_killed(spark: SparkSession, tmp_path: Path, mode: str, scheme: str) -> None:
     """Spark commits in a Python worker, which the kernel may kill for memory, and then calls `abort`.
 
-    The commit is undone, so that the job can be run again; at a URL a commit that replaces files is completed.
+    The commit is undone, so that the job can be run again; one that replaces files is completed.
     """
 
     def content() -> list[str]:
@@ -280,7 +284,7 @@ def test_a_commit_whose_process_is_killed(spark: SparkSession, tmp_path: Path, m
     with pytest.raises(Exception, match=r"(?s)Python worker|EOFException|crashed"):
         more.write.format("dying").mode(mode).option("topic", "t").save(f"{scheme}{tmp_path}")
     assert content() == before
-    assert kolumn.read(tmp_path).num_rows == (40 if scheme and mode == "overwrite" else 30)
+    assert kolumn.read(tmp_path).num_rows == (40 if mode == "overwrite" else 30)
     write(more, f"{scheme}{tmp_path}", mode=mode, topic="t")
     assert kolumn.read(tmp_path).num_rows == (70 if mode == "append" else 40)
     assert kolumn.tidy(f"{scheme}{tmp_path}") == []

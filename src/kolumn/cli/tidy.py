@@ -1,4 +1,4 @@
-"""``kolumn tidy``: completes or undoes interrupted runs below a target."""
+"""``kolumn tidy``: completes interrupted runs below a target, or removes what they staged."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -21,7 +21,7 @@ def tidy(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be done.")] = False,
     json: Json = False,
 ) -> int:
-    """Complete or undo interrupted runs, in a target and in the topic-partition folders in it.
+    """Complete interrupted runs, or remove what they staged, in a target and in the topic-partition folders in it.
 
     Every writer does that for its own target when it runs again. Only files that Kolumn wrote are changed, and files staged by
     live runs are left. The exit code is 3 if something could not be done.

@@ -1,38 +1,19 @@
-"""Leftovers of interrupted runs of any writer below a target are found, completed or undone, and reported.
-
-.kolumn-<run>.partial          on this machine (`kolumn.commit.run`): undone; its lock tells whether the run is dead
-.kolumn-<run>.partial          at a URL (`kolumn.commit.remote`): completed if it has a journal, removed when it is old
-.kolumn-<job>.<run>.partial    of a Spark job: here its owner (`kolumn.commit.job_owner`) shows whether it is dead; at a URL as above
-_kolumn/                       of an export (`kolumn.commit.manifest`): intents are completed; staged files are removed
-"""
+"""`kolumn.tidy`: leftovers of interrupted runs of any writer below a target are completed or removed, and reported."""
 
 import os
-import re
-import shutil
-import stat
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyarrow.fs import FileSystem
-
 from kolumn import keywords
-from kolumn.commit import job_owner
-from kolumn.commit import remote as remote_commit
-from kolumn.commit import run as commit
-from kolumn.commit.age import newest_in
+from kolumn.commit.liveness import OLD_HOURS
 from kolumn.commit.manifest import FOLDER, ExportTarget
-from kolumn.commit.remote import OLD_HOURS
+from kolumn.commit.run import settle, staging_folders
 from kolumn.errors import ArgumentError, KolumnError, shown
 from kolumn.keywords import known_keywords
 from kolumn.source import storage
 from kolumn.source.fsspec_files import forget
 from kolumn.source.log_names import is_partition_folder
-
-_REMOVED = ".removed"
-_JOB = re.compile(r"\.kolumn-[a-z]+\.[0-9a-f]{32}\.partial(?:\.removed)?")
 
 
 @dataclass(frozen=True)
@@ -44,8 +25,8 @@ class Leftover:
     path : str
         The folder or file, or its URL.
     action : str
-        What was done: "undone" (the target is as before that run), "completed" (as after it), "removed" (the run had changed
-        nothing), "left" (the run lives, or may live), "failed" (the leftover could not be handled).
+        What was done: "completed" (the target is as after that run), "removed" (the run had changed nothing), "undone" (as before a
+        run of an earlier version of Kolumn), "left" (the run lives, or may live), "failed" (the leftover could not be handled).
     detail : str
         A description of the leftover, or the reason why it is left.
     """
@@ -60,7 +41,7 @@ class Leftover:
 
 @known_keywords()
 def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run: bool = False) -> list[Leftover]:
-    """Complete or undo interrupted runs of any writer in a target, and in the topic-partition folders in it.
+    """Complete interrupted runs of any writer, or remove what they staged, in a target and its topic-partition folders.
 
     Only folders and files that Kolumn's writers make are changed. Files of a run that lives, or may live, are left.
 
@@ -93,27 +74,8 @@ def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run:
     folders = list(_folders(root))
     if not folders and not storage.is_url(root):
         raise ArgumentError(f"{root}: no such folder")
-    how = _How(older_than_hours * 3600, dry_run)
-    return [one for folder in folders for one in (*how.runs(folder), *how.exports(folder))]
-
-
-def recover(root: str, own: str = "") -> None:
-    """Tidy one folder before a Spark job, or a run at a URL, begins; exports are not tidied.
-
-    Parameters
-    ----------
-    root : str
-    own : str
-        The staging folder of this run.
-
-    Raises
-    ------
-    KolumnError
-        An interrupted run cannot be completed or undone.
-    """
-    forget(storage.file_system(root)[0])
-    for _ in _How(OLD_HOURS * 3600, dry_run=False, strict=True, own=own).runs(root):
-        pass
+    how = older_than_hours * 3600, dry_run
+    return [one for folder in folders for one in (*_runs(folder, *how), *_exports(folder, *how))]
 
 
 def _folders(root: str) -> Iterator[str]:
@@ -133,108 +95,33 @@ def _folders(root: str) -> Iterator[str]:
             yield one.name
 
 
-@dataclass(frozen=True)
-class _How:
-    """How leftovers are handled: seconds after which they are old, whether nothing is changed, and whether a failure is raised."""
-
-    old: float
-    dry_run: bool
-    strict: bool = False
-    own: str = ""
-
-    def runs(self, root: str) -> Iterator[Leftover]:
-        """Complete, undo or remove the staging folders in a folder."""
+def _runs(root: str, old_s: float, dry_run: bool) -> Iterator[Leftover]:
+    """Complete, undo or remove the staging folders in a folder."""
+    try:
+        names = staging_folders(root)
+    except KolumnError as error:
+        yield Leftover(root, "failed", str(error))
+        return
+    for name in names:
         try:
-            names = [one.name for one in storage.listing(root) if one.is_folder] if storage.look(root) is not None else []
+            yield Leftover(name, *settle(root, name, old_s, dry_run))
+        except FileNotFoundError:
+            # Its own run, or another one that tidies, has removed it since the folder was listed.
+            continue
         except KolumnError as error:
-            names = []
-            # Without access, the run's first file will report the error.
-            if not self.strict:
-                yield Leftover(root, "failed", str(error))
-        for name in names:
-            base = storage.base_name(name)
-            if name == self.own or not (remote_commit.FOLDER.fullmatch(base) or _JOB.fullmatch(base)):
-                continue
-            try:
-                done = self._run(root, name)
-            except FileNotFoundError:
-                # Its own run, or another one that tidies, has removed it since the folder was listed.
-                continue
-            except KolumnError as error:
-                if self.strict:
-                    raise
-                done = "failed", str(error)
-            yield Leftover(name, *done)
-
-    def _run(self, root: str, name: str) -> tuple[str, str]:
-        if storage.is_url(name):
-            return self._remote(root, name)
-        if os.path.lexists(os.path.join(name, commit.REDO)):
-            return "left", f"a job wrote to a URL of this folder and was interrupted in its commit: tidy that URL, not {root}"
-        if _JOB.fullmatch(os.path.basename(name)):
-            return self._job(Path(name))
-        return commit.settle(Path(name), Path(root), self.dry_run)
-
-    def _remote(self, root: str, name: str) -> tuple[str, str]:
-        if remote_commit.pending(name):
-            moves = len(remote_commit.read(name)["moves"]) if self.dry_run else remote_commit.complete(root, name)
-            if not self.dry_run:
-                remote_commit.discard(name)
-            return "completed", f"a run was interrupted while it gave {moves} files their names"
-        done = self._by_age(*storage.file_system(name))
-        if done[0] == "removed" and not self.dry_run:
-            storage.remove(name)
-        return done
-
-    def _job(self, folder: Path) -> tuple[str, str]:
-        found = os.lstat(folder)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not stat.S_ISDIR(found.st_mode):
-            return "left", "another user's, or others can write to it"
-        alive = None if folder.name.endswith(_REMOVED) else job_owner.lives(folder)
-        if alive:
-            return "left", "its job lives"
-        done = "removed", "staged files of a Spark job that is dead"
-        if alive is None and not folder.name.endswith(_REMOVED):
-            done = self._by_age(*storage.file_system(str(folder)))
-        if done[0] == "removed" and not self.dry_run:
-            remove_staging(folder)
-        return done
-
-    def _by_age(self, system: FileSystem, path: str) -> tuple[str, str]:
-        newest = newest_in(system, path)
-        if newest is None:
-            return "left", "staged files of a run; nothing tells how old they are. Remove them when no run writes to the target"
-        age = time.time() - newest
-        if age < self.old:
-            return "left", f"staged files of a run, the newest {_span(age)} old: it may still run. After {_span(self.old)} they are removed"
-        return "removed", f"staged files of a run, the newest {_span(age)} old"
-
-    def exports(self, root: str) -> Iterator[Leftover]:
-        """Complete or remove the leftovers of exports in a folder."""
-        there = storage.look(storage.within(root, FOLDER))
-        if there is None or not there.is_folder:
-            return
-        target = ExportTarget(*storage.file_system(root))
-        try:
-            with target.alone():
-                for name, action, detail in target.settle(self.old, self.dry_run):
-                    yield Leftover(storage.within(root, FOLDER, name), action, detail)
-        except KolumnError as error:
-            lives = isinstance(error.__cause__, BlockingIOError)
-            yield Leftover(storage.within(root, FOLDER), *(("left", "an export is writing") if lives else ("failed", str(error))))
+            yield Leftover(name, "failed", str(error))
 
 
-def remove_staging(folder: Path) -> None:
-    """Remove the staging folder of a job.
-
-    It is renamed first: Spark may stop the tasks of a failed job later, and they cannot make more files under the old name.
-    """
-    doomed = folder if folder.name.endswith(_REMOVED) else folder.with_name(f"{folder.name}{_REMOVED}")
-    with suppress(OSError):
-        folder.replace(doomed)
-    shutil.rmtree(doomed, ignore_errors=True)
-
-
-def _span(seconds: float) -> str:
-    seconds = max(0.0, seconds)
-    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+def _exports(root: str, old_s: float, dry_run: bool) -> Iterator[Leftover]:
+    """Complete or remove the leftovers of exports in a folder."""
+    there = storage.look(storage.within(root, FOLDER))
+    if there is None or not there.is_folder:
+        return
+    target = ExportTarget(*storage.file_system(root))
+    try:
+        with target.alone():
+            for name, action, detail in target.settle(old_s, dry_run):
+                yield Leftover(storage.within(root, FOLDER, name), action, detail)
+    except KolumnError as error:
+        lives = isinstance(error.__cause__, BlockingIOError)
+        yield Leftover(storage.within(root, FOLDER), *(("left", "an export is writing") if lives else ("failed", str(error))))

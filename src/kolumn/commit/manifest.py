@@ -8,8 +8,6 @@ A run that finds an intent without its manifest completes it first, so a driver 
 target: therefore an intent is rejected unless it only moves files from an export's staging folder to an export's places.
 """
 
-import errno
-import fcntl
 import json
 import os
 import re
@@ -17,12 +15,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pyarrow import fs
 
-from kolumn.commit.age import newest_in
-from kolumn.commit.remote import OLD_HOURS
+from kolumn.commit.liveness import OLD_HOURS, locked, newest_in
 from kolumn.commit.staged_file import sync, writing
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source.fsspec_files import forget
@@ -95,33 +93,18 @@ class ExportTarget:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the target against other exports; only on file systems of this machine, which release the locks of dead processes.
-
-        Raises
-        ------
-        KolumnError
-            Another export is writing to the target.
-        """
+        """Lock the target, if it is on this machine. Raises `KolumnError` if another export is writing to it."""
         if not isinstance(self.files, fs.LocalFileSystem):
             yield
             return
         made = not os.path.lexists(self.root)
         with writing(self.root):
             os.makedirs(self.root, exist_ok=True)
-            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise KolumnError(f"{self.root}: another export is writing to it. Wait for its end, or name another target") from error
-            except OSError as error:
-                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
-                    raise
-            else:
-                self._locked = True
-            yield
+            refusal = "another export is writing to it. Wait for its end, or name another target"
+            with locked(Path(self.root), refusal) as self._locked:
+                yield
         finally:
-            os.close(folder)
             self._locked = False
             if made:
                 # The folder was made for the lock alone, if nothing was written.
@@ -129,10 +112,8 @@ class ExportTarget:
                     os.rmdir(self.root)
 
     def open(self) -> Manifest:
-        """The newest manifest, after an earlier run that was interrupted while publishing has been completed."""
-        forget(self.files)
-        for name in self._intents():
-            self._finish(name)
+        """The newest manifest, after `settle`."""
+        self.settle()
         numbers = [int(stem) for stem in (name.removesuffix(".json") for name in self._names()) if stem.isdigit()]
         if not numbers:
             return Manifest()
@@ -144,10 +125,7 @@ class ExportTarget:
     def publish(self, manifest: Manifest, moves: dict[str, str]) -> None:
         """Make staged files part of the target, such that the next run can complete this if the process dies in between.
 
-        Raises
-        ------
-        KolumnError
-            Another export has written to the target meanwhile, or staged files have been removed. Nothing has changed then.
+        Raises `KolumnError` if another export has written to the target, or staged files were removed. Nothing has changed then.
         """
         intent = {"moves": moves, "manifest": asdict(manifest)}
         name = f"{manifest.number:08d}.intent.json"
@@ -163,36 +141,31 @@ class ExportTarget:
             raise self._not_alone()
         self._forward(intent)
 
-    def sweep(self, old: float = OLD_HOURS * 3600) -> None:
-        """Remove the staged files of runs that died before their intent; called after `open`.
+    def settle(self, old_s: float = OLD_HOURS * 3600, dry_run: bool = False) -> list[tuple[str, str, str]]:
+        """Complete intents, and remove the staged files of runs that died before theirs: the name of each, the action, a description.
 
-        If the lock shows that no other run is alive, all are removed; otherwise those older than ``old`` seconds.
+        If the lock shows that no other run is alive, all staged files are removed; otherwise those older than ``old_s`` seconds.
         """
-        for name in self._staged():
-            if self._left(name, old) == "":
-                self._remove_staged(name)
-
-    def settle(self, old: float, dry_run: bool) -> Iterator[tuple[str, str, str]]:
-        """Complete intents and remove staged files; yields the name of each, the action, and a description."""
-        needed = set()
+        forget(self.files)
+        needed, done = set(), []
         for name in self._intents():
-            moves = self._checked(name, self._read(name))["moves"]
+            moves = self._checked(name)["moves"]
             needed |= {staged.split("/")[2] for staged in moves} | _drafts(name)
             if not dry_run:
                 self._finish(name)
-            yield name, "completed", f"an export was interrupted while it gave {len(moves)} files their names"
+            done.append((name, "completed", f"an export was interrupted while it gave {len(moves)} files their names"))
         for name in self._staged():
-            if name in needed:
-                continue
-            why = self._left(name, old)
-            if not why and not dry_run:
-                self._remove_staged(name)
-            yield f"staging/{name}", "left" if why else "removed", why or "staged by an export that is dead"
+            if name not in needed:
+                why = self._left(name, old_s)
+                if not why and not dry_run:
+                    self._remove_staged(name)
+                done.append((f"staging/{name}", "left" if why else "removed", why or "staged by an export that is dead"))
+        return done
 
-    def _left(self, name: str, old: float) -> str:
+    def _left(self, name: str, old_s: float) -> str:
         """Why a staged file is not removed; empty if it is removed."""
-        newest = None if self._locked else newest_in(self.files, self.staging(name))
-        if self._locked or (newest is not None and time.time() - newest >= old):
+        newest = 0.0 if self._locked else newest_in(self.files, self.staging(name))
+        if newest is not None and time.time() - newest >= old_s:
             return ""
         age = "nothing tells how old they are" if newest is None else f"the newest {(time.time() - newest) / 3600:.1f} h old"
         return f"staged by an export that may still run, {age}"
@@ -223,7 +196,7 @@ class ExportTarget:
 
     def _finish(self, name: str) -> None:
         """Carry out an intent. If its manifest exists already, only the clean-up is missing."""
-        intent = self._checked(name, self._read(name))
+        intent = self._checked(name)
         if name.replace(".intent", "") in self._names():
             self._end(name, intent["moves"])
         else:
@@ -258,12 +231,12 @@ class ExportTarget:
         for run in {staged.split("/")[2] for staged in moves}:
             self.discard(run)
 
-    def _checked(self, name: str, intent: dict[str, Any]) -> dict[str, Any]:
-        """Check that an export can have written an intent: anyone with write access to the target could have put it there."""
+    def _checked(self, name: str) -> dict[str, Any]:
+        """An intent, if an export can have written it: anyone with write access to the target could have put it there."""
+        intent = self._read(name)
         moves, manifest = intent.get("moves"), intent.get("manifest")
-        wrong = None
         if not isinstance(moves, dict) or not isinstance(manifest, dict) or manifest.get("number") != int(name.partition(".")[0]):
-            wrong = "it lacks its moves or its manifest"
+            wrong: Any = "it lacks its moves or its manifest"
         else:
             names = ((one, _STAGED) for one in moves), ((one, _PLACE) for one in moves.values())
             wrong = next((one for some in names for one, known in some if not (isinstance(one, str) and known.fullmatch(one))), None)

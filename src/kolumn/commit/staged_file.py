@@ -6,7 +6,6 @@ Every file that Kolumn makes on this machine is a `StagedFile`, in a folder of a
 import errno
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,16 +46,7 @@ class StagedFile:
     """A file that is being written. It has mode 0600, and ``.partial`` at the end of its name until it is complete and on disk.
 
     As a context manager, it completes the file at the end, unless there is an error. It has the methods that `pyarrow.PythonFile` needs.
-
-    Parameters
-    ----------
-    path : Path
-        Its name when it is complete, in an existing folder.
-
-    Raises
-    ------
-    KolumnError
-        Raised by any method if the file cannot be written. The message contains the final name and the reason.
+    Each of them raises `KolumnError` with the final name and the reason if the file cannot be written.
     """
 
     closed = False
@@ -143,11 +133,6 @@ def umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
-
-
-def open_to_others(folder: Path) -> None:
-    """Give a staged folder the mode of the user's umask; the setgid bit is kept."""
-    os.chmod(folder, (0o777 & ~umask()) | (os.stat(folder).st_mode & stat.S_ISGID))
 
 
 def sync(path: str | os.PathLike[str]) -> None:

@@ -1,7 +1,7 @@
 """Staging of a writer's output: in a staging folder of the target, or for a URL in a local folder that is then copied to the URL.
 
-All files of a run appear together: on this machine by `kolumn.commit.run`, at a URL by `kolumn.commit.remote`. At a URL they appear one
-after the other, in the order of `storage.logs_last`: readers ignore an index without its log.
+All files of a run appear when it ends, one after the other (`kolumn.commit.run`), in the order of `storage.logs_last`: readers ignore an
+index without its log.
 """
 
 import os
@@ -10,9 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kolumn.commit import remote as remote_commit
-from kolumn.commit.leftovers import recover
-from kolumn.commit.run import Commit, refuse_existing
+from kolumn.commit.run import Commit, commit, discard, new_folder, recover, refuse_existing
 from kolumn.commit.staged_file import FILES
 from kolumn.errors import ArgumentError, KolumnError
 from kolumn.source import storage
@@ -32,29 +30,17 @@ def name_of(target: str | os.PathLike[str]) -> str:
 def outgoing(root: str, names: Iterable[str]) -> Iterator[Place]:
     """Run a writer below a folder; the folder is made if it does not exist.
 
-    No file has its final name before the context ends. If it ends with an error, no file is left.
-
-    Parameters
-    ----------
-    root : str
-    names : iterable of str
-        Files or folders that may be written. It is an error at the start if one of them exists.
-
-    Raises
-    ------
-    ArgumentError
-        One of the names already exists.
-    KolumnError
-        A file or folder cannot be written.
+    No file has its final name before the context ends. If it ends with an error, no file is left. Raises `ArgumentError` at the start if
+    one of the names, of files or folders that may be written, exists already.
     """
     if storage.is_url(root):
         with _remote(root, names) as place:
             yield place
         return
-    with Commit(Path(root)) as commit:
+    with Commit(Path(root)) as run:
         for name in names:
             refuse_existing(Path(name))
-        yield lambda name: nullcontext(commit.place(Path(name)))
+        yield lambda name: nullcontext(run.place(Path(name)))
 
 
 def parent_of(target: str) -> str:
@@ -101,7 +87,7 @@ def _remote(root: str, names: Iterable[str]) -> Iterator[Place]:
         there = storage.look(name)
         if there is not None and (not there.is_folder or storage.listing(name)):
             raise ArgumentError(f"{name} already exists: name another target, or remove it")
-    folder, moves = remote_commit.new_folder(root), list[tuple[str, str]]()
+    folder, moves = new_folder(root), list[tuple[str, str]]()
 
     @contextmanager
     def place(name: str) -> Iterator[Path]:
@@ -113,9 +99,9 @@ def _remote(root: str, names: Iterable[str]) -> Iterator[Place]:
 
     try:
         yield place
-        remote_commit.commit(root, folder, moves)
+        commit(root, folder, moves)
     finally:
-        remote_commit.discard(folder)
+        discard(folder)
 
 
 def send(folder: Path, target: str) -> list[str]:

@@ -350,21 +350,18 @@ def move(name: str, place: str) -> None:
         raise StorageError(f"{name}: cannot be moved to {place}: {_reason(error)}") from error
 
 
-def remove(url: str) -> None:
-    """Remove a file at a URL, or a folder with its contents; no error if it does not exist."""
-    entry = look(url)
-    if entry is None:
-        return
-    system, path, _, _ = _at(url)
+def remove(name: str) -> None:
+    """Remove a file, or at a URL a folder with its contents; no error if it does not exist."""
     try:
-        if entry.is_folder:
-            system.delete_dir(path)
-        else:
-            system.delete_file(path)
+        if not is_url(name):
+            os.unlink(name)
+        elif (entry := look(name)) is not None:
+            system, path, _, _ = _at(name)
+            (system.delete_dir if entry.is_folder else system.delete_file)(path)
     except FileNotFoundError:
         return
     except (OSError, ArrowException) as error:
-        raise StorageError(f"{url}: cannot be removed: {_reason(error)}") from error
+        raise StorageError(f"{name}: cannot be removed: {_reason(error)}") from error
 
 
 def put(url: str, data: bytes) -> None:
