@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from kolumn.cpu_fallback.machine import compile_ahead, objects
 from kolumn.cpu_fallback.machine.arrays import ArrayKind, Kind, arguments, results
+from kolumn.cpu_fallback.machine.crc import link
 from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, stored
 from kolumn.machine_code.deferred import overload
 
@@ -63,6 +64,7 @@ class Loop:
             code = stored(self.name)
         if code is None:
             code = compile_ahead.compile_alone(self.name, self.py_func)
+        link()
         self._run = caller(self.name, self.py_func, objects.load(code, entry_of(self.name)))
         return self._run
 
