@@ -16,8 +16,6 @@ LONGER = 16
 """Bytes that a record can be longer than it was: its length and its timestamp delta are other numbers."""
 
 _OK = int(Code.OK)
-_COUNT, _BASE_OFFSET, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.COUNT, table.BASE_OFFSET, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
-_DELETE_HORIZON = table.DELETE_HORIZON
 _LEFT = -1
 
 
@@ -61,9 +59,9 @@ def filter_records(
 @register_jitable
 def _filter(row: Int64s, at: int, end: int, marks: int, lowest: int, span: int, to: int) -> int:
     """Write the records of one batch that stay; returns the address after them, or `_LEFT`."""
-    base, time = row[_BASE_OFFSET], row[_BASE_TIMESTAMP]
+    base, time = row[table.BASE_OFFSET], row[table.BASE_TIMESTAMP]
     first, highest, count = time, time, 0
-    for _ in range(row[_COUNT]):
+    for _ in range(row[table.COUNT]):
         record = any_fields(at, end)
         if record.code != _OK or record.value_length < 0:
             return _LEFT
@@ -75,7 +73,7 @@ def _filter(row: Int64s, at: int, end: int, marks: int, lowest: int, span: int, 
         if more < 0:
             return _LEFT
         moment = time + record.timestamp_delta
-        if count == 0 and row[_DELETE_HORIZON] == 0:
+        if count == 0 and row[table.DELETE_HORIZON] == 0:
             first = moment
         highest = moment if count == 0 else max(highest, moment)
         count += 1
@@ -91,7 +89,7 @@ def _filter(row: Int64s, at: int, end: int, marks: int, lowest: int, span: int, 
             headers = header.next
     if at != end or count == 0:
         return _LEFT
-    row[_COUNT], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP] = count, first, highest
+    row[table.COUNT], row[table.BASE_TIMESTAMP], row[table.MAX_TIMESTAMP] = count, first, highest
     return to
 
 

@@ -22,7 +22,6 @@ AHEAD = 32
 START, LAST, BATCH, WORDS = range(4)
 """Of a distinct key: where it begins among the bytes of all, its last offset, the number of the batch with it; how many such words."""
 
-_AHEAD = AHEAD
 _LOW, _ABSENT = 0xFFFFFFFF, -1
 _LAST, _BATCH, _KEY = 8 * LAST, 8 * BATCH, 8 * WORDS
 
@@ -167,7 +166,7 @@ def add_keys(
     """
     end = load64(ends)
     while row < rows:
-        some = min(rows - row, _AHEAD)
+        some = min(rows - row, AHEAD)
         for i in range(some):
             source, length = payload(keys, row + i)
             hash = _hash(map, source, max(length, 0))

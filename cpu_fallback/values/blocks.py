@@ -14,7 +14,7 @@ BLOCK = 256
 """Rows of a block."""
 AT, END, LIMIT = (8 * BLOCK * k for k in range(3))
 """Where the words of the first row are in the memory."""
-_AT, _END, _LIMIT, _PAGE = AT, END, LIMIT, 4096
+_PAGE = 4096
 
 
 @register_jitable
@@ -43,10 +43,10 @@ def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool, reach
         # Words are loaded that reach into the next row. So it has to lie near: then no page is between the two.
         fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after_end - reach)
         # A row never goes back. So one that passed its end, or has something that is not decided, goes to its limit and stays there.
-        store64(memory + _AT + place, at if fine else memory)
-        store64(memory + _END + place, end if fine else 0)
-        store64(memory + _LIMIT + place, after_end - reach if fine else memory)
+        store64(memory + AT + place, at if fine else memory)
+        store64(memory + END + place, end if fine else 0)
+        store64(memory + LIMIT + place, after_end - reach if fine else memory)
     if not more:
-        store64(memory + _AT + 8 * last, memory)
-        store64(memory + _END + 8 * last, 0)
-        store64(memory + _LIMIT + 8 * last, memory)
+        store64(memory + AT + 8 * last, memory)
+        store64(memory + END + 8 * last, 0)
+        store64(memory + LIMIT + 8 * last, memory)
