@@ -7,8 +7,6 @@ from kolumn.formats import inner, layouts, table, v2
 
 _OK = int(Code.OK)
 _RECORD_COUNT, _RECORDS_MISSING = int(Code.RECORD_COUNT), int(Code.RECORDS_MISSING)
-_MAGIC, _CODEC, _COUNT, _CODE, _RECORD, _WHERE = table.MAGIC, table.CODEC, table.COUNT, table.CODE, table.RECORD, table.WHERE
-_BASE_OFFSET, _LAST_OFFSET, _LAYOUT = table.BASE_OFFSET, table.LAST_OFFSET, table.LAYOUT
 
 
 @compiled
@@ -33,33 +31,35 @@ def count_records(rows: Table, payload: Int64s, size: Int64s, format: int, check
         row = rows[b]
         records[b] = 0
         base[b] = 0
-        if row[_CODE] != _OK:
+        if row[table.CODE] != _OK:
             continue
-        if layouts.is_set(row[_LAYOUT]):
-            base[b] = row[_BASE_OFFSET]
-            row[_CODE], records[b], where = layouts.count(row[_LAYOUT], payload[b], size[b], check_crcs)
-            if row[_CODE] != _OK:
-                row[_RECORD], row[_WHERE], records[b] = records[b], where, 0
-        elif layouts.holds_records(row[_LAYOUT]):
-            if row[_COUNT] < 0:
-                row[_CODE] = _RECORD_COUNT
-            elif row[_COUNT] > size[b] // layouts.smallest_record(row[_LAYOUT]):
-                row[_CODE] = _RECORDS_MISSING
+        if layouts.is_set(row[table.LAYOUT]):
+            base[b] = row[table.BASE_OFFSET]
+            row[table.CODE], records[b], where = layouts.count(row[table.LAYOUT], payload[b], size[b], check_crcs)
+            if row[table.CODE] != _OK:
+                row[table.RECORD], row[table.WHERE], records[b] = records[b], where, 0
+        elif layouts.holds_records(row[table.LAYOUT]):
+            if row[table.COUNT] < 0:
+                row[table.CODE] = _RECORD_COUNT
+            elif row[table.COUNT] > size[b] // layouts.smallest_record(row[table.LAYOUT]):
+                row[table.CODE] = _RECORDS_MISSING
             else:
-                records[b] = row[_COUNT]
-        elif row[_CODEC] == 0:
+                records[b] = row[table.COUNT]
+        elif row[table.CODEC] == 0:
             records[b] = 1
         else:
-            highest = layouts.highest_inner_magic(format, row[_LAYOUT])
-            count, last, code, where = inner.inner_messages(payload[b], size[b], row[_LAYOUT], highest, check_crcs)
+            highest = layouts.highest_inner_magic(format, row[table.LAYOUT])
+            count, last, code, where = inner.inner_messages(payload[b], size[b], row[table.LAYOUT], highest, check_crcs)
             if code == _OK:
-                code, base[b] = inner.base_of(row[_LAYOUT], row[_MAGIC], row[_BASE_OFFSET], row[_LAST_OFFSET], row[_COUNT], last, count)
+                code, base[b] = inner.base_of(
+                    row[table.LAYOUT], row[table.MAGIC], row[table.BASE_OFFSET], row[table.LAST_OFFSET], row[table.COUNT], last, count
+                )
                 where = -1
-            row[_CODE] = code
+            row[table.CODE] = code
             if code == _OK:
                 records[b] = count
             else:
-                row[_RECORD], row[_WHERE] = count, where
+                row[table.RECORD], row[table.WHERE] = count, where
 
 
 @compiled
@@ -67,9 +67,9 @@ def count_headers(rows: Table, payload: Int64s, size: Int64s, records: Int64s) -
     """Upper bound of the record headers in the batches that have no code after `count_records`; messages have no headers."""
     total = 0
     for b in range(rows.shape[0]):
-        if rows[b, _CODE] == _OK and layouts.holds_records(rows[b, _LAYOUT]):
+        if rows[b, table.CODE] == _OK and layouts.holds_records(rows[b, table.LAYOUT]):
             at = 0
-            skip = layouts.attribute_bytes(rows[b, _LAYOUT])
+            skip = layouts.attribute_bytes(rows[b, table.LAYOUT])
             for _ in range(records[b]):
                 record = v2.fields(payload[b], at, size[b], skip)
                 if record.code != _OK:

@@ -44,14 +44,7 @@ payloads were decompressed more than once. `LARGEST` is the largest decompressed
 decoded batches without a codec and with one. `UNTIMED` is 1 if a timestamp is `NO_TIME`."""
 SLOTS = POSITIONS + 6
 
-_OK, _HEADER, _CRC_FROM, _V2, _MAGIC = int(Code.OK), v2.HEADER, v2.CRC_FROM, v2.LAYOUT.number, v2.MAGIC
-_POSITION, _SIZE, _CRC, _COUNT = table.POSITION, table.SIZE, table.CRC, table.COUNT
-_CODE, _CODEC = table.CODE, table.CODEC
-_NONE, _GZIP, _ZSTD = NONE, GZIP, ZSTD
-_MOST_BYTES = MOST_BYTES
-_SMALLEST_HEADER = v2.SMALLEST_HEADER
-_SMALLEST_RECORD, _RATIO_FLOOR, _GIVEN_UP, _PAD = v2.SMALLEST_RECORD, RATIO_FLOOR, GIVEN_UP, PAD
-_WRONG_CONTENT = WRONG_CONTENT
+_OK, _V2 = int(Code.OK), v2.LAYOUT.number
 _MARGIN = 1.5
 """How much more than expected a payload may decompress to if it is appended to others."""
 
@@ -121,17 +114,17 @@ class Source(NamedTuple):
 def _row(header: int, pos: int, end: int, row: Int64s) -> int:
     """Fill a row from the header at an address; returns the size of the entry, or 0 if these loops cannot decode it."""
     code, size = entry(header - pos, pos, end)
-    if code != _OK or magic_at(header - pos, pos) != _MAGIC or size > _MOST_BYTES:
+    if code != _OK or magic_at(header - pos, pos) != v2.MAGIC or size > MOST_BYTES:
         return 0
     fill(header - pos, pos, size, _V2, row)
-    return size if row[_CODE] == _OK else 0
+    return size if row[table.CODE] == _OK else 0
 
 
 @register_jitable
 def _weight(rows: Table, inflates: float) -> float:
     weight = 0.0
     for b in range(rows.shape[0]):
-        weight += rows[b, _SIZE] * (1.0 if rows[b, _CODEC] == _NONE else inflates)
+        weight += rows[b, table.SIZE] * (1.0 if rows[b, table.CODEC] == NONE else inflates)
     return weight
 
 
@@ -153,8 +146,8 @@ def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, in
         Rows filled, and the position where the walk stopped. The general walk continues there.
     """
     count, weight = 0, span.weight
-    while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + _HEADER <= span.end:
-        if fetch(file, buf, _HEADER, pos) != _HEADER:
+    while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + v2.HEADER <= span.end:
+        if fetch(file, buf, v2.HEADER, pos) != v2.HEADER:
             break
         size = _row(buf, pos, span.end, rows[count])
         if size == 0:
@@ -207,18 +200,18 @@ def stream(
     """
     rows, records, at = borrowed(rows), borrowed(records), borrowed(at)
     begin_columns(to)
-    origin, weight = rows[0, _POSITION], span.weight - _weight(rows[:known], _inflates(at, span))
-    position = rows[known - 1, _POSITION] + rows[known - 1, _SIZE] if first == known else rows[first, _POSITION]
+    origin, weight = rows[0, table.POSITION], span.weight - _weight(rows[:known], _inflates(at, span))
+    position = rows[known - 1, table.POSITION] + rows[known - 1, table.SIZE] if first == known else rows[first, table.POSITION]
     loaded, b = position, first
     window = source.window - (origin if source.whole else position)
     while True:
         new = b == known
-        size = _HEADER if new else rows[b, _SIZE]
-        if new and (position >= span.stop or b == rows.shape[0] or position + _HEADER > span.end):
+        size = v2.HEADER if new else rows[b, table.SIZE]
+        if new and (position >= span.stop or b == rows.shape[0] or position + v2.HEADER > span.end):
             return b, DONE, 0, known
-        if not new and needs_library(rows[b, _CODEC], source.libraries):
+        if not new and needs_library(rows[b, table.CODEC], source.libraries):
             return b, LIBRARY, 0, known
-        mapped = source.file < 0 and position + size + _PAD <= span.end
+        mapped = source.file < 0 and position + size + PAD <= span.end
         if not mapped and not source.whole and size > source.room:
             return b, WINDOW, size, known
         if not mapped and source.whole and position + size - origin > source.room:
@@ -226,7 +219,7 @@ def stream(
         if not mapped and source.whole and source.views != source.window:
             return b, DONE, 0, b
         if mapped and position + size > loaded:
-            window, loaded = -source.file, span.end - _PAD
+            window, loaded = -source.file, span.end - PAD
         elif position + size > loaded:
             if not source.whole:
                 window = source.window - position
@@ -244,7 +237,7 @@ def stream(
                 return b, DONE, 0, known
             weight -= _weight(rows[b : b + 1], _inflates(at, span))
             continue
-        if source.keep and not source.whole and rows[b, _CODEC] == _NONE:
+        if source.keep and not source.whole and rows[b, table.CODEC] == NONE:
             return b, DONE, 0, b
         state, need = _batch(source, span.inflates, limits, rows[b], window + position, ready, records, b, to, at, room)
         if state != DONE:
@@ -257,11 +250,11 @@ def stream(
 @register_jitable
 def needs_library(codec: int, libraries: Decoders) -> bool:
     """Whether `unpack` cannot decompress payloads of a codec, so that a package has to."""
-    if codec == _GZIP:
+    if codec == GZIP:
         return libraries.deflate.function == 0
-    if codec == _ZSTD:
+    if codec == ZSTD:
         return libraries.zstd.function == 0
-    return codec > _ZSTD
+    return codec > ZSTD
 
 
 @register_jitable(forceinline=True)
@@ -279,18 +272,18 @@ def _batch(
     room: Room,
 ) -> tuple[int, int]:
     """Check, decompress and decode the batch at an address: the state, and the decompressed size, 0 if it is not known."""
-    size, codec = row[_SIZE], row[_CODEC]
-    if limits.check_crcs and crc.crc32c(batch, _CRC_FROM, size) != row[_CRC]:
+    size, codec = row[table.SIZE], row[table.CODEC]
+    if limits.check_crcs and crc.crc32c(batch, v2.CRC_FROM, size) != row[table.CRC]:
         return WRONG, 0
     records[b] = 0
-    if (row[_COUNT] == 0 and size == _HEADER) or not keeps(limits, row):
+    if (row[table.COUNT] == 0 and size == v2.HEADER) or not keeps(limits, row):
         return DONE, 0
-    payload, need, buffer = batch + _HEADER, size - _HEADER, 0
+    payload, need, buffer = batch + v2.HEADER, size - v2.HEADER, 0
     origin = payload - source.views
-    if codec != _NONE:
+    if codec != NONE:
         used = at[ARENA] if source.keep else 0
         need = unpacked(source, codec, payload, need, 2, inflates, used, at, room) if ready == 0 else ready
-        if need == _WRONG_CONTENT:
+        if need == WRONG_CONTENT:
             # Only the general path says so.
             return WRONG, 0
         if need < 0:
@@ -298,7 +291,7 @@ def _batch(
         payload, buffer, origin = source.arena + used, 1, used
     state = _append(row, payload, need, buffer, origin, records, b, to, at, room)
     if state == DONE:
-        if codec == _NONE:
+        if codec == NONE:
             at[PLAIN] += size
             at[LARGEST] = max(at[LARGEST], size)
         else:
@@ -312,10 +305,10 @@ def _batch(
 def unpacked(source: Source, codec: int, payload: int, length: int, magic: int, inflates: float, used: int, at: Int64s, room: Room) -> int:
     """Decompress a payload to the arena after its ``used`` bytes: its size, `GIVEN_UP` or `WRONG_CONTENT`."""
     # `max_ratio` can apply to larger payloads, and only `arena.inflate` compares it.
-    stop = min(room.arena, used + _RATIO_FLOOR)
+    stop = min(room.arena, used + RATIO_FLOOR)
     if used > 0 and stop - used < _MARGIN * inflates * length:
         # It could fail at the end of the arena, and would then be decompressed twice.
-        return _GIVEN_UP
+        return GIVEN_UP
     size = unpack(codec, payload, length, magic, source.arena + used, source.arena + stop, source.libraries)
     at[UNPACKED] += size if size >= 0 else stop - used
     return size
@@ -324,11 +317,11 @@ def unpacked(source: Source, codec: int, payload: int, length: int, magic: int, 
 @compiled
 def load(file: int, rows: Table, window: int, check_crcs: bool) -> bool:
     """Read the entries of ``rows`` to address ``window`` and compare their checksums; False if the read or a checksum fails."""
-    origin, end = rows[0, _POSITION], rows[-1, _POSITION] + rows[-1, _SIZE]
+    origin, end = rows[0, table.POSITION], rows[-1, table.POSITION] + rows[-1, table.SIZE]
     if fetch(file, window, end - origin, origin) != end - origin:
         return False
     for b in range(rows.shape[0]):
-        if check_crcs and crc.crc32c(window + rows[b, _POSITION] - origin, _CRC_FROM, rows[b, _SIZE]) != rows[b, _CRC]:
+        if check_crcs and crc.crc32c(window + rows[b, table.POSITION] - origin, v2.CRC_FROM, rows[b, table.SIZE]) != rows[b, table.CRC]:
             return False
     return True
 
@@ -353,7 +346,7 @@ def append(
             state = _append(rows[b], payload[b], size[b], buffer, origin[b], records, b, to, at, room)
             if state != DONE:
                 return b, state, size[b]
-            at[PACKED] += rows[b, _SIZE]
+            at[PACKED] += rows[b, table.SIZE]
     return rows.shape[0], DONE, 0
 
 
@@ -361,14 +354,14 @@ def append(
 def _append(
     row: Int64s, payload: int, size: int, buffer: int, origin: int, records: Int64s, b: int, to: Target, at: Int64s, room: Room
 ) -> int:
-    count = row[_COUNT]
-    if count < 0 or count > size // _SMALLEST_RECORD:
+    count = row[table.COUNT]
+    if count < 0 or count > size // v2.SMALLEST_RECORD:
         return WRONG
     if at[ROWS] + count > room.rows:
         return FULL
     if (to.key.mode == COPY and at[KEY] + size > room.key_bytes) or (to.value.mode == COPY and at[VALUE] + size > room.value_bytes):
         return FULL
-    if to.header_ends and at[HEADERS] + size // _SMALLEST_HEADER > room.headers:
+    if to.header_ends and at[HEADERS] + size // v2.SMALLEST_HEADER > room.headers:
         return FULL
     if to.header_ends and (at[HEADER_KEY] + size > room.header_key_bytes or at[HEADER_VALUE] + size > room.header_value_bytes):
         return FULL

@@ -27,7 +27,6 @@ TAIL_AT = 64
 
 _READ_ONLY, _AT_EMPTY_PATH, _BASIC, _BORN = 0o2000000, 0x1000, 0x7FF, 0x800
 _NEGATIVE, _WORD = 0x80000000, 0xFFFFFFFF
-_POSITION, _SIZE = table.POSITION, table.SIZE
 
 
 class Calls(NamedTuple):
@@ -87,7 +86,7 @@ def stream_files(
             return _back(written, i, at)
         row, state, _, known = stream(memory, last, limits, rows[first:], 1, 0, 0, records[first:], to, at, room)
         end = first + row
-        if state != DONE or row != known or rows[end - 1, _POSITION] + rows[end - 1, _SIZE] != size:
+        if state != DONE or row != known or rows[end - 1, table.POSITION] + rows[end - 1, table.SIZE] != size:
             return _back(written, i, at)
         first = ends[i] = end
         # One by one here and below: an assignment of arrays takes memory, which loops do not have.

@@ -48,21 +48,16 @@ MESSAGE_SLOTS = SLOTS + 4
 APART, MESSAGES, ALL = range(3)
 """Which entries of a stretch share a row: none, those that are not compressed, or all."""
 
-_OK, _LEGACY, _NONE, _WRONG_CONTENT = int(Code.OK), legacy.LAYOUT.number, NONE, WRONG_CONTENT
-_MESSAGES, _ALL = MESSAGES, ALL
-_POSITION, _SIZE, _LAST_OFFSET, _MAGIC, _ATTRIBUTES = table.POSITION, table.SIZE, table.LAST_OFFSET, table.MAGIC, table.ATTRIBUTES
-_UNKNOWN, _CRC_FROM, _MOST_BYTES = table.UNKNOWN, legacy.CRC_FROM, MOST_BYTES
+_OK, _LEGACY = int(Code.OK), legacy.LAYOUT.number
 _HIGHEST_MAGIC = layouts.highest_inner_magic(layouts.KAFKA, legacy.LAYOUT.number)
 _SMALLEST_DATED = legacy.SMALLEST_V1 + OVERHEAD
-_HEAD = legacy.SMALLEST_ENTRY
-"""Bytes of an entry from which `legacy.header` fills a row."""
 
 
 @register_jitable
 def _framed(buf: int, pos: int, end: int) -> int:
     """Size of the message at ``pos`` by its first 18 bytes; 0 if it is no entry that this loop decodes."""
     code, size = entry(buf, pos, end)
-    if code != _OK or size > _MOST_BYTES or magic_at(buf, pos) > _HIGHEST_MAGIC:
+    if code != _OK or size > MOST_BYTES or magic_at(buf, pos) > _HIGHEST_MAGIC:
         return 0
     return 0 if magic_at(buf, pos) >= 1 and size < _SMALLEST_DATED else size
 
@@ -71,7 +66,7 @@ def _framed(buf: int, pos: int, end: int) -> int:
 def hop_messages(file: int, pos: int, span: Span, window: int, room: int, most: int, row: Int64s) -> tuple[int, int]:
     """Walk over messages by their headers, at most ``most`` of them, and fill the row of the first one.
 
-    ``window`` is the address of ``room`` bytes, `_HEAD` or more, into which the file is read.
+    ``window`` is the address of ``room`` bytes, `legacy.SMALLEST_ENTRY` or more, into which the file is read.
 
     Returns
     -------
@@ -79,8 +74,8 @@ def hop_messages(file: int, pos: int, span: Span, window: int, room: int, most: 
         Number of messages, and the position after the last one.
     """
     count, weight, start, loaded = 0, span.weight, pos, pos
-    while pos < span.stop and weight > 0 and count < most and span.end - pos >= _HEAD:
-        if pos + _HEAD > loaded:
+    while pos < span.stop and weight > 0 and count < most and span.end - pos >= legacy.SMALLEST_ENTRY:
+        if pos + legacy.SMALLEST_ENTRY > loaded:
             start, loaded = pos, min(pos + room, span.end)
             if fetch(file, window, loaded - start, start) != loaded - start:
                 break
@@ -90,7 +85,7 @@ def hop_messages(file: int, pos: int, span: Span, window: int, room: int, most: 
             break
         if count == 0:
             fill(buf, pos, size, _LEGACY, row)
-        weight -= size * (1.0 if load8(buf, pos + 17) & 7 == _NONE else span.inflates)
+        weight -= size * (1.0 if load8(buf, pos + 17) & 7 == NONE else span.inflates)
         count += 1
         pos += size
     return count, pos
@@ -141,8 +136,8 @@ def stream_messages(
     window, loaded = source.window, position
     state, need = DONE, 0
     while position < span.stop and weight > 0:
-        if position + _HEAD > loaded and loaded < span.end:
-            window, loaded = _load(source, span.end, origin, position, _HEAD)
+        if position + legacy.SMALLEST_ENTRY > loaded and loaded < span.end:
+            window, loaded = _load(source, span.end, origin, position, legacy.SMALLEST_ENTRY)
         size = _framed(window, position, span.end) if loaded > position else 0
         if size > source.room and not source.whole:
             state, need = WINDOW, size
@@ -151,20 +146,20 @@ def stream_messages(
             window, loaded = _load(source, span.end, origin, position, size)
         if size == 0 or loaded == position:
             break
-        if limits.check_crcs and crc.crc32(window, position + _CRC_FROM, position + size) != u32_at(window, position + 12):
+        if limits.check_crcs and crc.crc32(window, position + legacy.CRC_FROM, position + size) != u32_at(window, position + 12):
             state = ODD
             break
         magic, attributes, offset = magic_at(window, position), load8(window, position + 17), i64_at(window, position)
         codec = attributes & 7
-        if source.keep and not source.whole and codec == _NONE:
+        if source.keep and not source.whole and codec == NONE:
             break
-        shared = merge == _ALL or (merge == _MESSAGES and codec == _NONE)
-        same = count > 0 and shared and rows[count - 1, _MAGIC] == magic and rows[count - 1, _ATTRIBUTES] == attributes
+        shared = merge == ALL or (merge == MESSAGES and codec == NONE)
+        same = count > 0 and shared and rows[count - 1, table.MAGIC] == magic and rows[count - 1, table.ATTRIBUTES] == attributes
         if not same and count == rows.shape[0]:
             state = FULL
             break
         before = at[ROWS]
-        if codec == _NONE:
+        if codec == NONE:
             if in_range(limits, offset, offset):
                 state, need = _message(source, window, position, size, to, at, room), size
         else:
@@ -177,7 +172,7 @@ def stream_messages(
         ready = need = 0
         count = _extended(rows, records, count, same, window, position, size, offset, at[ROWS] - before)
         at[INTACT] += 1
-        weight -= size * (1.0 if codec == _NONE else span.inflates)
+        weight -= size * (1.0 if codec == NONE else span.inflates)
         position += size
     at[POSITION], at[WEIGHT], at[STRETCHES] = position, int(weight), count
     return state, need, ready
@@ -187,8 +182,8 @@ def stream_messages(
 def _extended(rows: Table, records: Int64s, count: int, same: bool, buf: int, position: int, size: int, offset: int, found: int) -> int:
     """Add an entry with ``found`` records to the last stretch if it is the ``same``, else begin another one; returns how many there are."""
     if same:
-        rows[count - 1, _SIZE] += size
-        rows[count - 1, _LAST_OFFSET] = offset
+        rows[count - 1, table.SIZE] += size
+        rows[count - 1, table.LAST_OFFSET] = offset
         records[count - 1] += found
         return count
     fill(buf, position, size, _LEGACY, rows[count])
@@ -235,16 +230,16 @@ def _wrapper(
     source: Source, inflates: float, check_crcs: bool, buf: int, row: Int64s, ready: int, to: Target, at: Int64s, room: Room
 ) -> tuple[int, int]:
     """Decompress a wrapper and decode its messages; returns the state, and the decompressed size where it is known."""
-    position, stop, codec = row[_POSITION], row[_POSITION] + row[_SIZE], row[_ATTRIBUTES] & 7
-    if legacy.codec_code(row[_ATTRIBUTES], codec) != _OK or needs_library(codec, source.libraries):
+    position, stop, codec = row[table.POSITION], row[table.POSITION] + row[table.SIZE], row[table.ATTRIBUTES] & 7
+    if legacy.codec_code(row[table.ATTRIBUTES], codec) != _OK or needs_library(codec, source.libraries):
         return ODD, 0
     code, payload, length = legacy.wrapped(buf, position, stop)
     if code != _OK or length < 0:
         return ODD, 0
     used, size = at[ARENA] if source.keep else 0, ready
     if ready == 0:
-        size = unpacked(source, codec, buf + payload, length, row[_MAGIC], inflates, used, at, room)
-    if size == _WRONG_CONTENT:
+        size = unpacked(source, codec, buf + payload, length, row[table.MAGIC], inflates, used, at, room)
+    if size == WRONG_CONTENT:
         return ODD, 0
     if size < 0:
         return FULL if used else SMALL, 0
@@ -252,7 +247,7 @@ def _wrapper(
     count, last, code, _ = inner.inner_messages(address, size, _LEGACY, _HIGHEST_MAGIC, check_crcs)
     if code != _OK:
         return ODD, 0
-    code, base = inner.base_of(_LEGACY, row[_MAGIC], _UNKNOWN, row[_LAST_OFFSET], _UNKNOWN, last, count)
+    code, base = inner.base_of(_LEGACY, row[table.MAGIC], table.UNKNOWN, row[table.LAST_OFFSET], table.UNKNOWN, last, count)
     if code != _OK:
         return ODD, 0
     first = at[ROWS]

@@ -45,17 +45,14 @@ WARPS = 132 * 40
 MOST_SLICES = 64
 SLICE_ROWS = 128
 """Rows of a slice at least: 16 KiB, since each takes as long as some KiB do."""
-_STEPS, _LANES, _PADS = 4 * 256, WARP, ROW
+_STEPS = 4 * 256
 _DIGITS, _DIGIT_BITS = 4, 6
 _MOVES = _DIGITS << _DIGIT_BITS
 _LOW_DIGIT, _DIGIT_BYTES = (1 << _DIGIT_BITS) - 1, 4 << _DIGIT_BITS
-WORDS = _STEPS + _LANES + _PADS + _MOVES
+WORDS = _STEPS + WARP + ROW + _MOVES
 """Words of the tables of one polynomial: the step, the place of each lane, what undoes 0 to 127 zeros, and what moves over rows."""
-_ALL_LANES, _LOG_ROW, _SLICE_ROWS = 0xFFFFFFFF, 7, SLICE_ROWS
-_ROW_BYTES, _ALL_STEPS = ROW, 2 * _STEPS
-_CASTAGNOLI, _IEEE = crc.CASTAGNOLI, crc.IEEE
-_WIDTH, _POSITION, _SIZE, _CRC = table.WIDTH, table.POSITION, table.SIZE, table.CRC
-_CRC_FROM, _LAYOUT = table.CRC_FROM, table.LAYOUT
+_ALL_LANES, _LOG_ROW = 0xFFFFFFFF, 7
+_ALL_STEPS = 2 * _STEPS
 _Steps = NDArray[np.uint32]
 
 
@@ -153,22 +150,22 @@ def lane_register(start: int, end: int, row: int, stop: int, lane: int, steps: _
     # All lanes do the same number of rows in each loop, so that they stay together. First those with the bytes that are inverted.
     while at < stop and at < start + 4 + 4 * lane:
         register = _step(steps, first, register, _inside(loadu32(at), at, start, end))
-        at += _ROW_BYTES
+        at += ROW
     # Four loads before the first is used: each would wait for memory by itself.
-    while at + 4 * _ROW_BYTES <= inner:
-        w0, w1 = loadu32(at), loadu32(at + _ROW_BYTES)
-        w2, w3 = loadu32(at + 2 * _ROW_BYTES), loadu32(at + 3 * _ROW_BYTES)
+    while at + 4 * ROW <= inner:
+        w0, w1 = loadu32(at), loadu32(at + ROW)
+        w2, w3 = loadu32(at + 2 * ROW), loadu32(at + 3 * ROW)
         register = _step(steps, first, register, w0)
         register = _step(steps, first, register, w1)
         register = _step(steps, first, register, w2)
         register = _step(steps, first, register, w3)
-        at += 4 * _ROW_BYTES
+        at += 4 * ROW
     while at < stop:
         word = loadu32(at)
         if at + 4 > end:
             word = _inside(word, at, start, end)
         register = _step(steps, first, register, word)
-        at += _ROW_BYTES
+        at += ROW
     return int(register)
 
 
@@ -187,11 +184,11 @@ def _inside(word: int, at: int, start: int, end: int) -> int:
 @register_jitable
 def _covered(a: Check, i: int) -> tuple[int, int, int, int]:
     """Of entry ``i``: where the bytes under its checksum begin and end, the row that they begin in, and how many rows there are."""
-    row = a.rows + 8 * _WIDTH * i
-    position = a.source + load64(row + 8 * _POSITION)
-    start, end = position + load64(row + 8 * _CRC_FROM), position + load64(row + 8 * _SIZE)
-    first = start & -_ROW_BYTES
-    return start, end, first, (end - first + _ROW_BYTES - 1) >> _LOG_ROW
+    row = a.rows + 8 * table.WIDTH * i
+    position = a.source + load64(row + 8 * table.POSITION)
+    start, end = position + load64(row + 8 * table.CRC_FROM), position + load64(row + 8 * table.SIZE)
+    first = start & -ROW
+    return start, end, first, (end - first + ROW - 1) >> _LOG_ROW
 
 
 @register_jitable
@@ -199,7 +196,7 @@ def _rows_of(a: Check, item: int, i: int, count: int) -> tuple[int, int]:
     """Which of the ``count`` rows of entry ``i`` an item is about: the first, and the one after the last."""
     if a.slices == 1:
         return 0, count
-    number, slices = item - i * a.slices, max(min(count // _SLICE_ROWS, a.slices), 1)
+    number, slices = item - i * a.slices, max(min(count // SLICE_ROWS, a.slices), 1)
     if number >= slices:
         return count, count
     return count * number // slices, count * (number + 1) // slices
@@ -214,11 +211,11 @@ def lane_share(a: Check, item: int, lane: int, steps: _Steps) -> int:
     if begin == stop:
         return 0
     row, stop = row + (begin << _LOG_ROW), row + (stop << _LOG_ROW)
-    if layouts.has_castagnoli(load64(a.rows + 8 * (_WIDTH * i + _LAYOUT))):
+    if layouts.has_castagnoli(load64(a.rows + 8 * (table.WIDTH * i + table.LAYOUT))):
         place = loadu32(a.tables + 4 * (_STEPS + lane))
-        return crc.multiply(place, lane_register(start, end, row, stop, lane, steps, 0), _CASTAGNOLI)
+        return crc.multiply(place, lane_register(start, end, row, stop, lane, steps, 0), crc.CASTAGNOLI)
     place = loadu32(a.tables + 4 * (WORDS + _STEPS + lane))
-    return crc.multiply(place, lane_register(start, end, row, stop, lane, steps, _STEPS), _IEEE)
+    return crc.multiply(place, lane_register(start, end, row, stop, lane, steps, _STEPS), crc.IEEE)
 
 
 @register_jitable
@@ -230,17 +227,17 @@ def compare(a: Check, item: int, register: int) -> None:
     i = item // a.slices
     _, _, _, count = _covered(a, i)
     _, stop = _rows_of(a, item, i, count)
-    if layouts.has_castagnoli(load64(a.rows + 8 * (_WIDTH * i + _LAYOUT))):
-        moved = _moved(a.tables, count - stop, register, _CASTAGNOLI)
+    if layouts.has_castagnoli(load64(a.rows + 8 * (table.WIDTH * i + table.LAYOUT))):
+        moved = _moved(a.tables, count - stop, register, crc.CASTAGNOLI)
     else:
-        moved = _moved(a.tables + 4 * WORDS, count - stop, register, _IEEE)
+        moved = _moved(a.tables + 4 * WORDS, count - stop, register, crc.IEEE)
     store32(a.shares + 4 * item, moved)
 
 
 @register_jitable
 def _moved(tables: int, rows: int, register: int, polynomial: int) -> int:
     """A register moved over some rows of zeros; ``tables`` are those of the polynomial."""
-    digits = tables + 4 * (_STEPS + _LANES + _PADS)
+    digits = tables + 4 * (_STEPS + WARP + ROW)
     while rows != 0:
         digit = rows & _LOW_DIGIT
         if digit != 0:
@@ -253,13 +250,13 @@ def _moved(tables: int, rows: int, register: int, polynomial: int) -> int:
 @register_jitable
 def _judge(a: Check, i: int, register: int) -> None:
     """Note whether the register of the whole entry equals its checksum."""
-    row = a.rows + 8 * _WIDTH * i
-    zeros = -(a.source + load64(row + 8 * _POSITION) + load64(row + 8 * _SIZE)) & (_ROW_BYTES - 1)
-    if layouts.has_castagnoli(load64(row + 8 * _LAYOUT)):
-        found = crc.multiply(loadu32(a.tables + 4 * (_STEPS + _LANES + zeros)), register, _CASTAGNOLI)
+    row = a.rows + 8 * table.WIDTH * i
+    zeros = -(a.source + load64(row + 8 * table.POSITION) + load64(row + 8 * table.SIZE)) & (ROW - 1)
+    if layouts.has_castagnoli(load64(row + 8 * table.LAYOUT)):
+        found = crc.multiply(loadu32(a.tables + 4 * (_STEPS + WARP + zeros)), register, crc.CASTAGNOLI)
     else:
-        found = crc.multiply(loadu32(a.tables + 4 * (WORDS + _STEPS + _LANES + zeros)), register, _IEEE)
-    store32(a.bad + 4 * i, 0 if found ^ 0xFFFFFFFF == load64(row + 8 * _CRC) else 1)
+        found = crc.multiply(loadu32(a.tables + 4 * (WORDS + _STEPS + WARP + zeros)), register, crc.IEEE)
+    store32(a.bad + 4 * i, 0 if found ^ 0xFFFFFFFF == load64(row + 8 * table.CRC) else 1)
 
 
 @blocks(Check, registers=64)

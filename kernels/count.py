@@ -16,8 +16,6 @@ from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load64, store32, store64
 
 _OK = int(Code.OK)
-_LAYOUT, _CODEC, _COUNT, _MAGIC = table.LAYOUT, table.CODEC, table.COUNT, table.MAGIC
-_BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
 
 
 Count = arguments(__name__, "Count", Batches, "check_crcs")
@@ -31,15 +29,15 @@ Count = arguments(__name__, "Count", Batches, "check_crcs")
 def count(b: int, a: Arguments) -> None:
     """Count the rows of batch ``b``."""
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout = field(a, b, _LAYOUT)
+    layout = field(a, b, table.LAYOUT)
     base = 0
     if layouts.is_set(layout):
-        base = field(a, b, _BASE_OFFSET)
+        base = field(a, b, table.BASE_OFFSET)
         code, records, _ = layouts.count(layout, buf, end, a.check_crcs != 0)
     elif layouts.holds_records(layout):
-        records = field(a, b, _COUNT)
+        records = field(a, b, table.COUNT)
         code = _in_record_batch(records, end, layout)
-    elif field(a, b, _CODEC) == 0:
+    elif field(a, b, table.CODEC) == 0:
         code, records = _OK, 1
     else:
         highest = layouts.highest_inner_magic(a.format, layout)
@@ -47,10 +45,10 @@ def count(b: int, a: Arguments) -> None:
         if code == _OK:
             code, base = inner.base_of(
                 layout,
-                field(a, b, _MAGIC),
-                field(a, b, _BASE_OFFSET),
-                field(a, b, _LAST_OFFSET),
-                field(a, b, _COUNT),
+                field(a, b, table.MAGIC),
+                field(a, b, table.BASE_OFFSET),
+                field(a, b, table.LAST_OFFSET),
+                field(a, b, table.COUNT),
                 last,
                 records,
             )

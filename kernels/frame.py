@@ -36,7 +36,6 @@ _CHECKSUM, _SIZED = 0x04, 0xE0
 """Bits of a zstd frame's descriptor: it has a content checksum; it may have a content size."""
 _ONES, _TOPS = 0x0101010101010101, -0x7F7F7F7F7F7F7F80
 _EIGHT, _MAGIC = 0x08 * _ONES, 0x8B * _ONES - (1 << 64)
-_DEFLATE, _ZSTD_FRAME, _END, _GZIP, _LEAST, _LEAST_MEMBER = DEFLATE, ZSTD_FRAME, END, GZIP, LEAST, LEAST_MEMBER
 
 
 class Frame(NamedTuple):
@@ -74,19 +73,19 @@ def frame(i: int, a: Frame) -> None:
     while flaw == 0:
         flaw, place, source, stop, bound, kind = known.block(codec, 0, place, end, state)
         total += bound
-        if flaw != 0 or kind == _END:
+        if flaw != 0 or kind == END:
             break
         more = 0
-        if kind == _ZSTD_FRAME:
+        if kind == ZSTD_FRAME:
             # nvCOMP does not compare the content checksum, and neither do we: hardly a client writes one.
             flaw, more = load8(0, source + 4) & _CHECKSUM, load8(0, source + 4) & _SIZED
-        elif kind == _DEFLATE:
-            if end - at <= _LEAST_MEMBER:
+        elif kind == DEFLATE:
+            if end - at <= LEAST_MEMBER:
                 flaw = 1
                 break
             # A gzip member as a whole; the kernel for checksums takes no fewer bytes than that.
             source, bound, more = at, u32_little_at(0, end - 4), u32_little_at(0, end - 8)
-            flaw = 1 if bound < _LEAST or bound > limit else 0
+            flaw = 1 if bound < LEAST or bound > limit else 0
         if flaw != 0 or total > limit or slot == last:
             flaw = 1
             break
@@ -107,7 +106,7 @@ def frame(i: int, a: Frame) -> None:
 @warp_per_item(Frame)
 def members(i: int, lane: int, lanes: int, a: Frame) -> None:
     """Leave payload ``i`` to the CPU if another gzip header may begin in it."""
-    if load64(a.codec + 8 * i) != _GZIP:
+    if load64(a.codec + 8 * i) != GZIP:
         return
     first = load64(a.start + 8 * i) + 3
     end = first - 3 + load64(a.size + 8 * i)

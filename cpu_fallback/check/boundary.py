@@ -10,8 +10,6 @@ from kolumn.formats import layouts, memory, v2
 from kolumn.formats.entry import OVERHEAD, SIZE_AT, magic_at
 from kolumn.machine_code.deferred import register_jitable
 
-_HEADER, _MAGIC, _OVERHEAD, _SIZE_AT, _KAFKA = v2.HEADER, v2.MAGIC, OVERHEAD, SIZE_AT, layouts.KAFKA
-
 
 @compiled
 def boundary(file: int, start: int, end: int, floor: int, window: int, room: int) -> int:
@@ -32,9 +30,9 @@ def boundary(file: int, start: int, end: int, floor: int, window: int, room: int
     if fetch(file, window, size, start) != size:
         return -1
     buf, loaded = window - start, start + size
-    for at in range(start, loaded - _HEADER):
+    for at in range(start, loaded - v2.HEADER):
         following = _end(buf, at, end, floor)
-        if following > 0 and following + _HEADER <= loaded:
+        if following > 0 and following + v2.HEADER <= loaded:
             last = memory.i64_at(buf, at) + memory.i32_at(buf, at + 23)
             if _end(buf, following, end, last) > 0:
                 return at
@@ -44,6 +42,6 @@ def boundary(file: int, start: int, end: int, floor: int, window: int, room: int
 @register_jitable
 def _end(buf: int, at: int, end: int, floor: int) -> int:
     """Where the batch ends whose header seems to be at ``at``; 0 if none is there."""
-    if magic_at(buf, at) != _MAGIC or not is_plausible(buf, at, end, floor, _KAFKA):
+    if magic_at(buf, at) != v2.MAGIC or not is_plausible(buf, at, end, floor, layouts.KAFKA):
         return 0
-    return at + _OVERHEAD + memory.i32_at(buf, at + _SIZE_AT)
+    return at + OVERHEAD + memory.i32_at(buf, at + SIZE_AT)

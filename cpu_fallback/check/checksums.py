@@ -7,8 +7,6 @@ from kolumn.formats import crc, layouts, table
 from kolumn.machine_code.deferred import register_jitable
 
 _OK, _BAD_CRC = int(Code.OK), int(Code.BAD_CRC)
-_POSITION, _SIZE, _CODE, _LAYOUT = table.POSITION, table.SIZE, table.CODE, table.LAYOUT
-_CRC, _CRC_FROM = table.CRC, table.CRC_FROM
 
 
 @register_jitable
@@ -25,10 +23,10 @@ def check(buf: int, origin: int, rows: Table) -> int:
     bad = 0
     for i in range(rows.shape[0]):
         row = rows[i]
-        if row[_CODE] == _OK:
-            start, end = row[_POSITION], row[_POSITION] + row[_SIZE]
-            if checksum(row[_LAYOUT], buf - origin, start + row[_CRC_FROM], end) != row[_CRC]:
-                row[_CODE] = _BAD_CRC
-        if row[_CODE] != _OK:
+        if row[table.CODE] == _OK:
+            start, end = row[table.POSITION], row[table.POSITION] + row[table.SIZE]
+            if checksum(row[table.LAYOUT], buf - origin, start + row[table.CRC_FROM], end) != row[table.CRC]:
+                row[table.CODE] = _BAD_CRC
+        if row[table.CODE] != _OK:
             bad += 1
     return bad

@@ -5,8 +5,6 @@ from kolumn.cpu_fallback.machine.arrays import Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import table
 
-_POSITION, _SIZE = table.POSITION, table.SIZE
-
 
 @compiled
 def gather(file: int, rows: Table, window: int) -> int:
@@ -15,8 +13,8 @@ def gather(file: int, rows: Table, window: int) -> int:
     ``file`` is as for `fetch`. Each entry must end before the segment does.
     """
     for i in range(rows.shape[0]):
-        size = rows[i, _SIZE]
-        if fetch(file, window, size, rows[i, _POSITION]) != size:
+        size = rows[i, table.SIZE]
+        if fetch(file, window, size, rows[i, table.POSITION]) != size:
             return i
         window += size
     return rows.shape[0]

@@ -6,9 +6,7 @@ from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, entry, layouts, legacy, memory
 from kolumn.machine_code.deferred import register_jitable
 
-_SMALLEST, _LEGACY_HEADER, _LARGEST_CODEC = legacy.SMALLEST_V0, legacy.HEADER, LZ4
-_CRC32C, _CRC32 = crc.CRC32C, crc.CRC32
-_OVERHEAD, _OK, _NONE = entry.OVERHEAD, 0, layouts.NO_LAYOUT
+_OK = 0
 
 
 @compiled
@@ -33,7 +31,7 @@ def candidate(
         if is_plausible(base, at, end, floor, format) and memory.i64_at(base, at) < ceiling:
             if layouts.has_own_frame(format):
                 return at, budget
-            size = memory.i32_at(base, at + 8) + _OVERHEAD
+            size = memory.i32_at(base, at + 8) + entry.OVERHEAD
             if size <= budget:
                 if at + size > loaded:
                     return at, budget
@@ -65,10 +63,10 @@ def is_plausible(base: int, at: int, end: int, floor: int, format: int) -> bool:
         if code == _OK:
             return memory.i64_at(base, at) > floor and layouts.plausible(layouts.own_layout(format), base, at, size)
     layout = layouts.layout_of(format, memory.load8(base, at + 16))
-    if layout == _NONE:
+    if layout == layouts.NO_LAYOUT:
         return False
     size = memory.i32_at(base, at + 8)
-    if size < _SMALLEST or size > end - at - _OVERHEAD or memory.i64_at(base, at) <= floor:
+    if size < legacy.SMALLEST_V0 or size > end - at - entry.OVERHEAD or memory.i64_at(base, at) <= floor:
         return False
     return layouts.plausible(layout, base, at, size)
 
@@ -83,8 +81,8 @@ def wrapped(buf: int, origin: int, at: int, stop: int, floor: int, ceiling: int)
     base, highest = buf - origin, floor
     while at < stop:
         offset, magic, attributes = memory.i64_at(base, at), memory.load8(base, at + 16), memory.load8(base, at + 17)
-        if highest < offset <= ceiling and magic <= 1 and attributes < 16 and 0 < attributes & 7 <= _LARGEST_CODEC:
-            key_at = at + _LEGACY_HEADER + 8 * magic
+        if highest < offset <= ceiling and magic <= 1 and attributes < 16 and 0 < attributes & 7 <= LZ4:
+            key_at = at + legacy.HEADER + 8 * magic
             if memory.i32_at(base, key_at) == -1 and memory.i32_at(base, key_at + 4) > 0:
                 highest = offset
         at += 1
@@ -102,7 +100,7 @@ def crc_match(buf: int, origin: int, at: int, stop: int, register: int, wanted: 
     register : int
         To be passed to the next call.
     """
-    table = _CRC32C if castagnoli else _CRC32
+    table = crc.CRC32C if castagnoli else crc.CRC32
     target = wanted ^ 0xFFFFFFFF
     while at < stop:
         register = table[0, (register ^ memory.load8(buf - origin, at)) & 0xFF] ^ (register >> 8)

@@ -8,9 +8,7 @@ from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import layouts, legacy, table, v2
 from kolumn.machine_code.deferred import register_jitable
 
-_CODEC, _CONTROL, _LAYOUT, _TIMESTAMP_TYPE = table.CODEC, table.CONTROL, table.LAYOUT, table.TIMESTAMP_TYPE
-_BASE_OFFSET, _LAST_OFFSET, _MAX_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.MAX_TIMESTAMP
-_NONE, _V2, _LEGACY, _LOG_APPEND_TIME = NONE, v2.LAYOUT.number, legacy.LAYOUT.number, table.LOG_APPEND_TIME
+_V2, _LEGACY = v2.LAYOUT.number, legacy.LAYOUT.number
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
@@ -32,14 +30,14 @@ def keeps(limit: Limits, row: Int64s) -> bool:
     A wrapper's header says nothing of the offsets in it, which need not grow. The largest timestamp of a batch may be unset, or too low,
     unless it is the time of all records (LogAppendTime).
     """
-    if row[_CONTROL] != 0 and not limit.include_control:
+    if row[table.CONTROL] != 0 and not limit.include_control:
         return False
-    layout = row[_LAYOUT]
-    tells = layout == _V2 or (layout == _LEGACY and row[_CODEC] == _NONE)
-    if tells and not in_range(limit, row[_BASE_OFFSET], row[_LAST_OFFSET]):
+    layout = row[table.LAYOUT]
+    tells = layout == _V2 or (layout == _LEGACY and row[table.CODEC] == NONE)
+    if tells and not in_range(limit, row[table.BASE_OFFSET], row[table.LAST_OFFSET]):
         return False
-    dated = layouts.holds_records(layout) and row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
-    return not dated or row[_MAX_TIMESTAMP] >= limit.start_timestamp
+    dated = layouts.holds_records(layout) and row[table.TIMESTAMP_TYPE] == table.LOG_APPEND_TIME
+    return not dated or row[table.MAX_TIMESTAMP] >= limit.start_timestamp
 
 
 @register_jitable

@@ -14,18 +14,16 @@ HEADERS = v3_compact.LARGEST_HEADER
 _OK, _TRUNCATED = int(Code.OK), int(Code.TRUNCATED)
 MORE = -1
 FULL = -2
-_POSITION, _SIZE, _MAGIC = table.POSITION, table.SIZE, table.MAGIC
-_CODE, _RECORD, _WHERE, _LAYOUT = table.CODE, table.RECORD, table.WHERE, table.LAYOUT
-_NONE, _V2, _LEGACY, _V2_MAGIC = layouts.NO_LAYOUT, v2.LAYOUT.number, legacy.LAYOUT.number, v2.MAGIC
+_V2, _LEGACY = v2.LAYOUT.number, legacy.LAYOUT.number
 
 
 @register_jitable
 def fill(buf: int, pos: int, size: int, layout: int, row: Int64s) -> None:
     """Fill a row of the batch table from the header of the entry at ``pos``."""
     row[:] = 0
-    row[_POSITION], row[_SIZE], row[_MAGIC], row[_RECORD], row[_WHERE] = pos, size, magic_at(buf, pos), -1, -1
-    row[_LAYOUT] = layout
-    row[_CODE] = layouts.header(layout, buf, pos, size, row)
+    row[table.POSITION], row[table.SIZE], row[table.MAGIC], row[table.RECORD], row[table.WHERE] = pos, size, magic_at(buf, pos), -1, -1
+    row[table.LAYOUT] = layout
+    row[table.CODE] = layouts.header(layout, buf, pos, size, row)
 
 
 @register_jitable
@@ -46,7 +44,7 @@ def frame(buf: int, pos: int, loaded: int, end: int, decide: bool, format: int) 
         if own == _TRUNCATED and code != _OK:
             return _TRUNCATED, own_size, layout
     if code != _OK:
-        return code, size, _NONE
+        return code, size, layouts.NO_LAYOUT
     return code, size, layouts.layout_of(format, magic_at(buf, pos))
 
 
@@ -56,7 +54,7 @@ def _has_own_frame(buf: int, pos: int, own_size: int, size: int, format: int) ->
     crc_at = layouts.own_crc_at(format, buf, pos)
     if crc.crc32c(buf, crc_at + 4, pos + own_size) == memory.u32_at(buf, crc_at):
         return True
-    layout = _V2 if magic_at(buf, pos) == _V2_MAGIC else _LEGACY
+    layout = _V2 if magic_at(buf, pos) == v2.MAGIC else _LEGACY
     stored = memory.u32_at(buf, pos + layouts.crc_at(layout))
     return checksum(layout, buf, pos + layouts.crc_from(layout), pos + size) != stored
 

@@ -6,7 +6,6 @@ from kolumn.cpu_fallback.machine.arrays import Constants, Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
 
 _NONE = -1
-_LIMIT = LARGEST
 
 
 @compiled
@@ -20,14 +19,14 @@ def microseconds(source: Constants, target: Int64s, valid: int) -> int:
     for row in range(len(source)):
         ms = source[row]
         target[row] = ms * 1000
-        some |= (ms == _NONE) | (ms > _LIMIT) | (ms < -_LIMIT)
+        some |= (ms == _NONE) | (ms > LARGEST) | (ms < -LARGEST)
     # The loop above is separate and has no branch, so that the compiler vectorises it.
     if not some:
         return 0
     nulls = 0
     for row in range(len(source)):
         ms = source[row]
-        if ms == _NONE or ms > _LIMIT or ms < -_LIMIT:
+        if ms == _NONE or ms > LARGEST or ms < -LARGEST:
             set_bit(valid, row, 0)
             nulls += 1
     return nulls

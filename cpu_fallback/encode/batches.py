@@ -8,9 +8,7 @@ from kolumn.formats import crc, memory, table, v2, v3_compact
 from kolumn.formats.varint import put_varint, varint_size
 from kolumn.machine_code.deferred import register_jitable
 
-_HEADER, _CRC_FROM = v2.HEADER, v2.CRC_FROM
-_POSITION, _SIZE, _LAYOUT, _V2 = table.POSITION, table.SIZE, table.LAYOUT, v2.LAYOUT.number
-_BASE_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.BASE_TIMESTAMP
+_V2 = v2.LAYOUT.number
 _LARGEST_DELTA = 2**31 - 1
 
 
@@ -57,17 +55,17 @@ def split(
             or offset - base > _LARGEST_DELTA
         ):
             if count > 0:
-                size[count - 1] = used - _HEADER
+                size[count - 1] = used - v2.HEADER
             first[count] = row
             count += 1
             base, time = offset, moment
             inner = fixed + 2
             whole = varint_size(inner) + inner
-            used = _HEADER
+            used = v2.HEADER
         used += whole
         store32(body + 4 * row, inner)
     if count > 0:
-        size[count - 1] = used - _HEADER
+        size[count - 1] = used - v2.HEADER
     return count
 
 
@@ -77,8 +75,8 @@ def measure(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows:
     for b in range(first.shape[0]):
         size[b] = 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
-            time = load64(records.timestamp + 8 * row) - rows[b, _BASE_TIMESTAMP]
-            offset = load64(records.offset + 8 * row) - rows[b, _BASE_OFFSET]
+            time = load64(records.timestamp + 8 * row) - rows[b, table.BASE_TIMESTAMP]
+            offset = load64(records.offset + 8 * row) - rows[b, table.BASE_OFFSET]
             inner = _fixed_size(records, row, skip) + varint_size(time) + varint_size(offset)
             store32(body + 4 * row, inner)
             size[b] += varint_size(inner) + inner
@@ -104,7 +102,7 @@ def fill(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Ta
     """
     for b in range(first.shape[0]):
         start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
-        base, time = rows[b, _BASE_OFFSET], rows[b, _BASE_TIMESTAMP]
+        base, time = rows[b, table.BASE_OFFSET], rows[b, table.BASE_TIMESTAMP]
         for row in range(start, end):
             offset, moment = load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)
             at = v2.put_record(0, at, load32(body + 4 * row), moment - time, offset - base, skip)
@@ -119,10 +117,10 @@ def fill(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Ta
 def seal(buf: int, rows: Table) -> None:
     """Write the headers of batches whose payloads are in place, then their checksums; ``buf`` is the address of position 0."""
     for b in range(rows.shape[0]):
-        pos, size = rows[b, _POSITION], rows[b, _SIZE]
-        if rows[b, _LAYOUT] == _V2:
+        pos, size = rows[b, table.POSITION], rows[b, table.SIZE]
+        if rows[b, table.LAYOUT] == _V2:
             v2.put_header(buf, pos, size, rows[b])
-            memory.put32(buf, pos + 17, crc.crc32c(buf, pos + _CRC_FROM, pos + size))
+            memory.put32(buf, pos + 17, crc.crc32c(buf, pos + v2.CRC_FROM, pos + size))
         else:
             at = v3_compact.put_header(buf, pos, size, rows[b])
             memory.put32(buf, at, crc.crc32c(buf, at + 4, pos + size))

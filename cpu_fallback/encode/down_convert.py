@@ -13,7 +13,6 @@ from kolumn.formats import legacy, memory, table
 from kolumn.machine_code.deferred import register_jitable
 
 _OK, _LEFT = int(Code.OK), -1
-_COUNT, _BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.COUNT, table.BASE_OFFSET, table.LAST_OFFSET, table.BASE_TIMESTAMP
 
 
 @compiled
@@ -33,7 +32,7 @@ def down_convert(
         end, own = _messages(rows[b], payload[b], payload[b] + size[b], magic, row_of_all, out, count, pos, target)
         if end < 0:
             return b, count, pos - target, timed
-        count, pos, timed = count + rows[b, _COUNT], end, timed + own
+        count, pos, timed = count + rows[b, table.COUNT], end, timed + own
     return rows.shape[0], count, pos - target, timed
 
 
@@ -42,9 +41,9 @@ def _messages(
     row: Int64s, at: int, end: int, magic: int, row_of_all: Int64s, out: Table, first: int, pos: int, target: int
 ) -> tuple[int, int]:
     """Write the messages of one batch; returns the address after them, or `_LEFT`, and how many have a timestamp."""
-    base, time, timed = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], 0
-    most = row[_LAST_OFFSET] - base
-    for i in range(first, first + row[_COUNT]):
+    base, time, timed = row[table.BASE_OFFSET], row[table.BASE_TIMESTAMP], 0
+    most = row[table.LAST_OFFSET] - base
+    for i in range(first, first + row[table.COUNT]):
         record = any_fields(at, end)
         if record.code != _OK or record.header_count != 0 or record.headers != record.next:
             return _LEFT, 0

@@ -17,9 +17,7 @@ LONGER = 16
 WHOLE, EMPTIED, LEFT = -1, -2, -3
 """Results for batches of which nothing is written: all records stay, none stays, or the batch is not for this loop."""
 
-_OK, _WHOLE, _EMPTIED, _LEFT = int(Code.OK), WHOLE, EMPTIED, LEFT
-_COUNT, _BASE_OFFSET, _LAST_OFFSET = table.COUNT, table.BASE_OFFSET, table.LAST_OFFSET
-_BASE_TIMESTAMP, _MAX_TIMESTAMP, _DELETE_HORIZON = table.BASE_TIMESTAMP, table.MAX_TIMESTAMP, table.DELETE_HORIZON
+_OK = int(Code.OK)
 _MARKED = -4
 """A tombstone stays in a batch without a delete horizon: the batch is written again with one."""
 
@@ -40,10 +38,10 @@ def filter_records(
     to = target
     for b in range(rows.shape[0]):
         row, begin, stop = rows[b], to + gap[b], payload[b] + size[b]
-        time, expired = row[_BASE_TIMESTAMP], row[_DELETE_HORIZON] != 0 and row[_BASE_TIMESTAMP] <= now
+        time, expired = row[table.BASE_TIMESTAMP], row[table.DELETE_HORIZON] != 0 and row[table.BASE_TIMESTAMP] <= now
         end = _filter(row, payload[b], stop, time, expired, False, marks, lowest, span, begin)
         if end == _MARKED:
-            row[_BASE_TIMESTAMP], row[_DELETE_HORIZON] = horizon, 1
+            row[table.BASE_TIMESTAMP], row[table.DELETE_HORIZON] = horizon, 1
             end = _filter(row, payload[b], stop, time, False, True, marks, lowest, span, begin)
         made[b] = end - begin if end >= 0 else end
         if end >= 0:
@@ -57,16 +55,16 @@ def _filter(row: Int64s, at: int, end: int, time: int, expired: bool, is_new: bo
 
     Its tombstones go if its delete horizon has ``expired``, and the batch is written even if all records stay if the horizon ``is_new``.
     """
-    base, has_horizon = row[_BASE_OFFSET], row[_DELETE_HORIZON] != 0
-    most, first, highest, count = row[_LAST_OFFSET] - base, row[_BASE_TIMESTAMP], time, 0
-    for _ in range(row[_COUNT]):
+    base, has_horizon = row[table.BASE_OFFSET], row[table.DELETE_HORIZON] != 0
+    most, first, highest, count = row[table.LAST_OFFSET] - base, row[table.BASE_TIMESTAMP], time, 0
+    for _ in range(row[table.COUNT]):
         record = any_fields(at, end)
         if record.code != _OK or record.offset_delta < 0 or record.offset_delta > most:
-            return _LEFT
+            return LEFT
         at, offset = record.next, record.offset_delta
         more = _headers_size(record.headers, at, record.header_count)
         if more < 0:
-            return _LEFT
+            return LEFT
         index, dead = base + offset - lowest, record.value_length < 0
         if record.key_length < 0 or index < 0 or index >= span or load8(marks + index) == 0 or (dead and expired):
             continue
@@ -88,12 +86,12 @@ def _filter(row: Int64s, at: int, end: int, time: int, expired: bool, is_new: bo
             to = _put(header.value, header.value_length, _put(header.key, header.key_length, to))
             headers = header.next
     if at != end:
-        return _LEFT
+        return LEFT
     if count == 0:
-        return _EMPTIED
-    if count == row[_COUNT] and not is_new:
-        return _WHOLE
-    row[_COUNT], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP] = count, first, highest
+        return EMPTIED
+    if count == row[table.COUNT] and not is_new:
+        return WHOLE
+    row[table.COUNT], row[table.BASE_TIMESTAMP], row[table.MAX_TIMESTAMP] = count, first, highest
     return to
 
 
@@ -104,10 +102,10 @@ def _headers_size(at: int, stop: int, count: int) -> int:
     for _ in range(count):
         header = v2.record_header(0, at, stop)
         if header.code != _OK:
-            return _LEFT
+            return LEFT
         size += v2.payload_size(header.key_length) + v2.payload_size(header.value_length)
         at = header.next
-    return size if at == stop else _LEFT
+    return size if at == stop else LEFT
 
 
 @register_jitable(forceinline=True)

@@ -11,8 +11,6 @@ BOUND = BLOCK + BLOCK // 255 + 16
 """Most bytes that liblz4 writes for a block."""
 HEADER, END = 7, 4
 
-_BLOCK, _BOUND, _HEADER, _END, _STORED = BLOCK, BOUND, HEADER, END, STORED_BIT
-
 
 @compiled
 def lz4_frames(source: Int64s, size: Int64s, gap: Int64s, header: int, function: int, target: int, made: Int64s) -> int:
@@ -28,21 +26,21 @@ def lz4_frames(source: Int64s, size: Int64s, gap: Int64s, header: int, function:
         to += gap[b]
         start = to
         store64(to, header)
-        to += _HEADER
+        to += HEADER
         done = 0
         while done < size[b]:
-            plain = min(size[b] - done, _BLOCK)
+            plain = min(size[b] - done, BLOCK)
             # The function returns an int, so the upper half of the word is undefined.
-            packed = call(function, (source[b] + done, to + 4, plain, _BOUND)) & 0xFFFFFFFF
+            packed = call(function, (source[b] + done, to + 4, plain, BOUND)) & 0xFFFFFFFF
             if packed == 0 or packed >= plain:
                 copy_padded(to + 4, source[b] + done, plain)
-                store32(to, plain | _STORED)
+                store32(to, plain | STORED_BIT)
                 packed = plain
             else:
                 store32(to, packed)
             to += 4 + packed
             done += plain
         store32(to, 0)
-        to += _END
+        to += END
         made[b] = to - start
     return to - target

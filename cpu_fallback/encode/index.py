@@ -8,9 +8,6 @@ START, TIME, TIME_OFFSET, STATE = range(4)
 """What goes on from batch to batch: the position of the last one with an entry, the largest timestamp so far, and the last offset of the
 batch that had it first; the number of such words."""
 
-_START, _TIME, _TIME_OFFSET = START, TIME, TIME_OFFSET
-_MAX_TIMESTAMP, _LAST_OFFSET = table.MAX_TIMESTAMP, table.LAST_OFFSET
-
 
 @compiled
 def index_entries(rows: Table, position: Int64s, interval: int, state: Int64s, due: Int64s, time: Int64s, offset: Int64s) -> int:
@@ -20,13 +17,13 @@ def index_entries(rows: Table, position: Int64s, interval: int, state: Int64s, d
     ``position`` is where each batch is in the segment. ``due`` gets the numbers of these batches, ``time`` the largest timestamp up to
     each, and ``offset`` the last offset of the batch that had it first. ``state`` has `STATE` numbers from call to call.
     """
-    count, start, newest, newest_offset = 0, state[_START], state[_TIME], state[_TIME_OFFSET]
+    count, start, newest, newest_offset = 0, state[START], state[TIME], state[TIME_OFFSET]
     for b in range(rows.shape[0]):
-        if rows[b, _MAX_TIMESTAMP] > newest:
-            newest, newest_offset = rows[b, _MAX_TIMESTAMP], rows[b, _LAST_OFFSET]
+        if rows[b, table.MAX_TIMESTAMP] > newest:
+            newest, newest_offset = rows[b, table.MAX_TIMESTAMP], rows[b, table.LAST_OFFSET]
         if position[b] > start + interval:
             start = position[b]
             due[count], time[count], offset[count] = b, newest, newest_offset
             count += 1
-    state[_START], state[_TIME], state[_TIME_OFFSET] = start, newest, newest_offset
+    state[START], state[TIME], state[TIME_OFFSET] = start, newest, newest_offset
     return count

@@ -19,7 +19,6 @@ AHEAD = 32
 START, LAST, WORDS = range(3)
 """Of a distinct key: where it begins among the bytes of all, and its last offset; how many such words."""
 
-_AHEAD = AHEAD
 _LOW, _ABSENT = 0xFFFFFFFF, -1
 _LAST, _KEY = 8 * LAST, 8 * WORDS
 
@@ -115,7 +114,7 @@ def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int
     is the address of an int64 for each row. ``used`` are the numbers of distinct keys and of their bytes, and `AHEAD` words of scratch.
     """
     while row < rows:
-        some = min(rows - row, _AHEAD)
+        some = min(rows - row, AHEAD)
         for i in range(some):
             source, length = payload(keys, row + i)
             hash = _hash(map, source, max(length, 0))

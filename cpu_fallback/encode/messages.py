@@ -7,11 +7,6 @@ from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, legacy, memory, table
 from kolumn.machine_code.deferred import register_jitable
 
-_CRC_FROM = legacy.CRC_FROM
-_POSITION, _SIZE, _LAST_OFFSET, _CODEC = table.POSITION, table.SIZE, table.LAST_OFFSET, table.CODEC
-_TIMESTAMP_TYPE, _MAX_TIMESTAMP, _BASE_OFFSET = table.TIMESTAMP_TYPE, table.MAX_TIMESTAMP, table.BASE_OFFSET
-_BASE_TIMESTAMP, _WIDTH = table.BASE_TIMESTAMP, table.WIDTH
-
 
 @compiled
 def split(records: RecordsToEncode, magic: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
@@ -40,7 +35,7 @@ def put_sized(column: ArrowPayloads, row: int, to: int) -> int:
 @register_jitable
 def seal_message(pos: int, end: int) -> None:
     """Write the checksum of the message at an address."""
-    memory.put32(0, pos + 12, crc.crc32(0, pos + _CRC_FROM, end))
+    memory.put32(0, pos + 12, crc.crc32(0, pos + legacy.CRC_FROM, end))
 
 
 @compiled
@@ -60,8 +55,8 @@ def fill(records: RecordsToEncode, magic: int, marks: int, first: Int64s, stop: 
     """
     for b in range(first.shape[0]):
         start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
-        base = rows[b, _BASE_OFFSET] if rows[b, _CODEC] != 0 and magic > 0 else 0
-        attributes = max(rows[b, _TIMESTAMP_TYPE], 0) << 3
+        base = rows[b, table.BASE_OFFSET] if rows[b, table.CODEC] != 0 and magic > 0 else 0
+        attributes = max(rows[b, table.TIMESTAMP_TYPE], 0) << 3
         for row in range(start, end):
             size = legacy.message_size(magic, payload(records.key, row)[1], payload(records.value, row)[1])
             offset, timestamp = load64(records.offset + 8 * row) - base, load64(records.timestamp + 8 * row)
@@ -75,11 +70,11 @@ def fill(records: RecordsToEncode, magic: int, marks: int, first: Int64s, stop: 
 @register_jitable(forceinline=True)
 def put_row(row: Int64s, row_of_all: Int64s, position: int, size: int, offset: int, timestamp: int) -> None:
     """Write the row of the batch table of a message that is an entry; its other columns are those of ``row_of_all``."""
-    for column in range(_WIDTH):
+    for column in range(table.WIDTH):
         row[column] = row_of_all[column]
-    row[_POSITION], row[_SIZE] = position, size
-    row[_BASE_OFFSET], row[_LAST_OFFSET] = offset, offset
-    row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP] = timestamp, timestamp
+    row[table.POSITION], row[table.SIZE] = position, size
+    row[table.BASE_OFFSET], row[table.LAST_OFFSET] = offset, offset
+    row[table.BASE_TIMESTAMP], row[table.MAX_TIMESTAMP] = timestamp, timestamp
 
 
 @compiled
@@ -103,7 +98,7 @@ def put_singles(
         put_sized(records.value, row, put_sized(records.key, row, at))
         seal_message(pos, pos + size)
         put_row(rows[b], row_of_all, pos - target, size, offset, timestamp)
-        rows[b, _TIMESTAMP_TYPE] = kind
+        rows[b, table.TIMESTAMP_TYPE] = kind
         pos += size
 
 
@@ -111,11 +106,11 @@ def put_singles(
 def wrap(buf: int, rows: Table, magic: int) -> None:
     """Write the wrappers of entries with a codec, around sets that are in place; parameters as for `batches.seal`."""
     for b in range(rows.shape[0]):
-        if rows[b, _CODEC] == 0:
+        if rows[b, table.CODEC] == 0:
             continue
-        pos, size = buf + rows[b, _POSITION], rows[b, _SIZE]
-        attributes = rows[b, _CODEC] | (max(rows[b, _TIMESTAMP_TYPE], 0) << 3)
-        at = legacy.put_message(0, pos, size, magic, rows[b, _LAST_OFFSET], attributes, rows[b, _MAX_TIMESTAMP])
+        pos, size = buf + rows[b, table.POSITION], rows[b, table.SIZE]
+        attributes = rows[b, table.CODEC] | (max(rows[b, table.TIMESTAMP_TYPE], 0) << 3)
+        at = legacy.put_message(0, pos, size, magic, rows[b, table.LAST_OFFSET], attributes, rows[b, table.MAX_TIMESTAMP])
         memory.put32(0, at, -1)
         memory.put32(0, at + 4, pos + size - at - 8)
         seal_message(pos, pos + size)

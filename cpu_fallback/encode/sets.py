@@ -8,8 +8,6 @@ from kolumn.formats import crc, kip98_draft, memory, table
 from kolumn.formats.varint import uvarint_size
 from kolumn.machine_code.deferred import register_jitable
 
-_HEADER, _CRC_FROM = kip98_draft.HEADER, kip98_draft.CRC_FROM
-_POSITION, _SIZE, _BASE_OFFSET = table.POSITION, table.SIZE, table.BASE_OFFSET
 _LARGEST_DELTA = 2**31 - 2
 
 
@@ -29,17 +27,17 @@ def split(records: RecordsToEncode, cut: Flags, batch_bytes: int, batch_records:
         full = count == 0 or used + whole > batch_bytes or row - first[count - 1] >= batch_records
         if full or cut[row] or offset - base > _LARGEST_DELTA:
             if count > 0:
-                size[count - 1] = used - _HEADER
+                size[count - 1] = used - kip98_draft.HEADER
             first[count] = row
             count += 1
             base = offset
             inner = _body(records, row, 0)
             whole = uvarint_size(inner) + inner
-            used = _HEADER
+            used = kip98_draft.HEADER
         used += whole
         store32(body + 4 * row, inner)
     if count > 0:
-        size[count - 1] = used - _HEADER
+        size[count - 1] = used - kip98_draft.HEADER
     return count
 
 
@@ -49,7 +47,7 @@ def measure(records: RecordsToEncode, first: Int64s, stop: int, rows: Table, bod
     for b in range(first.shape[0]):
         size[b] = 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
-            inner = _body(records, row, load64(records.offset + 8 * row) - rows[b, _BASE_OFFSET])
+            inner = _body(records, row, load64(records.offset + 8 * row) - rows[b, table.BASE_OFFSET])
             store32(body + 4 * row, inner)
             size[b] += uvarint_size(inner) + inner
 
@@ -71,7 +69,7 @@ def fill(records: RecordsToEncode, control: int, first: Int64s, stop: int, rows:
     for b in range(first.shape[0]):
         start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
         for row in range(start, end):
-            delta, moment = load64(records.offset + 8 * row) - rows[b, _BASE_OFFSET], load64(records.timestamp + 8 * row)
+            delta, moment = load64(records.offset + 8 * row) - rows[b, table.BASE_OFFSET], load64(records.timestamp + 8 * row)
             key_length, value_length = payload(records.key, row)[1], payload(records.value, row)[1]
             inner = kip98_draft.body_size(delta, key_length, value_length)
             marked = load8(control + row) if control else 0
@@ -86,6 +84,6 @@ def fill(records: RecordsToEncode, control: int, first: Int64s, stop: int, rows:
 def seal(buf: int, rows: Table) -> None:
     """Write the headers of sets whose payloads are in place, and then their checksums; parameters as for `batches.seal`."""
     for b in range(rows.shape[0]):
-        pos, size = rows[b, _POSITION], rows[b, _SIZE]
+        pos, size = rows[b, table.POSITION], rows[b, table.SIZE]
         kip98_draft.put_header(buf, pos, size, rows[b])
-        memory.put32(buf, pos + 12, crc.crc32(buf, pos + _CRC_FROM, pos + size))
+        memory.put32(buf, pos + 12, crc.crc32(buf, pos + kip98_draft.CRC_FROM, pos + size))

@@ -12,9 +12,6 @@ KEYS, VALUES, HEADERS, OFFSETS, TIMESTAMPS, LENGTHS = range(6)
 """Columns of what is counted: bytes of keys, of values, and so on. ``LENGTHS`` includes the numbers of headers."""
 WIDTH = 6
 
-_CODEC, _BASE_OFFSET, _BASE_TIMESTAMP = table.CODEC, table.BASE_OFFSET, table.BASE_TIMESTAMP
-_TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
-
 
 @compiled
 def count_batches(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Table, found: Table) -> None:
@@ -24,7 +21,11 @@ def count_batches(records: RecordsToEncode, skip: int, first: Int64s, stop: int,
     does not tell the deltas that its records have; each is counted as one byte.
     """
     for b in range(first.shape[0]):
-        base, time, appended = rows[b, _BASE_OFFSET], rows[b, _BASE_TIMESTAMP], rows[b, _TIMESTAMP_TYPE] == _LOG_APPEND_TIME
+        base, time, appended = (
+            rows[b, table.BASE_OFFSET],
+            rows[b, table.BASE_TIMESTAMP],
+            rows[b, table.TIMESTAMP_TYPE] == table.LOG_APPEND_TIME,
+        )
         keys, values, listed, offsets, times, lengths = 0, 0, 0, 0, 0, 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
             key, value = payload(records.key, row)[1], payload(records.value, row)[1]
@@ -43,7 +44,7 @@ def count_batches(records: RecordsToEncode, skip: int, first: Int64s, stop: int,
             offsets += offset
             times += moment
             lengths += counted + varint_size(skip + moment + offset + counted + key + value + own)
-        packed = 1 if rows[b, _CODEC] != 0 else 0
+        packed = 1 if rows[b, table.CODEC] != 0 else 0
         found[packed, 0] += keys
         found[packed, 1] += values
         found[packed, 2] += listed
@@ -56,10 +57,10 @@ def count_batches(records: RecordsToEncode, skip: int, first: Int64s, stop: int,
 def count_sets(records: RecordsToEncode, first: Int64s, stop: int, rows: Table, found: Table) -> None:
     """Count the bytes of the messages of sets of the KIP-98 draft; parameters as for `count_batches`."""
     for b in range(first.shape[0]):
-        packed = 1 if rows[b, _CODEC] != 0 else 0
+        packed = 1 if rows[b, table.CODEC] != 0 else 0
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
             key, value = payload(records.key, row)[1], payload(records.value, row)[1]
-            delta = load64(records.offset + 8 * row) - rows[b, _BASE_OFFSET]
+            delta = load64(records.offset + 8 * row) - rows[b, table.BASE_OFFSET]
             inner = kip98_draft.body_size(delta, key, value)
             found[packed, 0] += max(key, 0)
             found[packed, 1] += max(value, 0)
@@ -75,6 +76,6 @@ def count_payloads(records: RecordsToEncode, first: Int64s, stop: int, rows: Tab
         for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
             keys += max(payload(records.key, row)[1], 0)
             values += max(payload(records.value, row)[1], 0)
-        packed = 1 if rows[b, _CODEC] != 0 else 0
+        packed = 1 if rows[b, table.CODEC] != 0 else 0
         found[packed, 0] += keys
         found[packed, 1] += values

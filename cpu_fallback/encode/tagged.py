@@ -8,10 +8,6 @@ from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import enriched, memory, table
 from kolumn.machine_code.deferred import register_jitable
 
-_HONOURED, _NON_KEYED = enriched.HONOURED, enriched.NON_KEYED
-_BROKER_TIMESTAMP, _NUM_MESSAGES = enriched.BROKER_TIMESTAMP, enriched.NUM_MESSAGES
-_POSITION, _SIZE, _CODEC, _COUNT = table.POSITION, table.SIZE, table.CODEC, table.COUNT
-_BASE_OFFSET, _MAX_TIMESTAMP, _ATTRIBUTES = table.BASE_OFFSET, table.MAX_TIMESTAMP, table.ATTRIBUTES
 _TIME_BYTES, _COUNT_BYTES = 9, 5
 WRAPPER_TAGS = _TIME_BYTES + _COUNT_BYTES
 """Bytes of a wrapper's tags."""
@@ -50,7 +46,7 @@ def measure(records: RecordsToEncode, tagged: int, first: Int64s, stop: int, siz
 
 @register_jitable
 def _put_time(at: int, timestamp: int) -> int:
-    memory.store8(0, at, _BROKER_TIMESTAMP)
+    memory.store8(0, at, enriched.BROKER_TIMESTAMP)
     memory.put64(0, at + 1, timestamp)
     return at + _TIME_BYTES
 
@@ -64,7 +60,7 @@ def fill(records: RecordsToEncode, tagged: int, kinds: int, seconds: int, first:
     """
     for b in range(first.shape[0]):
         start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
-        base = rows[b, _BASE_OFFSET] if rows[b, _CODEC] != 0 else 0
+        base = rows[b, table.BASE_OFFSET] if rows[b, table.CODEC] != 0 else 0
         keyed = False
         for row in range(start, end):
             size, tag_bytes = _size(records, tagged, row), _TIME_BYTES if load8(tagged + row) else 0
@@ -76,23 +72,23 @@ def fill(records: RecordsToEncode, tagged: int, kinds: int, seconds: int, first:
             seal_message(pos, pos + size)
             keyed = keyed or payload(records.key, row)[1] >= 0
             pos += size
-        rows[b, _ATTRIBUTES] = rows[b, _CODEC] | _HONOURED | (0 if keyed else _NON_KEYED)
+        rows[b, table.ATTRIBUTES] = rows[b, table.CODEC] | enriched.HONOURED | (0 if keyed else enriched.NON_KEYED)
 
 
 @compiled
 def wrap(buf: int, rows: Table) -> None:
     """Write the wrappers of entries with a codec, around sets that are in place; parameters as for `batches.seal`."""
     for b in range(rows.shape[0]):
-        if rows[b, _CODEC] == 0:
+        if rows[b, table.CODEC] == 0:
             continue
-        pos, size, time = buf + rows[b, _POSITION], rows[b, _SIZE], rows[b, _MAX_TIMESTAMP]
+        pos, size, time = buf + rows[b, table.POSITION], rows[b, table.SIZE], rows[b, table.MAX_TIMESTAMP]
         seconds = time // 1000
         if seconds < -1 or seconds > 0x7FFFFFFF:
             seconds = -1
-        at = enriched.put_message(0, pos, size, rows[b, _BASE_OFFSET], rows[b, _ATTRIBUTES], seconds, WRAPPER_TAGS)
+        at = enriched.put_message(0, pos, size, rows[b, table.BASE_OFFSET], rows[b, table.ATTRIBUTES], seconds, WRAPPER_TAGS)
         at = _put_time(at, time)
-        memory.store8(0, at, _NUM_MESSAGES)
-        memory.put32(0, at + 1, rows[b, _COUNT])
+        memory.store8(0, at, enriched.NUM_MESSAGES)
+        memory.put32(0, at + 1, rows[b, table.COUNT])
         at += _COUNT_BYTES
         memory.put32(0, at, -1)
         memory.put32(0, at + 4, pos + size - at - 8)

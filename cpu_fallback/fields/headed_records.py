@@ -8,7 +8,6 @@ from kolumn.formats import table, v2
 from kolumn.formats.varint import short_varint
 from kolumn.machine_code.deferred import register_jitable
 
-_BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
 _MOST = 0x7F
 
 
@@ -34,8 +33,8 @@ def headed_records(
     Parameters are named as in `records.batch_records`; ``heads`` are the used headers, and the bytes of their keys and of their values.
     """
     at, end, moved = buf + where, buf + end, origin - buf
-    offset = row[_BASE_OFFSET]
-    most = row[_LAST_OFFSET] - offset
+    offset = row[table.BASE_OFFSET]
+    most = row[table.LAST_OFFSET] - offset
     timestamp, keep = base_time(row)
     while n < last:
         record = v2.short_fields(0, at, end, skip)

@@ -13,9 +13,7 @@ from kolumn.formats.layout import Layout, chosen
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.scalar import known
 
-_OK, _LOG_APPEND_TIME = int(Code.OK), table.LOG_APPEND_TIME
-_MAX_TIMESTAMP, _TIMESTAMP_TYPE = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE
-_CODEC, _ATTRIBUTES = table.CODEC, table.ATTRIBUTES
+_OK = int(Code.OK)
 
 
 def _loop(layout: Layout) -> Callable[..., tuple[int, int, int]]:
@@ -28,7 +26,7 @@ def _loop(layout: Layout) -> Callable[..., tuple[int, int, int]]:
         row: Int64s, buf: int, end: int, buffer: int, origin: int, count: int, base: int, to: Target, at: Int64s
     ) -> tuple[int, int, int]:
         n, key, value = at[ROWS], at[KEY], at[VALUE]
-        append_time, wrapped, attributes = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME, row[_CODEC], row[_ATTRIBUTES]
+        append_time, wrapped, attributes = row[table.TIMESTAMP_TYPE] == table.LOG_APPEND_TIME, row[table.CODEC], row[table.ATTRIBUTES]
         where = 0
         for record in range(count):
             code, stop = hop(buf, where, end, wrapped)
@@ -37,7 +35,7 @@ def _loop(layout: Layout) -> Callable[..., tuple[int, int, int]]:
             found = message(buf, where, stop, wrapped, attributes, base, record)
             if found.code != _OK:
                 return found.code, record, found.where
-            timestamp = row[_MAX_TIMESTAMP] if append_time and found.dated else found.timestamp
+            timestamp = row[table.MAX_TIMESTAMP] if append_time and found.dated else found.timestamp
             if to.seconds:
                 store64(to.seconds + 8 * n, found.seconds)
             if to.attributes:

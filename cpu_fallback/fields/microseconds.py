@@ -7,7 +7,7 @@ NO_TIME = -(2**63)
 """What `in_microseconds` writes for a record without a timestamp: no product with 1000."""
 LARGEST = (2**63 - 1) // 1000
 """Largest number of milliseconds whose microseconds fit 64 bits; smaller ones than its negative do not fit either."""
-_NO_TIME, _LARGEST, _NONE = NO_TIME, LARGEST, -1
+_NONE = -1
 
 
 @register_jitable
@@ -19,7 +19,7 @@ def in_microseconds(timestamp: int, first: int, stop: int) -> bool:
     some = False
     for at in range(timestamp + 8 * first, timestamp + 8 * stop, 8):
         ms = load64(at)
-        none = (ms == _NONE) | (ms > _LARGEST) | (ms < -_LARGEST)
-        store64(at, _NO_TIME if none else ms * 1000)
+        none = (ms == _NONE) | (ms > LARGEST) | (ms < -LARGEST)
+        store64(at, NO_TIME if none else ms * 1000)
         some |= none
     return some

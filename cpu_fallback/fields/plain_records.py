@@ -5,16 +5,13 @@ from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.formats import table, v2
 from kolumn.machine_code.deferred import register_jitable
 
-_BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.BASE_TIMESTAMP
-_MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
-
 
 @register_jitable(forceinline=True)
 def base_time(row: Int64s) -> tuple[int, int]:
     """What the timestamps of a batch's records count from, and a mask for their deltas: 0 if a broker set one time for all."""
-    if row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME:
-        return row[_MAX_TIMESTAMP], 0
-    return row[_BASE_TIMESTAMP], -1
+    if row[table.TIMESTAMP_TYPE] == table.LOG_APPEND_TIME:
+        return row[table.MAX_TIMESTAMP], 0
+    return row[table.BASE_TIMESTAMP], -1
 
 
 @register_jitable(forceinline=True)
@@ -39,8 +36,8 @@ def plain_records(
     """
     # Only addresses are used, because positions would need one more register.
     at, end, moved = buf + where, buf + end, origin - buf
-    offset = row[_BASE_OFFSET]
-    most = row[_LAST_OFFSET] - offset
+    offset = row[table.BASE_OFFSET]
+    most = row[table.LAST_OFFSET] - offset
     timestamp, keep = base_time(row)
     while n < last:
         record = v2.plain_fields(0, at, end, skip)

@@ -19,9 +19,6 @@ from kolumn.machine_code.deferred import register_jitable
 _OK, _RECORD_END, _RECORD_LENGTH = int(Code.OK), int(Code.RECORD_END), int(Code.RECORD_LENGTH)
 _OFFSET_RANGE = int(Code.OFFSET_RANGE)
 _RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)
-_LAYOUT, _CODE, _RECORD, _WHERE = table.LAYOUT, table.CODE, table.RECORD, table.WHERE
-_BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.BASE_TIMESTAMP
-_MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 
 
 @compiled
@@ -56,9 +53,9 @@ def fields(
     """
     begin_columns(to)
     for b in range(rows.shape[0]):
-        if rows[b, _CODE] == _OK:
+        if rows[b, table.CODE] == _OK:
             first = at[ROWS]
-            layout = rows[b, _LAYOUT]
+            layout = rows[b, table.LAYOUT]
             if layouts.holds_records(layout):
                 skip = layouts.attribute_bytes(layout)
                 code, record, where = batch_records(rows[b], payload[b], size[b], buffer[b], origin[b], records[b], skip, to, at)
@@ -67,7 +64,7 @@ def fields(
             if code == _OK:
                 records[b] = at[ROWS] - first
                 continue
-            rows[b, _CODE], rows[b, _RECORD], rows[b, _WHERE] = code, record, where
+            rows[b, table.CODE], rows[b, table.RECORD], rows[b, table.WHERE] = code, record, where
             forget(to.key, first, first + records[b])
             forget(to.value, first, first + records[b])
             if to.attributes:
@@ -91,8 +88,8 @@ def batch_records(
     """
     n, key, value = at[ROWS], at[KEY], at[VALUE]
     header, header_key, header_value = at[HEADERS], at[HEADER_KEY], at[HEADER_VALUE]
-    offset, timestamp, append_timestamp = row[_BASE_OFFSET], row[_BASE_TIMESTAMP], row[_MAX_TIMESTAMP]
-    append_time = row[_TIMESTAMP_TYPE] == _LOG_APPEND_TIME
+    offset, timestamp, append_timestamp = row[table.BASE_OFFSET], row[table.BASE_TIMESTAMP], row[table.MAX_TIMESTAMP]
+    append_time = row[table.TIMESTAMP_TYPE] == table.LOG_APPEND_TIME
     where, first, last = 0, n, n + count
     short = last if to.short else first
     while n < last:
@@ -121,7 +118,7 @@ def batch_records(
             header_at = one.next
         if header_at != record.next:
             return _RECORD_END, n - first, where
-        if record.offset_delta < 0 or record.offset_delta > row[_LAST_OFFSET] - offset:
+        if record.offset_delta < 0 or record.offset_delta > row[table.LAST_OFFSET] - offset:
             return _OFFSET_RANGE, n - first, v2.offset_delta(buf, where, end, skip)[1]
         key, value = put_record(
             to, n, offset + record.offset_delta, append_timestamp if append_time else timestamp + record.timestamp_delta, header,

@@ -17,10 +17,7 @@ from kolumn.machine_code.deferred import register_jitable
 INDEX, OFFSET = 0, 1
 """Columns of what is noted of a wrong record; its offset is `table.UNKNOWN` where that cannot be read."""
 
-_OK, _UNKNOWN = int(Code.OK), table.UNKNOWN
-_LAYOUT, _CODEC, _MAGIC, _ATTRIBUTES, _COUNT = table.LAYOUT, table.CODEC, table.MAGIC, table.ATTRIBUTES, table.COUNT
-_BASE_OFFSET, _LAST_OFFSET = table.BASE_OFFSET, table.LAST_OFFSET
-_INDEX, _OFFSET = INDEX, OFFSET
+_OK = int(Code.OK)
 
 
 @compiled
@@ -55,22 +52,22 @@ def sound_records(
     before, after : int
         Offset of the last record before the first wrong one, and of the first one after the last wrong one; else `table.UNKNOWN`.
     """
-    layout = row[_LAYOUT]
-    framed, last, broken = _framed(layout, payload, size, row[_CODEC])
+    layout = row[table.LAYOUT]
+    framed, last, broken = _framed(layout, payload, size, row[table.CODEC])
     base = _base(row, payload, framed, last, broken)
     kept, bytes, bad, at, last = 0, 0, 0, 0, 0
-    before, after = _UNKNOWN, _UNKNOWN
-    if base == _UNKNOWN:
+    before, after = table.UNKNOWN, table.UNKNOWN
+    if base == table.UNKNOWN:
         return 0, 0, 0, framed, broken, before, after
     highest = layouts.highest_inner_magic(format, layout)
     for number in range(framed):
-        _, stop = layouts.hop(layout, payload, at, size, row[_CODEC])
+        _, stop = layouts.hop(layout, payload, at, size, row[table.CODEC])
         code, offset = _judged(row, payload, at, stop, base, number, highest, check_crcs)
         if code != _OK:
             if bad < wrong.shape[0]:
-                wrong[bad, _INDEX], wrong[bad, _OFFSET] = number, offset
+                wrong[bad, INDEX], wrong[bad, OFFSET] = number, offset
             bad += 1
-            after = _UNKNOWN
+            after = table.UNKNOWN
             if broken >= 0:
                 broken = at
                 break
@@ -81,15 +78,15 @@ def sound_records(
             bytes += stop - at
             if bad == 0:
                 before = offset
-            elif after == _UNKNOWN:
+            elif after == table.UNKNOWN:
                 after = offset
         at = stop
     if kept > 0:
         if layouts.holds_records(layout):
-            row[_COUNT] = kept
-        elif layouts.holds_messages(layout) and row[_MAGIC] >= 1 and row[_LAST_OFFSET] != 0:
-            row[_LAST_OFFSET] = base + memory.i64_at(to, last)
-            if row[_LAST_OFFSET] == 0 and base != 0:
+            row[table.COUNT] = kept
+        elif layouts.holds_messages(layout) and row[table.MAGIC] >= 1 and row[table.LAST_OFFSET] != 0:
+            row[table.LAST_OFFSET] = base + memory.i64_at(to, last)
+            if row[table.LAST_OFFSET] == 0 and base != 0:
                 # Read as no offset at all.
                 kept = 0
     return kept, bytes, bad, framed, broken, before, after
@@ -111,32 +108,34 @@ def _framed(layout: int, buf: int, end: int, wrapped: int) -> tuple[int, int, in
 @register_jitable
 def _base(row: Int64s, buf: int, framed: int, last: int, broken: int) -> int:
     """What the offsets of records count from; `table.UNKNOWN` if that cannot be told."""
-    layout = row[_LAYOUT]
+    layout = row[table.LAYOUT]
     if not layouts.holds_messages(layout):
-        return row[_BASE_OFFSET]
+        return row[table.BASE_OFFSET]
     # Messages that are numbered from the first one on would get other numbers.
-    if row[_CODEC] == 0 or framed == 0 or layouts.begins_at_offset(layout):
-        return _UNKNOWN
-    if broken >= 0 and row[_MAGIC] >= 1 and row[_LAST_OFFSET] != 0:
-        return _UNKNOWN
-    code, base = inner.base_of(layout, row[_MAGIC], row[_BASE_OFFSET], row[_LAST_OFFSET], row[_COUNT], memory.i64_at(buf, last), framed)
-    return base if code == _OK else _UNKNOWN
+    if row[table.CODEC] == 0 or framed == 0 or layouts.begins_at_offset(layout):
+        return table.UNKNOWN
+    if broken >= 0 and row[table.MAGIC] >= 1 and row[table.LAST_OFFSET] != 0:
+        return table.UNKNOWN
+    code, base = inner.base_of(
+        layout, row[table.MAGIC], row[table.BASE_OFFSET], row[table.LAST_OFFSET], row[table.COUNT], memory.i64_at(buf, last), framed
+    )
+    return base if code == _OK else table.UNKNOWN
 
 
 @register_jitable
 def _judged(row: Int64s, buf: int, at: int, stop: int, base: int, number: int, highest: int, check_crcs: bool) -> tuple[int, int]:
     """Code of the record between two positions, and its offset."""
-    layout = row[_LAYOUT]
+    layout = row[table.LAYOUT]
     if layouts.holds_records(layout):
         skip = layouts.attribute_bytes(layout)
         delta, where = v2.offset_delta(buf, at, stop, skip)
-        return v2.whole(buf, at, stop, skip, row[_LAST_OFFSET] - base), base + delta if where >= 0 else _UNKNOWN
+        return v2.whole(buf, at, stop, skip, row[table.LAST_OFFSET] - base), base + delta if where >= 0 else table.UNKNOWN
     if layouts.is_set(layout):
         code, _, _ = layouts.count(layout, buf + at, stop - at, check_crcs)
     else:
         _, _, code, _ = inner.inner_messages(buf + at, stop - at, layout, highest, check_crcs)
-    found = layouts.message(layout, buf, at, stop, row[_CODEC], row[_ATTRIBUTES], base, number)
-    return found.code if code == _OK else code, found.offset if found.code == _OK else _UNKNOWN
+    found = layouts.message(layout, buf, at, stop, row[table.CODEC], row[table.ATTRIBUTES], base, number)
+    return found.code if code == _OK else code, found.offset if found.code == _OK else table.UNKNOWN
 
 
 @register_jitable

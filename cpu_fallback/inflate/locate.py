@@ -8,9 +8,6 @@ from kolumn.formats import layouts, table
 from kolumn.machine_code.deferred import register_jitable
 
 _OK, _NULL_WRAPPER = int(Code.OK), int(Code.NULL_WRAPPER)
-_POSITION, _SIZE, _CODEC, _COUNT, _CODE = table.POSITION, table.SIZE, table.CODEC, table.COUNT, table.CODE
-_LAYOUT, _PAYLOAD, _ATTRIBUTES = table.LAYOUT, table.PAYLOAD, table.ATTRIBUTES
-_NONE = NONE
 
 
 @compiled
@@ -22,18 +19,18 @@ def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, code
     """
     for b in range(rows.shape[0]):
         row = rows[b]
-        start[b], size[b], codec[b] = row[_POSITION], 0, 0
-        if row[_CODE] != _OK:
+        start[b], size[b], codec[b] = row[table.POSITION], 0, 0
+        if row[table.CODE] != _OK:
             continue
-        if layouts.holds_messages(row[_LAYOUT]):
-            row[_CODE], start[b], size[b] = _message(buf - origin, row)
-        elif row[_SIZE] == row[_PAYLOAD] and (row[_COUNT] == 0 or layouts.is_set(row[_LAYOUT])):
+        if layouts.holds_messages(row[table.LAYOUT]):
+            row[table.CODE], start[b], size[b] = _message(buf - origin, row)
+        elif row[table.SIZE] == row[table.PAYLOAD] and (row[table.COUNT] == 0 or layouts.is_set(row[table.LAYOUT])):
             continue
         else:
-            row[_CODE] = layouts.codec_code(row[_LAYOUT], row[_ATTRIBUTES], row[_CODEC])
-            start[b], size[b] = row[_POSITION] + row[_PAYLOAD], row[_SIZE] - row[_PAYLOAD]
-        if row[_CODE] == _OK:
-            codec[b] = row[_CODEC]
+            row[table.CODE] = layouts.codec_code(row[table.LAYOUT], row[table.ATTRIBUTES], row[table.CODEC])
+            start[b], size[b] = row[table.POSITION] + row[table.PAYLOAD], row[table.SIZE] - row[table.PAYLOAD]
+        if row[table.CODE] == _OK:
+            codec[b] = row[table.CODEC]
         else:
             size[b] = 0
 
@@ -41,11 +38,11 @@ def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, code
 @register_jitable
 def _message(buf: int, row: Int64s) -> tuple[int, int, int]:
     """Code, start and size of the message itself or, with a codec, of its compressed payload."""
-    position, end = row[_POSITION], row[_POSITION] + row[_SIZE]
-    code = layouts.codec_code(row[_LAYOUT], row[_ATTRIBUTES], row[_CODEC])
-    if code != _OK or row[_CODEC] == _NONE:
-        return code, position, row[_SIZE]
-    code, value, length = layouts.wrapped(row[_LAYOUT], buf, position, end)
+    position, end = row[table.POSITION], row[table.POSITION] + row[table.SIZE]
+    code = layouts.codec_code(row[table.LAYOUT], row[table.ATTRIBUTES], row[table.CODEC])
+    if code != _OK or row[table.CODEC] == NONE:
+        return code, position, row[table.SIZE]
+    code, value, length = layouts.wrapped(row[table.LAYOUT], buf, position, end)
     if code == _OK and length < 0:
         return _NULL_WRAPPER, value, 0
     return code, value, length

@@ -41,8 +41,6 @@ GIVEN_UP = -1
 WRONG_CONTENT = -2
 """Returned if an lz4 frame's content checksum is compared and wrong."""
 
-_GZIP, _LZ4, _SNAPPY, _ZSTD, _STORED, _END, _WRONG_CONTENT = GZIP, LZ4, SNAPPY, ZSTD, STORED, END, WRONG_CONTENT
-_NEXT_IN, _AVAIL_IN, _NEXT_OUT, _AVAIL_OUT = NEXT_IN, AVAIL_IN, NEXT_OUT, AVAIL_OUT
 
 # Rules of liblz4 for the end of a block, in bytes: literals after the last match; input and output that a match needs.
 _LAST_LITERALS, _LAST_INPUT, _LAST_MATCH = 5, 8, 12
@@ -74,39 +72,39 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
     int
         Number of decompressed bytes, `GIVEN_UP` or `WRONG_CONTENT`.
     """
-    if codec == _ZSTD:
+    if codec == ZSTD:
         return _zstd_frames(libraries.zstd, buf, end, target, stop)
-    if codec == _GZIP:
+    if codec == GZIP:
         return _gzip_members(libraries.deflate, buf, end, target, stop)
-    if codec == _LZ4:
+    if codec == LZ4:
         flaw, at, state = lz4.header(buf, 0, end, magic)
     else:
         flaw, at, state = snappy.header(buf, 0, end, magic)
     to = target
     while flaw == 0:
-        if codec == _LZ4:
+        if codec == LZ4:
             flaw, at, first, last, bound, kind = lz4.block(buf, at, end, state)
         else:
             flaw, at, first, last, bound, kind = snappy.block(buf, at, end, state)
         if flaw != 0:
             break
-        if kind == _END:
-            if codec == _LZ4 and libraries.contents != 0 and not lz4.content_fits(buf, at, state, target, to - target):
-                return _WRONG_CONTENT
+        if kind == END:
+            if codec == LZ4 and libraries.contents != 0 and not lz4.content_fits(buf, at, state, target, to - target):
+                return WRONG_CONTENT
             return to - target
         if to + bound > stop:
             return GIVEN_UP
-        if kind == _STORED:
+        if kind == STORED:
             copy_padded(to, buf + first, bound)
             size = bound
-        elif codec == _LZ4:
+        elif codec == LZ4:
             size = lz4_block(buf + first, buf + last, to, to + bound)
         else:
             size = snappy_block(buf + first, buf + last, to, to + bound)
         if size == GIVEN_UP:
             return GIVEN_UP
         to += size
-        if codec == _SNAPPY and state == snappy.RAW:
+        if codec == SNAPPY and state == snappy.RAW:
             return to - target
     return GIVEN_UP
 
@@ -120,15 +118,15 @@ def _gzip_members(library: Decoder, buf: int, end: int, target: int, stop: int) 
         return GIVEN_UP
     to = target
     while flaw == 0:
-        store64(library.state + _NEXT_IN, buf + at)
-        store32(library.state + _AVAIL_IN, end - at)
-        store64(library.state + _NEXT_OUT, to)
-        store32(library.state + _AVAIL_OUT, stop - to)
+        store64(library.state + NEXT_IN, buf + at)
+        store32(library.state + AVAIL_IN, end - at)
+        store64(library.state + NEXT_OUT, to)
+        store32(library.state + AVAIL_OUT, stop - to)
         # The function returns an int, so the upper half of the word is undefined.
         if call(library.function, (library.state,)) & 0xFFFFFFFF != 0:
             return GIVEN_UP
-        at = load64(library.state + _NEXT_IN) - buf
-        size = load64(library.state + _NEXT_OUT) - to
+        at = load64(library.state + NEXT_IN) - buf
+        size = load64(library.state + NEXT_OUT) - to
         flaw, at = gzip.following(buf, at, end, crc.crc32(to, 0, size), size)
         to += size
         if flaw == 0 and at == end:
@@ -148,7 +146,7 @@ def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -
         flaw, at, first, last, bound, kind = zstd.block(buf, at, end, 0)
         if flaw != 0:
             return GIVEN_UP
-        if kind == _END:
+        if kind == END:
             return to - target
         _, _, window, _ = zstd.frame_header(buf, first, last)
         if bound > window:

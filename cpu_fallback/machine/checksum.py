@@ -1,4 +1,4 @@
-"""Checksums of Python's buffers, computed by compiled code."""
+"""CRC-32C of Python's buffers, computed by compiled code. For CRC-32 there is `isal_zlib.crc32`."""
 
 import numpy as np
 
@@ -12,18 +12,7 @@ def _crc32c(buf: int, at: int, end: int) -> int:
     return crc.crc32c(buf, at, end)
 
 
-@compiled
-def _crc32(buf: int, at: int, end: int) -> int:
-    return crc.crc32(buf, at, end)
-
-
 def crc32c(data: Bytes | bytes | bytearray | memoryview, at: int) -> int:
     """CRC-32C of ``data`` from byte ``at`` on."""
     held = np.frombuffer(data, np.uint8)
     return int(_crc32c(held.ctypes.data, at, len(held)))
-
-
-def crc32(data: Bytes | bytes | bytearray | memoryview, at: int) -> int:
-    """CRC-32 of ``data`` from byte ``at`` on."""
-    held = np.frombuffer(data, np.uint8)
-    return int(_crc32(held.ctypes.data, at, len(held)))

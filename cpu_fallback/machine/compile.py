@@ -17,6 +17,7 @@ import kolumn.machine_code.scalar  # noqa: F401
 from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.arrays import ArrayKind, Kind, arguments, results
 from kolumn.cpu_fallback.machine.compile_ahead import object_code
+from kolumn.cpu_fallback.machine.crc import link
 from kolumn.machine_code.deferred import overload
 
 _Loop = TypeVar("_Loop", bound=Callable[..., Any])
@@ -52,6 +53,7 @@ class Loop:
 
     def _loaded(self) -> Callable[..., Any]:
         code = loops.stored(self.name) or object_code(self.name)
+        link()
         self._run = caller(self.name, self.py_func, loops.load(code, loops.entry_of(self.name)))
         return self._run
 

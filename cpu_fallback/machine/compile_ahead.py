@@ -34,7 +34,7 @@ GROUPS = {
     ),
     "small segments": ("stream_files",),
     "writing": (
-        "encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.sizes", "encode.xerial",
+        "encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.sizes",
         "encode.frames", "encode.key_map", "encode.filter", "encode.down_convert", "encode.index",
     ),
     "typed values": ("values.framing",),

@@ -10,10 +10,11 @@ from typing import Any
 
 from kolumn.cpu_fallback.machine import processor
 from kolumn.cpu_fallback.machine.arrays import Kind, arguments, results
+from kolumn.cpu_fallback.machine.crc import SYMBOLS, link
 from kolumn.machine_code.deferred import apply, arrayobj, cgutils, ir, types
 
-EXTERNAL = {"memcpy", "memmove", "memset", "memcmp", "pread"}
-"""Functions of the C library that object code may call."""
+EXTERNAL = {"memcpy", "memmove", "memset", "memcmp", "pread"} | SYMBOLS
+"""What object code may need: functions of the C library, and the variables of the checksums."""
 
 
 def emit(function: Callable[..., Any], entry: str) -> bytes:
@@ -27,6 +28,7 @@ def emit(function: Callable[..., Any], entry: str) -> bytes:
         It needs something that is not there without Numba.
     """
     apply()
+    link()
     from llvmlite import binding
     from numba import njit
 

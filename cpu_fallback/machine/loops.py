@@ -1,8 +1,8 @@
 """All compiled loops, and their object code: in the package, compiled ahead, or in a folder of the user.
 
 A folder's name depends on everything that can change the code: a fingerprint of all source files that can end up in it, and the processor.
-In the user's folder, where code is for this very processor, it depends on the method of the checksums, which the environment can set, and
-on the versions of Numba and LLVM as well. The version of Python is not in it, since object code does not know Python.
+In the user's folder, where code is for this very processor, it depends on the versions of Numba and LLVM as well. The version of Python is
+not in it, since object code does not know Python.
 
 A file holds the SHA-256 of the object code, and then the code. LLVM may end the process over an object that is cut off or altered, so only
 what has the right digest is loaded. The digest authenticates nobody; who could write to the folder is what counts
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kolumn.cpu_fallback.machine import processor
-from kolumn.cpu_fallback.machine.crc import KIND
 from kolumn.machine_code.cache import cache_folder, fingerprint, package
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ _one_thread = threading.Lock()
 def shipped() -> "Traversable | None":
     """Folder in the package with the code of all loops for processors like this one; None if there is none of these sources."""
     level = processor.level()
-    if level is None or "KOLUMN_CRC" in os.environ:
+    if level is None:
         return None
     place = package().joinpath("cpu_fallback", "compiled", shipped_name(level))
     return place if place.is_dir() else None
@@ -73,7 +72,7 @@ def version() -> str:
     """Name of the folder. It differs whenever the code could differ."""
     versions = [_version_of(name) for name in ("numba", "llvmlite")]
     of_machine = hashlib.sha256(repr((processor.description(), versions)).encode()).hexdigest()[:12]
-    return f"{fingerprint(*SOURCES)}-{of_machine}-{KIND}"
+    return f"{fingerprint(*SOURCES)}-{of_machine}"
 
 
 def _version_of(name: str) -> str:

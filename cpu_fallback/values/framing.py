@@ -7,7 +7,6 @@ from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.encodings import framing
 from kolumn.machine_code.deferred import register_jitable
 
-_NONE, _CONFLUENT, _APICURIO, _FIRST_HEADER = framing.NONE, framing.CONFLUENT, framing.APICURIO, framing.CONFLUENT_HEADER
 _FIVE, _NEVER = (1 << 40) - 1, -1
 NULL = -1
 """Length of a row without a body."""
@@ -25,7 +24,7 @@ def _place(known: Table, kind: int, high: int, low: int) -> int:
     # Ids are small and dense, and GUIDs are random: a multiplication spreads the former and keeps the latter.
     mixed = (low ^ (high << 1) ^ kind) * 0x2545F4914F6CDD1D
     row = (mixed ^ (mixed >> 32)) & last
-    while known[row, _FRAMING] != _NONE:
+    while known[row, _FRAMING] != framing.NONE:
         if known[row, _FRAMING] == kind and known[row, _HIGH] == high and known[row, _LOW] == low:
             return row
         row = (row + 1) & last
@@ -36,7 +35,7 @@ def _place(known: Table, kind: int, high: int, low: int) -> int:
 def add_key(known: Table, kind: int, high: int, low: int, index: int, id: int) -> bool:
     """Note index and id of the schema of a key; returns whether the key is new. The table must have an empty row after that."""
     row = _place(known, kind, high, low)
-    new = known[row, _FRAMING] == _NONE
+    new = known[row, _FRAMING] == framing.NONE
     known[row, _FRAMING], known[row, _HIGH], known[row, _LOW], known[row, INDEX], known[row, _ID] = kind, high, low, index, id
     return new
 
@@ -55,26 +54,26 @@ def recognise_prefixes(
 
     Returns the first row whose key is not in the table, with its payload, framing and prefix as they were; or the number of rows.
     """
-    last_kind, last_high, last_low, last_index, last_id = _NONE, 0, 0, without, NO_ID
+    last_kind, last_high, last_low, last_index, last_id = framing.NONE, 0, 0, without, NO_ID
     # The five bytes of the prefix of the row before: most rows have the same ones.
     again = _NEVER
     for row in range(start, at.shape[0]):
-        if kinds[row] >= _FIRST_HEADER or length[row] < 0:
+        if kinds[row] >= framing.CONFLUENT_HEADER or length[row] < 0:
             continue
         address, bytes = at[row], length[row]
         if bytes >= 8 and load64(address) & _FIVE == again:
-            prefix[row], kinds[row], ids[row], schema[row] = 5, _CONFLUENT, last_id, last_index
+            prefix[row], kinds[row], ids[row], schema[row] = 5, framing.CONFLUENT, last_id, last_index
             at[row], length[row] = address + 5, bytes - 5
             continue
         kind, size, high, low = framing.recognise(address, 0, bytes, wanted)
         if kind != last_kind or low != last_low or high != last_high:
-            index, id = without if kind == _NONE else 0, NO_ID
-            if kind != _NONE and not fixed:
+            index, id = without if kind == framing.NONE else 0, NO_ID
+            if kind != framing.NONE and not fixed:
                 found = _place(known, kind, high, low)
-                if known[found, _FRAMING] == _NONE:
+                if known[found, _FRAMING] == framing.NONE:
                     return row
                 index, id = known[found, INDEX], known[found, _ID]
-            if kind in (_CONFLUENT, _APICURIO):
+            if kind in (framing.CONFLUENT, framing.APICURIO):
                 id = low
             last_kind, last_high, last_low, last_index, last_id = kind, high, low, index, id
         prefix[row], kinds[row], ids[row], schema[row] = size, kind, last_id, last_index
@@ -84,6 +83,6 @@ def recognise_prefixes(
         else:
             at[row], length[row] = address + size, bytes - size
             # With the id 0 the size decides between Confluent's framing and Apicurio's.
-            if kind == _CONFLUENT and low != 0 and bytes >= 8:
+            if kind == framing.CONFLUENT and low != 0 and bytes >= 8:
                 again = load64(address) & _FIVE
     return at.shape[0]

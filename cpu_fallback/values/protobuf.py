@@ -11,8 +11,6 @@ from kolumn.encodings import columns, protobuf, protobuf_wire
 from kolumn.encodings.columns import ColumnTables
 from kolumn.encodings.protobuf_tables import ProtobufProgram
 
-_INVALID = columns.INVALID
-
 
 class Rows(NamedTuple):
     """Addresses. Those of int64 for each row, ``at`` to ``schema``, are as in `kolumn.values.decoder.Bodies`.
@@ -42,7 +40,7 @@ def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first
     target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)
     for row in range(first, last):
         at, length = load64(rows.at + 8 * row), load64(rows.length + 8 * row)
-        stop, code = at + length, _INVALID
+        stop, code = at + length, columns.INVALID
         start = -1
         if length >= 0:
             front = load64(rows.fronts + 8 * load64(rows.framing + 8 * row))
@@ -54,7 +52,7 @@ def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first
                 code = protobuf.write_message(target, program, row, start, stop)
                 if code != 0:
                     columns.restore(target, row)
-            if again == 1 or code != _INVALID or rows.bare == 0 or length < 0:
+            if again == 1 or code != columns.INVALID or rows.bare == 0 or length < 0:
                 break
             start = at - load64(rows.prefix + 8 * row)
             if start == tried:
@@ -69,7 +67,6 @@ def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first
 
 MOST_COMPARED = 16
 """Entries of a map that are compared each with each."""
-_MOST_COMPARED = MOST_COMPARED
 
 
 @compiled
@@ -82,7 +79,7 @@ def repeated_keys(offsets: int, maps: int, data: int, key_ends: int, width: int,
     found = 0
     for one in range(maps):
         first, last = load32(offsets + 4 * one), load32(offsets + 4 * one + 4)
-        if last - first > _MOST_COMPARED:
+        if last - first > MOST_COMPARED:
             return -1
         for k in range(first, last - 1):
             at, size = data + width * k, width

@@ -5,8 +5,6 @@ from kolumn.encodings import protobuf_wire
 from kolumn.encodings.numbers import MORE, number_of_word
 from kolumn.machine_code.deferred import overload, register_jitable
 
-_MORE = MORE
-
 
 @register_jitable
 def _by_bytes(at: int, stop: int) -> tuple[int, int]:
@@ -46,7 +44,7 @@ def uvarint_by_words(at: int, stop: int) -> tuple[int, int]:
     else:
         return 0, protobuf_wire.MALFORMED
     word = _word(at, stop)
-    last = ~word & _MORE
+    last = ~word & MORE
     if last == 0:
         return _by_bytes(at, stop)
     return number_of_word(word), at + ((trailing_zeros(last) + 1) >> 3)
@@ -56,7 +54,7 @@ def uvarint_by_words(at: int, stop: int) -> tuple[int, int]:
 def after_varint_by_words(at: int, stop: int) -> int:
     if at >= stop:
         return protobuf_wire.MALFORMED
-    last = ~_word(at, stop) & _MORE
+    last = ~_word(at, stop) & MORE
     if last == 0:
         return _by_bytes(at, stop)[1]
     return at + ((trailing_zeros(last) + 1) >> 3)

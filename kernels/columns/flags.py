@@ -10,8 +10,6 @@ from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
-_WIDTH, _LAYOUT, _CONTROL = table.WIDTH, table.LAYOUT, table.CONTROL
-_BASE_OFFSET, _BASE_SEQUENCE = table.BASE_OFFSET, table.BASE_SEQUENCE
 _WRAP = 2**31
 
 
@@ -42,10 +40,10 @@ class Marks(NamedTuple):
 @thread_per_item(Marks)
 def marks(i: int, a: Marks) -> None:
     """Write the flags of row ``i``, as `kolumn.decode.host.record_batch` does."""
-    row = a.rows + 8 * _WIDTH * load32(a.owner + 4 * i)
-    layout = load64(row + 8 * _LAYOUT)
+    row = a.rows + 8 * table.WIDTH * load32(a.owner + 4 * i)
+    layout = load64(row + 8 * table.LAYOUT)
     attributes = memory.load8(a.attributes, i) if a.attributes != 0 else 0
-    control = load64(row + 8 * _CONTROL) != 0
+    control = load64(row + 8 * table.CONTROL) != 0
     if attributes & layouts.control_bit(layout) != 0:
         control = True
     dead = load32(a.value_length + 4 * i) < 0 and not control
@@ -81,9 +79,9 @@ class Sequence(NamedTuple):
 @thread_per_item(Sequence)
 def sequence(i: int, a: Sequence) -> None:
     """Base sequence and offset delta, wrapping from 2^31 - 1 to 0 (``DefaultRecordBatch.incrementSequence``)."""
-    row = a.rows + 8 * _WIDTH * load32(a.owner + 4 * i)
-    base = load64(row + 8 * _BASE_SEQUENCE)
-    delta = load64(a.offset + 8 * i) - load64(row + 8 * _BASE_OFFSET)
+    row = a.rows + 8 * table.WIDTH * load32(a.owner + 4 * i)
+    base = load64(row + 8 * table.BASE_SEQUENCE)
+    delta = load64(a.offset + 8 * i) - load64(row + 8 * table.BASE_OFFSET)
     found = base + delta
     if delta < 0 or found >= _WRAP:
         found -= _WRAP
@@ -107,7 +105,7 @@ class DraftTimes(NamedTuple):
 @thread_per_item(DraftTimes)
 def draft_times(i: int, a: DraftTimes) -> None:
     """Write the two timestamps of an enriched message."""
-    layout = load64(a.rows + 8 * (_WIDTH * load32(a.owner + 4 * i) + _LAYOUT))
+    layout = load64(a.rows + 8 * (table.WIDTH * load32(a.owner + 4 * i) + table.LAYOUT))
     seconds = load64(a.seconds + 8 * i) if a.attributes != 0 else -1
     store32(a.to_seconds + 4 * i, seconds)
     store32(a.seconds_length + 4 * i, -1 if seconds == -1 else 0)

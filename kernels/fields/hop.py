@@ -47,10 +47,9 @@ from kolumn.machine_code.words import address_of, load64, store32, store64
 WINDOW, ROOM = 2048, 32 + 2048 + 8
 """Bytes of a window, and what a warp needs of shared memory for it."""
 _OK = int(Code.OK)
-_LAYOUT, _CODEC = table.LAYOUT, table.CODEC
 _CARRY = 32
 """More bytes than a record's length has, and what precedes it in a message."""
-_WINDOW, _ROOM, _ROOMS, _LAST_BYTES = WINDOW, ROOM, 2 * ROOM, WINDOW - _CARRY
+_ROOMS, _LAST_BYTES = 2 * ROOM, WINDOW - _CARRY
 _EVEN = 0x3FFE
 """Bits of the zig-zag varint of a length of one or two bytes: the lowest one is the sign."""
 _VARINTS = sum(1 << number for number, layout in layouts.LAYOUTS.items() if layout.hop is v2.following)
@@ -75,7 +74,7 @@ def hop(b: int, a: Arguments) -> None:
     """Note where the records of batch ``b`` begin."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
+    layout, wrapped = field(a, b, table.LAYOUT), field(a, b, table.CODEC)
     at, code = 0, _OK
     while row < stop:
         begin = at
@@ -94,7 +93,7 @@ def hop_staged(n: int, a: Arguments) -> None:
     windows = address_of(shared_array(_ROOMS, np.uint8))
     lane, own = thread_of_block() % WARP, thread_of_block() // WARP
     for b in range(thread_of_grid() // WARP, n, threads_of_grid() // WARP):
-        hop_in_window(b, lane, windows + own * _ROOM, a)
+        hop_in_window(b, lane, windows + own * ROOM, a)
 
 
 @register_jitable
@@ -131,7 +130,7 @@ def hop_in_window(b: int, lane: int, window: int, a: Arguments) -> None:
     """Follow the chain of batch ``b``, a window at a time."""
     row, stop = load64(a.first + 8 * b), load64(a.first + 8 * (b + 1))
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
+    layout, wrapped = field(a, b, table.LAYOUT), field(a, b, table.CODEC)
     row, at, code = walk(layout, wrapped, buf, end, row, stop, 0, end + 1, lane, window, b, a.start, a.owner)
     if code != _OK:
         for k in range(row + lane, stop, WARP):
@@ -176,7 +175,7 @@ def walk(
     words = _fetch(origin, last, lane)
     while row < stop and at < until and code == _OK:
         _put(window, lane, words)
-        following = origin + _WINDOW
+        following = origin + WINDOW
         words = _fetch(following, last, lane)
         wait_for_warp()
         begin = row
@@ -197,10 +196,10 @@ def walk(
             for k in range(begin + lane, row, WARP):
                 store32(owner + 4 * k, b)
         here = buf + at
-        if following - _CARRY <= here < following + _WINDOW:
+        if following - _CARRY <= here < following + WINDOW:
             # Where the length begins in this window, the next one needs its last bytes.
             if lane < _CARRY // 8:
-                store64(window + 8 * lane, load64(window + _WINDOW + 8 * lane))
+                store64(window + 8 * lane, load64(window + WINDOW + 8 * lane))
             origin = following
         elif row < stop:
             origin = here & -8

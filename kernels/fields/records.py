@@ -18,9 +18,6 @@ from kolumn.machine_code.deferred import register_jitable
 from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _OK = int(Code.OK)
-_LAYOUT, _CODEC, _ATTRIBUTES = table.LAYOUT, table.CODEC, table.ATTRIBUTES
-_BASE_OFFSET, _LAST_OFFSET, _BASE_TIMESTAMP = table.BASE_OFFSET, table.LAST_OFFSET, table.BASE_TIMESTAMP
-_MAX_TIMESTAMP, _TIMESTAMP_TYPE, _LOG_APPEND_TIME = table.MAX_TIMESTAMP, table.TIMESTAMP_TYPE, table.LOG_APPEND_TIME
 
 
 Fields = arguments(
@@ -44,7 +41,7 @@ def fields(i: int, a: Arguments) -> None:
     b, start = load32(a.owner + 4 * i), load32(a.start + 4 * i)
     if start < 0:
         return
-    layout = field(a, b, _LAYOUT)
+    layout = field(a, b, table.LAYOUT)
     wrong = _record(i, b, start, layout, a) if layouts.holds_records(layout) else _message(i, b, start, layout, a)
     if wrong:
         store32(a.bad + 4 * b, 1)
@@ -80,12 +77,12 @@ def _record(i: int, b: int, start: int, layout: int, a: Arguments) -> bool:
         if header.code != _OK:
             return True
         at = header.next
-    base = field(a, b, _BASE_OFFSET)
-    if at != record.next or record.offset_delta < 0 or record.offset_delta > field(a, b, _LAST_OFFSET) - base:
+    base = field(a, b, table.BASE_OFFSET)
+    if at != record.next or record.offset_delta < 0 or record.offset_delta > field(a, b, table.LAST_OFFSET) - base:
         return True
-    timestamp = field(a, b, _BASE_TIMESTAMP) + record.timestamp_delta
-    if field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
-        timestamp = field(a, b, _MAX_TIMESTAMP)
+    timestamp = field(a, b, table.BASE_TIMESTAMP) + record.timestamp_delta
+    if field(a, b, table.TIMESTAMP_TYPE) == table.LOG_APPEND_TIME:
+        timestamp = field(a, b, table.MAX_TIMESTAMP)
     store64(a.offset + 8 * i, base + record.offset_delta)
     store64(a.timestamp + 8 * i, timestamp)
     _payloads(i, buf, record, a)
@@ -98,18 +95,18 @@ def _record(i: int, b: int, start: int, layout: int, a: Arguments) -> bool:
 @register_jitable
 def _message(i: int, b: int, start: int, layout: int, a: Arguments) -> bool:
     """A message: an entry of its own, or of a wrapper or a set."""
-    buf, end, wrapped = load64(a.payload + 8 * b), load64(a.size + 8 * b), field(a, b, _CODEC)
+    buf, end, wrapped = load64(a.payload + 8 * b), load64(a.size + 8 * b), field(a, b, table.CODEC)
     code, stop = layouts.hop(layout, buf, start, end, wrapped)
     if code != _OK:
         return True
     found = layouts.message(
-        layout, buf, start, stop, wrapped, field(a, b, _ATTRIBUTES), load64(a.base + 8 * b), i - load64(a.first + 8 * b)
+        layout, buf, start, stop, wrapped, field(a, b, table.ATTRIBUTES), load64(a.base + 8 * b), i - load64(a.first + 8 * b)
     )
     if found.code != _OK:
         return True
     timestamp = found.timestamp
-    if found.dated and field(a, b, _TIMESTAMP_TYPE) == _LOG_APPEND_TIME:
-        timestamp = field(a, b, _MAX_TIMESTAMP)
+    if found.dated and field(a, b, table.TIMESTAMP_TYPE) == table.LOG_APPEND_TIME:
+        timestamp = field(a, b, table.MAX_TIMESTAMP)
     store64(a.offset + 8 * i, found.offset)
     store64(a.timestamp + 8 * i, timestamp)
     _payloads(i, buf, found, a)

@@ -29,8 +29,8 @@ LARGE = 128 << 10
 """Bytes of a batch, on the average, from which on it is cut into slices."""
 LONG = 2048
 """Bytes of a record, on the average, from which on guesses take longer than they save."""
-_SLICES, _LOG_SLICES, _ROOM, _OK = SLICES, SLICES.bit_length() - 1, ROOM, int(Code.OK)
-_LAYOUT, _CODEC, _MOST_ROWS = table.LAYOUT, table.CODEC, 2**31 - 1
+_LOG_SLICES, _OK = SLICES.bit_length() - 1, int(Code.OK)
+_MOST_ROWS = 2**31 - 1
 _SEARCHED = 4 * LONG
 _PART = 24
 """Bytes of what a warp knows of its slice: where the first record begins, how many do, and where the first one after them begins."""
@@ -52,8 +52,8 @@ def hop_sliced(n: int, a: Arguments) -> None:
     windows = address_of(shared_array(_ROOMS, np.uint8))
     known = address_of(shared_array(_PARTS, np.uint8))
     lane, own = thread_of_block() % WARP, thread_of_block() // WARP
-    for b in range(block_of_grid(), n // _SLICES, blocks_of_grid()):
-        _hop_in_slices(b, lane, own, windows + own * _ROOM, known, a)
+    for b in range(block_of_grid(), n // SLICES, blocks_of_grid()):
+        _hop_in_slices(b, lane, own, windows + own * ROOM, known, a)
         # What this batch was known by is not needed any more.
         wait_for_block()
 
@@ -62,7 +62,7 @@ def hop_sliced(n: int, a: Arguments) -> None:
 def _hop_in_slices(b: int, lane: int, own: int, window: int, known: int, a: Arguments) -> None:
     """Follow the chain of batch ``b``; the threads of a block together, of which a warp has slice ``own``."""
     buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
-    layout, wrapped = field(a, b, _LAYOUT), field(a, b, _CODEC)
+    layout, wrapped = field(a, b, table.LAYOUT), field(a, b, table.CODEC)
     at, until = _begin(end, own), _begin(end, own + 1)
     if has_varints(layout):
         if own > 0:
@@ -93,7 +93,7 @@ def _begin(end: int, number: int) -> int:
 def _linked(known: int, end: int, row: int, own: int) -> tuple[int, int, int]:
     """The row after all, negative unless each slice ends where the next one begins; the row after slice ``own``, and its first, or -1."""
     at, stop, mine = 0, 0, -1
-    for k in range(_SLICES):
+    for k in range(SLICES):
         # A record may be longer than a slice: nothing begins there.
         if at < _begin(end, k + 1):
             if load64(known + _PART * k) != at:

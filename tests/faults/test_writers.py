@@ -1,4 +1,4 @@
-"""Writers are ended at any step: files are old or new, no source is changed, and the next run or `kolumn.tidy` leaves all old or all new."""
+"""Writers are ended at any step: files are old or new, no source is changed, and the next run or `kolumn.tidy` leaves all or none new."""
 
 import os
 import re

@@ -63,7 +63,7 @@ INTRINSICS = {
     Path("cpu_fallback/machine/crc.py"),
     Path("cpu_fallback/machine/emit.py"),
     Path("cpu_fallback/machine/fetch.py"),
-    Path("cpu_fallback/machine/fold.py"),
+    Path("cpu_fallback/machine/beside.py"),
     Path("cpu_fallback/values/json_words.py"),
     Path("kernels/machine/nvptx.py"),
     Path("kernels/machine/threads.py"),

@@ -80,16 +80,17 @@ def _machine() -> dict[str, Any]:
 def _cpu() -> dict[str, Any]:
     try:
         from kolumn.cpu_fallback.inflate import libisal, libzstd
-        from kolumn.cpu_fallback.machine import compile_ahead
-        from kolumn.cpu_fallback.machine.crc import KIND
+        from kolumn.cpu_fallback.machine import compile_ahead, crc
         from kolumn.cpu_fallback.machine.loops import folder, shipped
     except ImportError as error:
         return {"backend": f"can't run: {error}"}
     place, brought = folder(), shipped()
+    checksums = "ISA-L of the package isal" if crc.link() else "portable tables (the package isal exports no checksums: slower)"
     missing = [group for group in compile_ahead.GROUPS if not compile_ahead.is_ready(group)]
     return {
         "backend": "can run",
-        "CRC-32C": _checksums(KIND),
+        "CRC-32": checksums,
+        "CRC-32C": f"carry-less multiplication of {8 * crc.WIDTH} bits" if crc.WIDTH else checksums,
         "gzip": "ISA-L of the package isal" if libisal.available() else "package isal (its ISA-L can't be called directly: slower)",
         "zstd": libzstd.name() or "package zstandard (no libzstd that can be called directly: slower)",
         "machine code cache": str(place) if place else "none: no folder that only you can write to, set KOLUMN_CACHE_DIR",
@@ -99,12 +100,6 @@ def _cpu() -> dict[str, Any]:
 
 def _there(missing: list[str]) -> str:
     return f"not there for {', '.join(missing)}: compiled on first use, or by `kolumn warmup`" if missing else "there"
-
-
-def _checksums(kind: str) -> str:
-    if kind.startswith("fold"):
-        return f"carry-less multiplication of {8 * int(kind.removeprefix('fold'))} bits"
-    return {"instruction": "SSE4.2 instruction", "portable": "portable tables (no SSE4.2, or KOLUMN_CRC=portable)"}[kind]
 
 
 def _gpu() -> dict[str, Any]:

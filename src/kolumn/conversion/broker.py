@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from isal import isal_zlib
 
 from kolumn import keywords
 from kolumn.arrays import Bytes
@@ -19,7 +20,6 @@ from kolumn.conversion.regroup import regroup
 from kolumn.conversion.retarget import Changes
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.cpu_fallback.machine.checksum import crc32
 from kolumn.damage.explain import header_error
 from kolumn.encode.entries import EntrySettings
 from kolumn.encode.write import settings
@@ -200,7 +200,7 @@ def mirror(entries: bytes) -> Mirrored:
             parts.append(bytes(data))
         elif row.attributes & enriched.NON_KEYED:
             data[17] &= ~enriched.HONOURED
-            memory.put32(data, 12, crc32(data, enriched.CRC_FROM))
+            memory.put32(data, 12, isal_zlib.crc32(data[enriched.CRC_FROM :]))
             parts.append(bytes(data))
             passed_on += 1
         else:

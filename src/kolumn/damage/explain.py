@@ -1,7 +1,9 @@
 """From a code in the batch table to an error with the expected and the found value."""
 
+from isal import isal_zlib
+
 from kolumn.arrays import Bytes
-from kolumn.cpu_fallback.machine.checksum import crc32, crc32c
+from kolumn.cpu_fallback.machine.checksum import crc32c
 from kolumn.errors import Code, CorruptBatchError, error_kind
 from kolumn.formats import layouts, memory, table
 from kolumn.formats.entries import Entry
@@ -28,8 +30,7 @@ def header_error(path: str, row: Entry, entry: Bytes) -> CorruptBatchError:
     expected, found = None, ""
     if code == Code.BAD_CRC:
         stored = row.crc
-        checksum = crc32c if layouts.has_castagnoli(row.layout) else crc32
-        computed = checksum(entry, row.crc_from)
+        computed = crc32c(entry, row.crc_from) if layouts.has_castagnoli(row.layout) else isal_zlib.crc32(entry[row.crc_from :])
         expected, found = f"the stored checksum 0x{stored:08x}", f"0x{computed:08x} over the {len(entry)} bytes of the batch"
     elif code == Code.BAD_MAGIC:
         found = str(row.magic)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import cramjam
 import numpy as np
+import pyarrow as pa
 import zstandard
 
 from kolumn.arrays import Bytes, Int64s
@@ -13,14 +14,16 @@ from kolumn.arrow.recycle import take
 from kolumn.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kolumn.codecs.known import NAMES
 from kolumn.codecs.lz4 import STORED_BIT
+from kolumn.codecs.snappy import MAGIC_HEAD, MAGIC_TAIL
 from kolumn.codecs.xxh32 import xxh32
 from kolumn.cpu_fallback.encode import liblz4
 from kolumn.cpu_fallback.encode.frames import BLOCK, BOUND, END, HEADER, lz4_frames
-from kolumn.cpu_fallback.encode.xerial import BITS, most_xerial, xerial
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.errors import ArgumentError
 
 _LZ4_MAGIC = 0x184D2204
+_XERIAL_HEADER, _XERIAL_BLOCK = struct.pack(">IIii", MAGIC_HEAD, MAGIC_TAIL, 1, 1), 32 << 10
+_RAW_SNAPPY = pa.Codec("snappy")
 
 _LEVELS = {GZIP: (-1, 0, 9), ZSTD: (3, -131072, 22)}
 """Default, lowest and highest level of each codec that has levels."""
@@ -61,9 +64,12 @@ def _zstd(data: memoryview, level: int, magic: int) -> bytes:
 
 
 def _xerial(data: memoryview, level: int, magic: int) -> bytes:
-    """Blocks of 32 KiB, each with its compressed size in front (``SnappyOutputStream``), by the loop of `compress_all`: its bytes."""
-    source, size = np.frombuffer(bytes(data) + bytes(PAD), np.uint8), np.array([len(data)], np.int64)
-    return _all_xerial(source.ctypes.data + 0 * size, size, 0 * size)[0].tobytes()
+    """Blocks of 32 KiB, each with its compressed size in front (``SnappyOutputStream``)."""
+    parts = [_XERIAL_HEADER]
+    for at in range(0, len(data), _XERIAL_BLOCK):
+        block = _RAW_SNAPPY.compress(data[at : at + _XERIAL_BLOCK], asbytes=True)
+        parts += [struct.pack(">i", len(block)), block]
+    return b"".join(parts)
 
 
 def compress_all(codec: int, source: Int64s, size: Int64s, gap: Int64s, magic: int) -> tuple[Bytes, Int64s] | None:
@@ -71,8 +77,6 @@ def compress_all(codec: int, source: Int64s, size: Int64s, gap: Int64s, magic: i
 
     Returns the compressed payloads, each after ``gap`` free bytes, and their sizes; None if no library can be called for the codec.
     """
-    if codec == SNAPPY:
-        return _all_xerial(source, size, gap)
     function = liblz4.function() if codec == LZ4 else 0
     if not function:
         return None
@@ -81,13 +85,6 @@ def compress_all(codec: int, source: Int64s, size: Int64s, gap: Int64s, magic: i
     room, _ = take(most)
     header = int.from_bytes(_lz4_header(magic), "little")
     total = lz4_frames(source, size, gap, header, function, room.address, made)
-    return np.frombuffer(room, np.uint8)[:total], made
-
-
-def _all_xerial(source: Int64s, size: Int64s, gap: Int64s) -> tuple[Bytes, Int64s]:
-    made, table = np.empty(len(size), np.int64), np.empty(1 << BITS, np.uint16)
-    room, _ = take(int((gap + most_xerial(size)).sum()) + PAD)
-    total = xerial(source, size, gap, table.ctypes.data, room.address, made)
     return np.frombuffer(room, np.uint8)[:total], made
 
 

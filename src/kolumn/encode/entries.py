@@ -186,7 +186,7 @@ def place(laid: PayloadRoom, entries: Entries, header_sizes: HeaderSizes, how: E
         payloads = [_compressed(codec, part, how) for codec, part in zip(codecs.tolist(), plain, strict=True)]
         size = np.array([len(payload) for payload in payloads], np.int64)
         heads = [bytes(header) for header in header_sizes(entries, size, how).tolist()]
-        data = np.frombuffer(bytearray(b"".join(part for pair in zip(heads, payloads, strict=True) for part in pair)), np.uint8)
+        data = np.frombuffer(bytearray().join(part for pair in zip(heads, payloads, strict=True) for part in pair), np.uint8)
     entries.size = size + header_sizes(entries, size, how)
     entries.position = np.cumsum(entries.size) - entries.size
     return Encoded(data[: int(entries.size.sum())], entries)

@@ -63,26 +63,13 @@ def shift_tables(size: int, polynomial: int) -> np.ndarray:
     return tables
 
 
-def eight_bytes(t, low: int, high: int) -> int:  # type: ignore[no-untyped-def]
-    """Register after eight bytes, by the slicing tables ``t``. The bytes are two words; the old register is already XORed into ``low``."""
-    return int(
-        t[7, low & 0xFF]
-        ^ t[6, (low >> 8) & 0xFF]
-        ^ t[5, (low >> 16) & 0xFF]
-        ^ t[4, low >> 24]
-        ^ t[3, high & 0xFF]
-        ^ t[2, (high >> 8) & 0xFF]
-        ^ t[1, (high >> 16) & 0xFF]
-        ^ t[0, high >> 24]
-    )
-
-
 def crc_bytes(t, register: int, buf: Buffer, at: int, end: int) -> int:  # type: ignore[no-untyped-def]
     """Add bytes [at, end) to a CRC register, by the slicing tables ``t``. The register is not inverted before or after."""
     while at + 8 <= end:
         low = register ^ u32_little_at(buf, at)
         high = u32_little_at(buf, at + 4)
-        register = eight_bytes(t, low, high)
+        register = t[7, low & 0xFF] ^ t[6, (low >> 8) & 0xFF] ^ t[5, (low >> 16) & 0xFF] ^ t[4, low >> 24]
+        register ^= t[3, high & 0xFF] ^ t[2, (high >> 8) & 0xFF] ^ t[1, (high >> 16) & 0xFF] ^ t[0, high >> 24]
         at += 8
     while at < end:
         register = t[0, (register ^ load8(buf, at)) & 0xFF] ^ (register >> 8)

@@ -66,6 +66,5 @@ scalar(memory, varint, entry, fields, layout, layouts, inner, *layouts.FILES)
 known(layouts.CHOSEN)
 # The backends provide `crc.crc32c`: a CPU has an instruction for it.
 register_jitable(crc.crc32)
-register_jitable(crc.eight_bytes)
 register_jitable(crc.crc_bytes)
 register_jitable(crc.multiply)

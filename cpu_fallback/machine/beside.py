@@ -1,71 +1,37 @@
-"""CRCs of long runs by carry-less multiplication: several vectors at a time, each of which is moved to the position of a later one.
+"""CRC-32C by carry-less multiplications and by the CPU's instruction for it at the same time, which different units of a CPU do.
 
-    |  a  |  b  |  c  |  d  |  a' |  b' |  c' |  d' | ...        a = move(a) ^ a', b = move(b) ^ b', ...
-
-    move, for each 16 bytes of a vector:   | low, 8 bytes | high, 8 bytes |    ->    low * x^(D + 64) + high * x^D
-
-D is the distance in bits. A factor is a remainder of 32 bits. The product of reflected numbers is one bit short, and it is 32 bits too
-high because the factor is in the low half of its 64 bits: hence x^(D + 31) and x^(D - 33). The result is one vector with the same
-checksum as all bytes. (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.)
-
-Multiplications and the CPU's instruction for CRC-32C run at the same time, in different units of a CPU (`side_by_side`). A run is cut into
-a part that is folded, as above, and into streams of equal length for the instruction, whose latency is more than one cycle. A turn takes
-some vectors of the one and some words of each of the others:
+A run is cut into a part that is folded, vector by vector, and into streams of equal length for the instruction, whose latency is more than
+one cycle. A turn takes some vectors of the one and some words of each of the others:
 
     |<------- folded ------->|<- stream 0 ->|<- stream 1 ->| ...    turn 0:   ####.................|##.........|##.........|
      turns * vectors * width  turns * words * 8                     turn 1:   ....####.............|..##.......|..##.......|
 
 Each register is then multiplied with x^(bits after its part) modulo the polynomial, and the sum of the products is that of the whole run.
+
+Folding moves each vector to the position of a later one, to which it is added. For each 16 bytes of a vector:
+
+    | low, 8 bytes | high, 8 bytes |    ->    low * x^(D + 64) + high * x^D
+
+D is the distance in bits. A factor is a remainder of 32 bits. The product of reflected numbers is one bit short, and it is 32 bits too
+high because the factor is in the low half of its 64 bits: hence x^(D + 31) and x^(D - 33). The last vector has the same checksum as all
+bytes. (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009.)
 """
 
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from kolumn.cpu_fallback.machine.processor import has
 from kolumn.formats import crc
 from kolumn.machine_code.deferred import cgutils, intrinsic, ir, types
 
-_NAMES = {16: "llvm.x86.pclmulqdq", 32: "llvm.x86.pclmulqdq.256", 64: "llvm.x86.pclmulqdq.512"}
-_LOW, _HIGH = 0x00, 0x11
-"""Selectors of the halves of each 16 bytes that are multiplied."""
+_NAMES = {16: "llvm.x86.pclmulqdq", 32: "llvm.x86.pclmulqdq.256"}
 
 
-def widest() -> int:
-    """Bytes of the widest vectors that this CPU multiplies without carry; 0 if it cannot."""
-    if has("vpclmulqdq"):
-        return 64 if has("avx512f") else 32
-    return 16 if has("pclmul") else 0
+class _Folding:
+    """Emits the instructions for vectors of ``width`` bytes."""
 
-
-def folding(width: int, vectors: int, polynomial: int) -> Any:
-    """Make ``fold(register, at, blocks)``, which folds ``blocks`` times ``vectors`` vectors of ``width`` bytes at address ``at``.
-
-    It returns the last vector as int64 words. Added to a register of zero, they produce the same register as all bytes.
-    """
-    step = width * vectors
-
-    @intrinsic
-    def fold(typing: Any, register: Any, at: Any, blocks: Any) -> Any:
-        result = types.UniTuple(types.int64, width // 8)
-
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            register, at, blocks = args
-            emitter = Folding(builder, width, polynomial)
-            first = emitter.begin(register, at, vectors)
-            last = emitter.loop(first, at, builder.add(at, builder.mul(blocks, at.type(step))), step)
-            return context.make_tuple(builder, result, emitter.end(last))
-
-        return result(types.int64, types.int64, types.int64), emit
-
-    return fold
-
-
-class Folding:
-    """Emits the instructions for vectors of one width."""
-
-    def __init__(self, builder: Any, width: int, polynomial: int) -> None:
-        self.builder, self.width, self.polynomial = builder, width, polynomial
+    def __init__(self, builder: Any, width: int) -> None:
+        self.builder, self.width = builder, width
         self.kind = ir.VectorType(ir.IntType(64), width // 8)
         kind = ir.FunctionType(self.kind, [self.kind, self.kind, ir.IntType(8)])
         name = _NAMES[width]
@@ -85,51 +51,24 @@ class Folding:
         return [self.builder.extract_element(left, ir.IntType(32)(k)) for k in range(self.width // 8)]
 
     def load(self, at: Any, further: int) -> Any:
-        """The vector at an address, which may be unaligned."""
-        address = self.builder.add(at, at.type(further))
-        vector = self.builder.load(self.builder.inttoptr(address, self.kind.as_pointer()))
-        vector.align = 1
-        return vector
+        return _load(self.builder, at, further, self.kind)
 
     def product(self, a: Any, b: Any, halves: int) -> Any:
-        """Products of the low or high halves of each 16 bytes of two vectors."""
+        """Products of the low (0x00) or high (0x11) halves of each 16 bytes of two vectors."""
         return self.builder.call(self.multiply, [a, b, ir.IntType(8)(halves)])
 
     def move(self, vector: Any, distance: int, other: Any) -> Any:
         """A vector moved ``distance`` bytes forward, to the position of ``other``, and added to it."""
-        factors = [crc.power_of_x(8 * distance + 31, self.polynomial), crc.power_of_x(8 * distance - 33, self.polynomial)]
+        factors = [crc.power_of_x(8 * distance + bits, crc.CASTAGNOLI) for bits in (31, -33)]
         by = ir.Constant(self.kind, factors * (self.width // 16))
-        low, high = (self.product(vector, by, half) for half in (_LOW, _HIGH))
+        low, high = (self.product(vector, by, halves) for halves in (0x00, 0x11))
         return self.builder.xor(self.builder.xor(low, high), other)
-
-    def loop(self, vectors: list[Any], at: Any, end: Any, step: int) -> list[Any]:
-        """Fold all later vectors up to address ``end``."""
-        builder, before = self.builder, self.builder.block
-        body, after = builder.append_basic_block("fold"), builder.append_basic_block("folded")
-        following = builder.add(at, at.type(step))
-        builder.cbranch(builder.icmp_signed("<", following, end), body, after)
-        builder.position_at_end(body)
-        here = builder.phi(at.type)
-        old = [builder.phi(self.kind) for _ in vectors]
-        new = [self.move(one, step, self.load(here, k * self.width)) for k, one in enumerate(old)]
-        onward = builder.add(here, at.type(step))
-        builder.cbranch(builder.icmp_signed("<", onward, end), body, after)
-        here.add_incoming(following, before)
-        here.add_incoming(onward, body)
-        builder.position_at_end(after)
-        result = [builder.phi(self.kind) for _ in vectors]
-        for one, begins, goes_on, ends in zip(old, vectors, new, result, strict=True):
-            one.add_incoming(begins, before)
-            one.add_incoming(goes_on, body)
-            ends.add_incoming(begins, before)
-            ends.add_incoming(goes_on, body)
-        return result
 
 
 def side_by_side(width: int, vectors: int, streams: int, words: int) -> Any:
     """Make ``take(register, at, turns)``, which takes the bytes of at least two turns at address ``at``.
 
-    It returns the last folded vector as int64 words, as `folding` does, and then the register of each stream, which begins with zero.
+    It returns the last folded vector as int64 words, and then the register of each stream, which begins with zero.
     The vectors of a turn must have a multiple of the bytes that it takes of a stream.
     """
     step, stride = width * vectors, 8 * words
@@ -140,12 +79,12 @@ def side_by_side(width: int, vectors: int, streams: int, words: int) -> Any:
 
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             register, at, turns = args
-            folding, word, crc32 = Folding(builder, width, crc.CASTAGNOLI), at.type, _instruction(builder)
+            folding, word, crc32 = _Folding(builder, width), at.type, _instruction(builder)
 
             def advance(registers: list[Any], places: list[Any], first: int, last: int) -> list[Any]:
                 """The registers after some words of a turn."""
                 for k in range(first, last):
-                    loaded = [_load(builder, place, 8 * k) for place in places]
+                    loaded = [_load(builder, place, 8 * k, word) for place in places]
                     registers = [builder.call(crc32, pair) for pair in zip(registers, loaded, strict=True)]
                 return registers
 
@@ -189,7 +128,7 @@ def moving(size: int, most: int) -> Any:
     def move(typing: Any, register: Any, count: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             register, count = args
-            folding = Folding(builder, 16, crc.CASTAGNOLI)
+            folding = _Folding(builder, 16)
             powers, half = _powers(size, most), ir.IntType(32)
             table = cgutils.global_constant(builder, f"powers.{size}.{most}", ir.Constant(ir.ArrayType(half, len(powers)), powers))
             power = builder.load(cgutils.gep_inbounds(builder, table, 0, count))
@@ -216,7 +155,7 @@ def _instruction(builder: Any) -> Any:
     return builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(word, [word, word]), name)
 
 
-def _load(builder: Any, at: Any, further: int) -> Any:
-    loaded = builder.load(builder.inttoptr(builder.add(at, at.type(further)), at.type.as_pointer()))
+def _load(builder: Any, at: Any, further: int, kind: Any) -> Any:
+    loaded = builder.load(builder.inttoptr(builder.add(at, at.type(further)), kind.as_pointer()))
     loaded.align = 1
     return loaded
