@@ -68,7 +68,7 @@ def test_of_what_python_holds(held: Any) -> None:
 def test_every_way(way: str) -> None:
     """Without ISA-L tables are used; without the features of this CPU nothing but ISA-L is."""
     script = (
-        "from kolumn.cpu_fallback.machine import crc; crc.load = print\n" if way == "tables" else ""
+        "from kolumn.cpu_fallback.machine import crc; crc.library = print\n" if way == "tables" else ""
     ) + "import test_crc; test_crc.test_lengths_and_alignments(); print(test_crc.chosen.WIDTH, test_crc.chosen.link())"
     path = os.pathsep.join([os.path.dirname(__file__), *sys.path])
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "PYTHONPATH": path}
