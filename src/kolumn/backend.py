@@ -28,17 +28,19 @@ RESIDENT = "gpu, resident"
 """Internal name of the backend whose columns stay on the GPU."""
 
 
-def require(backend: str) -> None:
-    """Check that the backend can run here, and that its machine code exists, before anything is read.
+def require(backend: str) -> str:
+    """As `choose`; checks that the backend can run here, and that its machine code exists, before anything is read.
 
     Raises
     ------
     MissingError
         A GPU was requested, and there is none, or a package is missing.
     """
-    if choose(backend) == "gpu":
+    chosen = choose(backend)
+    if chosen == "gpu":
         from kolumn.kernels.machine.device import runtime
 
         runtime()
     else:
         compile_ahead.prepare()
+    return chosen

@@ -91,9 +91,9 @@ class ChunkDecoder(Protocol):
         """
 
 
-def opened(backend: str) -> type[ChunkDecoder]:
-    """Class of the chunks of a backend."""
-    if choose(backend) != "gpu":
+def opened(backend: str, chosen: str | None = None) -> type[ChunkDecoder]:
+    """Class of the chunks of a backend, of which `choose` has ``chosen`` one."""
+    if (chosen or choose(backend)) != "gpu":
         return HostChunk
     # Only here: most processes have no GPU.
     from kolumn.decode.device.chunk import DeviceChunk

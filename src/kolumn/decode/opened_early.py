@@ -51,7 +51,7 @@ class OpenedEarly:
         self._last: _Far | None = None
         self._early: dict[_Far, Future[SegmentFile]] = {}
         self._left: deque[SegmentFile] = deque()
-        self._looks = Looks()
+        self._looks: Looks | None = None
         self._lock, self._closed = RLock(), False
 
     def with_following(self, tasks: Iterator[list[Range]]) -> Iterator[list[Range]]:
@@ -67,7 +67,7 @@ class OpenedEarly:
                     if self._last is None:
                         break
                 else:
-                    if len(held) < most:
+                    if len(held) < most and self._looks is not None:
                         self._looks.end()
             except BaseException:
                 yield from held
@@ -75,6 +75,8 @@ class OpenedEarly:
             if not held:
                 return
             yield held.popleft()
+            if self._left:
+                self.settle(wait=False)
 
     def open(self, one: Range) -> AbstractContextManager[SegmentFile]:
         """Open the file of a range, unless that has begun; errors as those of `SegmentFile`."""
@@ -120,6 +122,7 @@ class OpenedEarly:
     def _add(self, task: list[Range]) -> None:
         for one in task:
             if (one.segment.manifest is not None or ("://" in one.segment.path and storage.is_url(one.segment.path))) and one.fault is None:
+                self._looks = self._looks or Looks()
                 with self._lock:
                     self._known[id(one)] = far = _Far(one, self._looks.at(one.segment))
                     if self._last is not None:

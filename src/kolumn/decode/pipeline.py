@@ -7,7 +7,7 @@ A range that is large is not decoded ahead: threads share its chunks, or its pie
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -25,6 +25,7 @@ from kolumn.decode.small_segments import SmallSegments, tasks_of
 from kolumn.errors import NoMemoryError
 from kolumn.options import AHEAD, Options
 from kolumn.plan.chunks import Chunk, Reached, Stop, chunks
+from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
 from kolumn.threads import DECODE, RunAhead, Workers, in_process, workers
 from kolumn.transactions.states import settle
@@ -58,11 +59,9 @@ def scan_ranges(
     NoMemoryError
         There is no memory for a chunk of entries. (If a single entry decompresses to too much, LimitError is reported.)
     """
-    require(options.backend)
-    if not options.typed:
-        return in_process(Scan(options, damage, tally).batches(ranges))
-    found = in_process(Scan(options.watched, damage, tally).batches(ranges))
-    return finished(found, options.columns, options.binary, options.typed)
+    scan = Scan(options.watched if options.typed else options, damage, tally)
+    found = in_process(scan.batches(ranges))
+    return finished(found, options.columns, options.binary, options.typed) if options.typed else found
 
 
 class _Done(NamedTuple):
@@ -80,7 +79,7 @@ class Scan:
 
     def __init__(self, options: Options, damage: OnDamage | None = None, tally: OnTally | None = None) -> None:
         self.options, self.on_damage, self.on_tally = options, damage, tally
-        self.decoder = opened(options.backend)
+        self.decoder = opened(options.backend, require(options.backend))
         self.files = OpenedEarly()
         self.wants_remarks = tally is not None
         self._small = SmallSegments(options, on_gpu=self.decoder.on_gpu, wants_remarks=self.wants_remarks)
@@ -93,7 +92,7 @@ class Scan:
         options, files = self.options, self.files
         tasks = files.with_following(tasks_of(iter(ranges), self.together, options.chunk_bytes, _SHORT * options.threads))
         try:
-            for item in self._alone(tasks) if options.threads == 1 else self._by_threads(tasks):
+            for item in chain.from_iterable(map(self._task, tasks)) if options.threads == 1 else self._by_threads(tasks):
                 if isinstance(item, _Done):
                     self._report(item)
                 else:
@@ -106,11 +105,6 @@ class Scan:
         finally:
             files.close()
 
-    def _alone(self, tasks: Iterator[list[Range]]) -> Generator[_Item, None, None]:
-        for task in tasks:
-            yield from self._task(task, None)
-            self.files.settle(wait=False)
-
     def _by_threads(self, tasks: Iterator[list[Range]]) -> Generator[_Item, None, None]:
         with workers(DECODE, self.options.threads, are_kept=not self.decoder.on_gpu) as pool:
             pending = deque[RunAhead[_Item, None]]()
@@ -121,7 +115,6 @@ class Scan:
                     if not pending:
                         return
                     yield from pending.popleft().items()
-                    self.files.settle(wait=False)
             finally:
                 for one in pending:
                     one.cancel()
@@ -129,20 +122,26 @@ class Scan:
     def _begun(self, task: list[Range], pool: Workers) -> RunAhead[_Item, None]:
         if task[0].end - task[0].start > self.together:
             return RunAhead(self._task(task, pool))
-        begun = RunAhead(self._task(task, None))
+        begun = RunAhead(self._task(task))
         begun.begin(pool, _bytes_of, self.options.inflated_bytes)
         return begun
 
-    def _task(self, task: list[Range], pool: Workers | None) -> Generator[_Item, None, None]:
+    def _task(self, task: list[Range], pool: Workers | None = None) -> Generator[_Item, None, None]:
         """Decode the ranges of a task; threads of the ``pool`` share it, if there is one."""
         done = 0
         while done < len(task):
             found = self._small.decode(task[done:]) if len(task) > 1 else None
             if found is None:
-                one = RangeScan(self, task[done], pool)
-                yield from one.batches()
+                one, tally = task[done], Tally()
+                if one.fault is None:
+                    with self.files.open(one) as file:
+                        yield from RangeScan(self, one, file, tally, pool).batches()
+                elif self.options.errors == "raise":
+                    raise one.fault
+                else:
+                    tally.damage.append(damage_of_fault(one))
                 if self._reports:
-                    yield _Done([task[done]], (one.tally,))
+                    yield _Done([one], (tally,))
                 done += 1
                 continue
             some = task[done : done + len(found.rows)]
@@ -169,10 +168,10 @@ def _bytes_of(item: _Item) -> int:
 
 
 class RangeScan:
-    """One range of a scan, decoded from start to end; what is found in it is in ``tally``."""
+    """One range of a scan, decoded from start to end; what is found in it is added to a tally. Threads of ``pool`` share it."""
 
-    def __init__(self, scan: Scan, one: Range, pool: Workers | None) -> None:
-        self.scan, self.range, self.pool, self.tally = scan, one, pool, Tally()
+    def __init__(self, scan: Scan, one: Range, file: SegmentFile, tally: Tally, pool: Workers | None) -> None:
+        self.scan, self.range, self.file, self.tally, self.pool = scan, one, file, tally, pool
         self.options = scan.options
         if one.start_offset is not None or one.end_offset is not None:
             self.options = self.options.within(one.start_offset, one.end_offset)
@@ -181,14 +180,7 @@ class RangeScan:
 
     def batches(self) -> Iterator[Batch]:
         """Decode the range, continuing after damage if the options allow it."""
-        one = self.range
-        if one.fault is not None:
-            if self.options.errors == "raise":
-                raise one.fault
-            self.tally.damage.append(damage_of_fault(one))
-            return
-        with self.scan.files.open(one) as self.file:
-            yield from resumed(self.file, one, self.options.errors, self.tally, self._until_trouble)
+        return resumed(self.file, self.range, self.options.errors, self.tally, self._until_trouble)
 
     def _until_trouble(self, rest: Range) -> Generator[Batch, None, Trouble | None]:
         """Decode up to the end or to the place where the chain of entries is lost."""

@@ -36,7 +36,7 @@ def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally, remarks: bo
     """
     if stop.code == Code.OK and stop.position < file.size:
         return None
-    if _damaged_at(stop.position, found):
+    if found.damage and _damaged_at(stop.position, found):
         # Damage that is already reported explains the offsets in its header. If it has none, it explains all.
         claimed = found.damage[-1].last_offset
         if claimed is None and stop.code == Code.OK:
@@ -287,18 +287,18 @@ def compare_start(file: SegmentFile, row: Entry, errors: str, found: Tally) -> N
     CorruptBatchError
         With "raise": the entry has offsets that it cannot have.
     """
-    if row.position or not row.is_intact:
+    values = row.array.tolist()
+    if values[table.POSITION] or values[table.CODE]:
         return
-    error = _at_start(file, row, found)
+    error = _at_start(file, values[table.BASE_OFFSET], values[table.LAST_OFFSET], found)
     if error is not None and errors == "raise":
         raise error
     if error is not None:
         found.damage.append(Trouble(0, -1, error, lost=(int(error.base_offset or 0), row.last_offset)).damage(0))
 
 
-def _at_start(file: SegmentFile, row: Entry, found: Tally) -> CorruptBatchError | None:
+def _at_start(file: SegmentFile, base: int, last: int, found: Tally) -> CorruptBatchError | None:
     segment, named = file.segment, file.segment.base_offset
-    base, last = row.base_offset, row.last_offset
     lowest = last if base == table.UNKNOWN else base
     if segment.twin is not None:
         expected, twin = "offsets that no other segment of the directory has", storage.base_name(segment.twin)

@@ -2,15 +2,30 @@
 
 import os
 import time
+from typing import NamedTuple
 
 from kolumn.errors import KolumnError, StorageError
-from kolumn.source.identity import FilesIn, Identity
+from kolumn.source.identity import FilesIn, Identity, of_file, of_growing
 
 _ONE_CALL = 100
 """Minimum number of names that the system returns in one call."""
+_MANY = 8
+"""Entries of a folder that is opened to look at its files by their names alone."""
 _LISTINGS = 20
 _TICK = 1_000_000_000
 """ns: longer than the resolution of a file system's times; some have whole seconds."""
+
+
+class FolderEntry(NamedTuple):
+    """A file or a folder."""
+
+    name: str
+    size: int
+    is_folder: bool
+    is_regular: bool = True
+    """Whether it is a regular file, not a device, socket or FIFO."""
+    identity: Identity | None = None
+    """Identity of a file, to detect later whether it is still the same file."""
 
 
 def scanned(folder: str) -> list["os.DirEntry[str]"]:
@@ -19,6 +34,10 @@ def scanned(folder: str) -> list["os.DirEntry[str]"]:
     The system lists a large folder in several calls, and misses a file that is renamed between two of them, as at the end of a
     broker's compaction. The folder's time shows that, unless it changed in the same tick of the clock: then two listings have to agree.
     """
+    with os.scandir(folder) as found:
+        entries = list(found)
+    if len(entries) <= _ONE_CALL:
+        return entries
     before: set[str] | None = None
     for _ in range(_LISTINGS):
         at = os.stat(folder).st_mtime_ns
@@ -33,20 +52,31 @@ def scanned(folder: str) -> list["os.DirEntry[str]"]:
     raise KolumnError(f"{folder}: cannot be listed: files in it got other names each of {_LISTINGS} times. Run again when it is quiet")
 
 
-def looked_at_files(folder: str, unusable: list[str] | None = None) -> list[tuple[str, Identity | None]]:
-    """Files and folders in a folder of this machine, sorted: their paths, and the identities of files; None for folders.
+def looked_at_files(folder: str, unusable: list[str] | None = None) -> list[FolderEntry]:
+    """Files and folders in a folder of this machine, sorted by path.
 
     ``unusable`` takes the paths of broken links, devices, sockets and FIFOs.
     """
-    found = list[tuple[str, Identity | None]]()
-    with FilesIn(folder) as files:
-        for one in sorted(scanned(folder), key=_path):
+    found = list[FolderEntry]()
+    entries = scanned(folder)
+    if len(entries) > 1:
+        entries.sort(key=_path)
+    last = max([one.name for one in entries if one.name[-4:] == ".log"], default="")
+    files = FilesIn(folder) if len(entries) >= _MANY else None
+    try:
+        for one in entries:
             if one.is_file():
-                found.append((one.path, files.of(one.path, one.name)))
+                # The last segment may be written to: it is looked at once, with its last bytes.
+                now = of_growing(one.path) if one.name == last else None
+                now = now or (of_file(one.path, None) if files is None else files.of(one.path, one.name))
+                found.append(FolderEntry(one.path, now.size, False, True, now))
             elif one.is_dir():
-                found.append((one.path, None))
+                found.append(FolderEntry(one.path, 0, True))
             elif unusable is not None:
                 unusable.append(one.path)
+    finally:
+        if files is not None:
+            files.close()
     return found
 
 

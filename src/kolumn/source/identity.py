@@ -9,10 +9,11 @@ import os
 import struct
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -66,6 +67,11 @@ class Identity:
     def __getstate__(self) -> dict[str, Any]:
         return vars(replace(self, device=None)) if self.device is not None else vars(self)
 
+    def looks_like(self, now: "Identity") -> bool:
+        """Whether nothing about the file has changed."""
+        mine = self.size, self.modified, self.inode, self.device, self.born
+        return mine == (now.size, now.modified, now.inode, now.device, now.born)
+
     def is_another(self, now: "Identity") -> bool:
         """Whether ``now`` is another file of the same name. A file that was appended to is the same one."""
         unchanged = (self.size, self.modified) == (now.size, now.modified)
@@ -85,12 +91,17 @@ class Identity:
         return self.size == now.size and None not in (self.modified, now.modified) and self.modified != now.modified
 
 
-def of_file(path: str, found: os.stat_result | None, descriptor: int | None = None) -> Identity:
-    """Identity of a file of this machine, from its `os.stat` if that is known; with ``descriptor``, of the open file.
+def of_file(path: str, found: os.stat_result | None) -> Identity:
+    """Identity of a file of this machine, from its `os.stat` if that is known.
 
     If the system has one call that returns everything, only that is used: between two calls another file may get the name.
     """
-    return _of_fields(_fields(path, descriptor, found))
+    return _of_fields(_fields(path, None, found))
+
+
+def of_open(path: str, descriptor: int) -> Identity:
+    """Identity of an open file of this machine."""
+    return _of_fields(_look(path, descriptor) or _fields(path, descriptor))
 
 
 def with_mode(path: str) -> tuple[int, Identity]:
@@ -100,24 +111,15 @@ def with_mode(path: str) -> tuple[int, Identity]:
 
 
 class FilesIn:
-    """Looks at the files of one folder of this machine, one after the other: the names are short, and one piece of memory serves all.
-
-    Parameters
-    ----------
-    folder : str
-    """
+    """Looks at the files of one folder of this machine, one after the other: the names are short, and one piece of memory serves all."""
 
     def __init__(self, folder: str) -> None:
-        self._buffer = _Buffer()
-        try:
+        self._buffer, self._folder = _Buffer(), -1
+        with suppress(OSError):
             self._folder = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            self._folder = -1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Close the folder."""
         if self._folder >= 0:
             os.close(self._folder)
 
@@ -134,11 +136,11 @@ def of_growing(path: str) -> Identity | None:
     except OSError:
         return None
     try:
-        before = _fields(path, file)
+        before = _look(path, file) or _fields(path, file)
         for _ in range(_LOOKS):
             size = before[_SIZE]
             tail = os.pread(file, _TAIL, max(size - _TAIL, 0))
-            now = _fields(path, file)
+            now = _look(path, file) or _fields(path, file)
             if now == before:
                 return _of_fields(before, tail.rstrip(b"\0"))
             before = now

@@ -16,7 +16,7 @@ from kolumn.errors import KolumnError, StorageError
 from kolumn.formats import layouts
 from kolumn.source import storage
 from kolumn.source.aiven_file import AivenFile
-from kolumn.source.identity import Identity, has_tail, of_file
+from kolumn.source.identity import Identity, has_tail, of_open
 from kolumn.source.looks import Answer, Look
 from kolumn.source.read_ahead import BLOCK, ReadAhead, open_ranges
 from kolumn.source.segments import Segment
@@ -103,13 +103,13 @@ class SegmentFile:
         self.sizes = SizeEstimate()
         self.memory, self.spare = segment.memory, list[Any]()
         self._remote: Any = None
-        self._look = look or Look(segment)
+        self._look = look
         self._first_look: Answer | None = None
         self._last_look: tuple[int, Answer] | None = None
         if self.memory is not None:
             self._file = -self.memory.address
             return
-        if segment.manifest is not None or storage.is_url(segment.path):
+        if segment.manifest is not None or ("://" in segment.path and storage.is_url(segment.path)):
             self._open_remote()
             return
         try:
@@ -138,6 +138,7 @@ class SegmentFile:
     def _open_remote(self) -> None:
         """Open a file far away. Whether it is the one that was found is asked meanwhile, and compared before any byte is returned."""
         self._file = -1
+        self._look = self._look or Look(self.segment)
         if self.segment.identity is not None:
             self._first_look = self._look.first()
         self._remote = self._opened_remote()
@@ -146,7 +147,7 @@ class SegmentFile:
     def _on_fetched(self) -> None:
         """Look at a file whose bytes are all there, unless that has begun, so that nobody waits for it at the end."""
         last, begun = self._last_look, self._remote.begun
-        if self.segment.identity is None or (last is not None and last[0] == begun):
+        if self._look is None or self.segment.identity is None or (last is not None and last[0] == begun):
             return
         try:
             self._last_look = begun, self._look.last()
@@ -173,6 +174,9 @@ class SegmentFile:
         before = self.segment.identity
         if before is None or self.memory is not None:
             return
+        if self._remote is None:
+            self._judge(before, of_open(self.path, self._file))
+            return
         last = self._last_look
         self._judge(before, last[1].result() if last is not None and last[0] == self._remote.begun else self._identity())
 
@@ -186,6 +190,8 @@ class SegmentFile:
     def _judge(self, before: Identity, now: Identity | None) -> None:
         if now is None:
             raise _changed(self.path, "was deleted")
+        if before.inode is not None and before.looks_like(now) and (self._remote is not None or has_tail(self._file, before)):
+            return
         if before.is_another(now):
             raise _changed(self.path, "was replaced by another file")
         if now.size < before.size:
@@ -206,7 +212,7 @@ class SegmentFile:
     def _identity(self) -> Identity | None:
         if self._remote is not None:
             return storage.current(self.path)
-        return of_file(self.path, None, self._file)
+        return of_open(self.path, self._file)
 
     def _has_room(self, end: int) -> bool:
         """Whether the file ends with zeros: a preallocated file has its size from the beginning, and is filled later."""

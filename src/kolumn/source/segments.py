@@ -7,7 +7,7 @@ is the finished replacement of segments that a crash left in place (`kolumn.entr
 ``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory. `docs/explanation/formats.md` has Kafka's rules, by version.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from kolumn.source.aiven_file import Access
 from kolumn.source.aiven_manifest import AivenManifest, manifest_of, objects_of, read_manifests
 from kolumn.source.folder_scan import names_of_files
 from kolumn.source.given_names import checked, names_in, nearby, real_names
-from kolumn.source.log_names import INDEXES, LOG, PARTITION, SWAP, base_and_copy, place_in, topic_partition
+from kolumn.source.log_names import INDEXES, LOG, PARTITION, SWAP, base_and_copy, place_in
 from kolumn.source.memory import in_memory
 from kolumn.source.neighbours import NamedNeighbours, Order, orphans_of, unfinished_from
 from kolumn.source.side_files import TIER_CHECKPOINT
@@ -210,7 +210,9 @@ def find_segments(
 
 def _as_it_is(segment: Segment) -> Segment:
     """A segment that may be being written, with size, identity and tail taken at the same moment."""
-    if segment.following is not None or segment.manifest is not None or segment.fault is not None or storage.is_url(segment.path):
+    if segment.following is not None or (segment.identity is not None and segment.identity.tail is not None):
+        return segment
+    if segment.manifest is not None or segment.fault is not None or storage.is_url(segment.path):
         return segment
     now = storage.growing(segment.path)
     return segment if now is None else _changed(segment, size=now.size, identity=now)
@@ -292,21 +294,24 @@ def _matched(found: FolderEntry, places: Places, listed: Listed | None) -> list[
 
 def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | None = None, listed: Listed | None = None) -> list[Segment]:
     """Segments of a folder and of its subfolders. ``above`` are the parent folders so far: a link may lead back to one of them."""
-    real = storage.real_folder(folder)
-    if real is not None and real in above:
-        return []
     unusable: list[str] | None = None if listed is None else []
     entries = storage.listing(folder, unusable) if entries is None else entries
+    folders: list[tuple[tuple[str, int], str, bool]] = []
+    for name in [one.name for one in entries if one.is_folder]:
+        last = storage.base_name(name)
+        if (match := PARTITION.fullmatch(last)) is not None and not match["state"]:
+            folders.append(((match["topic"], int(match["partition"])), name, False))
+        elif (found := tier_names.place_of(last, storage.base_name(folder))) is not None:
+            folders.append((found, name, True))
+    # A link leads back only to a folder with others in it.
+    real = storage.real_folder(folder) if folders else None
+    if real is not None and real in above:
+        return []
     if listed is not None:
         listed += [*entries, *(FolderEntry(one, 0, False, is_regular=False) for one in unusable or ())]
     own = [one if one.following is not None else _as_it_is(one) for one in _segments_here(entries)]
-    folders: list[tuple[tuple[str, int], str, bool]] = []
-    for name in (one.name for one in entries if one.is_folder):
-        last = storage.base_name(name)
-        if (match := PARTITION.fullmatch(last)) is not None and not match["state"]:
-            folders.append((topic_partition(last), name, False))
-        elif (found := tier_names.place_of(last, storage.base_name(folder))) is not None:
-            folders.append((found, name, True))
+    if not folders:
+        return own
     folders.sort()
     for (_, name, tiered), below in zip(folders, storage.listings([name for _, name, _ in folders]), strict=True):
         some = in_directory(name, (*above, real), below, listed)
@@ -323,21 +328,28 @@ def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segme
     files = [one for one in entries if not one.is_folder]
     # Nearly all files of some folders are segments.
     others = [one for one in files if one.name[-4:] != LOG]
-    manifests = [one for one in others if one.name.endswith(MANIFEST)]
-    segments = _segments([one for one in files if one.name.endswith((LOG, SWAP))] if others else files)
-    # Kafka deletes swap files at or above the lowest ``.cleaned`` file on start-up (unfinished round).
-    if (lowest := unfinished_from([one.name for one in others])) is not None:
-        segments = [one for one in segments if not (one.is_swap and one.base_offset is not None and one.base_offset >= lowest)]
-    segments.sort(key=lambda one: (-1 if one.base_offset is None else one.base_offset, one.path))
+    if not others:
+        segments, manifests = _segments(files), list[FolderEntry]()
+    else:
+        segments, manifests = (
+            _segments([one for one in files if one.name.endswith((LOG, SWAP))]),
+            [one for one in others if one.name.endswith(MANIFEST)],
+        )
+        # Kafka deletes swap files at or above the lowest ``.cleaned`` file on start-up (unfinished round).
+        if (lowest := unfinished_from([one.name for one in others])) is not None:
+            segments = [one for one in segments if not (one.is_swap and one.base_offset is not None and one.base_offset >= lowest)]
+    if len(segments) > 1:
+        segments.sort(key=lambda one: (-1 if one.base_offset is None else one.base_offset, one.path))
     if manifests:
         # What has an id and no manifest yet has not been copied completely; a broker's own files have no ids.
         stored = objects_of(manifests, [one.path for one in segments if one.copy_id is not None], told)
         segments = [one for one in segments if one.base_offset is not None and one.copy_id is None and one.path not in stored]
-    if segments and storage.is_url(segments[0].path):
+    if segments and "://" in segments[0].path and storage.is_url(segments[0].path):
         names = {file.name for file in files}
         beside = [tuple(some for some in SIDES if storage.with_suffix(one.path, some) in names) for one in segments]
         segments = [_changed(one, beside=own, listed=len(entries)) for one, own in zip(segments, beside, strict=True)]
-    return [*with_neighbours(segments, orphans_of(files) if others else (), fresh=True), *(_of_manifests(manifests) if manifests else ())]
+    placed = with_neighbours(segments, orphans_of(files) if others else (), fresh=True)
+    return [*placed, *_of_manifests(manifests)] if manifests else placed
 
 
 def _of_manifests(files: list[FolderEntry]) -> list[Segment]:
@@ -357,8 +369,10 @@ def _unread(file: FolderEntry, fault: CorruptBatchError) -> Segment:
     return Segment(file.name, topic, partition, base, 0, copy_id=copy, fault=fault)
 
 
-def with_neighbours(segments: list[Segment], orphans: Iterable[str] = (), fresh: bool = False) -> list[Segment]:
+def with_neighbours(segments: list[Segment], orphans: Collection[str] = (), fresh: bool = False) -> list[Segment]:
     """Copies of the segments of one log, with the attributes that depend on their neighbours; ``fresh`` segments nobody else has yet."""
+    if fresh and len(segments) == 1 and not orphans:
+        return segments
     order = Order({base for one in segments if (base := one.base_offset) is not None}, orphans)
     placed = segments if fresh else [_changed(one) for one in segments]
     for one in placed:
@@ -376,9 +390,14 @@ def _segments(files: Iterable[FolderEntry]) -> list[Segment]:
         at = name[: name.rfind("/") + 1], copy is not None
         if (place := places.get(at)) is None:
             places[at] = place = place_in(storage.parent(name), copy is not None)
-        topic, partition = place
-        more = {"copy_id": copy} if copy is not None else {}
-        found.append(_changed(_BARE, path=name, topic=topic, partition=partition, base_offset=base, size=size, identity=identity, **more))
+        # Without ``__init__``, which takes longer than the rest of what is done with a name; what is not set has its default.
+        one = object.__new__(Segment)
+        own = one.__dict__
+        own["path"], own["base_offset"], own["size"], own["identity"] = name, base, size, identity
+        own["topic"], own["partition"] = place
+        if copy is not None:
+            own["copy_id"] = copy
+        found.append(one)
     return found
 
 
@@ -387,7 +406,3 @@ def _changed(segment: Segment, **fields: Any) -> Segment:
     found = object.__new__(Segment)
     found.__dict__.update(segment.__dict__, **fields)
     return found
-
-
-_BARE: Segment = object.__new__(Segment)
-"""Nothing is set: what is not set has its default."""

@@ -11,13 +11,13 @@ import stat
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyarrow import ArrowException
 
 from kolumn.errors import ArgumentError, MissingPackageError, StorageError
 from kolumn.source import identity
-from kolumn.source.folder_scan import looked_at_files
+from kolumn.source.folder_scan import FolderEntry, looked_at_files
 from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
 from kolumn.source.retries import is_final, repeated
 from kolumn.threads import FOLDER, LIST, workers
@@ -31,18 +31,6 @@ _URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P
 _QUERY = re.compile(r"(?P<root>[a-z][a-z0-9+.-]+://[^/?]*)(?P<path>/.*)?\?(?P<query>\w+=[^?&/]*(&\w+=[^?&/]*)*)", re.DOTALL)
 """A URL with a query; in a glob a question mark stands for a character."""
 _WILD = re.compile(r"[*?\[]")
-
-
-class FolderEntry(NamedTuple):
-    """A file or a folder."""
-
-    name: str
-    size: int
-    is_folder: bool
-    is_regular: bool = True
-    """Whether it is a regular file, not a device, socket or FIFO."""
-    identity: Identity | None = None
-    """Identity of a file, to detect later whether it is still the same file."""
 
 
 def is_url(name: str) -> bool:
@@ -199,7 +187,7 @@ def listing(folder: str, unusable: list[str] | None = None) -> list[FolderEntry]
     """Files and folders in a folder, sorted by name; ``unusable`` takes the names of broken links, devices, sockets and FIFOs."""
     try:
         if not is_url(folder):
-            return [FolderEntry(path, now.size if now else 0, now is None, True, now) for path, now in looked_at_files(folder, unusable)]
+            return looked_at_files(folder, unusable)
         system, path, root, top = _at(folder)
         if (inner := fsspec_of(system)) is not None:
             found = repeated(lambda: listed(inner, path))

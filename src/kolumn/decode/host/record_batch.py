@@ -63,7 +63,7 @@ def record_batch(run: Run, entries: Entries, parts: Parts, options: Options, raw
     builder = _Builder(run, entries, parts)
     batch = pa.RecordBatch.from_arrays([make(builder, kind) for make, kind in columns], schema=schema)
     mask = _in_range(builder, options)
-    if not options.include_control and builder.messages.some_control:
+    if not options.include_control and len(run.columns.attributes) and builder.messages.some_control:
         data = ~builder.messages.control
         mask = data if mask is None else mask & data
     return batch if mask is None else keep(batch, mask)
@@ -138,7 +138,10 @@ class MessageFlags:
 class _Builder:
     def __init__(self, run: Run, entries: Entries, parts: Parts) -> None:
         self.run, self.entries, self.parts, self.rows = run, entries, parts, run.columns.rows
-        self.messages = MessageFlags(run, entries)
+
+    @cached_property
+    def messages(self) -> MessageFlags:
+        return MessageFlags(self.run, self.entries)
 
     @cached_property
     def offset(self) -> Int64s:
@@ -148,9 +151,18 @@ class _Builder:
     def timestamp(self) -> Int64s:
         return np.frombuffer(self.run.columns.timestamp, np.int64, self.rows)
 
-    def int64s(self, values: pa.Buffer, kind: pa.DataType) -> pa.Array:
-        """A column of numbers as they were decoded."""
-        return pa.Array.from_buffers(kind, self.rows, [None, values], 0)
+    def key(self, kind: pa.DataType) -> pa.Array:
+        return self.run.columns.key.array(kind, self.run.sources)
+
+    def value(self, kind: pa.DataType) -> pa.Array:
+        return self.run.columns.value.array(kind, self.run.sources)
+
+    def offsets(self, kind: pa.DataType) -> pa.Array:
+        return pa.Array.from_buffers(kind, self.rows, [None, self.run.columns.offset], 0)
+
+    def timestamps(self, kind: pa.DataType) -> pa.Array:
+        """As they were decoded."""
+        return pa.Array.from_buffers(kind, self.rows, [None, self.run.columns.timestamp], 0)
 
     def repeat(self, values: Int64s) -> Int64s:
         """A column of the entries, with each entry's value repeated for each of its records."""
@@ -166,6 +178,9 @@ class _Builder:
 
     def of_segment(self, attribute: str, kind: pa.DataType) -> pa.Array:
         """A column of what is the same for all records of a segment."""
+        if len(self.parts) == 1:
+            found = getattr(self.parts[0][0], attribute)
+            return constant(in_column(found) if isinstance(found, str) else found, kind, self.rows)
         pieces = list[tuple[str | int | None, int]]()
         for segment, rows in self.parts:
             found = getattr(segment, attribute)
@@ -188,7 +203,7 @@ class _Builder:
         rows = self.rows
         if self.run.columns.microseconds:
             if not self.run.untimed:
-                return self.int64s(self.run.columns.timestamp, kind)
+                return self.timestamps(kind)
             none = self.timestamp == NO_TIME
             self._tell_of_far_times()
             valid = pa.py_buffer(np.packbits(~none, bitorder="little"))
@@ -230,13 +245,12 @@ class _Builder:
         sequence[base < 0] = -1
         return sequence.astype(np.int32)
 
-    def control_type(self) -> pa.Array:
+    def control_type(self, kind: pa.DataType) -> pa.Array:
         """Type of each control record; null for other records."""
         control = np.flatnonzero(self.messages.control)
         if len(control):
             names: list[str | None] = [None] * self.rows
-            kind = pa.binary_view() if self.run.columns.key.views is not None else pa.binary()
-            keys = self.run.columns.key.array(kind, self.run.sources)
+            keys = self.key(pa.binary_view() if self.run.columns.key.views is not None else pa.binary())
             for row in control.tolist():
                 names[row] = self.messages.control_type(row, keys[row].as_py())
             return optional_strings(names)
@@ -245,20 +259,20 @@ class _Builder:
 
 _Make = Callable[[_Builder, pa.DataType], pa.Array]
 _BUILT: dict[str, _Make] = {
-    "key": lambda made, kind: made.run.columns.key.array(kind, made.run.sources),
-    "value": lambda made, kind: made.run.columns.value.array(kind, made.run.sources),
+    "key": _Builder.key,
+    "value": _Builder.value,
     "headers": lambda made, kind: made.run.columns.headers_array(kind),
-    "offset": lambda made, kind: made.int64s(made.run.columns.offset, kind),
-    "timestampMs": lambda made, kind: made.int64s(made.run.columns.timestamp, kind),
-    "timestamp": lambda made, kind: made.microseconds(kind),
+    "offset": _Builder.offsets,
+    "timestampMs": _Builder.timestamps,
+    "timestamp": _Builder.microseconds,
     "topic": lambda made, kind: made.of_segment("topic", kind),
     "partition": lambda made, kind: made.of_segment("partition", kind),
     "segment": lambda made, kind: made.of_segment("path", kind),
-    "codec": lambda made, kind: made.codec(kind),
+    "codec": _Builder.codec,
     "sequence": lambda made, kind: numbers(made.sequence(), kind),
     "isControl": lambda made, kind: flags(made.messages.control) if made.messages.some_control else made.repeated(table.CONTROL, kind),
     "tombstone": lambda made, kind: flags(made.messages.tombstone),
-    "controlType": lambda made, kind: made.control_type(),
+    "controlType": _Builder.control_type,
     "timestampSeconds": lambda made, kind: made.messages.seconds(kind),
     "brokerTimestampMs": lambda made, kind: made.messages.broker_timestamp(made.timestamp),
 }
