@@ -17,7 +17,8 @@ from pyarrow import ArrowException
 
 from kolumn.errors import ArgumentError, MissingPackageError, StorageError
 from kolumn.source import identity
-from kolumn.source.folder_scan import FolderEntry, looked_at_files
+from kolumn.source.folder_scan import FolderEntry as FolderEntry
+from kolumn.source.folder_scan import looked_at_files
 from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
 from kolumn.source.retries import is_final, repeated
 from kolumn.threads import FOLDER, LIST, workers
