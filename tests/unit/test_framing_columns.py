@@ -200,8 +200,8 @@ def test_framers_go_to_other_processes() -> None:
     framer = Framer("auto", SCHEMAS, is_key=True, max_value_bytes=9)
     framer.bodies(column([ROWS[0][0]], pa.binary()))
     copy = pickle.loads(pickle.dumps(framer))
-    assert copy._made_of[0] == "auto"
-    assert copy._made_of[3:] == (True, 9)
+    assert copy._made.args[0] == "auto"
+    assert copy._made.keywords == {"is_key": True, "max_value_bytes": 9}
     assert bodies(copy.bodies(column([ROWS[0][0]], pa.binary()))[0]) == [b"body"]
 
 

@@ -18,6 +18,8 @@ TYPES: dict[str, pa.DataType] = {
 """Names of types. ``timestamp`` has no zone in cuDF, and no other unit here."""
 MOST_NESTED = 100
 """Levels of nested types, and of values from which a type is inferred: as many as messages of Protobuf may have."""
+SCHEMALESS = ("csv", "fixed")
+"""Formats without a schema of their own, whose values no serialiser frames."""
 NOT_OF_CSV = frozenset({"timestamp", "uint64"})
 _NAMED = TYPES | {"date32": pa.date32()}
 

@@ -8,7 +8,6 @@ from kolumn.errors import ArgumentError, unknown
 from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.bare_framing import BareFramer
-from kolumn.values.columns.typed import SCHEMALESS
 from kolumn.values.decoder import ValueDecoder
 from kolumn.values.fixed import FixedDecoder
 from kolumn.values.framing import FRAMINGS, Framer
@@ -16,7 +15,7 @@ from kolumn.values.protobuf.decoder import ProtobufDecoder
 from kolumn.values.text.json import JsonDecoder
 from kolumn.values.text.json_schema import type_of
 from kolumn.values.text.separated import SeparatedDecoder
-from kolumn.values.types import MOST_NESTED, is_deep, nested_type, only_fields
+from kolumn.values.types import MOST_NESTED, SCHEMALESS, is_deep, nested_type, only_fields
 
 PayloadFramer = Framer | BareFramer
 

@@ -12,7 +12,7 @@ from kolumn.errors import ArgumentError
 from kolumn.keywords import PAYLOAD_DEFAULTS, Decode, PayloadAs, PayloadErrors, PayloadFormat
 from kolumn.schema import beside
 from kolumn.schemas.schema import Schema, Schemas
-from kolumn.values.types import check_separator
+from kolumn.values.types import SCHEMALESS, check_separator
 
 # Decoders are imported when one is made: they take as long to import as everything else, and most reads have none.
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kolumn.values.decoder import ValueDecoder
     from kolumn.values.internal.decoder import InternalDecoder
 
-SCHEMALESS = ("csv", "fixed")
-"""Formats without a schema of their own, whose values no serialiser frames."""
 INTERNAL = "internal"
 """The format of keys and values with ``decode="internal"``."""
 _CHOICES: dict[str, tuple[str, ...]] = {
