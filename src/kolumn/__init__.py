@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
     from kolumn.damage.findings import Damage, Skipped
     from kolumn.encode.write import write
-    from kolumn.explain import Explanation, explain
+    from kolumn.explain import ReadExplanation, explain
     from kolumn.frames.polars_scan import scan_polars
     from kolumn.gpu_api import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
     from kolumn.index_files.rebuild import Rebuilt, rebuild_index
@@ -35,7 +35,6 @@ __all__ = [
     "Conversion",
     "CorruptBatchError",
     "Damage",
-    "Explanation",
     "FormatError",
     "KolumnError",
     "Leftover",
@@ -43,6 +42,7 @@ __all__ = [
     "MissingError",
     "NoMemoryError",
     "PayloadError",
+    "ReadExplanation",
     "Rebuilt",
     "Recovery",
     "Report",
@@ -83,7 +83,7 @@ _LAZY = {
     "batches": "kolumn.api",
     "verify": "kolumn.api",
     "explain": "kolumn.explain",
-    "Explanation": "kolumn.explain",
+    "ReadExplanation": "kolumn.explain",
     "write": "kolumn.encode.write",
     "assign_offsets": "kolumn.conversion.broker",
     "for_fetch": "kolumn.conversion.broker",

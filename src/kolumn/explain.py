@@ -41,7 +41,7 @@ _MOST = 20
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation:
+class ReadExplanation:
     """What `kolumn.explain` returns; as text it is what ``kolumn explain`` prints.
 
     Attributes
@@ -85,7 +85,7 @@ class Explanation:
 
 
 @known_keywords()
-def explain(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> Explanation:
+def explain(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> ReadExplanation:
     """Plan a read, and say what it would do, without reading a payload.
 
     Names, headers of batches and side files are read, as the read itself does before it decodes. Two options need more: with
@@ -101,7 +101,7 @@ def explain(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) ->
 
     Returns
     -------
-    Explanation
+    ReadExplanation
 
     Raises
     ------
@@ -112,12 +112,12 @@ def explain(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) ->
     return explained(plan_read(source, chosen))
 
 
-def explained(plan: ReadPlan) -> Explanation:
+def explained(plan: ReadPlan) -> ReadExplanation:
     """The plan as tables."""
     options, backend = plan.options, choose(plan.options.backend)
     ranges = [_range_row(one, options, backend) for one in plan.ranges]
     left_out = [*plan.live.left_out().to_pylist(), *_unread(plan)]
-    return Explanation(
+    return ReadExplanation(
         pa.Table.from_pylist(_partition_rows(plan), PARTITIONS_SCHEMA),
         pa.Table.from_pylist(ranges, RANGES_SCHEMA),
         pa.Table.from_pylist(left_out, LEFT_OUT_SCHEMA),
