@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import kolumn
 from bench import data, machine, shapes
-from kolumn.schema import RECORD_COLUMNS
+from kolumn.core.schema import RECORD_COLUMNS
 
 COLUMNS = ["key", "value", "offset", "timestamp"]
 ROUNDS = 9

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 import kolumn
 from bench.worker import race
-from kolumn.encode.entries import Encoded
-from kolumn.encode.write import Writer, cut_into_pieces, settings
+from kolumn.writers.entries import Encoded
+from kolumn.writers.write import Writer, cut_into_pieces, settings
 
 COLUMNS = ["key", "value", "offset", "timestampMs"]
 

@@ -32,7 +32,7 @@ from typing import Any
 
 from bench import data, gpu_model, machine
 from bench.gpu_steps import BATCHES, BLOCKS, STEPS, Bench, any_lengths, fits
-from kolumn.errors import MissingError
+from kolumn.core.errors import MissingError
 from kolumn.kernels.machine import device
 
 SECONDS = 150

@@ -17,18 +17,18 @@ import kolumn
 from bench import data, gpu_model
 from bench.gpu_costs import COSTS, RECORD_BYTES
 from bench.gpu_timing import Times, Watch, events, times, walls
-from kolumn.arrays import Bytes, Rows
+from kolumn.core.arrays import Bytes, Rows
 from kolumn.formats import layouts, table
 from kolumn.kernels.columns.binary import binary
-from kolumn.kernels.columns.steps import Sizes, sizes
+from kolumn.kernels.columns.gather import Sizes, sizes
 from kolumn.kernels.decode import bad_checksums, decode
-from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.fields.records import DevicePayloads
 from kolumn.kernels.machine import device
 from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
+from kolumn.log.chunks import chunks
 from kolumn.options import Options
-from kolumn.plan.chunks import chunks
-from kolumn.reader_types import with_types
+from kolumn.readers.types import with_types
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from kolumn.cpu_fallback.inflate import libzstd
+from kolumn.cpu_fallback.inflate import libraries
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
@@ -26,7 +26,7 @@ def describe() -> dict[str, Any]:
         "memory": _field("/proc/meminfo", "MemTotal"),
         "system": platform.release(),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-        "zstd": libzstd.name(),
+        "zstd": libraries.name(),
     }
 
 

@@ -22,7 +22,7 @@ REPORT = "import json, sys; from bench.report_memory import report; print(json.d
 
 def report(folder: str) -> dict[str, Any]:
     """Make a report in this process; runs in a fresh one."""
-    from kolumn.report.write import write_report
+    from kolumn.tools.report.page import write_report
 
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as target:

@@ -28,12 +28,12 @@ import pyarrow.json
 import pyruhvro
 
 from bench import machine, value_data
-from kolumn.encodings import framing
-from kolumn.schemas.schema import Schema
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.decoder import Bodies
+from kolumn.values.json.decoder import JsonDecoder
 from kolumn.values.protobuf.decoder import ProtobufDecoder
-from kolumn.values.text.json import JsonDecoder
+from kolumn.values.schemas.schema import Schema
+from kolumn.values.wire import framing
 
 COUNT, TURNS = 200_000, 7
 TARGETS = {"avro": ("pyruhvro", 1.5), "protobuf": ("ptars", 2.0), "json": ("DuckDB", 1.0)}

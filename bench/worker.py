@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import kolumn
-from kolumn.cpu_fallback.inflate import libzstd
+from kolumn.cpu_fallback.inflate import libraries
 from kolumn.formats import v2
 
 COLUMNS = ["key", "value", "offset", "timestamp"]
@@ -57,7 +57,7 @@ def library(held: pa.Buffer) -> Callable[[], None]:
     assert set(found["codec"].to_pylist()) == {"zstd"}
     payload = np.array(found["position"]) + held.address + v2.HEADER
     size = np.array(found["size"]) - v2.HEADER
-    out, context = np.empty(1 << 20, np.uint8), libzstd.Context()
+    out, context = np.empty(1 << 20, np.uint8), libraries.Context()
     decompress = ctypes.CFUNCTYPE(*[ctypes.c_size_t] * 6)(context.function)
 
     @numba.njit

@@ -1,9 +1,9 @@
 """Counts the records of a run of batches, so that memory for them is allocated before `fields` writes."""
 
+from kolumn.core.errors import Code
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.errors import Code
-from kolumn.formats import inner, layouts, table, v2
+from kolumn.formats import layouts, table, v2
 
 _OK = int(Code.OK)
 _RECORD_COUNT, _RECORDS_MISSING = int(Code.RECORD_COUNT), int(Code.RECORDS_MISSING)
@@ -49,9 +49,9 @@ def count_records(rows: Table, payload: Int64s, size: Int64s, format: int, check
             records[b] = 1
         else:
             highest = layouts.highest_inner_magic(format, row[table.LAYOUT])
-            count, last, code, where = inner.inner_messages(payload[b], size[b], row[table.LAYOUT], highest, check_crcs)
+            count, last, code, where = layouts.inner_messages(payload[b], size[b], row[table.LAYOUT], highest, check_crcs)
             if code == _OK:
-                code, base[b] = inner.base_of(
+                code, base[b] = layouts.base_of(
                     row[table.LAYOUT], row[table.MAGIC], row[table.BASE_OFFSET], row[table.LAST_OFFSET], row[table.COUNT], last, count
                 )
                 where = -1

@@ -12,23 +12,32 @@ chunks with an error and explains it.
 
 from typing import NamedTuple
 
-from kolumn.codecs import GZIP, NONE, ZSTD
-from kolumn.cpu_fallback.check.select import Limits, keeps
-from kolumn.cpu_fallback.check.walk import fill
-from kolumn.cpu_fallback.fields.microseconds import in_microseconds
+from kolumn.core.errors import Code
+from kolumn.cpu_fallback.check.walk import Limits, fill, keeps
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.records import batch_records
-from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, POSITIONS, ROWS, VALUE, Target, begin_columns
+from kolumn.cpu_fallback.fields.target import (
+    HEADER_KEY,
+    HEADER_VALUE,
+    HEADERS,
+    KEY,
+    POSITIONS,
+    ROWS,
+    VALUE,
+    Target,
+    begin_columns,
+    in_microseconds,
+)
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
-from kolumn.cpu_fallback.inflate.decoders import Decoders
+from kolumn.cpu_fallback.inflate.libraries import Decoders
 from kolumn.cpu_fallback.inflate.unpack import GIVEN_UP, WRONG_CONTENT, unpack
 from kolumn.cpu_fallback.machine.address import PAD, borrowed, fetch
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.errors import Code
 from kolumn.formats import crc, table, v2
+from kolumn.formats.codecs import GZIP, NONE, ZSTD
 from kolumn.formats.entry import entry, magic_at
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.deferred import register_jitable
 
 MOST_BYTES = 16 << 20
 """Largest batch that is streamed, in bytes; the general path decodes larger ones."""

@@ -8,11 +8,10 @@ At an entry with anything unusual (a wrong checksum, a payload that `unpack` giv
 before it, and the general path decodes from there on.
 """
 
-from kolumn.codecs import NONE
-from kolumn.cpu_fallback.check.select import Limits, in_range
-from kolumn.cpu_fallback.check.walk import fill
-from kolumn.cpu_fallback.fields.messages import messages
+from kolumn.core.errors import Code
+from kolumn.cpu_fallback.check.walk import Limits, fill, in_range
 from kolumn.cpu_fallback.fields.put import COPY, forget
+from kolumn.cpu_fallback.fields.records import messages
 from kolumn.cpu_fallback.fields.target import HEADERS, KEY, ROWS, VALUE, Target, begin_columns, put_record
 from kolumn.cpu_fallback.inflate.unpack import WRONG_CONTENT
 from kolumn.cpu_fallback.machine.address import borrowed, fetch
@@ -32,11 +31,11 @@ from kolumn.cpu_fallback.stream import (
     needs_library,
     unpacked,
 )
-from kolumn.errors import Code
-from kolumn.formats import crc, inner, layouts, legacy, table
+from kolumn.formats import crc, layouts, legacy, table
+from kolumn.formats.codecs import NONE
 from kolumn.formats.entry import OVERHEAD, entry, magic_at
+from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.memory import i64_at, load8, u32_at
-from kolumn.machine_code.deferred import register_jitable
 
 ODD, SMALL = 5, 6
 """Why a loop stopped, in addition to the reasons of `stream`: at an entry that the general path has to decode; at a wrapper for which the
@@ -244,10 +243,10 @@ def _wrapper(
     if size < 0:
         return FULL if used else SMALL, 0
     address = source.arena + used
-    count, last, code, _ = inner.inner_messages(address, size, _LEGACY, _HIGHEST_MAGIC, check_crcs)
+    count, last, code, _ = layouts.inner_messages(address, size, _LEGACY, _HIGHEST_MAGIC, check_crcs)
     if code != _OK:
         return ODD, 0
-    code, base = inner.base_of(_LEGACY, row[table.MAGIC], table.UNKNOWN, row[table.LAST_OFFSET], table.UNKNOWN, last, count)
+    code, base = layouts.base_of(_LEGACY, row[table.MAGIC], table.UNKNOWN, row[table.LAST_OFFSET], table.UNKNOWN, last, count)
     if code != _OK:
         return ODD, 0
     first = at[ROWS]

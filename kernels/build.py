@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from kolumn.formats.machine_code.cache import fingerprint
 from kolumn.kernels import decode, frame  # noqa: F401 (defines kernels)
 from kolumn.kernels.columns import table  # noqa: F401 (defines kernels)
 from kolumn.kernels.machine.image import ARCHITECTURES, OLDEST, SOURCES, cubin
 from kolumn.kernels.machine.kernel import KERNELS, Kernel
 from kolumn.kernels.machine.nvptx import ptx
 from kolumn.kernels.values import columns  # noqa: F401 (defines kernels)
-from kolumn.machine_code.cache import fingerprint
 
 
 def load_all() -> dict[str, Kernel]:

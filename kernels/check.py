@@ -23,19 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kolumn.formats import crc, layouts, table
-from kolumn.kernels.machine.kernel import WARP, blocks, thread_per_item
-from kolumn.kernels.machine.runtime import Memory, Runtime
-from kolumn.kernels.machine.threads import (
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import load64, loadu32, store32
+from kolumn.kernels.machine.kernel import (
+    WARP,
+    blocks,
     from_lane_xor,
     shared_array,
     thread_of_block,
     thread_of_grid,
+    thread_per_item,
     threads_of_block,
     threads_of_grid,
     wait_for_block,
 )
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import load64, loadu32, store32
+from kolumn.kernels.machine.runtime import Memory, Runtime
 
 LEAST = 4
 """No entry may have fewer bytes under its checksum."""

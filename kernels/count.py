@@ -8,12 +8,11 @@ A record batch has the number in its header, which is compared with the payload'
 Bound: a sector of 32 bytes for each message of a wrapper, or the bytes of the messages; nothing for record batches.
 """
 
-from kolumn.errors import Code
-from kolumn.formats import inner, layouts, table
-from kolumn.kernels.machine.batches import Batches, field
-from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import load64, store32, store64
+from kolumn.core.errors import Code
+from kolumn.formats import layouts, table
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import load64, store32, store64
+from kolumn.kernels.machine.kernel import Arguments, Batches, arguments, field, thread_per_item
 
 _OK = int(Code.OK)
 
@@ -41,9 +40,9 @@ def count(b: int, a: Arguments) -> None:
         code, records = _OK, 1
     else:
         highest = layouts.highest_inner_magic(a.format, layout)
-        records, last, code, _ = inner.inner_messages(buf, end, layout, highest, a.check_crcs != 0)
+        records, last, code, _ = layouts.inner_messages(buf, end, layout, highest, a.check_crcs != 0)
         if code == _OK:
-            code, base = inner.base_of(
+            code, base = layouts.base_of(
                 layout,
                 field(a, b, table.MAGIC),
                 field(a, b, table.BASE_OFFSET),

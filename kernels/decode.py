@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kolumn.arrays import Bytes, Flags, Int64s
+from kolumn.core.arrays import Bytes, Flags, Int64s
 from kolumn.kernels import check as checking
 from kolumn.kernels.count import Count, count
-from kolumn.kernels.fields.decoded import DeviceRecords, empty_records
 from kolumn.kernels.fields.hop import Hop
-from kolumn.kernels.fields.records import Fields, fields
+from kolumn.kernels.fields.records import DeviceRecords, Fields, empty_records, fields
 from kolumn.kernels.fields.slices import hop_for
-from kolumn.kernels.machine.batches import Batches
-from kolumn.kernels.machine.kernel import Arguments
+from kolumn.kernels.machine.kernel import Arguments, Batches
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
 Wanted = Sequence[tuple[Memory, int, int]]

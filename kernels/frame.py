@@ -1,4 +1,4 @@
-"""Finds the compressed blocks of payloads on the device, by the framing functions of `kolumn.codecs`.
+"""Finds the compressed blocks of payloads on the device, by the framing functions of `kolumn.formats.codecs`.
 
 `frame`: a thread per payload follows its blocks, which have slots of its own, as many as it may need:
 
@@ -15,19 +15,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-import kolumn.codecs.compiled  # noqa: F401 (the framings as compiled functions first)
-from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
-from kolumn.codecs import DEFLATE, END, GZIP, ZSTD_FRAME, known
-from kolumn.codecs.gzip import LEAST_MEMBER
+import kolumn.formats.codecs.known  # noqa: F401 (the framings as compiled functions first)
+from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
+from kolumn.formats.codecs import DEFLATE, END, GZIP, ZSTD_FRAME, known
+from kolumn.formats.codecs.gzip import LEAST_MEMBER
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import load64, store32, store64
 from kolumn.formats.memory import load8, u32_little_at
 from kolumn.kernels.check import LEAST
 from kolumn.kernels.machine.kernel import thread_per_item, warp_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import load64, store32, store64
 
 BLOCK = np.dtype([(name, np.int64) for name in ("payload", "kind", "source", "stop", "bound", "more")])
-"""A block: number of its payload, kind of `kolumn.codecs`, device addresses of its first byte and after its last, the most bytes that it
+"""A block: number of its payload, its codec, device addresses of its first byte and after its last, the most bytes that it
 decompresses to, and of a gzip member the CRC-32 of these, of a zstd frame whether the bytes are exactly as many."""
 SLOT_BYTES = 1024
 """Bytes of a payload for each of its slots after the first two. Clients write blocks of 32 KiB and more, which seldom become so small."""

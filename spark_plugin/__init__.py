@@ -9,17 +9,17 @@ source)`` returns the same rows by a route that RAPIDS can accelerate, ``export(
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from kolumn.errors import MissingPackageError
+from kolumn.core.errors import MissingPackageError
 
 if find_spec("pyspark") is None:
     raise MissingPackageError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
 
-from kolumn.spark_plugin.parquet_export.export import export
-from kolumn.spark_plugin.read.damage import DamageSource
+from kolumn.spark_plugin.read.batches import DamageSource
 from kolumn.spark_plugin.read.frames import read_segments
-from kolumn.spark_plugin.session.connector_jar import configure, connector_jar
-from kolumn.spark_plugin.session.workers_python import use_this_python, use_this_python_to_find_formats
+from kolumn.spark_plugin.session.java import configure, connector_jar
+from kolumn.spark_plugin.session.session import use_this_python, use_this_python_to_find_formats
 from kolumn.spark_plugin.source import RecordSource
+from kolumn.spark_plugin.write.export import export
 from kolumn.spark_plugin.write.rewrite import compact, convert
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kolumn.schema import BATCH_SCHEMA, REMARK_SCHEMA
+from kolumn.core.schema import BATCH_SCHEMA, REMARK_SCHEMA
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.options.write import WriteOptions
-from kolumn.spark_plugin.read.batches import BatchTableReader
-from kolumn.spark_plugin.read.remarks import RemarkReader
+from kolumn.spark_plugin.read.batches import BatchTableReader, RemarkReader
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema, with_columns
 from kolumn.spark_plugin.read.splits import Split, plan_splits, with_types_of
 from kolumn.spark_plugin.read.task import read_split, warn

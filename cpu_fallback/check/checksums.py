@@ -1,10 +1,14 @@
-"""Compares the checksums of entries with their bytes. `kolumn.kernels.check` does it on a GPU."""
+"""Compares the checksums of entries with their bytes. `kolumn.kernels.check` does it on a GPU.
 
+Reads some entries of a segment that are not next to each other, such as transaction markers.
+"""
+
+from kolumn.core.errors import Code
+from kolumn.cpu_fallback.machine.address import fetch
 from kolumn.cpu_fallback.machine.arrays import Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.errors import Code
 from kolumn.formats import crc, layouts, table
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.deferred import register_jitable
 
 _OK, _BAD_CRC = int(Code.OK), int(Code.BAD_CRC)
 
@@ -30,3 +34,17 @@ def check(buf: int, origin: int, rows: Table) -> int:
         if row[table.CODE] != _OK:
             bad += 1
     return bad
+
+
+@compiled
+def gather(file: int, rows: Table, window: int) -> int:
+    """Read entries to an address, one directly after the other; returns how many could be read before one could not.
+
+    ``file`` is as for `fetch`. Each entry must end before the segment does.
+    """
+    for i in range(rows.shape[0]):
+        size = rows[i, table.SIZE]
+        if fetch(file, window, size, rows[i, table.POSITION]) != size:
+            return i
+        window += size
+    return rows.shape[0]

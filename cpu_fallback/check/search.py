@@ -1,10 +1,10 @@
 """Searches damaged bytes for entries."""
 
-from kolumn.codecs import LZ4
 from kolumn.cpu_fallback.check.checksums import checksum
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, entry, layouts, legacy, memory
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.formats.codecs import LZ4
+from kolumn.formats.machine_code.deferred import register_jitable
 
 _OK = 0
 

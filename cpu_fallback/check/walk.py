@@ -1,12 +1,24 @@
-"""Frames the entries of a buffer and fills their rows of the batch table."""
+"""Frames the entries of a buffer and fills their rows of the batch table.
 
+Guesses where batches begin, so that several threads can each decode a part of a segment.
+
+A guess is no evidence: a value can hold whole batches. Whoever uses one has to find that the chain of entries before it ends there.
+
+Selects, by their headers alone, the entries that can have records in the requested ranges.
+"""
+
+from typing import NamedTuple
+
+from kolumn.core.errors import Code
 from kolumn.cpu_fallback.check.checksums import checksum
-from kolumn.cpu_fallback.machine.arrays import Int64s, Table
+from kolumn.cpu_fallback.check.search import is_plausible
+from kolumn.cpu_fallback.machine.address import fetch
+from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.errors import Code
 from kolumn.formats import crc, layouts, legacy, memory, table, v2, v3_compact
-from kolumn.formats.entry import entry, magic_at
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.formats.codecs import NONE
+from kolumn.formats.entry import OVERHEAD, SIZE_AT, entry, magic_at
+from kolumn.formats.machine_code.deferred import register_jitable
 
 HEADERS = v3_compact.LARGEST_HEADER
 """Bytes of an entry that `walk` needs to fill its row; some enriched messages need more."""
@@ -107,3 +119,82 @@ def walk(
         count += 1
         pos += size
     return count, pos, _OK, 0
+
+
+@compiled
+def boundary(file: int, start: int, end: int, floor: int, window: int, room: int) -> int:
+    """First position from ``start`` on where two format 2 batches seem to follow one another, or -1 if ``room`` bytes have none.
+
+    Parameters
+    ----------
+    file : int
+        As for `fetch`.
+    start, end : int
+        Positions: of the first byte to look at, and of the end of the file.
+    floor : int
+        Their offsets are above it.
+    window, room : int
+        Address and size of memory for the bytes.
+    """
+    size = min(room, end - start)
+    if fetch(file, window, size, start) != size:
+        return -1
+    buf, loaded = window - start, start + size
+    for at in range(start, loaded - v2.HEADER):
+        following = _end(buf, at, end, floor)
+        if following > 0 and following + v2.HEADER <= loaded:
+            last = memory.i64_at(buf, at) + memory.i32_at(buf, at + 23)
+            if _end(buf, following, end, last) > 0:
+                return at
+    return -1
+
+
+@register_jitable
+def _end(buf: int, at: int, end: int, floor: int) -> int:
+    """Where the batch ends whose header seems to be at ``at``; 0 if none is there."""
+    if magic_at(buf, at) != v2.MAGIC or not is_plausible(buf, at, end, floor, layouts.KAFKA):
+        return 0
+    return at + OVERHEAD + memory.i32_at(buf, at + SIZE_AT)
+
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+class Limits(NamedTuple):
+    """Options for compiled code; `LOWEST` and `HIGHEST` mean that there is no limit."""
+
+    check_crcs: bool
+    include_control: bool
+    start_offset: int
+    end_offset: int
+    start_timestamp: int
+
+
+@register_jitable
+def keeps(limit: Limits, row: Int64s) -> bool:
+    """Whether the entry of a row can hold records within the limits, as far as its header is believed.
+
+    A wrapper's header says nothing of the offsets in it, which need not grow. The largest timestamp of a batch may be unset, or too low,
+    unless it is the time of all records (LogAppendTime).
+    """
+    if row[table.CONTROL] != 0 and not limit.include_control:
+        return False
+    layout = row[table.LAYOUT]
+    tells = layout == _V2 or (layout == _LEGACY and row[table.CODEC] == NONE)
+    if tells and not in_range(limit, row[table.BASE_OFFSET], row[table.LAST_OFFSET]):
+        return False
+    dated = layouts.holds_records(layout) and row[table.TIMESTAMP_TYPE] == table.LOG_APPEND_TIME
+    return not dated or row[table.MAX_TIMESTAMP] >= limit.start_timestamp
+
+
+@register_jitable
+def in_range(limit: Limits, base: int, last: int) -> bool:
+    """Whether an entry whose records have these offsets can hold records within the limits."""
+    return last >= limit.start_offset and (limit.end_offset == HIGHEST or base < limit.end_offset)
+
+
+@compiled
+def select(limit: Limits, rows: Table, wanted: Flags) -> None:
+    """Set the flag of each entry that can hold records within the limits."""
+    for b in range(rows.shape[0]):
+        wanted[b] = keeps(limit, rows[b])

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Bytes, Flags, Int64s
-from kolumn.arrow import utf8
-from kolumn.arrow.recycle import memory
+from kolumn.core import text
+from kolumn.core.arrays import Bytes, Flags, Int64s
+from kolumn.core.recycle import memory
 from kolumn.cpu_fallback.machine.address import PAD
 
 _WORD, _NOT_ASCII = 8, 0x8080808080808080
@@ -119,4 +119,4 @@ def _as_text(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([utf8.decode(key) for key in raw.to_pylist()], pa.string())
+        return pa.array([text.decode(key) for key in raw.to_pylist()], pa.string())

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrow.recycle import LARGEST, memory
+from kolumn.core.paths import SHORT, is_on
+from kolumn.core.recycle import LARGEST, memory
 from kolumn.cpu_fallback.columns.columns import SKIPPED, BinaryColumn, Columns
 from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW, PayloadColumn
 from kolumn.cpu_fallback.fields.target import (
@@ -33,7 +34,6 @@ from kolumn.cpu_fallback.fields.target import (
     Target,
 )
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.paths import SHORT, is_on
 
 TOGETHER = LARGEST
 """Most bytes of one block for several columns: larger blocks are not used again."""

@@ -1,6 +1,6 @@
 """Converts Kafka's milliseconds to the microseconds of Arrow and Spark."""
 
-from kolumn.cpu_fallback.fields.microseconds import LARGEST
+from kolumn.cpu_fallback.fields.target import LARGEST
 from kolumn.cpu_fallback.machine.address import set_bit
 from kolumn.cpu_fallback.machine.arrays import Constants, Int64s
 from kolumn.cpu_fallback.machine.compile import compiled

@@ -3,14 +3,14 @@
 What is written is what `messages.put_singles` would write of the columns. A batch of which that is not certain is left to it.
 """
 
-from kolumn.cpu_fallback.encode.any_record import any_fields
+from kolumn.core.errors import Code
+from kolumn.cpu_fallback.encode.batches import any_fields
 from kolumn.cpu_fallback.encode.messages import put_row, seal_message
 from kolumn.cpu_fallback.machine.address import copy_padded
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.errors import Code
 from kolumn.formats import legacy, memory, table
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.deferred import register_jitable
 
 _OK, _LEFT = int(Code.OK), -1
 

@@ -3,14 +3,14 @@
 What is written is what `batches.fill` would write of the columns. Batches of which that is not certain are left to it.
 """
 
-from kolumn.cpu_fallback.encode.any_record import any_fields
+from kolumn.core.errors import Code
+from kolumn.cpu_fallback.encode.batches import any_fields
 from kolumn.cpu_fallback.machine.address import copy_padded, load8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.errors import Code
 from kolumn.formats import table, v2
+from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.varint import put_varint, varint_size
-from kolumn.machine_code.deferred import register_jitable
 
 LONGER = 16
 """Bytes that a record can be longer than it was: its length and its timestamp delta are other numbers."""

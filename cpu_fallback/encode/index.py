@@ -1,4 +1,4 @@
-"""Which batches get entries in the indexes of a segment, for `kolumn.encode.segments`."""
+"""Which batches get entries in the indexes of a segment, for `kolumn.writers.segments`."""
 
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled

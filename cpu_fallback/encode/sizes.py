@@ -1,7 +1,7 @@
 """Counts the bytes of entries by purpose from the lengths of their fields, for `kolumn.space`: nothing is encoded."""
 
 from kolumn.cpu_fallback.encode.batches import headers_of
-from kolumn.cpu_fallback.encode.payloads import RecordsToEncode, payload
+from kolumn.cpu_fallback.encode.messages import RecordsToEncode, payload
 from kolumn.cpu_fallback.machine.address import load64
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kolumn.cpu_fallback.machine.address import STEP, copy32, load64, prefetch, prefetch_read, set_bit, store32, store64
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.deferred import register_jitable
 
 SKIP, COPY, VIEW = 0, 1, 2
 """Modes of a column: no payloads, copies, or views."""

@@ -7,12 +7,12 @@ The lengths of records are the only way from one to the next, and a wrong length
 like another one. So after a wrong record nothing counts unless the lengths of all records lead to the end of the payload.
 """
 
+from kolumn.core.errors import Code
 from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.errors import Code
-from kolumn.formats import inner, layouts, memory, table, v2
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.formats import layouts, memory, table, v2
+from kolumn.formats.machine_code.deferred import register_jitable
 
 INDEX, OFFSET = 0, 1
 """Columns of what is noted of a wrong record; its offset is `table.UNKNOWN` where that cannot be read."""
@@ -116,7 +116,7 @@ def _base(row: Int64s, buf: int, framed: int, last: int, broken: int) -> int:
         return table.UNKNOWN
     if broken >= 0 and row[table.MAGIC] >= 1 and row[table.LAST_OFFSET] != 0:
         return table.UNKNOWN
-    code, base = inner.base_of(
+    code, base = layouts.base_of(
         layout, row[table.MAGIC], row[table.BASE_OFFSET], row[table.LAST_OFFSET], row[table.COUNT], memory.i64_at(buf, last), framed
     )
     return base if code == _OK else table.UNKNOWN
@@ -133,7 +133,7 @@ def _judged(row: Int64s, buf: int, at: int, stop: int, base: int, number: int, h
     if layouts.is_set(layout):
         code, _, _ = layouts.count(layout, buf + at, stop - at, check_crcs)
     else:
-        _, _, code, _ = inner.inner_messages(buf + at, stop - at, layout, highest, check_crcs)
+        _, _, code, _ = layouts.inner_messages(buf + at, stop - at, layout, highest, check_crcs)
     found = layouts.message(layout, buf, at, stop, row[table.CODEC], row[table.ATTRIBUTES], base, number)
     return found.code if code == _OK else code, found.offset if found.code == _OK else table.UNKNOWN
 

@@ -1,10 +1,13 @@
-"""Memory of the columns to which compiled loops write decoded records."""
+"""Memory of the columns to which compiled loops write decoded records.
+
+Converts the timestamps of a batch to microseconds while they are in the cache.
+"""
 
 from typing import NamedTuple
 
 from kolumn.cpu_fallback.fields.put import SKIP, PayloadColumn, begin, put
-from kolumn.cpu_fallback.machine.address import store32, store64
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.cpu_fallback.machine.address import load64, store32, store64
+from kolumn.formats.machine_code.deferred import register_jitable
 
 ROWS, KEY, VALUE, HEADERS, HEADER_KEY, HEADER_VALUE = range(6)
 """Write positions in the array ``at``: rows, bytes of keys and values, headers, bytes of their keys and values."""
@@ -19,7 +22,7 @@ class Target(NamedTuple):
     ``offset`` and ``timestamp`` are int64. Times are written in ms; with ``microseconds`` `stream` converts those of each batch.
     ``header_ends`` are the int32 list offsets, 0 if headers are not wanted. ``attributes`` are uint8 and initially zeros; formats whose
     messages have attributes of their own write them there. ``seconds`` (int64) are the timestamps of enriched messages. Both are 0 if
-    they are not wanted. Where ``short`` is not set, the loops for short records are passed by (`kolumn.paths`).
+    they are not wanted. Where ``short`` is not set, the loops for short records are passed by (`kolumn.core.paths`).
     """
 
     offset: int
@@ -84,3 +87,25 @@ def put_record(
     if to.header_ends:
         store32(to.header_ends + 4 * n + 4, headers)
     return key, value
+
+
+NO_TIME = -(2**63)
+"""What `in_microseconds` writes for a record without a timestamp: no product with 1000."""
+LARGEST = (2**63 - 1) // 1000
+"""Largest number of milliseconds whose microseconds fit 64 bits; smaller ones than its negative do not fit either."""
+_NONE = -1
+
+
+@register_jitable
+def in_microseconds(timestamp: int, first: int, stop: int) -> bool:
+    """Convert rows [first, stop) of the int64 column at an address; whether one of them is `NO_TIME` now.
+
+    Those are -1, which means no timestamp, and times whose microseconds do not fit.
+    """
+    some = False
+    for at in range(timestamp + 8 * first, timestamp + 8 * stop, 8):
+        ms = load64(at)
+        none = (ms == _NONE) | (ms > LARGEST) | (ms < -LARGEST)
+        store64(at, NO_TIME if none else ms * 1000)
+        some |= none
+    return some

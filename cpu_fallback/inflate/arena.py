@@ -16,13 +16,13 @@ import numpy as np
 import zstandard
 from isal import isal_zlib
 
-from kolumn.arrays import Bytes, Flags, Int64s
-from kolumn.arrow.recycle import take
-from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws
-from kolumn.codecs.known import NAMES
+from kolumn.core.arrays import Bytes, Flags, Int64s
+from kolumn.core.errors import Code
+from kolumn.core.recycle import take
 from kolumn.cpu_fallback.inflate.blocks import BOUND, KIND, PAYLOAD, SOURCE, STOP, frame, member_end
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.errors import Code
+from kolumn.formats.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws
+from kolumn.formats.codecs.known import NAMES
 
 RATIO_FLOOR = 64 << 20
 """``max_ratio`` does not apply to payloads that decompress to at most this many bytes."""

@@ -1,11 +1,11 @@
-"""Finds the compressed blocks of many payloads, by the compiled framing functions of `kolumn.codecs`, and lists them in one table."""
+"""Lists the compressed blocks of many payloads in one table, by the framing functions of `kolumn.formats.codecs`."""
 
 import numpy as np
 
-import kolumn.codecs.compiled  # noqa: F401 (the framings as compiled functions first)
-from kolumn.codecs import END, flaws, gzip, known, lz4
+import kolumn.formats.codecs.known  # noqa: F401 (the framings as compiled functions first)
 from kolumn.cpu_fallback.machine.arrays import Constants, Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
+from kolumn.formats.codecs import END, flaws, gzip, known, lz4
 
 PAYLOAD, KIND, SOURCE, STOP, BOUND = range(5)
 COLUMNS = 5

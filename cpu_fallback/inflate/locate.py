@@ -1,11 +1,11 @@
 """Locates the payload of each entry: the bytes after the header (format 2), the value of a wrapper, or the message itself."""
 
-from kolumn.codecs import NONE
+from kolumn.core.errors import Code
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.errors import Code
 from kolumn.formats import layouts, table
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.formats.codecs import NONE
+from kolumn.formats.machine_code.deferred import register_jitable
 
 _OK, _NULL_WRAPPER = int(Code.OK), int(Code.NULL_WRAPPER)
 

@@ -12,10 +12,8 @@ with many literals are frequent, there is no branch on whether their number goes
 
 import numpy as np
 
-from kolumn.codecs import END, GZIP, LZ4, SNAPPY, STORED, ZSTD, gzip, lz4, snappy, zstd
 from kolumn.cpu_fallback.inflate import blocks  # noqa: F401 (the framings as compiled functions first)
-from kolumn.cpu_fallback.inflate.decoders import Decoder, Decoders
-from kolumn.cpu_fallback.inflate.libisal import AVAIL_IN, AVAIL_OUT, NEXT_IN, NEXT_OUT
+from kolumn.cpu_fallback.inflate.libraries import AVAIL_IN, AVAIL_OUT, NEXT_IN, NEXT_OUT, Decoder, Decoders
 from kolumn.cpu_fallback.machine.address import (
     call,
     copy16,
@@ -32,8 +30,9 @@ from kolumn.cpu_fallback.machine.address import (
     store64,
 )
 from kolumn.formats import crc
+from kolumn.formats.codecs import END, GZIP, LZ4, SNAPPY, STORED, ZSTD, gzip, lz4, snappy, zstd
+from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.memory import u32_little_at
-from kolumn.machine_code.deferred import register_jitable
 
 GIVEN_UP = -1
 """Returned instead of a size if the payload is malformed, unusual, or does not fit."""

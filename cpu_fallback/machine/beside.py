@@ -22,7 +22,7 @@ from functools import cache
 from typing import Any
 
 from kolumn.formats import crc
-from kolumn.machine_code.deferred import cgutils, intrinsic, ir, types
+from kolumn.formats.machine_code.deferred import cgutils, intrinsic, ir, types
 
 _NAMES = {16: "llvm.x86.pclmulqdq", 32: "llvm.x86.pclmulqdq.256"}
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kolumn.arrays import Bytes
+from kolumn.core.arrays import Bytes
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc
 

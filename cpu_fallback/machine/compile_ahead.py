@@ -18,10 +18,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
+from kolumn.core.errors import MissingError
 from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.emit import emit
 from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, file_of
-from kolumn.errors import MissingError
 
 logger = logging.getLogger("kolumn")
 _Result = TypeVar("_Result")

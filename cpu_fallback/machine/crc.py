@@ -12,7 +12,7 @@ from kolumn.cpu_fallback.machine.address import call, function_address, library,
 from kolumn.cpu_fallback.machine.beside import moving, side_by_side
 from kolumn.cpu_fallback.machine.processor import has
 from kolumn.formats import crc
-from kolumn.machine_code.deferred import intrinsic, ir, overload, register_jitable, types
+from kolumn.formats.machine_code.deferred import intrinsic, ir, overload, register_jitable, types
 
 INSTRUCTION = has("sse4.2")
 """Whether CRC-32C may use the CPU's instruction."""

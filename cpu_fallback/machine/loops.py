@@ -6,7 +6,7 @@ not in it, since object code does not know Python.
 
 A file holds the SHA-256 of the object code, and then the code. LLVM may end the process over an object that is cut off or altered, so only
 what has the right digest is loaded. The digest authenticates nobody; who could write to the folder is what counts
-(`kolumn.machine_code.cache`).
+(`kolumn.formats.machine_code.cache`).
 """
 
 import ctypes
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kolumn.cpu_fallback.machine import processor
-from kolumn.machine_code.cache import cache_folder, fingerprint, package
+from kolumn.formats.machine_code.cache import cache_folder, fingerprint, package
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -29,14 +29,13 @@ LOOPS: dict[str, Any] = {}
 """Every loop of an imported module, by ``module:name``."""
 
 SOURCES = (
-    "machine_code/deferred.py",
-    "machine_code/scalar.py",
-    "machine_code/words.py",
-    "errors.py",
+    "formats/machine_code/deferred.py",
+    "formats/machine_code/scalar.py",
+    "formats/machine_code/words.py",
+    "core/errors.py",
     "cpu_fallback",
-    "encodings",
+    "values/wire",
     "formats",
-    "codecs",
 )
 """Source files of Kolumn that can end up in machine code, as functions or as constants."""
 _PREFIX = "kolumn.cpu_fallback."

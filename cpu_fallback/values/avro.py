@@ -1,28 +1,28 @@
 """Avro values on the CPU: a loop over rows, each by the program of its writer's schema."""
 
 import kolumn.cpu_fallback.values.text
-import kolumn.encodings.compiled  # noqa: F401
+import kolumn.values.wire.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.cpu_fallback.values.avro_walk import BLOCK, begin_rows, decided, segment_of, walk
 from kolumn.cpu_fallback.values.varints import after_varint_by_words, uvarint_by_words
-from kolumn.encodings import avro_skip, numbers
-from kolumn.encodings.avro import decode
-from kolumn.encodings.columns import DONE, INVALID, ColumnTables, put_nulls, restore
-from kolumn.machine_code.deferred import overload, register_jitable
-from kolumn.machine_code.words import load64, store8
+from kolumn.formats.machine_code.deferred import overload, register_jitable
+from kolumn.formats.machine_code.words import load64, store8
+from kolumn.values.wire import avro, json_numbers
+from kolumn.values.wire.avro import decode
+from kolumn.values.wire.columns import DONE, INVALID, ColumnTables, put_nulls, restore
 
 _FEW = 8
 """Rows of a schema that are fewer are not walked."""
 
 
-@overload(numbers.little64, target="cpu")
+@overload(json_numbers.little64, target="cpu")
 def _little64(at):  # type: ignore[no-untyped-def]
     return lambda at: address.load64(at)
 
 
-@overload(numbers.little32, target="cpu")
+@overload(json_numbers.little32, target="cpu")
 def _little32(at):  # type: ignore[no-untyped-def]
     return lambda at: address.load32(at)
 
@@ -33,22 +33,22 @@ def _longer_at(at: int, end: int) -> tuple[int, int]:
     return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
 
 
-@overload(numbers.after_long, target="cpu")
+@overload(json_numbers.after_long, target="cpu")
 def _after_long(at, end):  # type: ignore[no-untyped-def]
     return lambda at, end: after_varint_by_words(at, end)
 
 
-@overload(numbers.longer_at, target="cpu")
+@overload(json_numbers.longer_at, target="cpu")
 def _longer(at, end):  # type: ignore[no-untyped-def]
     return lambda at, end: _longer_at(at, end)
 
 
 @register_jitable
 def _skip(program: int, pc: int, stack: int, at: int, end: int, free: int) -> tuple[int, int, int]:
-    return avro_skip.skip_steps(program, pc, stack, at, end, free)
+    return avro.skip_steps(program, pc, stack, at, end, free)
 
 
-@overload(avro_skip.skip, target="cpu")
+@overload(avro.skip, target="cpu")
 def _skipped(program, pc, stack, at, end, free):  # type: ignore[no-untyped-def]
     return lambda program, pc, stack, at, end, free: _skip(program, pc, stack, at, end, free)
 

@@ -14,17 +14,17 @@ and an argument: of an index how many there are, else how many bytes follow. Ope
 
     RUN     number of atoms; they are skipped
     LIST    flags of an atom; number of atoms of an item; they are skipped
-    OTHER   place of a program of steps that skip (`kolumn.encodings.avro_skip`)
+    OTHER   place of a program of steps that skip (`kolumn.values.wire.avro`)
     TAKE    an atom; a column of numbers; bytes of a number there
     VALID   a column that is not null
     MARK    -; a segment begins or ends: fields whose bytes are decoded row by row, by the segment's program
 """
 
 from kolumn.cpu_fallback.machine.address import load8, load64, store8, store32, store64, trailing_zeros
-from kolumn.encodings.avro_skip import skip
-from kolumn.encodings.columns import COLUMN
-from kolumn.encodings.numbers import number_of_word
-from kolumn.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.values.wire.avro import skip
+from kolumn.values.wire.columns import COLUMN
+from kolumn.values.wire.json_numbers import number_of_word
 
 BLOCK = 256
 """Rows of a block."""

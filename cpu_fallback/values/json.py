@@ -2,15 +2,15 @@
 
 import kolumn.cpu_fallback.values.json_words
 import kolumn.cpu_fallback.values.text
-import kolumn.encodings.compiled  # noqa: F401
+import kolumn.values.wire.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.encodings import json, json_text
-from kolumn.encodings.columns import DONE, ColumnTables, put_nulls, restore
-from kolumn.encodings.json import UNDECIDED, JsonProgram
-from kolumn.encodings.text import is_utf8
-from kolumn.machine_code.deferred import overload, register_jitable
+from kolumn.formats.machine_code.deferred import overload, register_jitable
+from kolumn.values.wire import json, json_text
+from kolumn.values.wire.columns import DONE, ColumnTables, put_nulls, restore
+from kolumn.values.wire.json import UNDECIDED, JsonProgram
+from kolumn.values.wire.text import is_utf8
 
 _SHORTEST = 8
 _SPACE = ord(" ")

@@ -3,8 +3,8 @@
 from typing import Any
 
 from kolumn.cpu_fallback.machine import address
-from kolumn.encodings import json_words
-from kolumn.machine_code.deferred import intrinsic, ir, overload, types
+from kolumn.formats.machine_code.deferred import intrinsic, ir, overload, types
+from kolumn.values.wire import json_numbers
 
 
 @intrinsic
@@ -40,31 +40,31 @@ def _first_byte(typing: Any, bits: Any) -> Any:
     return types.int64(types.int64), emit
 
 
-@overload(json_words.load_word, target="cpu")
+@overload(json_numbers.load_word, target="cpu")
 def _load_word(at):  # type: ignore[no-untyped-def]
     return lambda at: address.load64(at)
 
 
-@overload(json_words.put_word8, target="cpu")
+@overload(json_numbers.put_word8, target="cpu")
 def _put_word8(at, value):  # type: ignore[no-untyped-def]
     return lambda at, value: address.store64(at, value)
 
 
-@overload(json_words.wrapped, target="cpu")
+@overload(json_numbers.wrapped, target="cpu")
 def _wrapped(value):  # type: ignore[no-untyped-def]
     return lambda value: value
 
 
-@overload(json_words.product, target="cpu")
+@overload(json_numbers.product, target="cpu")
 def _multiplied(one, other):  # type: ignore[no-untyped-def]
     return lambda one, other: _product(one, other)
 
 
-@overload(json_words.leading_zeros, target="cpu")
+@overload(json_numbers.leading_zeros, target="cpu")
 def _zeros(word):  # type: ignore[no-untyped-def]
     return lambda word: _leading_zeros(word)
 
 
-@overload(json_words.first_byte, target="cpu")
+@overload(json_numbers.first_byte, target="cpu")
 def _byte(bits):  # type: ignore[no-untyped-def]
     return lambda bits: _first_byte(bits)

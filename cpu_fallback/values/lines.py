@@ -4,11 +4,11 @@ value   { "a": 1 }     line   {"<marker>":1,"a": 1 }⏎
 """
 
 import kolumn.cpu_fallback.values.text
-import kolumn.encodings.compiled  # noqa: F401
+import kolumn.values.wire.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.encodings import text
+from kolumn.values.wire import text
 
 _OPEN, _CLOSE, _QUOTE, _COMMA, _LINE = (ord(one) for one in '{}",\n')
 _SPACES = (1 << ord(" ")) | (1 << ord("\t")) | (1 << ord("\n")) | (1 << ord("\r"))

@@ -4,18 +4,18 @@ from typing import NamedTuple
 
 import kolumn.cpu_fallback.values.text
 import kolumn.cpu_fallback.values.varints
-import kolumn.encodings.compiled  # noqa: F401
+import kolumn.values.wire.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, load32, load64, store8
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.encodings import columns, protobuf, protobuf_wire
-from kolumn.encodings.columns import ColumnTables
-from kolumn.encodings.protobuf_tables import ProtobufProgram
+from kolumn.values.wire import columns, protobuf, protobuf_wire
+from kolumn.values.wire.columns import ColumnTables
+from kolumn.values.wire.protobuf import ProtobufProgram
 
 
 class Rows(NamedTuple):
     """Addresses. Those of int64 for each row, ``at`` to ``schema``, are as in `kolumn.values.decoder.Bodies`.
 
-    ``fronts`` says what precedes a message, after a prefix of each framing, see `kolumn.encodings.protobuf_wire.after_front`.
+    ``fronts`` says what precedes a message, after a prefix of each framing, see `kolumn.values.wire.protobuf_wire.after_front`.
     ``choices`` has a row for the reader's schema, and one for each writer's. ``valid`` are the flags that are written. With ``bare`` a
     body that is not valid is tried from its prefix on, and with what may precede a message.
     """
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
 
 @compiled
 def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first: int, last: int) -> tuple[int, int]:
-    """Write rows [first, last): the first row that is not written, and what has no room for it (`kolumn.encodings.columns`), 0 if all
+    """Write rows [first, last): the first row that is not written, and what has no room for it (`kolumn.values.wire.columns`), 0 if all
     are.
     """
     # Constants, where the compiler sees them: no passes, and counts next to each other.

@@ -1,8 +1,8 @@
 """Copies of strings in words, for the CPU. Nothing outside of source and target is touched: values may end where their memory ends."""
 
 from kolumn.cpu_fallback.machine.address import STEP, copy16, copy32, load8, load32, load64, store8, store32, store64
-from kolumn.encodings import text
-from kolumn.machine_code.deferred import overload, register_jitable
+from kolumn.formats.machine_code.deferred import overload, register_jitable
+from kolumn.values.wire import text
 
 _HIGH = -0x7F7F7F7F7F7F7F80
 """The highest bit of each of eight bytes."""

@@ -1,9 +1,9 @@
 """Varints by words, for the CPU: up to eight bytes are looked at at once."""
 
 from kolumn.cpu_fallback.machine.address import load8, load32, load64, trailing_zeros
-from kolumn.encodings import protobuf_wire
-from kolumn.encodings.numbers import MORE, number_of_word
-from kolumn.machine_code.deferred import overload, register_jitable
+from kolumn.formats.machine_code.deferred import overload, register_jitable
+from kolumn.values.wire import protobuf_wire
+from kolumn.values.wire.json_numbers import MORE, number_of_word
 
 
 @register_jitable

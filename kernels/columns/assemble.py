@@ -1,14 +1,102 @@
-"""Columns on the device as pylibcudf's: no copies, the memory stays with the columns."""
+"""Columns on the device as pylibcudf's: no copies, the memory stays with the columns.
 
-from typing import Any
+Arrow record batches to cuDF frames and back. cuDF has no binary type: bytes go as strings, the same buffers under another name.
+
+Columns without any value: all rows are null, or there are no rows.
+
+Names of what is inside of nested columns, as cuDF takes them: libcudf has none, and cuDF would number the fields.
+
+list      {"offsets": {}, "element": names of what is in it}
+struct    {name: names of what is in it, ...}
+others    {}
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kolumn.errors import KolumnError
-from kolumn.kernels.columns.child_names import ChildNames, of_schema, of_table
-from kolumn.kernels.columns.nulls import no_rows
+from kolumn.core.errors import KolumnError, MissingPackageError
+from kolumn.core.schema import record_schema
 from kolumn.kernels.columns.table import MOST, WIDTHS, Column, DeviceTable
-from kolumn.kernels.machine.device import runtime
+from kolumn.kernels.machine.device import ADVICE, runtime
+from kolumn.kernels.machine.runtime import Runtime
+
+if TYPE_CHECKING:
+    import cudf
+    import pylibcudf
+
+
+def all_null(device: Runtime, kind: str, rows: int) -> Column:
+    """A column of nulls; with 0 rows an empty one. ``kind`` is one of `WIDTHS`, "string" or "bytes"."""
+    # Null rows are told by the bitmap alone, but what is under them should not depend on what the memory held before.
+    bitmap = device.zeros(4 * -(-rows // 32)) if rows else None
+    if kind == "string":
+        return Column(kind, rows, device.empty(0), bitmap, rows, (_ends(device, rows),))
+    if kind == "bytes":
+        return Column(kind, rows, None, bitmap, rows, (_ends(device, rows), Column("uint8", 0, device.empty(0))))
+    return Column(kind, rows, device.zeros(WIDTHS[kind] * rows), bitmap, rows)
+
+
+def no_rows(device: Runtime, names: list[str], typed: dict[str, Column], payload: str) -> DeviceTable:
+    """A table without rows.
+
+    Parameters
+    ----------
+    device : Runtime
+    names : list of str
+        Of all columns.
+    typed : dict
+        The columns that values are parsed into, without rows; the others are record columns.
+    payload : str
+        "binary" or "string": what keys, values and headers' values are.
+    """
+    known = record_schema([name for name in names if name not in typed], "contiguous")
+    columns = [typed[name] if name in typed else _record(device, known.field(name).type, payload) for name in names]
+    return DeviceTable(tuple(names), columns, 0)
+
+
+def _record(device: Runtime, kind: pa.DataType, payload: str) -> Column:
+    if pa.types.is_list(kind):
+        key, value = (_record(device, kind.value_type.field(at).type, payload) for at in range(2))
+        return Column("list", 0, children=(_ends(device, 0), Column("struct", 0, children=(key, value), fields=("key", "value"))))
+    if pa.types.is_binary(kind):
+        return all_null(device, "bytes" if payload == "binary" else "string", 0)
+    return all_null(device, "timestamp" if pa.types.is_timestamp(kind) else str(kind), 0)
+
+
+def _ends(device: Runtime, rows: int) -> Column:
+    return Column("int32", rows + 1, device.zeros(4 * (rows + 1)))
+
+
+ChildNames = dict[str, Any]
+
+
+def of_table(table: DeviceTable) -> list[ChildNames]:
+    """Of each column of a table on the device."""
+    return [_of_column(column) for column in table.columns]
+
+
+def of_schema(schema: pa.Schema) -> list[ChildNames]:
+    """Of each column of a table that is copied to the device as `kolumn.kernels.columns.assemble.in_known_types` has it."""
+    return [_of_type(one.type) for one in schema]
+
+
+def _of_column(column: Column) -> ChildNames:
+    if column.kind == "struct":
+        return {name: _of_column(child) for name, child in zip(column.fields, column.children, strict=True)}
+    if column.kind in ("list", "bytes"):
+        return {"offsets": {}, "element": _of_column(column.children[1])}
+    return {}
+
+
+def _of_type(kind: pa.DataType) -> ChildNames:
+    if pa.types.is_struct(kind):
+        return {one.name: _of_type(one.type) for one in kind}
+    if pa.types.is_list(kind):
+        return {"offsets": {}, "element": _of_type(kind.value_type)}
+    return {}
+
 
 Named = tuple[Any, list[str], list[ChildNames]]
 """A pylibcudf.Table, the names of its columns, and of what is inside of each."""
@@ -168,3 +256,56 @@ def _nested(column: pa.Array, payload: str) -> pa.Array:
     if pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.binary())
     return _bytes(column, payload) if pa.types.is_binary(column.type) else column
+
+
+def require_cudf() -> None:
+    """Make sure that cuDF is there, before anything is read for it.
+
+    Raises
+    ------
+    MissingError
+        It is not.
+    """
+    try:
+        import_module("cudf")
+    except ImportError as error:
+        raise MissingPackageError(
+            f"a cudf.DataFrame was asked for: {error}; {ADVICE}. cuDF is not part of it: pip install cudf-cu13; "
+            "scan_pylibcudf and read_pylibcudf do without it"
+        ) from error
+
+
+def to_cudf(batch: pa.RecordBatch) -> Any:
+    """A cudf.DataFrame of a record batch; copies to the device.
+
+    Keys, values and headers' values are strings that hold their bytes, UTF-8 or not; moments have no time zone.
+
+    Raises
+    ------
+    MissingError
+        cuDF is not there.
+    """
+    require_cudf()
+    import cudf
+
+    return cudf.DataFrame.from_arrow(in_known_types(pa.table(batch), "string"))
+
+
+def from_cudf(frame: "cudf.DataFrame") -> list[pa.RecordBatch]:
+    """Record batches of a cudf.DataFrame, without its index; copies to the host."""
+    table = frame.to_arrow(preserve_index=False)
+    return list(table.to_batches()) or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+
+
+def from_pylibcudf(table: "pylibcudf.Table", names: list[str], children: list[ChildNames]) -> Any:
+    """A cudf.DataFrame over the columns of a pylibcudf.Table; copies nothing, but dates, which cuDF has as moments.
+
+    Raises
+    ------
+    MissingError
+        cuDF is not there.
+    """
+    require_cudf()
+    import cudf
+
+    return cudf.DataFrame.from_pylibcudf(table, {"columns": names, "child_names": dict(zip(names, children, strict=True))})

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kolumn.arrays import Bytes
-from kolumn.kernels.columns.gather import Gather, gather_for
-from kolumn.kernels.columns.steps import Sizes, Validity, sizes, validity
-from kolumn.kernels.fields.decoded import DevicePayloads, DeviceRecords
-from kolumn.kernels.fields.headers import Headers, headers
+from kolumn.core.arrays import Bytes
+from kolumn.kernels.columns.gather import Gather, Sizes, Validity, gather_for, sizes, validity
+from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords, Headers, headers
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
 

@@ -6,9 +6,9 @@ Bound: some 20 bytes read and 6 written for each row; for a name 12 written, bef
 from typing import NamedTuple
 
 from kolumn.formats import layouts, memory, table
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
 from kolumn.kernels.machine.kernel import thread_per_item
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _WRAP = 2**31
 

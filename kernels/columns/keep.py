@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kolumn.arrays import Flags
+from kolumn.core.arrays import Flags
 from kolumn.formats import memory
-from kolumn.kernels.fields.decoded import DevicePayloads, DeviceRecords, empty_records
+from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
+from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords, empty_records
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
-from kolumn.machine_code.words import load32, load64, store8, store32, store64
 
 _NONE = -1
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.arrays import Flags
-from kolumn.codecs.known import NAMES
-from kolumn.errors import KolumnError
+from kolumn.core.arrays import Flags
+from kolumn.core.errors import KolumnError
 from kolumn.formats import table
+from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.layouts import CONTROL_NAMES
 from kolumn.kernels.columns.binary import begin_bitmap, headers_of, measure, moved, number_of
 from kolumn.kernels.columns.flags import DraftTimes, Label, Marks, Sequence, draft_times, label, marks, sequence
+from kolumn.kernels.columns.gather import Microseconds, Repeat, microseconds, repeat
 from kolumn.kernels.columns.keep import EVERY_ROW, RowLimits, keep
-from kolumn.kernels.columns.steps import Microseconds, Repeat, microseconds, repeat
-from kolumn.kernels.fields.decoded import DevicePayloads, DeviceRecords
+from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
 _FIELDS = {

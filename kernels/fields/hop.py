@@ -27,22 +27,27 @@ their row numbers too, and hop once more to write. Where it is not so, one warp 
 
 import numpy as np
 
-from kolumn.errors import Code
+from kolumn.core.errors import Code
 from kolumn.formats import layouts, memory, table, v2
-from kolumn.kernels.machine.batches import Batches, field
-from kolumn.kernels.machine.kernel import WARP, Arguments, arguments, blocks, thread_per_item
-from kolumn.kernels.machine.threads import (
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import address_of, load64, store32, store64
+from kolumn.kernels.machine.kernel import (
+    WARP,
+    Arguments,
+    Batches,
+    arguments,
+    blocks,
+    field,
     from_lane,
     ones,
     shared_array,
     thread_of_block,
     thread_of_grid,
+    thread_per_item,
     threads_of_grid,
     votes,
     wait_for_warp,
 )
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import address_of, load64, store32, store64
 
 WINDOW, ROOM = 2048, 32 + 2048 + 8
 """Bytes of a window, and what a warp needs of shared memory for it."""

@@ -6,16 +6,29 @@
                 writes row i of nine columns
 
 Bound: two or three sectors of 32 bytes read for each record, 44 bytes written.
+
+Records on the device, as `kolumn.kernels.fields` writes them.
+
+Headers of records: a thread per record walks its own.
+
+    thread i    | key length | key | value length | value | key length | ...
+                writes rows first[i] to first[i + 1] of the headers' columns
+
+Bound: the sectors of 32 bytes that headers' lengths are in, 24 bytes written for each header.
 """
 
-from kolumn.errors import Code
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kolumn.core.arrays import Int64s
+from kolumn.core.errors import Code
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.fields import Message, Record
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
 from kolumn.kernels.fields.hop import Hop
-from kolumn.kernels.machine.batches import field
-from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import load32, load64, store8, store32, store64
+from kolumn.kernels.machine.kernel import Arguments, arguments, field, thread_per_item
+from kolumn.kernels.machine.runtime import Memory, Runtime
 
 _OK = int(Code.OK)
 
@@ -112,3 +125,100 @@ def _message(i: int, b: int, start: int, layout: int, a: Arguments) -> bool:
     _payloads(i, buf, found, a)
     _others(i, found.attributes, found.seconds, a)
     return False
+
+
+@dataclass
+class DevicePayloads:
+    """Keys, values or header parts where they are: device addresses (int64) and lengths (int32, -1 for null)."""
+
+    at: Memory
+    length: Memory
+    count: int
+
+
+@dataclass
+class DeviceRecords:
+    """Records on the device, a row each.
+
+    Attributes
+    ----------
+    rows : int
+    batches : Memory
+        The batch table, int64 of shape (n, `table.WIDTH`).
+    first : int64 array of n + 1
+        Host memory: where each batch's rows begin.
+    owner : Memory
+        int32: number of each row's batch.
+    start : Memory
+        int32: where each record begins in its payload; not written of rows that were chosen later.
+    offset, timestamp : Memory
+        int64; ms.
+    key, value : DevicePayloads
+    header, headers : Memory
+        int64 address of the first header, and int32 how many there are.
+    attributes, seconds : Memory, optional
+        uint8 and int64, of drafts.
+    """
+
+    rows: int
+    batches: Memory
+    first: Any
+    owner: Memory
+    start: Memory
+    offset: Memory
+    timestamp: Memory
+    key: DevicePayloads
+    value: DevicePayloads
+    header: Memory
+    headers: Memory
+    attributes: Memory | None
+    seconds: Memory | None
+
+
+def empty_records(device: Runtime, rows: int, batches: Memory, first: Int64s, drafts: bool) -> DeviceRecords:
+    """Records whose columns are not written yet. Offsets and timestamps, which can be columns of a result, have memory of their own."""
+    wide, narrow = 8 * rows, 4 * rows
+    offset, timestamp = device.pieces([wide, wide])
+    owner, start, key, key_length, value, value_length, header, headers, *others = device.pieces(
+        [narrow, narrow, wide, narrow, wide, narrow, wide, narrow, *([rows, wide] if drafts else [])]
+    )
+    attributes, seconds = others or (None, None)
+    return DeviceRecords(
+        rows, batches, first, owner, start, offset, timestamp,
+        DevicePayloads(key, key_length, rows), DevicePayloads(value, value_length, rows), header, headers, attributes, seconds,
+    )  # fmt: skip
+
+
+_LARGEST = 2**31 - 1
+
+
+class Headers(NamedTuple):
+    """Arguments of `headers`; addresses.
+
+    ``header`` (int64) is where each record's first one begins, ``ends`` (int32 of n + 1) the list offsets. Written for each header:
+    the addresses of its ``key`` and ``value`` (int64) and their lengths (int32, -1 for a null value).
+    """
+
+    header: int
+    ends: int
+    key: int
+    key_length: int
+    value: int
+    value_length: int
+
+
+@thread_per_item(Headers)
+def headers(i: int, a: Headers) -> None:
+    """Write the headers of record ``i``, which `fields` has found to be right."""
+    row, stop = load32(a.ends + 4 * i), load32(a.ends + 4 * (i + 1))
+    if row == stop:
+        return
+    buf, at = load64(a.header + 8 * i), 0
+    while row < stop:
+        one = v2.record_header(buf, at, _LARGEST)
+        store64(a.key + 8 * row, buf + one.key)
+        store32(a.key_length + 4 * row, one.key_length)
+        store64(a.value + 8 * row, buf + one.value)
+        store32(a.value_length + 4 * row, max(one.value_length, -1))
+        at = one.next
+        row += 1

@@ -13,14 +13,25 @@ Bound: the bytes of the payload that records begin in, read twice; the latency o
 
 import numpy as np
 
-from kolumn.errors import Code
+from kolumn.core.errors import Code
 from kolumn.formats import layouts, memory, table, v2, varint
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import address_of, load64, store64
 from kolumn.kernels.fields.hop import ROOM, Hop, has_varints, hop, hop_in_window, hop_staged, walk
-from kolumn.kernels.machine.batches import field
-from kolumn.kernels.machine.kernel import WARP, Arguments, Kernel, blocks
-from kolumn.kernels.machine.threads import block_of_grid, blocks_of_grid, ones, shared_array, thread_of_block, votes, wait_for_block
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import address_of, load64, store64
+from kolumn.kernels.machine.kernel import (
+    WARP,
+    Arguments,
+    Kernel,
+    block_of_grid,
+    blocks,
+    blocks_of_grid,
+    field,
+    ones,
+    shared_array,
+    thread_of_block,
+    votes,
+    wait_for_block,
+)
 
 SLICES = 16
 FEW = 4096

@@ -11,10 +11,10 @@ import rmm.mr
 from cupy.cuda import cub
 from rmm.pylibrmm.stream import LEGACY_DEFAULT_STREAM, Stream
 
-from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
-from kolumn.arrow.recycle import LARGEST_LOCKED, take_locked
-from kolumn.errors import KolumnError
-from kolumn.kernels.machine import direct
+from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
+from kolumn.core.errors import KolumnError
+from kolumn.core.recycle import LARGEST_LOCKED, take_locked
+from kolumn.kernels.machine import staging
 from kolumn.kernels.machine.image import image
 from kolumn.kernels.machine.kernel import Kernel
 from kolumn.kernels.machine.lifetime import Block, Streams
@@ -150,7 +150,7 @@ class CudaRuntime:
         self.arch = int(device.compute_capability)
         self._most_blocks = _CONCURRENT * device.attributes["MultiProcessorCount"]
         self.kept: dict[str, Any] = {}
-        self.reads_files = direct.available()
+        self.reads_files = staging.available()
         self._sent: list[object] = []
 
     def empty(self, size: int) -> DeviceMemory:
@@ -194,10 +194,10 @@ class CudaRuntime:
 
     def load(self, path: str, start: int, end: int) -> DeviceMemory | None:
         """By GPUDirect Storage, which knows no streams: the memory must be there before, and the bytes are there afterwards."""
-        skipped = start % direct.PAGE
+        skipped = start % staging.PAGE
         memory = self.empty(end - start + skipped)
         self.stream.synchronize()
-        if not direct.load(path, start - skipped, _AtRest(memory)):
+        if not staging.load(path, start - skipped, _AtRest(memory)):
             return None
         return DeviceMemory(memory.block, end - start, skipped)
 

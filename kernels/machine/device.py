@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kolumn.arrow.recycle import lock_by
-from kolumn.errors import MissingError, MissingPackageError
-from kolumn.kernels.machine.engine import memory
+from kolumn.core.errors import MissingError, MissingPackageError
+from kolumn.core.recycle import lock_by
+from kolumn.kernels.machine.nvcomp import memory
 from kolumn.kernels.machine.runtime import Runtime
 
 _local = threading.local()

@@ -15,22 +15,21 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
-from kolumn.errors import MissingError
-from kolumn.machine_code.cache import cache_folder, fingerprint
+from kolumn.core.errors import MissingError
+from kolumn.formats.machine_code.cache import cache_folder, fingerprint
 
 if TYPE_CHECKING:
     from kolumn.kernels.machine.kernel import Kernel
 
 ARCHITECTURES = (80, 90, 100)
 SOURCES = (
-    "machine_code/deferred.py",
-    "machine_code/scalar.py",
-    "machine_code/words.py",
-    "errors.py",
+    "formats/machine_code/deferred.py",
+    "formats/machine_code/scalar.py",
+    "formats/machine_code/words.py",
+    "core/errors.py",
     "kernels",
-    "encodings",
+    "values/wire",
     "formats",
-    "codecs",
 )
 """Sources that can end up in a kernel, as functions or as constants."""
 OLDEST = 80

@@ -20,8 +20,8 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUTarget
 from numba.core.target_extension import GPU, dispatcher_registry, jit_registry, target_override, target_registry
 
+from kolumn.formats.machine_code.deferred import apply
 from kolumn.kernels.machine.kernel import Kernel
-from kolumn.machine_code.deferred import apply
 
 _NAME, _TRIPLE = "kolumn_nvptx", "nvptx64-nvidia-cuda"
 _REGISTERS, _MOST = 65_536, 255

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
+from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.kernels.machine.kernel import Kernel
 
 PAD = 256
@@ -89,7 +89,7 @@ class Runtime(Protocol):
         """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
 
     def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
-        """Decompress blocks of a kind of `kolumn.codecs`.
+        """Decompress blocks of a kind of `kolumn.formats.codecs`.
 
         Parameters
         ----------

@@ -16,20 +16,20 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-import kolumn.encodings.compiled  # noqa: F401 (framings as compiled functions first)
-from kolumn.arrays import AnyArray, Bytes, Int64s
-from kolumn.encodings.framing import APICURIO, CONFLUENT, GLUE_ZLIB, NO_ID, NO_SCHEMA, NONE, recognise
-from kolumn.errors import KolumnError
-from kolumn.kernels.columns.nulls import all_null
+import kolumn.values.wire.compiled  # noqa: F401 (framings as compiled functions first)
+from kolumn.core.arrays import AnyArray, Bytes, Int64s
+from kolumn.core.errors import KolumnError
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
+from kolumn.kernels.columns.assemble import all_null
 from kolumn.kernels.columns.table import Column, nullable
-from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.fields.records import DevicePayloads
 from kolumn.kernels.machine.kernel import thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import load32, load64, store8, store32, store64
-from kolumn.schemas.schema import Schema
-from kolumn.values.columns.decoders import PayloadFramer
+from kolumn.values.decoders import PayloadFramer
 from kolumn.values.framing import FORGOTTEN, Framer
+from kolumn.values.schemas.schema import Schema
+from kolumn.values.wire.framing import APICURIO, CONFLUENT, GLUE_ZLIB, NO_ID, NO_SCHEMA, NONE, recognise
 
 _APICURIO, _CONFLUENT, _GLUE_ZLIB, _NONE, _NO_SCHEMA, _NO_ID = APICURIO, CONFLUENT, GLUE_ZLIB, NONE, NO_SCHEMA, NO_ID
 WIDTH, INDEX = 5, 3

@@ -4,10 +4,10 @@ from collections.abc import Collection
 
 import pyarrow as pa
 
-from kolumn.arrow.arrays import flags
+from kolumn.core.buffers import flags
 from kolumn.kernels.columns.binary import headers_of
 from kolumn.kernels.columns.table import Column, bytes_column
-from kolumn.kernels.fields.decoded import DevicePayloads, DeviceRecords
+from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.message_columns import parse_messages

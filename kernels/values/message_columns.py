@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from kolumn.encodings.protobuf_tables import BITS, FRAME
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.kernels.columns.table import Column, begin_labels, finished, nullable
 from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.messages import Moments, Symbols, measure_messages, moments, symbols, write_messages
 from kolumn.kernels.values.typed import LayoutColumns, address_of, kind_of
-from kolumn.values.layout import LayoutNode
+from kolumn.values.memory import LayoutNode
 from kolumn.values.protobuf.decoder import BARE_FRONTS, FRONTS, ProtobufDecoder
 from kolumn.values.protobuf.types import TIMES, Shape, has_required, is_closed
 from kolumn.values.protobuf.types import symbols as symbols_of
+from kolumn.values.wire.protobuf import BITS, FRAME
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Protobuf messages on the device: the program of `kolumn.encodings.protobuf` run by a thread per message.
+"""Protobuf messages on the device: the program of `kolumn.values.wire.protobuf` run by a thread per message.
 
 The passes are those of `passes`. What a thread has written it cannot take back. So it leaves a message to the host in which a string,
 bytes or a message come again, or a second member of a oneof, or an unknown group. No serializer writes such messages.
@@ -8,17 +8,14 @@ Bound: the messages' bytes, read once, those from the first list or message on t
 
 from typing import NamedTuple
 
-import kolumn.encodings.compiled
-import kolumn.kernels.values.numbers  # noqa: F401
-from kolumn.encodings.columns import DONE, INVALID, put_nulls
-from kolumn.encodings.protobuf import UNDECIDED, write_message
-from kolumn.encodings.protobuf_tables import ProtobufProgram
-from kolumn.encodings.protobuf_wire import CHOICE, after_front, symbol_of
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
 from kolumn.formats.memory import load8
 from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
 from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, uncount, writing
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import load32, load64, store8, store32, store64
+from kolumn.values.wire.columns import DONE, INVALID, put_nulls
+from kolumn.values.wire.protobuf import UNDECIDED, ProtobufProgram, write_message
+from kolumn.values.wire.protobuf_wire import CHOICE, after_front, symbol_of
 
 _DONE, _INVALID, _CHOICE, _UNDECIDED = DONE, INVALID, CHOICE, UNDECIDED
 _SECOND = 1_000_000_000
@@ -32,7 +29,7 @@ class MessageValues(NamedTuple):
 
     at … schema                           as in `kolumn.kernels.values.bodies.DeviceBodies`
     bare                                  1 if a body that is not valid may be a value without a prefix
-    fronts, choices                       places among the tables, as `kolumn.encodings.protobuf_wire.after_front` takes them: int64 of
+    fronts, choices                       places among the tables, as `kolumn.values.wire.protobuf_wire.after_front` takes them: int64 of
                                           each framing, and a row of the reader's schema and of each writer's
     messages, fields, direct, symbols     places among the tables
     frames, frame_bytes                   memory for the frames of all threads, and how much one has

@@ -4,11 +4,11 @@ bytes     ....xxxx|xxxxxx..          a number of up to eight bytes is in one ali
 words     low      high              the second one may be past the value: a piece of device memory has PAD bytes more
 """
 
-from kolumn.encodings import numbers, protobuf_wire
+from kolumn.formats.machine_code.deferred import overload, register_jitable
+from kolumn.formats.machine_code.words import load64, loadu32, shifted
 from kolumn.formats.memory import load8
-from kolumn.kernels.machine.threads import ones
-from kolumn.machine_code.deferred import overload, register_jitable
-from kolumn.machine_code.words import load64, loadu32, shifted
+from kolumn.kernels.machine.kernel import ones
+from kolumn.values.wire import json_numbers, protobuf_wire
 
 _MALFORMED = protobuf_wire.MALFORMED
 
@@ -32,7 +32,7 @@ def _uvarint(at: int, stop: int) -> tuple[int, int]:
 def _longer(at: int, stop: int) -> tuple[int, int]:
     """A varint of which one byte is there at least."""
     word = _word(at)
-    value, last = numbers.number_of_word(word), ~word & numbers.MORE
+    value, last = json_numbers.number_of_word(word), ~word & json_numbers.MORE
     size = ones(last ^ (last - 1)) >> 3 if last != 0 else 9
     if size > stop - at:
         return 0, _MALFORMED
@@ -53,17 +53,17 @@ def _zigzag(at: int, end: int) -> tuple[int, int]:
     return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
 
 
-@overload(numbers.longer_at, target="gpu")
+@overload(json_numbers.longer_at, target="gpu")
 def _longer_at(at, end):  # type: ignore[no-untyped-def]
     return lambda at, end: _zigzag(at, end)
 
 
-@overload(numbers.little64, target="gpu")
+@overload(json_numbers.little64, target="gpu")
 def _little64(at):  # type: ignore[no-untyped-def]
     return lambda at: _word(at)
 
 
-@overload(numbers.little32, target="gpu")
+@overload(json_numbers.little32, target="gpu")
 def _little32(at):  # type: ignore[no-untyped-def]
     return lambda at: (loadu32(at & -4) | (loadu32((at + 3) & -4) << 32)) >> (8 * (at & 3)) & 0xFFFFFFFF
 

@@ -13,13 +13,13 @@ valid has no bytes and no elements: the first pass makes it null, and the second
 
 from typing import NamedTuple
 
-import kolumn.encodings.compiled  # noqa: F401 (the decoders as compiled functions first)
-from kolumn.encodings.columns import ColumnTables
+import kolumn.values.wire.compiled  # noqa: F401 (the decoders as compiled functions first)
+from kolumn.formats.machine_code.deferred import register_jitable
+from kolumn.formats.machine_code.words import load64, store32, store64
 from kolumn.formats.memory import load8
 from kolumn.kernels.columns.gather import move_short
 from kolumn.kernels.machine.kernel import Arguments, thread_per_item, warp_per_item
-from kolumn.machine_code.deferred import register_jitable
-from kolumn.machine_code.words import load64, store32, store64
+from kolumn.values.wire.columns import ColumnTables
 
 FLAGS = 24
 """Bytes of a row of what `flag_bits` is told of columns."""
@@ -51,7 +51,7 @@ class WriteTables(NamedTuple):
     """What a pass that writes takes last.
 
     tables, table_bytes        where tables begin, and their bytes; those that the kernel takes itself come first
-    column_table, fill_table   places among the tables, see `kolumn.encodings.columns`
+    column_table, fill_table   places among the tables, see `kolumn.values.wire.columns`
     root, first_fill, fills    the column of the value itself, and the fills of a value
     ends, ended                int64 addresses of the ends that the second pass writes, and how many they are; the first of each is 0
     """

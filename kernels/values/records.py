@@ -1,4 +1,4 @@
-"""Avro records of any schema on the device: the program of `kolumn.encodings.avro` run by a thread per value, in the passes of `passes`.
+"""Avro records of any schema on the device: the program of `kolumn.values.wire.avro` run by a thread per value, in the passes of `passes`.
 
 Values of one topic may have several schemas: each goes by the program of its own.
 
@@ -7,13 +7,11 @@ Bound: the values' bytes, read once, their lists twice, and the columns' bytes, 
 
 from typing import NamedTuple
 
-import kolumn.encodings.compiled
-import kolumn.kernels.values.numbers  # noqa: F401
-from kolumn.encodings.avro import decode
-from kolumn.encodings.columns import DONE, put_nulls
+from kolumn.formats.machine_code.words import load32, load64, store8, store64
 from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
 from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, uncount, writing
-from kolumn.machine_code.words import load32, load64, store8, store64
+from kolumn.values.wire.avro import decode
+from kolumn.values.wire.columns import DONE, put_nulls
 
 FRAME = 24
 """Bytes of a frame of a value's stack."""
@@ -26,7 +24,7 @@ class Records(NamedTuple):
 
     at … schema      as in `kolumn.kernels.values.bodies.DeviceBodies`
     bare             1 if a body that is not valid may be a value without a prefix, of the reader's schema
-    notes            int64: 0, or where the first pass saw the first list, as `kolumn.encodings.avro.decode` leaves it; negative for a
+    notes            int64: 0, or where the first pass saw the first list, as `kolumn.values.wire.avro.decode` leaves it; negative for a
                      value without a prefix, which begins before its body
     programs         place among the tables: int64 of the reader's schema and of each writer's: where its steps are, 0 if not known
     stack, frames    memory for so many frames of each value

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
+from kolumn.core.schema import beside
 from kolumn.kernels.values.bodies import DeviceFramer
 from kolumn.kernels.values.message_columns import Messages
 from kolumn.kernels.values.typed import kind_of
-from kolumn.schema import beside
 from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.columns.typed import Typed
-from kolumn.values.layout import nodes
+from kolumn.values.memory import nodes
 from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.typed import Typed
 
 
 @dataclass(frozen=True)

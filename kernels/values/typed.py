@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s
-from kolumn.encodings.columns import NULL_BYTES, NULL_LIST, NULL_WORD
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.core.arrays import Int64s
+from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.kernels.columns.table import Column, begin_labels, finished
 from kolumn.kernels.machine.kernel import Kernel
 from kolumn.kernels.machine.runtime import Memory, Runtime
@@ -16,7 +15,8 @@ from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.passes import TEXTS, EvenEnds, FlagBits, Texts, even_ends, flag_bits, texts
 from kolumn.kernels.values.records import FRAME, measure_values, write_values
 from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.layout import ColumnLayout, LayoutNode
+from kolumn.values.memory import ColumnLayout, LayoutNode
+from kolumn.values.wire.columns import NULL_BYTES, NULL_LIST, NULL_WORD
 
 _KINDS = {
     pa.bool_(): "bool", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64", pa.uint8(): "uint8",

@@ -6,26 +6,33 @@ from dataclasses import replace
 from functools import reduce
 from typing import cast
 
-from kolumn.entries.headers import headers
-from kolumn.errors import KolumnError
-from kolumn.replicas.ranges import every_range
+from kolumn.copies.ranges import every_range
+from kolumn.core.errors import KolumnError
+from kolumn.log.headers import headers
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.connector import streams
-from kolumn.spark_plugin.connector.asked import given, options_of, options_with_types, strings, struct
-from kolumn.spark_plugin.connector.conditions import EVERYTHING, Box, Condition, boxes, is_decided, is_useful
-from kolumn.spark_plugin.connector.fields import only_asked
-from kolumn.spark_plugin.connector.jobs import Job, by_tasks, done
-from kolumn.spark_plugin.connector.keyed import are_ordered, by_partition
-from kolumn.spark_plugin.connector.statistics import Estimate, estimate
-from kolumn.spark_plugin.connector.totals import NAMES, tells
+from kolumn.spark_plugin.connector.conditions import EVERYTHING, Box, Condition, boxes, is_decided, is_useful, only_asked
+from kolumn.spark_plugin.connector.statistics import NAMES, Estimate, estimate, tells
 from kolumn.spark_plugin.connector.wire import Json
-from kolumn.spark_plugin.connector.work import Work, packed
+from kolumn.spark_plugin.connector.work import (
+    Job,
+    Work,
+    are_ordered,
+    by_partition,
+    by_tasks,
+    done,
+    given,
+    options_of,
+    options_with_types,
+    packed,
+    strings,
+    struct,
+)
 from kolumn.spark_plugin.options.positions import Key
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.batches import PAYLOAD_RATIO
-from kolumn.spark_plugin.read.bounds import Bounds
 from kolumn.spark_plugin.read.schema import spark_schema
-from kolumn.spark_plugin.read.splits import Split, limits_of, pack, segments_by_partition, share
+from kolumn.spark_plugin.read.splits import Bounds, Split, limits_of, pack, segments_by_partition, share
 
 _FEW = 1000
 """So many segments are not worth another task, if only their headers are read."""

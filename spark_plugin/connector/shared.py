@@ -14,8 +14,8 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Bytes
-from kolumn.arrow import recycle
+from kolumn.core import recycle
+from kolumn.core.arrays import Bytes
 
 _SMALL = 1 << 20
 _ARENA = 1 << 24

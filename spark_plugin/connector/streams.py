@@ -15,10 +15,9 @@ from typing import cast
 
 from pyspark.sql.types import StructType
 
-from kolumn.spark_plugin.connector.asked import options_of, struct
-from kolumn.spark_plugin.connector.fields import only_asked
+from kolumn.spark_plugin.connector.conditions import only_asked
 from kolumn.spark_plugin.connector.wire import Json
-from kolumn.spark_plugin.connector.work import Work, packed, unpacked
+from kolumn.spark_plugin.connector.work import Work, options_of, packed, struct, unpacked
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.stream.progress import Topics, behind, from_json

@@ -9,13 +9,12 @@ import pyarrow as pa
 from kolumn.damage.findings import Damage
 from kolumn.decode.result import Tally
 from kolumn.source.segments import Range
-from kolumn.spark_plugin.connector.keyed import ascending
-from kolumn.spark_plugin.connector.totals import rows_of_totals
-from kolumn.spark_plugin.connector.work import Work
+from kolumn.spark_plugin.connector.statistics import rows_of_totals
+from kolumn.spark_plugin.connector.work import Work, ascending
 from kolumn.spark_plugin.read.schema import arrow_schema, in_schema
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.read.task import read_split, warn
-from kolumn.spark_plugin.stream.live import check_planned
+from kolumn.spark_plugin.stream.progress import check_planned
 
 CONSTANT = frozenset({"topic", "partition", "segment", "timestampType"})
 """Columns whose buffers the batches of a segment share, mostly."""

@@ -16,10 +16,8 @@ from pathlib import Path
 
 import pyspark
 
-from kolumn.errors import MissingError
-from kolumn.spark_plugin.session.connector_jar import JAR
-from kolumn.spark_plugin.session.java import find_java
-from kolumn.spark_plugin.session.maven import Artifact
+from kolumn.core.errors import MissingError
+from kolumn.spark_plugin.session.java import JAR, Artifact, find_java
 
 SOURCES = Path(__file__).parent
 _COMPILER = Artifact("org.eclipse.jdt", "ecj", "3.42.0", sha256="29f6d3918ee02db4400c103bc25dd90a22491c3a395867d9393070cb96a7dd29")

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from kolumn.copies.ranges import log_ranges
+from kolumn.core.errors import ArgumentError
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.errors import ArgumentError
 from kolumn.options import Options
-from kolumn.replicas.ranges import log_ranges
 from kolumn.source.segments import Segment
 
 EARLIEST, LATEST = -2, -1

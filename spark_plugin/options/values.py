@@ -8,7 +8,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.options import column_list
 from kolumn.source.storage import plain
 

@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kolumn.encode.entries import EntrySettings
-from kolumn.encode.outgoing import name_of
-from kolumn.encode.write import settings
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.spark_plugin.options.values import Rule, local, parsed, refuse_table
+from kolumn.writers.entries import EntrySettings
+from kolumn.writers.outgoing import name_of
+from kolumn.writers.write import settings
 
 _RULES: dict[str, Rule] = {
     "path": ("path", str, "a path"),

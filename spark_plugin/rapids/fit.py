@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from kolumn.errors import ArgumentError, MissingError
+from kolumn.core.errors import ArgumentError, MissingError
 from kolumn.spark_plugin.session.gpu_task import check_shares
 
 _NAME = re.compile(r"(?P<name>rapids-4-spark|cudf-spark)_(?P<scala>[\d.]+)-(?P<release>\d[\d.]*)(?:-cuda(?P<cuda>\d+))?(?:-arm64)?\.jar$")

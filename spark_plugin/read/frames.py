@@ -12,19 +12,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from kolumn import keywords
 from kolumn.backend import choose
-from kolumn.errors import ArgumentError
-from kolumn.gpu_api import resident_options
-from kolumn.keywords import known_keywords
+from kolumn.core import keywords
+from kolumn.core.errors import ArgumentError
+from kolumn.core.keywords import known_keywords
 from kolumn.options import Options
+from kolumn.readers.gpu import resident_options
 from kolumn.spark_plugin.options.read import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits, with_types_of
 from kolumn.spark_plugin.read.task import read_task, warn
 from kolumn.spark_plugin.session.gpu_task import use_gpu
-from kolumn.spark_plugin.session.session import by_job, slots
-from kolumn.spark_plugin.session.workers_python import use_this_python
+from kolumn.spark_plugin.session.session import by_job, slots, use_this_python
 
 if TYPE_CHECKING:
     from kolumn.kernels.columns.table import DeviceTable
@@ -207,8 +206,7 @@ def apply(transform: Transform, batch: "pa.RecordBatch | DeviceTable", expected:
 
 def _on_gpu(transform: Transform, batch: "pa.RecordBatch | DeviceTable") -> list[pa.RecordBatch]:
     use_gpu()
-    from kolumn.kernels.columns.assemble import named
-    from kolumn.kernels.columns.frame import from_cudf, from_pylibcudf, to_cudf
+    from kolumn.kernels.columns.assemble import from_cudf, from_pylibcudf, named, to_cudf
 
     on_host = isinstance(batch, pa.RecordBatch)
     frame = to_cudf(batch) if on_host else from_pylibcudf(*named(batch))

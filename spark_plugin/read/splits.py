@@ -2,27 +2,88 @@
 
 A segment that is not larger than a split is not opened. The headers of the others are read by several threads, or by a Spark job if
 there are thousands and a session is available: Spark plans Python data sources in one worker without a session.
+
+Where the log of a topic partition begins and ends now, and whether the requested offsets still exist.
+
+Whether a topic is the one that was read before: brokers assign an id to each topic, and write it next to the segments.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
 from pyspark.sql.datasource import InputPartition
 
-from kolumn.entries.headers import cut, headers
+from kolumn.copies.ends import log_end
+from kolumn.copies.ranges import log_ranges
+from kolumn.copies.tiers import log_of
+from kolumn.core.errors import KolumnError
+from kolumn.core.threads import PLAN, SIZES
+from kolumn.log.headers import cut, headers
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
-from kolumn.reader_types import with_types
-from kolumn.replicas.ranges import log_ranges
-from kolumn.replicas.tiers import log_of
+from kolumn.readers.plan import live_segments
+from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
-from kolumn.spark_plugin.options.positions import Key
+from kolumn.source.side_files import read_topic_id
+from kolumn.source.storage import beside
+from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Position
 from kolumn.spark_plugin.options.read import LoadOptions
-from kolumn.spark_plugin.read.bounds import Bounds, bounds, resolve
 from kolumn.spark_plugin.session.session import Run, by_threads
-from kolumn.threads import PLAN, SIZES
+
+logger = logging.getLogger(__name__)
+
+Bounds = tuple[int | None, int | None]
+"""First offset and the one after the last; None for no bound."""
+
+
+def resolve(position: Position | None, groups: dict[Key, list[Segment]], decode: Options) -> dict[Key, int]:
+    """Offsets of a position that may not have been given."""
+    return {} if position is None else position.resolve(groups, decode)
+
+
+def log_start(segments: list[Segment]) -> int | None:
+    """The earliest offset, from the first segment's name; None if that is not a base offset."""
+    return min((s.base_offset for s in segments if s.base_offset is not None), default=None)
+
+
+def bounds(starts: dict[Key, int], ends: dict[Key, int], groups: dict[Key, list[Segment]], fail: bool) -> dict[Key, Bounds]:
+    """The bounds of each partition, compared with the offsets of its log.
+
+    Raises
+    ------
+    KolumnError
+        An offset is outside of the log, if ``fail``; otherwise a warning is logged, and the offsets that exist are read.
+    """
+    found: dict[Key, Bounds] = {}
+    for key, segments in groups.items():
+        start, end = starts.get(key, EARLIEST), ends.get(key, LATEST)
+        if start == LATEST or end == EARLIEST:
+            # The read starts at the end or ends at the beginning: nothing is read.
+            found[key] = (0, 0)
+            continue
+        if max(start, end) >= 0:
+            _compare(key, start, end, segments, fail)
+        found[key] = (None if start < 0 else start, None if end < 0 else end)
+    return found
+
+
+def _compare(key: Key, start: int, end: int, segments: list[Segment], fail: bool) -> None:
+    first, stop = log_start(segments), log_end(segments)
+    if start >= 0 and first is not None and start < first:
+        lost(f"{key[0]}-{key[1]}: offset {start} was asked for, and the log begins at {first}", fail)
+    for offset in (start, end):
+        if offset > stop:
+            lost(f"{key[0]}-{key[1]}: offset {offset} was asked for, and the log ends at {stop}", fail)
+
+
+def lost(what: str, fail: bool, option: str = "failOnDataLoss=false") -> None:
+    """Raise an error or log a warning: offsets are missing, because they were deleted by retention, truncated, or never written."""
+    if fail:
+        raise KolumnError(f"{what}. Data may have been lost; {option} reads what is there")
+    logger.warning("%s. Continuing with what is there, as %s says", what, option)
+
 
 SMALLEST = 4 << 20
 """Minimum bytes of a task: fewer are not worth its start."""
@@ -58,7 +119,7 @@ def plan_splits(options: LoadOptions, run: Run = by_threads) -> list[Split]:
 
 
 def limits_of(options: LoadOptions, groups: dict[Key, list[Segment]]) -> dict[Key, Bounds]:
-    """The bounds of each topic partition that the positions of the options mean; errors as `kolumn.spark_plugin.read.bounds.bounds`."""
+    """The bounds of each topic partition that the positions of the options mean; errors as `kolumn.spark_plugin.read.splits.bounds`."""
     starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
     return bounds(starts, ends, groups, options.fail_on_data_loss)
 
@@ -69,7 +130,7 @@ def segments_by_partition(options: LoadOptions) -> dict[Key, list[Segment]]:
     Raises
     ------
     ArgumentError
-        As `kolumn.replicas.copies.one_log`; also if a topic or partition is named but does not exist.
+        As `kolumn.copies.copies.one_log`; also if a topic or partition is named but does not exist.
     """
     groups = options.wanted.choose(live_segments(options.paths, options.decode).segments)
     if options.decode.replicas == "merge":
@@ -139,7 +200,7 @@ def _cut(chosen: Range, target: int, records: int | None) -> list[tuple[Range, i
 
 
 def _count(chosen: Range, target: int, records: int) -> list[tuple[Range, int]]:
-    """Like `kolumn.entries.headers.cut`, with at most ``records`` offsets in a part, unless one entry has more."""
+    """Like `kolumn.log.headers.cut`, with at most ``records`` offsets in a part, unless one entry has more."""
     parts, rest, first = [], chosen, chosen.floor + 1
     last = rest.floor
     for entries in headers(chosen.segment, chosen.start, chosen.end):
@@ -172,3 +233,26 @@ def pack(
         size, count = size + length, count + offsets
     if group:
         yield tuple(group)
+
+
+def topic_ids(segments: Iterable[Segment]) -> dict[str, str]:
+    """Ids of topics from ``partition.metadata`` (Kafka 2.8 and later); one file of each topic is read. Topics without one are left out."""
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    for segment in segments:
+        if segment.topic is None or segment.topic in seen:
+            continue
+        seen.add(segment.topic)
+        number = read_topic_id(beside(segment.path, "partition.metadata"))
+        if number is not None:
+            found[segment.topic] = number
+    return found
+
+
+def created_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """A message for each topic whose id has changed; no message if one of the two ids is unknown."""
+    return [
+        f"topic {topic}: its id was {before[topic]} and is {now[topic]}: it was deleted and created anew, and its offsets began again at 0"
+        for topic in sorted(before)
+        if now.get(topic, before[topic]) != before[topic]
+    ]

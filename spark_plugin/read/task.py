@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.backend import choose
+from kolumn.core.errors import shown
 from kolumn.damage.findings import Damage
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.decode.result import Tally
-from kolumn.errors import shown
 from kolumn.options import Options
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.options.positions import Key

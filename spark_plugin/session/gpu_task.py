@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from pyspark import TaskContext
 
-from kolumn.arrow.recycle import share_locked
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
+from kolumn.core.recycle import share_locked
 
 SHARE, WORKERS, JVM_SHARE = "KOLUMN_GPU_SHARE", "KOLUMN_GPU_WORKERS", "KOLUMN_GPU_JVM_SHARE"
 """Environment of a worker, set by `rapids.configure`: the fraction of a GPU's memory for all workers together, their number, and the

@@ -1,12 +1,29 @@
-"""Planning with the help of a session. Data sources are planned without a session."""
+"""Planning with the help of a session. Data sources are planned without a session.
 
+Which Python Spark's workers run, and whether Kolumn is installed there.
+
+Spark uses PYSPARK_PYTHON, or else ``python3`` of the PATH. That is not this Python if its environment was not activated. Which Python
+is used for what:
+
+    a class that was registered, functions    driver's ``pythonExec``, with every task
+    ``format("kolumn")``, nothing registered  PYSPARK_DRIVER_PYTHON, PYSPARK_PYTHON or python3, as the JVM found them when it was started
+"""
+
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kolumn.threads import PLAN, workers
+from kolumn.core.errors import MissingError
+from kolumn.core.threads import PLAN, workers
 
 MANY = 2000
 """Number of segments from which on their headers are read by a Spark job."""
@@ -39,3 +56,77 @@ def by_job(spark: SparkSession) -> Run:
         return spark.sparkContext.parallelize(items, min(len(items), 4 * parallel)).map(function).collect()
 
     return run
+
+
+_NAMES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+_SECONDS = 60
+_ASK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('kolumn') else 3)"
+
+
+def use_this_python(spark: "SparkSession") -> None:
+    """Make a local session's workers run the Python of this process, unless another one was configured.
+
+    Workers on other machines are not changed: what is installed there is not known here.
+
+    Raises
+    ------
+    MissingError
+        Another one was configured, and Kolumn is not installed there.
+    """
+    try:
+        context = spark.sparkContext
+    except PySparkException:
+        # Spark Connect: the server chooses its Python.
+        return
+    if not str(context.master).startswith("local"):
+        return
+    if "PYSPARK_PYTHON" not in os.environ and context.getConf().get("spark.pyspark.python") is None:
+        context.pythonExec = sys.executable
+        return
+    if context.getConf().get("spark.submit.pyFiles") or context._python_includes:
+        # Kolumn may come with the job.
+        return
+    wrong = lacks_kolumn(context.pythonExec)
+    if wrong is not None:
+        raise MissingError(f"Spark's workers would run {wrong}. Set PYSPARK_PYTHON={sys.executable} before the session is started")
+
+
+def use_this_python_to_find_formats() -> None:
+    """Point the JVM that will be started to this Python, if ``python3`` of the PATH would not find ``format("kolumn")``. Called on import.
+
+    This is done only if the environment names no Python; without it, the format would be unknown.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if main is not None and str(main.name).startswith("pyspark."):
+        # This process is a worker.
+        return
+    if any(name in os.environ for name in (*_NAMES, "PYSPARK_GATEWAY_PORT")) or SparkContext._active_spark_context is not None:
+        return
+    if lacks_kolumn("python3") is not None:
+        os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+@cache
+def lacks_kolumn(python: str) -> str | None:
+    """Why Kolumn cannot be used with a Python, given by its name or path; None if Kolumn is installed there."""
+    found = shutil.which(python)
+    if found is None:
+        return f"{python}, which is not there"
+    if _is_this(found):
+        return None
+    try:
+        done = subprocess.run([found, "-c", _ASK], stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{found}, which does not run: {error}"
+    return None if done.returncode == 0 else f"{found}, where Kolumn is not installed"
+
+
+def _is_this(python: str) -> bool:
+    """Whether a path is this Python. The Pythons of virtual environments may link to the same file, so folders are compared too."""
+    here, there = Path(sys.executable), Path(os.path.abspath(python))
+    return here.parent == there.parent and here.resolve() == there.resolve()
+
+
+def of_workers() -> str:
+    """The Python that a session would send to its workers if it was started now."""
+    return os.environ.get("PYSPARK_PYTHON", "python3")

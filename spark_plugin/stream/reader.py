@@ -11,19 +11,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kolumn.errors import ArgumentError
+from kolumn.copies.ends import log_end
+from kolumn.core.errors import ArgumentError
 from kolumn.log.transactions import transactions_of
-from kolumn.replicas.log_end import log_end
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Position
 from kolumn.spark_plugin.options.read import LoadOptions
-from kolumn.spark_plugin.read.bounds import Bounds, log_start, lost
 from kolumn.spark_plugin.read.schema import arrow_schema, conform
-from kolumn.spark_plugin.read.splits import Split, segments_by_partition, share
+from kolumn.spark_plugin.read.splits import Bounds, Split, created_anew, log_start, lost, segments_by_partition, share, topic_ids
 from kolumn.spark_plugin.read.task import read_split, warn
-from kolumn.spark_plugin.read.topic_ids import created_anew, topic_ids
-from kolumn.spark_plugin.stream.live import check_planned, clip
-from kolumn.spark_plugin.stream.progress import Pair, Topics, from_json, ids_of, limit_ends, to_json
+from kolumn.spark_plugin.stream.progress import Pair, Topics, check_planned, clip, from_json, ids_of, limit_ends, to_json
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
 
-from kolumn.commit.liveness import committing
-from kolumn.commit.run import recover
-from kolumn.errors import ArgumentError, KolumnError
-from kolumn.replicas.log_end import log_end
+from kolumn.copies.ends import log_end
+from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import storage
-from kolumn.source.log_names import LOG
+from kolumn.source.names import LOG
 from kolumn.source.segments import SIDE_FILES, Segment, find_segments
 from kolumn.source.storage import FolderEntry
 from kolumn.spark_plugin.write.staging import files_of, move_all
+from kolumn.writers.commit.liveness import committing
+from kolumn.writers.commit.run import recover
 
 _OWN = (LOG, *SIDE_FILES)
 """Suffixes of the files that Kolumn's writers write into a topic-partition folder."""

@@ -11,9 +11,20 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
-from kolumn import keywords
-from kolumn.commit.run import recover
-from kolumn.compaction.compact import (
+from kolumn.copies.copies import one_directory
+from kolumn.core import keywords
+from kolumn.core.errors import ArgumentError
+from kolumn.core.keywords import known_keywords
+from kolumn.log.headers import headers
+from kolumn.log.transactions import transactions_of_segment
+from kolumn.options import Options
+from kolumn.readers.plan import live_segments
+from kolumn.source import storage
+from kolumn.source.segments import Segment
+from kolumn.spark_plugin.session.session import by_job, use_this_python
+from kolumn.spark_plugin.write.staging import Staging, files_of, move_all
+from kolumn.writers.commit.run import recover
+from kolumn.writers.compaction.compact import (
     DAY_MS,
     Compaction,
     CompactionPlan,
@@ -23,20 +34,8 @@ from kolumn.compaction.compact import (
     folder_of,
     plan_partition,
 )
-from kolumn.compaction.latest import LatestOffsets
-from kolumn.conversion.convert import Conversion, ConversionJob, can_roll, root_of, targets
-from kolumn.entries.headers import headers
-from kolumn.errors import ArgumentError
-from kolumn.keywords import known_keywords
-from kolumn.log.transactions import transactions_of_segment
-from kolumn.options import Options
-from kolumn.read_plan import live_segments
-from kolumn.replicas.copies import one_directory
-from kolumn.source import storage
-from kolumn.source.segments import Segment
-from kolumn.spark_plugin.session.session import by_job
-from kolumn.spark_plugin.session.workers_python import use_this_python
-from kolumn.spark_plugin.write.staging import Staging, files_of, move_all
+from kolumn.writers.compaction.latest import LatestOffsets
+from kolumn.writers.conversion.convert import Conversion, ConversionJob, can_roll, root_of, targets
 
 _TASKS_EACH = 4
 """Tasks for each slot: more than one, since segments differ in size."""

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kolumn.commit.liveness import WAIT_S, hold, write_owner
-from kolumn.commit.run import commit, discard, new_folder
-from kolumn.commit.staged_file import make_folders, writing
-from kolumn.encode.outgoing import send
 from kolumn.source import storage
+from kolumn.writers.commit.liveness import WAIT_S, hold, write_owner
+from kolumn.writers.commit.run import commit, discard, new_folder
+from kolumn.writers.commit.staged_file import make_folders, writing
+from kolumn.writers.outgoing import send
 
 
 class Staging:

@@ -13,17 +13,17 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from kolumn.commit.run import recover, withdraw
-from kolumn.encode.segments import SegmentFiles
-from kolumn.encode.table import check_columns
-from kolumn.encode.write import Writer
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.formats.layouts import FORMAT_NAMES, FORMATS
 from kolumn.source.storage import within
 from kolumn.spark_plugin.options.write import WriteOptions, check_topic
 from kolumn.spark_plugin.read.schema import arrow_schema
 from kolumn.spark_plugin.write.publish import StagedSegments, end_of, publish
 from kolumn.spark_plugin.write.staging import Staging
+from kolumn.writers.commit.run import recover, withdraw
+from kolumn.writers.segments import SegmentFiles
+from kolumn.writers.table import check_columns
+from kolumn.writers.write import Writer
 
 _SORTED = 'df.repartition("topic", "partition").sortWithinPartitions("offset") brings the records of a partition together, in order'
 

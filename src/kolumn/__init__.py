@@ -3,29 +3,37 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kolumn.errors import ArgumentError, CorruptBatchError, FormatError, KolumnError, LimitError, MissingError, NoMemoryError, PayloadError
+from kolumn.core.errors import (
+    ArgumentError,
+    CorruptBatchError,
+    FormatError,
+    KolumnError,
+    LimitError,
+    MissingError,
+    NoMemoryError,
+    PayloadError,
+)
 
 if TYPE_CHECKING:
-    from kolumn.accounting.formats import Space, space
-    from kolumn.api import batches, read, scan, verify
-    from kolumn.commit.leftovers import Leftover, tidy
-    from kolumn.compaction.by_age import Cleaning, clean
-    from kolumn.compaction.compact import Compaction, compact
-    from kolumn.conversion.broker import assign_offsets, for_fetch, mirror
-    from kolumn.conversion.convert import Conversion, convert, losses
     from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
     from kolumn.damage.findings import Damage, Skipped
-    from kolumn.encode.write import write
-    from kolumn.explain import ReadExplanation, explain
-    from kolumn.frames.polars_scan import scan_polars
-    from kolumn.gpu_api import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
-    from kolumn.index_files.rebuild import Rebuilt, rebuild_index
-    from kolumn.index_files.tables import side_files
-    from kolumn.internal_topics.groups import groups
-    from kolumn.internal_topics.transactions import open_transactions
-    from kolumn.salvage.recover import recover
-    from kolumn.salvage.report import Recovery
-    from kolumn.verification.report import Report
+    from kolumn.log.index_files import side_files
+    from kolumn.readers.api import batches, read, scan, verify
+    from kolumn.readers.explain import ReadExplanation, explain
+    from kolumn.readers.gpu import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
+    from kolumn.readers.polars import scan_polars
+    from kolumn.readers.verified import Report
+    from kolumn.tools.groups import groups
+    from kolumn.tools.open_transactions import open_transactions
+    from kolumn.tools.rebuild_index import Rebuilt, rebuild_index
+    from kolumn.tools.recover import Recovery, recover
+    from kolumn.tools.sizes import Space, space
+    from kolumn.writers.commit.leftovers import Leftover, tidy
+    from kolumn.writers.compaction.by_age import Cleaning, clean
+    from kolumn.writers.compaction.compact import Compaction, compact
+    from kolumn.writers.conversion.broker import assign_offsets, for_fetch, mirror
+    from kolumn.writers.conversion.convert import Conversion, convert, losses
+    from kolumn.writers.write import write
 
 __version__ = "0.1.0"
 __all__ = [
@@ -78,40 +86,40 @@ __all__ = [
 ]
 
 _LAZY = {
-    "read": "kolumn.api",
-    "scan": "kolumn.api",
-    "batches": "kolumn.api",
-    "verify": "kolumn.api",
-    "explain": "kolumn.explain",
-    "ReadExplanation": "kolumn.explain",
-    "write": "kolumn.encode.write",
-    "assign_offsets": "kolumn.conversion.broker",
-    "for_fetch": "kolumn.conversion.broker",
-    "mirror": "kolumn.conversion.broker",
-    "clean": "kolumn.compaction.by_age",
-    "Cleaning": "kolumn.compaction.by_age",
-    "space": "kolumn.accounting.formats",
-    "Space": "kolumn.accounting.formats",
-    "compact": "kolumn.compaction.compact",
-    "Compaction": "kolumn.compaction.compact",
-    "convert": "kolumn.conversion.convert",
-    "losses": "kolumn.conversion.convert",
-    "Conversion": "kolumn.conversion.convert",
-    "groups": "kolumn.internal_topics.groups",
-    "rebuild_index": "kolumn.index_files.rebuild",
-    "Rebuilt": "kolumn.index_files.rebuild",
-    "recover": "kolumn.salvage.recover",
-    "Recovery": "kolumn.salvage.report",
-    "side_files": "kolumn.index_files.tables",
-    "open_transactions": "kolumn.internal_topics.transactions",
-    "read_cudf": "kolumn.gpu_api",
-    "read_pylibcudf": "kolumn.gpu_api",
-    "scan_cudf": "kolumn.gpu_api",
-    "scan_pylibcudf": "kolumn.gpu_api",
-    "scan_polars": "kolumn.frames.polars_scan",
-    "Report": "kolumn.verification.report",
-    "tidy": "kolumn.commit.leftovers",
-    "Leftover": "kolumn.commit.leftovers",
+    "read": "kolumn.readers.api",
+    "scan": "kolumn.readers.api",
+    "batches": "kolumn.readers.api",
+    "verify": "kolumn.readers.api",
+    "explain": "kolumn.readers.explain",
+    "ReadExplanation": "kolumn.readers.explain",
+    "write": "kolumn.writers.write",
+    "assign_offsets": "kolumn.writers.conversion.broker",
+    "for_fetch": "kolumn.writers.conversion.broker",
+    "mirror": "kolumn.writers.conversion.broker",
+    "clean": "kolumn.writers.compaction.by_age",
+    "Cleaning": "kolumn.writers.compaction.by_age",
+    "space": "kolumn.tools.sizes",
+    "Space": "kolumn.tools.sizes",
+    "compact": "kolumn.writers.compaction.compact",
+    "Compaction": "kolumn.writers.compaction.compact",
+    "convert": "kolumn.writers.conversion.convert",
+    "losses": "kolumn.writers.conversion.convert",
+    "Conversion": "kolumn.writers.conversion.convert",
+    "groups": "kolumn.tools.groups",
+    "rebuild_index": "kolumn.tools.rebuild_index",
+    "Rebuilt": "kolumn.tools.rebuild_index",
+    "recover": "kolumn.tools.recover",
+    "Recovery": "kolumn.tools.recover",
+    "side_files": "kolumn.log.index_files",
+    "open_transactions": "kolumn.tools.open_transactions",
+    "read_cudf": "kolumn.readers.gpu",
+    "read_pylibcudf": "kolumn.readers.gpu",
+    "scan_cudf": "kolumn.readers.gpu",
+    "scan_pylibcudf": "kolumn.readers.gpu",
+    "scan_polars": "kolumn.readers.polars",
+    "Report": "kolumn.readers.verified",
+    "tidy": "kolumn.writers.commit.leftovers",
+    "Leftover": "kolumn.writers.commit.leftovers",
     "Damage": "kolumn.damage.findings",
     "Skipped": "kolumn.damage.findings",
     "warmup": "kolumn.cpu_fallback.machine.compile_ahead",

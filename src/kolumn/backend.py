@@ -5,8 +5,8 @@
 
 import os
 
+from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.machine import compile_ahead
-from kolumn.errors import ArgumentError
 
 
 def choose(backend: str = "auto") -> str:

@@ -10,13 +10,13 @@ from typing import Any, Literal, Unpack, get_args, get_origin
 import pyarrow as pa
 
 from kolumn.backend import choose
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
+from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, ReadOptions, known_keywords
+from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, resolve_columns
 from kolumn.formats import layouts
-from kolumn.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, ReadOptions, known_keywords
-from kolumn.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, resolve_columns
-from kolumn.source.data_keys import KeyFiles, key_files
-from kolumn.values.columns.stage import schema_of, stored_columns, watched_columns
-from kolumn.values.columns.typed import INTERNAL, Typed, typed_of
+from kolumn.source.tiers.data_keys import KeyFiles, key_files
+from kolumn.values.stage import schema_of, stored_columns, watched_columns
+from kolumn.values.typed import INTERNAL, Typed, typed_of
 
 MIB = 1 << 20
 GPU_CHUNK_BYTES = 64 * MIB
@@ -36,7 +36,7 @@ _CHOICES["format"] = layouts.FORMAT_NAMES
 class Options:
     """The options of a call, checked; `of` makes them from parameters.
 
-    Attributes are those of `kolumn.keywords.ReadOptions` with defaults filled in: ``columns`` are names, with ``headers`` if
+    Attributes are those of `kolumn.core.keywords.ReadOptions` with defaults filled in: ``columns`` are names, with ``headers`` if
     ``include_headers`` is true, timestamps are ms since 1970, ``chunk_bytes`` and ``threads`` are numbers. ``typed`` is what the options
     for values and keys ask for.
     """
@@ -77,7 +77,7 @@ class Options:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the record batches; types of values and keys are those of `kolumn.reader_types.with_types`."""
+        """Schema of the record batches; types of values and keys are those of `kolumn.readers.types.with_types`."""
         return schema_of(self.columns, self.binary, self.typed)
 
     @property

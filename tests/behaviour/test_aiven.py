@@ -17,11 +17,12 @@ from kit.encoder import Record, batch
 from kit.tiers import Aiven
 from kolumn.cli import main
 from kolumn.cli.common import size_of
-from kolumn.source import aiven_file, aiven_manifest
-from kolumn.source.aiven_file import Access, AivenFile
-from kolumn.source.aiven_manifest import AivenManifest, parse
-from kolumn.source.data_keys import key_files
 from kolumn.source.segments import find_segments
+from kolumn.source.tiers import file as aiven_file
+from kolumn.source.tiers import manifest as aiven_manifest
+from kolumn.source.tiers.data_keys import key_files
+from kolumn.source.tiers.file import Access, AivenFile
+from kolumn.source.tiers.manifest import AivenManifest, parse
 
 GOLDEN = CORPUS.parent / "aiven"
 FIRST_CHUNK = "9d596667e889bb68c7d8cac5e6b1aa27b4b3b081f9e5103d61b773e7b4f4d9a0"
@@ -504,7 +505,7 @@ def test_indexes_that_cannot_be_fetched_are_not_taken_for_missing(
 
     url = f"local://{made.root}"
     monkeypatch.setattr(aiven_file, "open_ranges", lambda name: Reset() if name.endswith(".indexes") else real(name))
-    monkeypatch.setattr("kolumn.source.retries.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("kolumn.source.remote.time.sleep", lambda seconds: None)
     with pytest.raises(kolumn.KolumnError, match=r"\.indexes: bytes \d+ to \d+ cannot be read: the connection was"):
         kolumn.read(url, keys=keys, **how)
     assert kolumn.read(url, keys=keys, errors="skip", **how).equals(kolumn.read(LOG, **how))

@@ -8,9 +8,9 @@ import pytest
 import kolumn
 from kit import drafts
 from kit.encoder import Record, batch, message, wrapper
-from kolumn.arrays import Bytes, Int64s
-from kolumn.encode import compress
-from kolumn.errors import ArgumentError, CorruptBatchError
+from kolumn.core.arrays import Bytes, Int64s
+from kolumn.core.errors import ArgumentError, CorruptBatchError
+from kolumn.writers import compress
 
 TIME = 1_700_000_000_000
 RECORDS = [Record(i, b"k%d" % i, None if i == 1 else b"v%d" % i, TIME + i) for i in range(3)]
@@ -42,8 +42,8 @@ def compressions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         calls.extend([codec] * len(source) if made is not None else [])
         return made
 
-    monkeypatch.setattr("kolumn.encode.entries.compress", counted)
-    monkeypatch.setattr("kolumn.encode.entries.compress_all", all_counted)
+    monkeypatch.setattr("kolumn.writers.entries.compress", counted)
+    monkeypatch.setattr("kolumn.writers.entries.compress_all", all_counted)
     return calls
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import kolumn
 from kit.counted import IO, counted
-from kolumn.arrow import recycle
 from kolumn.cli import main
-from kolumn.encode import batches, messages
+from kolumn.core import recycle
+from kolumn.writers import batches, messages
 
 MIB = 1 << 20
 KEYS = 500

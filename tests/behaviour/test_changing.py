@@ -13,7 +13,7 @@ import pytest
 import kolumn
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
+from kolumn.readers.plan import live_segments
 from kolumn.source import identity, storage
 from kolumn.source import segments as source
 from kolumn.source.segment_file import SegmentFile

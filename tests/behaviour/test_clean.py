@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kolumn.errors import ArgumentError
-from kolumn.plan.seek import ENRICHED_INDEX, read_index
+from kolumn.core.errors import ArgumentError
+from kolumn.log.seek import ENRICHED_INDEX, read_index
 from kolumn.source.segments import find_segments
 
 TIME = 1_700_000_000_000

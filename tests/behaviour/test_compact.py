@@ -13,7 +13,7 @@ import kolumn
 from kit import drafts
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch, message, wrapper
 from kit.paths import without
-from kolumn.paths import FILTER
+from kolumn.core.paths import FILTER
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 TIME = 1_700_000_000_000

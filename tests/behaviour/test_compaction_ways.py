@@ -13,8 +13,8 @@ import kolumn
 from kit.encoder import Record, batch
 from kit.paths import without
 from kit.random_logs import KINDS, TIME, Log, source_of
-from kolumn.compaction import rewrite
-from kolumn.paths import FILTER
+from kolumn.core.paths import FILTER
+from kolumn.writers.compaction import rewrite
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 

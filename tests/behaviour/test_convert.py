@@ -14,10 +14,10 @@ from kit.draft_segments import FORMATS, Maker
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch, message, wrapper
 from kit.fuzz import examples
 from kit.paths import GENERAL, without
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.log.pieces import pieces
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
+from kolumn.readers.plan import live_segments
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 TIME = 1_700_000_000_000

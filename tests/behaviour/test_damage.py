@@ -10,8 +10,8 @@ import pytest
 import kolumn
 from kit import encoder
 from kit.pairs import pairs
+from kolumn.damage.search import Search
 from kolumn.formats import crc
-from kolumn.resync.search import Search
 
 BASE = 100
 

@@ -10,8 +10,8 @@ import kolumn
 from kit.encoder import Record, batch
 from kit.paths import without
 from kit.random_logs import KINDS, TIME, Log, source_of
-from kolumn.conversion import convert, down_conversion
-from kolumn.paths import DOWN_CONVERSION
+from kolumn.core.paths import DOWN_CONVERSION
+from kolumn.writers.conversion import convert, down_conversion
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 

@@ -10,8 +10,8 @@ import kolumn
 from kit import drafts
 from kit.encoder import TRANSACTIONAL, Record, batch, message, raw_batch
 from kit.wrong_drafts import ONE, TIME, WRONG
-from kolumn.entries.headers import headers
-from kolumn.errors import ArgumentError, Code, CorruptBatchError, FormatError
+from kolumn.core.errors import ArgumentError, Code, CorruptBatchError, FormatError
+from kolumn.log.headers import headers
 from kolumn.source.segments import Segment
 
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import kolumn
 from kit.encoder import Record, batch
 from kolumn.cli import app
-from kolumn.frames.predicates import bounds_of
-from kolumn.frames.source import Bounds
+from kolumn.readers.polars import bounds_of
+from kolumn.readers.row_source import Bounds
 
 pl = pytest.importorskip("polars", reason="kolumn[polars] has it")
 

@@ -13,7 +13,7 @@ from kit.corpus import HERE
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.tiers import uuid_of
 from kolumn.cli import app
-from kolumn.errors import ArgumentError, CorruptBatchError
+from kolumn.core.errors import ArgumentError, CorruptBatchError
 
 OFFSETS, STATE = HERE / "internal" / "__consumer_offsets-0", HERE / "internal" / "__transaction_state-0"
 T = 1_700_000_000_000

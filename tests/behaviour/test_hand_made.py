@@ -14,7 +14,7 @@ from kit.drafts import bare_record, compact_batch, message_set, set_message
 from kit.encoder import Record, batch, control_batch, message, raw_batch, record_body, varint, with_crc, wrapper
 from kit.paths import GENERAL, without
 from kit.streams import GZIP, LZ4, SNAPPY, XERIAL, ZSTD, compress
-from kolumn.paths import MESSAGES, SHORT, STREAMED
+from kolumn.core.paths import MESSAGES, SHORT, STREAMED
 
 T = 1_700_000_000_000
 

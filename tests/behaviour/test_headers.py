@@ -13,10 +13,10 @@ import pytest
 import kolumn
 from kit.counted import IO, counted
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
+from kolumn.core.errors import CorruptBatchError
 from kolumn.damage.findings import Damage
-from kolumn.errors import CorruptBatchError
+from kolumn.log.seek import select_ranges
 from kolumn.options import Options
-from kolumn.plan.seek import select_ranges
 from kolumn.source.segments import find_segments
 
 ABORT, COMMIT = 0, 1

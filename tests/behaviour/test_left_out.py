@@ -11,9 +11,9 @@ import kolumn
 from behaviour.test_loader import FOLDERS
 from kit.command_line import run
 from kit.loader_folders import Files, content, random_files, real_name, write
-from kolumn.accounting.overview import overview
-from kolumn.errors import ArgumentError
-from kolumn.report.gather import gather
+from kolumn.core.errors import ArgumentError
+from kolumn.tools.overview import overview
+from kolumn.tools.report.gather import gather
 
 LOG = "00000000000000000000.log"
 ID = "0123456789abcdef0123456789abcdef"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kit.loader_folders import GOLDEN, Files, write
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
+from kolumn.readers.plan import live_segments
 
 FOLDERS = json.loads(GOLDEN.read_text())
 Logs = dict[str, str]

@@ -13,9 +13,9 @@ import kolumn
 from kit.encoder import LOG_APPEND_TIME, Record, batch, control_batch, message
 from kit.looks import Looks
 from kit.streams import GZIP, LZ4, ZSTD
+from kolumn.core.errors import CorruptBatchError, KolumnError
+from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.decode.small_segments import SmallSegments
-from kolumn.errors import CorruptBatchError, KolumnError
-from kolumn.schema import RECORD_COLUMNS
 from kolumn.source.segments import find_segments
 
 SEGMENTS, EACH = 120, 5

@@ -16,10 +16,10 @@ from kit.bombs import BLOCK, CODECS, bomb, large_record, write
 from kit.corpus import cases
 from kit.encoder import Record, batch
 from kit.streams import GZIP, NONE, ZSTD
-from kolumn.arrow.recycle import KEPT
 from kolumn.cli import app
 from kolumn.cli.ending import DAMAGE, LIMIT, OK
-from kolumn.schema import RECORD_COLUMNS
+from kolumn.core.recycle import KEPT
+from kolumn.core.schema import RECORD_COLUMNS
 
 ADDRESS_SPACE = 1 << 30
 OF_SNAPPY = 2 << 30

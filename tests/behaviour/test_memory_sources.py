@@ -16,8 +16,8 @@ from kit.corpus import cases
 from kit.encoder import Record, batch
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS
+from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError
 
 SEGMENTS = sorted({Path(path) for case in cases() for path in case.segments if Path(path).stat().st_size}, key=str)[::9]
 NONE, LZ4, ZSTD = 0, 3, 4

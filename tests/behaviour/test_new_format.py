@@ -10,7 +10,7 @@ PROGRAM = """
 import struct, sys, zlib, gzip
 from pathlib import Path
 import kolumn
-from kolumn.errors import CorruptBatchError
+from kolumn.core.errors import CorruptBatchError
 folder = Path(sys.argv[1])
 
 def message(delta, key, value):

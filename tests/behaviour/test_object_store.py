@@ -265,7 +265,7 @@ def test_without_room_nothing_is_fetched_ahead() -> None:
 
 def test_a_request_that_fails_is_repeated_and_then_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("kolumn.source.retries.time.sleep", pauses.append)
+    monkeypatch.setattr("kolumn.source.remote.time.sleep", pauses.append)
     slow = Slow(10_000, fails=3)
     file = ReadAhead(slow, 10_000, 0, block=1000)
     assert b"".join(file.read_at(1000, at) for at in range(0, 10_000, 1000)) == slow.data
@@ -280,7 +280,7 @@ def test_a_request_that_fails_is_repeated_and_then_an_error(monkeypatch: pytest.
 def test_a_small_file_that_cannot_be_read_is_not_taken_for_missing(monkeypatch: pytest.MonkeyPatch, error: str, calls: int) -> None:
     """Without its leader epochs another copy of a tier's segment would be read."""
     pauses: list[float] = []
-    monkeypatch.setattr("kolumn.source.retries.time.sleep", pauses.append)
+    monkeypatch.setattr("kolumn.source.remote.time.sleep", pauses.append)
 
     def fails(_: Any, path: str, **kwargs: Any) -> bytes:
         raise OSError(error)

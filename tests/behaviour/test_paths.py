@@ -16,7 +16,7 @@ from kit.avro_writer import EVERYTHING, Writer, damaged, random_value
 from kit.mutate import make_segment, mutate
 from kit.paths import FAST, GENERAL, counted, without
 from kit.random_logs import KINDS, TIME, Log, source_of
-from kolumn import paths
+from kolumn.core import paths
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 COLUMNS = ["offset", "timestamp", "key", "value", "headers", "sequence", "tombstone", "topic", "position", "codec", "isControl"]

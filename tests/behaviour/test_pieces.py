@@ -10,10 +10,10 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch, message
-from kolumn.arrow import recycle
+from kolumn.core import recycle
+from kolumn.core.errors import CorruptBatchError
 from kolumn.decode import pieces
-from kolumn.errors import CorruptBatchError
-from kolumn.plan.borders import next_border
+from kolumn.log.chunks import next_border
 
 COLUMNS = ["offset", "timestamp", "key", "value", "position"]
 CHUNK = 40_000

@@ -12,7 +12,7 @@ import pytest
 import kolumn
 from kit.counted import IO, counted
 from kit.encoder import LOG_APPEND_TIME, Record, batch, message, wrapper
-from kolumn.plan import narrow
+from kolumn.log import narrow
 
 START = 1_700_000_000_000
 NONE, GZIP, LZ4 = 0, 1, 3

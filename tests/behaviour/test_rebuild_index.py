@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import kolumn
 from kit.corpus import HERE, cases
 from kolumn.cli import app
-from kolumn.errors import ArgumentError, CorruptBatchError
+from kolumn.core.errors import ArgumentError, CorruptBatchError
 
 SUFFIXES = (".index", ".timeindex", ".txnindex")
 INTERVALS = {"transactional/txn-librdkafka-0": 4096, "transactional": 512, "v2-java": 1024, "v0": 1024, "v1": 1024}

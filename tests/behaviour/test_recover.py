@@ -16,7 +16,7 @@ from kit.corpus import HERE, cases
 from kit.replicas import COLUMNS, copy, damaged, flip, last_bytes, logs, make_log, records, rows_of, write_log
 from kit.tiers import Aiven, tier_of
 from kolumn.cli import app
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.log.batch_table import entry_chunks
 
 TRANSACTIONAL = HERE / "transactional" / "txn-lz4-0"
@@ -408,7 +408,7 @@ def test_a_log_that_changes_meanwhile_leaves_nothing(tmp_path: Path, monkeypatch
             chunk.entries.array[-1, :] = 0
             yield from ()
 
-    monkeypatch.setattr("kolumn.salvage.files.entry_chunks", cut_short)
+    monkeypatch.setattr("kolumn.tools.recovered.entry_chunks", cut_short)
     with pytest.raises(kolumn.KolumnError, match="changed while it was copied"):
         kolumn.recover(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()

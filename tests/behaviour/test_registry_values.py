@@ -10,7 +10,7 @@ import pytest
 
 import kolumn
 from kit.avro_values import encoded
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 
 FIELDS: list[dict[str, Any]] = [
     {"name": "id", "type": "int"},

@@ -15,7 +15,7 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import looks, segment_file, storage
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments

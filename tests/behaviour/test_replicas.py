@@ -17,9 +17,9 @@ from kit.encoder import batch, message, wrapper
 from kit.fuzz import MUTANTS
 from kit.partitions import SOURCE
 from kit.replicas import CASES, check, copy, flip, last_bytes, logs, merged, read, records, write_log
+from kolumn.copies.copies import overlaps
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
-from kolumn.replicas.copies import overlaps
+from kolumn.readers.plan import live_segments
 
 THREADS = pytest.mark.parametrize("threads", [1, 4])
 

@@ -68,7 +68,7 @@ def test_an_open_transaction_of_one_half(tmp_path: Path) -> None:
 
 
 def test_batches_and_statistics(tmp_path: Path) -> None:
-    from kolumn.accounting.statistics import collect
+    from kolumn.tools.statistics import collect
 
     one, other = copy(SOURCE, tmp_path / "b1"), copy(SOURCE, tmp_path / "b2")
     last_bytes(one, lambda number: number % 2 == 0)

@@ -23,11 +23,11 @@ from typer.testing import CliRunner
 import kolumn
 from kit.encoder import Record, batch
 from kolumn.cli import app
-from kolumn.report.formats import in_formats
-from kolumn.report.gather import gather
-from kolumn.report.histograms import MOST_BINS, Powers, Timeline
-from kolumn.report.html import table
-from kolumn.report.page import render
+from kolumn.tools.report.gather import gather
+from kolumn.tools.report.html import table
+from kolumn.tools.report.page import render
+from kolumn.tools.report.sections import in_formats
+from kolumn.tools.report.tallies import MOST_BINS, Powers, Timeline
 
 pytest.importorskip("matplotlib", reason="reports need matplotlib")
 
@@ -337,7 +337,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     kolumn.write(pa.table({"key": keys, "value": values}), tmp_path / "one-0")
     (segment,) = (tmp_path / "one-0").glob("*.log")
     program = (
-        "import sys; from kolumn.report.gather import gather, total; found = gather(sys.argv[1]);"
+        "import sys; from kolumn.tools.report.gather import gather, total; found = gather(sys.argv[1]);"
         "peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM:'));"
         "print(peak, total(found, lambda one: one.bytes))"
     )

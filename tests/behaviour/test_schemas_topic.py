@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kolumn.registry.open import schemas_of
-from kolumn.registry.topic import TopicSchemas
-from kolumn.schemas.schema import Reference, Schema
+from kolumn.values.schemas.open import schemas_of
+from kolumn.values.schemas.schema import Reference, Schema
+from kolumn.values.schemas.topic import TopicSchemas
 
 Record = tuple[bytes | None, bytes | None]
 RECORD = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'

@@ -13,29 +13,28 @@ import pytest
 import kolumn
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import Record, batch, message
-from kolumn.accounting.anatomy import anatomy
-from kolumn.accounting.draft_table import draft_table
-from kolumn.accounting.formats import TARGETS
-from kolumn.accounting.picture import draw
-from kolumn.conversion.losses import Losses
-from kolumn.conversion.regroup import regroup
-from kolumn.conversion.retarget import Changes
+from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.encode import batches, messages, sets, tagged
-from kolumn.encode.compress import codec_of
-from kolumn.encode.entries import Encoded, EntrySettings, Groups
-from kolumn.encode.table import RecordsIn
-from kolumn.encode.write import settings
-from kolumn.errors import ArgumentError
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
+from kolumn.log.aborted import Transactions
 from kolumn.log.pieces import Piece, piece_of, pieces
 from kolumn.log.transactions import transactions_of_segment
+from kolumn.log.walk import Loaded, walk_entries
 from kolumn.options import Options
-from kolumn.plan.walk import Loaded, walk_entries
-from kolumn.read_plan import live_segments
+from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
-from kolumn.transactions.states import Transactions
+from kolumn.tools.anatomy import anatomy
+from kolumn.tools.sizes import TARGETS
+from kolumn.tools.statistics import draft_table, draw
+from kolumn.writers import batches, messages, sets, tagged
+from kolumn.writers.compress import codec_of
+from kolumn.writers.conversion.losses import Losses
+from kolumn.writers.conversion.regroup import regroup
+from kolumn.writers.conversion.retarget import Changes
+from kolumn.writers.entries import Encoded, EntrySettings, Groups
+from kolumn.writers.table import RecordsIn
+from kolumn.writers.write import settings
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 TIME = 1_700_000_000_000

@@ -11,12 +11,12 @@ import kolumn
 from kit.encoder import Record, batch
 from kit.paths import GENERAL, without
 from kit.streams import STYLES
-from kolumn.cpu_fallback.inflate.decoders import Decoder, Decoders
+from kolumn.core.errors import Code
+from kolumn.cpu_fallback.inflate.libraries import Decoder, Decoders
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.host import streamed as tiles
-from kolumn.errors import Code
+from kolumn.log.chunks import Reached, chunks
 from kolumn.options import Options
-from kolumn.plan.chunks import Reached, chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 

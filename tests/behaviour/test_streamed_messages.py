@@ -12,9 +12,9 @@ from kit.encoder import LOG_APPEND_TIME, Record, batch, message, wrapper
 from kit.fuzz import FIRST, MUTANTS
 from kit.mutate import mutate
 from kit.paths import without
+from kolumn.core.paths import MESSAGES
 from kolumn.cpu_fallback.stream import UNPACKED
 from kolumn.decode.host import streamed_messages
-from kolumn.paths import MESSAGES
 
 COLUMNS = ["offset", "timestamp", "timestampType", "key", "value", "magic", "codec", "sequence", "tombstone"]
 KIB = 1 << 10

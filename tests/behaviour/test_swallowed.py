@@ -10,7 +10,7 @@ import pytest
 import kolumn
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import Record, batch, control_batch, message, wrapper
-from kolumn.resync.search import Search
+from kolumn.damage.search import Search
 
 TIME = 1_700_000_000_000
 

@@ -9,8 +9,8 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch
-from kolumn.errors import CorruptBatchError
-from kolumn.plan import narrow
+from kolumn.core.errors import CorruptBatchError
+from kolumn.log import narrow
 
 START, EACH, COUNT = 1_700_000_000_000, 8, 300
 LOG_APPEND_TIME = 8

@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import kolumn
-from kolumn import parquet
+from kolumn.copies.ranges import log_ranges
 from kolumn.damage.findings import Damage
 from kolumn.options import Options
-from kolumn.parquet import write_parquet
-from kolumn.read_plan import live_segments
-from kolumn.replicas.ranges import log_ranges
+from kolumn.readers.plan import live_segments
+from kolumn.tools import parquet
+from kolumn.tools.parquet import write_parquet
 
 SEGMENTS, ROWS = 5, 400
 

@@ -17,7 +17,7 @@ import kolumn
 from kit.corpus import Case, cases
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
 from kit.fuzz import MUTANTS
-from kolumn.errors import KolumnError
+from kolumn.core.errors import KolumnError
 from kolumn.log.transactions import from_headers, from_side_files
 from kolumn.options import Options
 from kolumn.source.segments import find_segments

@@ -16,10 +16,10 @@ import kolumn
 from kit.encoder import Record, batch, control_batch
 from kolumn.formats.v2 import ABORT
 from kolumn.options import Options
-from kolumn.schemas.schema import Schema
-from kolumn.values.bare_framing import BareFramer
-from kolumn.values.columns import decoders
+from kolumn.values import decoders
 from kolumn.values.decoder import Bodies
+from kolumn.values.framing import BareFramer
+from kolumn.values.schemas.schema import Schema
 
 SCHEMA = {"id": "int64", "customer": "string", "items": [{"sku": "string", "price": "float64"}], "at": "timestamp"}
 TYPE = pa.struct(
@@ -306,7 +306,7 @@ def test_fixed_places(tmp_path: Path) -> None:
 
 
 class Collection:
-    """Schemas by subject, as `kolumn.schemas.schema.Schemas`."""
+    """Schemas by subject, as `kolumn.values.schemas.schema.Schemas`."""
 
     def __init__(
         self, subjects: dict[str, dict[str, Any]], alone: dict[str, Any] | None = None, first: dict[str, Any] | None = None

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kolumn
-import kolumn.schema
+import kolumn.core.schema
 from kit import oracle
 from kit.corpus import Case, cases
 from kit.differential import COLUMNS, rows_of
@@ -24,7 +24,7 @@ from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_b
 from kit.fuzz import FIRST, examples
 from kit.strategies import segments
 from kit.streams import SNAPPY, compress
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.core.errors import ArgumentError, KolumnError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEPT = [name for name in COLUMNS if name not in ("magic", "codec", "position")]
@@ -90,7 +90,7 @@ def table_of(records: list[Record], **columns: Any) -> pa.Table:
         "key": pa.array([record.key for record in records], pa.binary()),
         "value": pa.array([record.value for record in records], pa.binary()),
         "timestampMs": pa.array([record.timestamp for record in records], pa.int64()),
-        "headers": pa.array(headers, kolumn.schema.HEADERS),
+        "headers": pa.array(headers, kolumn.core.schema.HEADERS),
     }
     return pa.table(plain | {name: [value] * len(records) for name, value in columns.items()})
 
@@ -186,9 +186,9 @@ def test_headers_are_not_lost_in_silence(tmp_path: Path) -> None:
 def test_pieces_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = kolumn.read(next(case.directory for case in cases() if case.directory.name == "java-zstd-0"), include_headers=True)
     (whole,) = kolumn.write(table, tmp_path / "whole.log")
-    monkeypatch.setattr("kolumn.encode.write.ROWS", 50)
+    monkeypatch.setattr("kolumn.writers.write.ROWS", 50)
     (cut,) = kolumn.write(table, tmp_path / "cut.log")
-    monkeypatch.setattr("kolumn.encode.write.BYTES", 5000)
+    monkeypatch.setattr("kolumn.writers.write.BYTES", 5000)
     (small,) = kolumn.write(pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=7)), tmp_path / "small.log")
     assert Path(whole).read_bytes() == Path(cut).read_bytes() == Path(small).read_bytes()
 
@@ -207,7 +207,7 @@ def test_any_kind_of_payload(tmp_path: Path, kind: pa.DataType) -> None:
 
 
 def test_slices_nulls_and_times(tmp_path: Path) -> None:
-    headers = pa.array([[{"key": "lost", "value": b"x"}], None, [{"key": "a", "value": None}], []], kolumn.schema.HEADERS)
+    headers = pa.array([[{"key": "lost", "value": b"x"}], None, [{"key": "a", "value": None}], []], kolumn.core.schema.HEADERS)
     times = pa.array([0, None, 1_700_000_000_123_456_789, 0], pa.timestamp("ns"))
     table = pa.table({"key": ["-", "k", None, ""], "headers": headers, "timestamp": times}).slice(1)
     kolumn.write(table, tmp_path / SEGMENT)
@@ -306,7 +306,7 @@ def test_what_makes_no_sense_leaves_nothing(tmp_path: Path, columns: dict[str, A
 
 
 def test_headers_need_keys(tmp_path: Path) -> None:
-    headers = pa.array([[{"key": None, "value": b"x"}], [{"key": "k", "value": b"x"}]], kolumn.schema.HEADERS)
+    headers = pa.array([[{"key": None, "value": b"x"}], [{"key": "k", "value": b"x"}]], kolumn.core.schema.HEADERS)
     with pytest.raises(ArgumentError, match="1 headers have no key"):
         kolumn.write(pa.table({"headers": headers}), tmp_path / SEGMENT)
     kolumn.write(pa.table({"headers": headers}).slice(1), tmp_path / SEGMENT)

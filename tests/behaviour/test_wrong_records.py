@@ -124,5 +124,5 @@ def test_lost_records_are_named(path: Path) -> None:
 
 def test_an_error_at_the_end_of_a_segment_says_so() -> None:
     """Each code has a number, and so a text, of its own."""
-    error = kolumn.CorruptBatchError("a.log", 7, kolumn.errors.Code.SEGMENT_END)
+    error = kolumn.CorruptBatchError("a.log", 7, kolumn.core.errors.Code.SEGMENT_END)
     assert str(error).startswith("a.log: position 7: end of segment: expected entries up to the base offset of the next segment.")

@@ -16,19 +16,19 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 import kolumn
-from kolumn.commit.manifest import Manifest
+from kolumn.core.schema import BATCH_SCHEMA, record_schema
 from kolumn.damage.findings import Skipped
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
-from kolumn.registry.topic import records_of
-from kolumn.schema import BATCH_SCHEMA, record_schema
+from kolumn.readers.plan import live_segments
 from kolumn.spark_plugin.options.read import LoadOptions
-from kolumn.spark_plugin.parquet_export.jobs import plan_jobs, plan_tasks
-from kolumn.spark_plugin.parquet_export.staged import ExportLayout, write_job
 from kolumn.spark_plugin.read.batches import BatchTableReader
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.source import RecordReader, with_columns
 from kolumn.spark_plugin.stream.reader import RecordStream
+from kolumn.spark_plugin.write.export import plan_jobs, plan_tasks
+from kolumn.spark_plugin.write.staged import ExportLayout, write_job
+from kolumn.values.schemas.topic import records_of
+from kolumn.writers.commit.manifest import Manifest
 
 COLUMNS = ("topic", "partition", "offset", "value")
 CHUNK = 700

@@ -13,9 +13,9 @@ import kolumn
 from faults.writers import WRITERS, make_source
 from kit.command_line import run
 from kit.faults import files, records, tree
-from kolumn.commit.run import Commit, recover
-from kolumn.commit.staged_file import StagedFile
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.core.errors import ArgumentError, KolumnError
+from kolumn.writers.commit.run import Commit, recover
+from kolumn.writers.commit.staged_file import StagedFile
 
 COMMANDS = {
     "convert": ("--codec", "none"),

@@ -13,7 +13,7 @@ from faults.changes import CHANGES, Others, make_log, table, write
 from faults.readers import READERS, Reader, Rows, fresh
 from kit.fuzz import STEPS, tried
 from kit.looks import Looks, Operation
-from kolumn.errors import KolumnError
+from kolumn.core.errors import KolumnError
 from kolumn.source.segments import find_segments
 
 

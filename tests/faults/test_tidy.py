@@ -17,13 +17,13 @@ from faults.writers import export, make_source
 from kit.command_line import run
 from kit.faults import records, tree
 from kit.object_store import objects
-from kolumn.commit import leftovers, liveness
-from kolumn.commit import run as commit
-from kolumn.commit.manifest import ExportTarget, Manifest
-from kolumn.commit.run import Commit, discard, recover
-from kolumn.commit.staged_file import StagedFile
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import storage
+from kolumn.writers.commit import leftovers, liveness
+from kolumn.writers.commit import run as commit
+from kolumn.writers.commit.manifest import ExportTarget, Manifest
+from kolumn.writers.commit.run import Commit, discard, recover
+from kolumn.writers.commit.staged_file import StagedFile
 
 RUN = "0123456789abcdef" * 2
 
@@ -87,7 +87,7 @@ def test_what_a_spark_job_staged(tmp_path: Path, owner: dict[str, Any] | None, h
 
 def test_the_owner_is_a_jvm_where_one_is_above(tmp_path: Path) -> None:
     """Spark's data sources run in processes that end before the job, so the owner is the JVM above them."""
-    script = f"from kolumn.commit import liveness; from pathlib import Path; liveness.write_owner(Path({str(tmp_path)!r}), True)"
+    script = f"from kolumn.writers.commit import liveness; from pathlib import Path; liveness.write_owner(Path({str(tmp_path)!r}), True)"
     java = tmp_path / "java"
     java.symlink_to("/bin/sh")
     command = f'{sys.executable} -c "{script}"; read line'

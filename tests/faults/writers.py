@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import kolumn
 from kit import object_store
 from kit.faults import Writer, records
-from kolumn.commit.manifest import FOLDER, ExportTarget
 from kolumn.source import storage
+from kolumn.writers.commit.manifest import FOLDER, ExportTarget
 
 assert object_store.ObjectStore.protocol == "objects"
 YOUNG = "1700000000050"

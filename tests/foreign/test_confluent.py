@@ -28,12 +28,12 @@ from google.protobuf.struct_pb2 import ListValue, Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 import kolumn
-from kolumn.encodings import framing as kinds
-from kolumn.registry.open import schemas_of
-from kolumn.schema import HEADERS
-from kolumn.schemas.schema import Reference
-from kolumn.schemas.service import ServiceSchemas
+from kolumn.core.schema import HEADERS
 from kolumn.values.framing import Framer
+from kolumn.values.schemas.open import schemas_of
+from kolumn.values.schemas.schema import Reference
+from kolumn.values.schemas.service import ServiceSchemas
+from kolumn.values.wire import framing as kinds
 
 AVRO = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}, {"name": "c", "type": ["null", "string"]}]}
 OLDER = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}]}

@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 import kolumn
-from kolumn.schemas import answers, service
-from kolumn.schemas.schema import UnreadableSchemasError
-from kolumn.schemas.service import ServiceSchemas
+from kolumn.values.schemas import service
+from kolumn.values.schemas.schema import UnreadableSchemasError
+from kolumn.values.schemas.service import ServiceSchemas
 
 A = '{"type":"record","name":"A","fields":[{"name":"b","type":["null","B"]}]}'
 B = '{"type":"record","name":"B","fields":[{"name":"a","type":["null","A"]}]}'
@@ -154,7 +154,7 @@ def test_answers_without_end(url: str, id: int, said: str, monkeypatch: pytest.M
 
 def test_requests_of_the_callers_own_client_are_its_own(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds hold while a read asks."""
-    monkeypatch.setattr(answers, "MOST_BYTES", 10)
+    monkeypatch.setattr(service, "MOST_BYTES", 10)
     client = SchemaRegistryClient({"url": f"http://{url}", "max.retries": 0})
     with pytest.raises(UnreadableSchemasError, match="an answer has more"):
         ServiceSchemas(client).by_id(1)

@@ -18,15 +18,15 @@ from kit.bodies import bodies
 from kit.framings import Headers, Message, NoBodyError, body_of
 from kit.fuzz import FIRST, MUTANTS
 from kit.protobuf_values import expected, message_class, mutants, plain
-from kolumn.schema import HEADERS
-from kolumn.schemas.given import AskedSchemas
-from kolumn.schemas.schema import Kind, Schema
+from kolumn.core.schema import HEADERS
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.framing import Framer
+from kolumn.values.json.decoder import JsonDecoder
+from kolumn.values.json.lines import LinesDecoder
 from kolumn.values.protobuf.decoder import ProtobufDecoder
 from kolumn.values.protobuf.schema import _compiled
-from kolumn.values.text.json import JsonDecoder
-from kolumn.values.text.json_lines import LinesDecoder
+from kolumn.values.schemas.given import AskedSchemas
+from kolumn.values.schemas.schema import Kind, Schema
 
 DATA = Path(__file__).parents[1] / "data" / "serializers"
 WRITTEN: list[dict[str, Any]] = [json.loads(line) for line in (DATA / "values.jsonl").read_text().splitlines()]

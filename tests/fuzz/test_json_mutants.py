@@ -11,8 +11,8 @@ import pytest
 from kit import json_values
 from kit.bodies import bodies
 from kit.fuzz import FIRST, MUTANTS
-from kolumn.values.text.json import JsonDecoder
-from kolumn.values.text.json_lines import LinesDecoder
+from kolumn.values.json.decoder import JsonDecoder
+from kolumn.values.json.lines import LinesDecoder
 from kolumn.values.types import nested_type
 
 ROWS, MANY = 40, 150

@@ -32,7 +32,7 @@ def test_mutants_that_lost_entries(tmp_path: Path) -> None:
 GUARDED = """
 import os, sys, kolumn
 from kit.guarded import guard_columns
-from kolumn.paths import turned_off
+from kolumn.core.paths import turned_off
 guard_columns()
 ways = [{}, {"columns": ["offset"]}, {"chunk_bytes": 100}, {"binary": "view"}]
 for options, os.environ["KOLUMN_PATHS"] in [(way, path) for way in ways for path in ("", "general", "-short")]:

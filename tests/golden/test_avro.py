@@ -11,7 +11,7 @@ import pytest
 
 import kolumn
 from kit.avro_values import bodies, registered
-from kolumn.schema import HEADERS
+from kolumn.core.schema import HEADERS
 from kolumn.values.avro.decoder import AvroDecoder
 
 ABSENT = "absent"

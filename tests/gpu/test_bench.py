@@ -12,7 +12,7 @@ import pytest
 import kolumn
 from kit.emulated import Emulated
 from kolumn.kernels.machine import device as current
-from kolumn.plan.chunks import chunks
+from kolumn.log.chunks import chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 

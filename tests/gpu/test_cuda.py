@@ -18,11 +18,11 @@ pytest.importorskip("rmm", reason="make gpu-packages")
 import cupy
 from cupy.cuda import cub
 
-from kolumn.arrow import recycle
-from kolumn.errors import KolumnError
+from kolumn.core import recycle
+from kolumn.core.errors import KolumnError
 from kolumn.kernels import check
-from kolumn.kernels.columns.steps import sizes
-from kolumn.kernels.machine import cuda, device, direct
+from kolumn.kernels.columns.gather import sizes
+from kolumn.kernels.machine import cuda, device, staging
 from kolumn.kernels.machine.kernel import Kernel
 from kolumn.kernels.machine.lifetime import Block, Streams
 from kolumn.kernels.machine.runtime import PAD
@@ -339,10 +339,10 @@ def test_files_go_where_nothing_is_under_way(runtime: Any, pool: Pool, monkeypat
     """From the page of the first byte on, after the memory is there."""
     done: list[Any] = []
     monkeypatch.setattr(runtime.stream, "synchronize", lambda: done.append("wait"), raising=False)
-    monkeypatch.setattr(direct, "load", lambda path, start, memory: done.append((path, start, memory)) or path == "there")
-    memory = runtime.load("there", direct.PAGE + 10, direct.PAGE + 30)
+    monkeypatch.setattr(staging, "load", lambda path, start, memory: done.append((path, start, memory)) or path == "there")
+    memory = runtime.load("there", staging.PAGE + 10, staging.PAGE + 30)
     waited, (path, start, whole) = done
-    assert (waited, path, start, whole.size, memory.size) == ("wait", "there", direct.PAGE, 30, 20)
+    assert (waited, path, start, whole.size, memory.size) == ("wait", "there", staging.PAGE, 30, 20)
     assert memory.address == whole.__cuda_array_interface__["data"][0] + 10
     assert runtime.load("gone", 0, 10) is None
 

@@ -12,7 +12,7 @@ import pytest
 
 import kolumn
 from kit.outcome import COLUMNS, outcome
-from kolumn.kernels.machine import direct
+from kolumn.kernels.machine import staging
 from kolumn.source.segment_file import SegmentFile
 
 
@@ -42,21 +42,21 @@ def kvikio(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     stand_in.cufile_driver = ModuleType("kvikio.cufile_driver")
     for name in ("", ".defaults", ".cufile_driver"):
         monkeypatch.setitem(sys.modules, f"kvikio{name}", getattr(stand_in, name[1:]) if name else stand_in)
-    direct.available.cache_clear()
+    staging.available.cache_clear()
     yield stand_in
-    direct.available.cache_clear()
+    staging.available.cache_clear()
 
 
 @pytest.mark.parametrize(("compat", "there", "expected"), [(False, True, True), (True, True, False), (False, False, False)])
 def test_only_where_it_goes_past_the_host(kvikio: Any, compat: bool, there: bool, expected: bool) -> None:
     kvikio.defaults.is_compat_mode_preferred = lambda: compat
     kvikio.cufile_driver.get = lambda name: {"is_gds_available": there}[name]
-    assert direct.available() is expected
+    assert staging.available() is expected
 
 
 def test_without_kvikio(kvikio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kvikio", None)
-    assert not direct.available()
+    assert not staging.available()
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_without_kvikio(kvikio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_what_did_not_come_whole_is_left_to_the_host(kvikio: Any, answer: Any, worked: bool) -> None:
     kvikio.bytes_read = answer
-    assert direct.load("/a.log", 4096, SimpleNamespace(size=1000)) is worked
+    assert staging.load("/a.log", 4096, SimpleNamespace(size=1000)) is worked
     assert (kvikio.asked, kvikio.closed) == ([("/a.log", 1000, 4096)], 1)
 
 
@@ -90,8 +90,8 @@ def reads(no_gpu: None, device: None, monkeypatch: pytest.MonkeyPatch) -> list[s
         ctypes.memmove(there["data"][0], data, len(data))
         return len(data) == memory.size
 
-    monkeypatch.setattr(direct, "available", lambda: True)
-    monkeypatch.setattr(direct, "load", load)
+    monkeypatch.setattr(staging, "available", lambda: True)
+    monkeypatch.setattr(staging, "load", load)
     return seen
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kolumn.cli import doctor
-from kolumn.kernels.machine import engine
+from kolumn.kernels.machine import nvcomp
 
 
 class Driver:
@@ -49,12 +49,12 @@ def by(monkeypatch: pytest.MonkeyPatch, driver: Driver | None) -> None:
 
 def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     by(monkeypatch, Driver())
-    assert engine.engines() == [((), 0), (("deflate", "lz4"), 4 << 20)]
+    assert nvcomp.engines() == [((), 0), (("deflate", "lz4"), 4 << 20)]
     by(monkeypatch, Driver(old=True))
-    assert engine.engines() == [((), 0), ((), 0)]
+    assert nvcomp.engines() == [((), 0), ((), 0)]
     for none in (None, Driver(broken=True)):
         by(monkeypatch, none)
-        assert engine.engines() == []
+        assert nvcomp.engines() == []
 
 
 def test_attributes_and_the_flag_are_those_of_cuda() -> None:
@@ -62,7 +62,7 @@ def test_attributes_and_the_flag_are_those_of_cuda() -> None:
     names = driver.CUdevice_attribute
     assert names.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK == 136
     assert names.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH == 137
-    codecs = [getattr(driver.CUmemDecompressAlgorithm, f"CU_MEM_DECOMPRESS_ALGORITHM_{name.upper()}") for name in engine._CODECS]
+    codecs = [getattr(driver.CUmemDecompressAlgorithm, f"CU_MEM_DECOMPRESS_ALGORITHM_{name.upper()}") for name in nvcomp._CODECS]
     assert [int(one) for one in codecs] == [1, 2, 4]
 
 
@@ -84,13 +84,13 @@ def test_the_pool_has_the_flag_where_there_is_an_engine(monkeypatch: pytest.Monk
     monkeypatch.setattr(runtime, "cudaMemPoolCreate", create)
     monkeypatch.setattr(runtime, "cudaMemPoolSetAttribute", set_attribute)
     by(monkeypatch, Driver())
-    assert (engine.memory(0), made) == ("plain", [])
-    assert engine.memory(1) == ("view", "pool")
+    assert (nvcomp.memory(0), made) == ("plain", [])
+    assert nvcomp.memory(1) == ("view", "pool")
     pinned, place = runtime.cudaMemAllocationType.cudaMemAllocationTypePinned, runtime.cudaMemLocationType.cudaMemLocationTypeDevice
     assert made[0] == (2, 1, pinned, place)
     assert made[1] == ("pool", runtime.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold, 2**64 - 1)
     monkeypatch.setattr(runtime, "cudaMemPoolCreate", lambda _: (runtime.cudaError_t.cudaErrorNotSupported, None))
-    assert engine.memory(1) == "plain"
+    assert nvcomp.memory(1) == "plain"
     assert "GPU 1: its decompression engine is not used: cudaMemPoolCreate" in caplog.text
 
 

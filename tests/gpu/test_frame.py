@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from kit.emulated import Emulated
-from kolumn.codecs import END, GZIP, LZ4, SNAPPY, ZSTD, known
+from kolumn.formats.codecs import END, GZIP, LZ4, SNAPPY, ZSTD, known
 from kolumn.kernels.frame import SLOT_BYTES, Framing
 
 XERIAL = bytes.fromhex("82534e4150505900 00000001 00000001")

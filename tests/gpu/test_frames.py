@@ -22,7 +22,7 @@ from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
 from kolumn.kernels.values.typed import kind_of
 from kolumn.options import Options
-from kolumn.reader_types import with_types
+from kolumn.readers.types import with_types
 
 plc = pytest.importorskip("pylibcudf", reason="make gpu-packages")
 libcudf = import_module("kit.libcudf")
@@ -242,7 +242,7 @@ def cudf() -> Any:
 def test_cudf_takes_them_without_a_copy(log: Path, payload: Any, cudf: Any, joined: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     first = sorted(log.glob("*.log"))[0]
     names = ["key", "value", "headers", "timestamp", "offset", "topic", "partition", "isControl"]
-    module = import_module("kolumn.kernels.columns.frame")
+    module = import_module("kolumn.kernels.columns.assemble")
     whole = module.from_pylibcudf
     monkeypatch.setattr(module, "from_pylibcudf", lambda table, *named: (table, whole(table, *named)))
     for table, frame in kolumn.scan_cudf(first, columns=names, payload=payload, threads=1):

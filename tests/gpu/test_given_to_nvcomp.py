@@ -12,7 +12,7 @@ from kit.emulated import Emulated, run_loops
 from kit.encoder import Record, batch
 from kit.mutate import make_segment
 from kit.outcome import COLUMNS, outcome
-from kolumn.codecs import LZ4, ZSTD
+from kolumn.formats.codecs import LZ4, ZSTD
 from kolumn.kernels.machine import device as current
 
 

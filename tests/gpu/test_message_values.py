@@ -12,12 +12,12 @@ import kolumn
 from kit.device_columns import compared
 from kit.emulated import Emulated
 from kit.protobuf_values import body, mutants, schema
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
-from kolumn.values.columns.typed import Typed
 from kolumn.values.protobuf.schema import file_of
+from kolumn.values.typed import Typed
 
 ORDER = """
 syntax = "proto3";

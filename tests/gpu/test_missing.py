@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import kolumn
-from kolumn import read_plan
-from kolumn.accounting import statistics
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.kernels.machine import device
 from kolumn.options import Options
-from kolumn.parquet import write_parquet
+from kolumn.readers import plan
+from kolumn.tools import statistics
+from kolumn.tools.parquet import write_parquet
 
 CALLS: dict[str, Callable[[Path], Any]] = {
     "scan": lambda path: kolumn.scan(path, backend="gpu"),
@@ -36,7 +36,7 @@ def test_the_call_says_it(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(device, "count", missing)
     monkeypatch.setattr(device, "_local", type(device._local)())
-    monkeypatch.setattr(read_plan, "find_segments", touched)
+    monkeypatch.setattr(plan, "find_segments", touched)
     with pytest.raises(kolumn.MissingError, match="a GPU was asked for"):
         CALLS[call](tmp_path)
 

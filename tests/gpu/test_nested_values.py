@@ -16,12 +16,12 @@ from kit.avro_values import encoded
 from kit.device_columns import compared, parsed_between
 from kit.emulated import Emulated
 from kit.encoder import varint
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
-from kolumn.schemas.schema import Schema
-from kolumn.values.columns.typed import Typed
+from kolumn.values.schemas.schema import Schema
+from kolumn.values.typed import Typed
 
 ITEM = {
     "type": "record",

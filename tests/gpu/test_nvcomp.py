@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kit.emulated import Emulated, run_loops
-from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME
-from kolumn.errors import MissingError
+from kolumn.core.errors import MissingError
+from kolumn.formats.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.kernels.machine.nvcomp import NAMES, TEMPORARY_BYTES, Decompressor
 
 

@@ -30,10 +30,10 @@ from kit.source_tree import modules
 from kit.wrong_drafts import WRONG
 from kolumn.formats import crc, legacy, table, v2
 from kolumn.formats.layout import Layout
+from kolumn.formats.machine_code.words import load32, load64, store32
 from kolumn.kernels import check
 from kolumn.kernels.build import load_all
-from kolumn.kernels.columns.gather import gather
-from kolumn.kernels.columns.steps import Validity, validity
+from kolumn.kernels.columns.gather import Validity, gather, validity
 from kolumn.kernels.fields import slices
 from kolumn.kernels.fields.hop import WINDOW
 from kolumn.kernels.fields.records import fields
@@ -42,7 +42,6 @@ from kolumn.kernels.machine.image import OLDEST
 from kolumn.kernels.machine.kernel import KERNELS, WARP, Kernel
 from kolumn.kernels.machine.nvptx import ptx
 from kolumn.kernels.values.passes import FlagBits, flag_bits
-from kolumn.machine_code.words import load32, load64, store32
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
 WAYS = {"a thread": (1, slices.LARGE, slices.LONG), "a warp": (slices.FEW, 1 << 40, 0), "a block": (slices.FEW, 0, 1 << 40)}

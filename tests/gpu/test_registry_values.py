@@ -16,12 +16,12 @@ import kolumn
 from kit.avro_values import encoded
 from kit.device_columns import compared, resident, to_arrow
 from kit.emulated import Emulated, run_loops
-from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.fields.records import DevicePayloads
 from kolumn.kernels.values.bodies import DeviceFramer
 from kolumn.options import Options
-from kolumn.reader_types import with_types
-from kolumn.schemas.fingerprint import fingerprint_of
-from kolumn.schemas.schema import Schema
+from kolumn.readers.types import with_types
+from kolumn.values.schemas.fingerprint import fingerprint_of
+from kolumn.values.schemas.schema import Schema
 
 ITEM = {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}
 FIELDS: list[dict[str, Any]] = [

@@ -19,14 +19,14 @@ import kolumn
 from kit.device_columns import resident
 from kit.emulated import Emulated, HostMemory, run_loops
 from kit.encoder import Record, batch, raw_batch
-from kolumn.arrow import recycle
-from kolumn.codecs import ZSTD
+from kolumn.core import recycle
+from kolumn.core.errors import KolumnError
 from kolumn.decode.device import chunk
 from kolumn.decode.device.chunk import AT_A_TIME, EMPTIED, LOADED, DeviceChunk
-from kolumn.errors import KolumnError
+from kolumn.formats.codecs import ZSTD
 from kolumn.kernels.machine import device as current
 from kolumn.kernels.machine.staging import Staged
-from kolumn.plan.chunks import Chunk
+from kolumn.log.chunks import Chunk
 
 CHUNK = 24 << 20
 

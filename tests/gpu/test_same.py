@@ -20,8 +20,8 @@ from kit.emulated import Emulated
 from kit.encoder import Record, batch, raw_batch
 from kit.hidden import HiddenError
 from kit.outcome import COLUMNS, outcome
-from kolumn.codecs import DEFLATE, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.decode.device import chunk as on_device
+from kolumn.formats.codecs import DEFLATE, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.source.segment_file import SegmentFile
 
 SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]

@@ -12,8 +12,8 @@ import pytest
 from cupy.cuda import cub
 
 from kit.standins import GUARD, LEGACY, Standins, real, standing_in
-from kolumn.arrow.recycle import SMALLEST
-from kolumn.kernels.columns.steps import sizes
+from kolumn.core.recycle import SMALLEST
+from kolumn.kernels.columns.gather import sizes
 from kolumn.kernels.machine import cuda, device
 from kolumn.kernels.machine.runtime import PAD
 

@@ -11,10 +11,10 @@ import pytest
 
 import kolumn
 from kit.emulated import Emulated
-from kolumn.gpu_api import _chosen, resident_options
 from kolumn.kernels.columns import assemble
 from kolumn.kernels.columns.assemble import in_known_types
-from kolumn.reader_types import with_types
+from kolumn.readers.gpu import _chosen, resident_options
+from kolumn.readers.types import with_types
 
 RECORD = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}'
 TWO = '{"type": "record", "name": "r", "fields": [{"name": "b", "type": "string"}, {"name": "a", "type": "long"}]}'

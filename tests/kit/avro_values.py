@@ -12,8 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from kit.avro_reader import DAYS, Schema, is_decimal, kind_of
-from kolumn.schemas.schema import Schema as Registered
 from kolumn.values.decoder import Bodies
+from kolumn.values.schemas.schema import Schema as Registered
 
 _PAGE = mmap.PAGESIZE
 _LOGICAL = [

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kolumn.schemas.schema import Schema
 from kolumn.values.decoder import Bodies
+from kolumn.values.schemas.schema import Schema
 
 
 class Guarded:

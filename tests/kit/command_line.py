@@ -54,8 +54,8 @@ def serve() -> None:
     """Fork a child for each line of standard input, and answer with its exit code."""
 
     import kolumn
-    import kolumn.accounting.statistics
-    import kolumn.cli.progress
+    import kolumn.cli.ending
+    import kolumn.tools.statistics
 
     importlib.import_module("kit.object_store")  # commands know objects:// then
     # What is imported and loaded on first use; one thread, for a process with several cannot be forked.

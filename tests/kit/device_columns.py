@@ -9,17 +9,17 @@ import pyarrow as pa
 
 import kolumn
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.gpu_api import resident_options
 from kolumn.kernels.columns.table import Column, DeviceTable
-from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.fields.records import DevicePayloads
 from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
+from kolumn.log.seek import select_ranges
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.plan.seek import select_ranges
-from kolumn.read_plan import live_segments
-from kolumn.reader_types import with_types
-from kolumn.values.columns.typed import Typed
+from kolumn.readers.gpu import resident_options
+from kolumn.readers.plan import live_segments
+from kolumn.readers.types import with_types
+from kolumn.values.typed import Typed
 
 TYPES = {
     "int64": pa.int64(), "int32": pa.int32(), "int16": pa.int16(), "int8": pa.int8(), "uint8": pa.uint8(), "uint16": pa.uint16(),

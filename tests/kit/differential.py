@@ -25,7 +25,7 @@ from kit.framed import sound_rows
 from kit.guarded import guard_columns
 from kit.mutate import Mutant, make_segment, mutate
 from kit.paths import GENERAL, without
-from kolumn.errors import Code
+from kolumn.core.errors import Code
 
 COLUMNS = list(oracle.Row._fields)
 HEADLESS = [name for name in COLUMNS if name != "headers"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kolumn.internal_topics.remote_copies import STATES
+from kolumn.readers.remote_metadata import STATES
 from kolumn.values.internal.definitions import definitions
 from kolumn.values.internal.wire import MessageBytes, reader
 

@@ -18,11 +18,11 @@ from numba import njit
 
 from kit.kept import keeping
 from kit.ordering import Ordering
-from kolumn.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
+from kolumn.formats.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
 from kolumn.kernels import check
 from kolumn.kernels.fields.hop import hop
 from kolumn.kernels.fields.slices import SLICES
-from kolumn.kernels.machine import direct
+from kolumn.kernels.machine import staging
 from kolumn.kernels.machine.kernel import WARP, Kernel
 from kolumn.kernels.machine.lifetime import Block
 from kolumn.kernels.machine.runtime import PAD
@@ -117,7 +117,7 @@ class Emulated:
     def load(self, path: str, start: int, end: int) -> HostMemory | None:
         self.launched["load"] = self.launched.get("load", 0) + 1
         with open(path, "rb") as file:
-            skipped = start % direct.PAGE
+            skipped = start % staging.PAGE
             file.seek(start - skipped)
             data = file.read(end - start + skipped)
         return None if len(data) < end - start + skipped else HostMemory(end - start, data)

@@ -18,12 +18,12 @@ import kolumn
 from kit.bodies import bodies
 from kit.wrong_records import cases
 from kolumn.cpu_fallback.machine.loops import LOOPS
-from kolumn.schemas.given import given_schemas
-from kolumn.schemas.schema import Schema
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.framing import Framer
+from kolumn.values.json.decoder import JsonDecoder
 from kolumn.values.protobuf.decoder import ProtobufDecoder
-from kolumn.values.text.json import JsonDecoder
+from kolumn.values.schemas.given import given_schemas
+from kolumn.values.schemas.schema import Schema
 
 
 def answers(corpus: Path, scratch: Path) -> Iterator[object]:

@@ -12,11 +12,10 @@ message  size i32 | offset delta i32 | timestamp i64 | key length i32 | key | va
 attributes  bits 0-2 codec; a negative key length is null
 """
 
-from kolumn.errors import Code
-from kolumn.formats import contents, legacy, table
-from kolumn.formats.attributes import LZ4
+from kolumn.core.errors import Code
+from kolumn.formats import layout, legacy, table
 from kolumn.formats.fields import Message, bad_message
-from kolumn.formats.layout import Family, Format, Layout
+from kolumn.formats.layout import LZ4, Family, Format, Layout
 from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, u32_at
 
 MAGIC = 2
@@ -81,6 +80,6 @@ def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 
 LAYOUT = Layout(
     "set of the fifth draft", 8, Family.SET, HEADER, crc_at=12, crc_from=CRC_FROM, castagnoli=False,
     header=header, plausible=plausible, codec_code=legacy.codec_code, hop=following, message=message, count=count,
-    holds={MAGIC: frozenset({contents.TIMESTAMPS})},
+    holds={MAGIC: frozenset({layout.TIMESTAMPS})},
 )  # fmt: skip
 FORMAT = Format("fifth", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: LAYOUT}, MAGIC)

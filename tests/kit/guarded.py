@@ -5,7 +5,7 @@ import mmap
 
 import numpy as np
 
-from kolumn.arrow import recycle
+from kolumn.core import recycle
 from kolumn.cpu_fallback.columns import columns
 
 # Looked up once: an object of `CDLL` defines a class, which would take longer than the call.

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kolumn.arrays import Int64s
+from kolumn.core.arrays import Int64s
 from kolumn.decode.device.inflate import InflatedOnDevice, Inflater
 from kolumn.formats.entries import Entries
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numba
 import pytest
 
+from kolumn.formats.machine_code.cache import cache_folder, fingerprint
+from kolumn.formats.machine_code.deferred import apply
 from kolumn.kernels.machine.image import SOURCES
-from kolumn.machine_code.cache import cache_folder, fingerprint
-from kolumn.machine_code.deferred import apply
 
 
 @cache

@@ -24,7 +24,7 @@ import kolumn
 from kit.encoder import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, message, with_crc, wrapper
 from kit.mutate import make_records
 from kit.streams import STYLES
-from kolumn.plan import narrow
+from kolumn.log import narrow
 
 TOPIC = "lies-0"
 OPTIONS: list[dict[str, Any]] = [
@@ -264,8 +264,8 @@ def _polars(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
 
 
 def _sql(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
-    from kolumn.frames.sql import Topics
     from kolumn.options import Options
+    from kolumn.readers.sql import Topics
 
     topics = Topics(folder, Options.of(columns=["segment", "position", "offset", "timestamp"], **options))
     bound = {"offset": "{}", "timestamp": "make_timestamptz({})"}

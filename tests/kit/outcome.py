@@ -3,7 +3,7 @@
 from typing import Any
 
 import kolumn
-from kolumn.schema import RECORD_COLUMNS
+from kolumn.core.schema import RECORD_COLUMNS
 
 COLUMNS = [name for name in RECORD_COLUMNS if name != "transaction"]
 """Every column that can be read from one segment alone."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kolumn import paths
+from kolumn.core import paths
 
 GENERAL, FAST = "general", tuple(paths.FAST)
 

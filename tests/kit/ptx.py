@@ -16,7 +16,7 @@ import numpy as np
 from kit import ptx_memory as memory
 from kit.emulated import HostMemory
 from kit.ptx_threads import APART, SOME_LANES, WHOLE, Code, kinds_of, run_apart, run_together
-from kolumn.arrays import Int64s
+from kolumn.core.arrays import Int64s
 from kolumn.kernels.machine.image import OLDEST, compiled
 from kolumn.kernels.machine.kernel import WARP, Kernel
 from kolumn.kernels.machine.runtime import PAD

@@ -13,7 +13,7 @@ import numpy as np
 
 from kit.ptx import Launch
 from kit.ptx_memory import TRACE_COLUMNS
-from kolumn.arrays import Int64s
+from kolumn.core.arrays import Int64s
 from kolumn.kernels.machine.kernel import WARP
 
 ROOM = 1 << 23

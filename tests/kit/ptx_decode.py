@@ -22,12 +22,12 @@ from kit.ptx import Machine
 from kit.ptx_cost import Cost, Costs
 from kolumn.kernels import check
 from kolumn.kernels.fields import slices
-from kolumn.kernels.fields.decoded import DevicePayloads
+from kolumn.kernels.fields.records import DevicePayloads
 from kolumn.kernels.machine import device
 from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
 from kolumn.options import Options
-from kolumn.reader_types import with_types
+from kolumn.readers.types import with_types
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from kit.ptx_memory import ASK, COUNTERS, CTAID, FLAG, GIVE, MASK, NCTAID, NTID, PARAMS, SEGMENT, SHARED, TID
 from kit.ptx_text import Instruction, Text, bits_of
-from kolumn.arrays import Bytes
+from kolumn.core.arrays import Bytes
 
 SPECIAL = {"%tid.x": TID, "%ntid.x": NTID, "%ctaid.x": CTAID, "%nctaid.x": NCTAID}
 BARRIER, WARP_BARRIER, SHUFFLE = 0, 1, 2

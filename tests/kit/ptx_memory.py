@@ -15,8 +15,8 @@ import numpy as np
 from numba import cfunc, types
 
 from kit.kept import keeping
-from kolumn.arrays import Int64s
-from kolumn.machine_code.words import load64, store64
+from kolumn.core.arrays import Int64s
+from kolumn.formats.machine_code.words import load64, store64
 
 # The context. First what a thread sees of the launch, then what the checks need.
 TID, NTID, CTAID, NCTAID, GIVE, FLAG, ASK, MASK, COUNTERS = range(9)

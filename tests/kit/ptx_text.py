@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kolumn.arrays import Bytes
+from kolumn.core.arrays import Bytes
 
 NOT_CODE = (".reg", ".pragma", ".loc", ".file", ".local", ".shared")
 

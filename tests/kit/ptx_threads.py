@@ -27,9 +27,9 @@ from kit.kept import keeping, kept_in
 from kit.ptx_ir import BALLOT, BARRIER, SHUFFLE, WARP_BARRIER, Translation
 from kit.ptx_memory import ASK, COUNTERS, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, access
 from kit.ptx_text import Text, parse
-from kolumn.arrays import Int64s
+from kolumn.core.arrays import Int64s
+from kolumn.formats.machine_code.words import load64, store64
 from kolumn.kernels.machine.kernel import WARP
-from kolumn.machine_code.words import load64, store64
 
 WHOLE, APART, SOME_LANES, STRANDED = range(4)
 """How a block ended: well; lanes of a warp wait at different places; some lanes only; not all threads reach a barrier of the block."""

@@ -28,8 +28,8 @@ import rmm.mr
 from cupy.cuda import cub
 
 from kit.emulated import FILLS, FREED, Emulated, run_loops
-from kolumn.arrow import recycle
-from kolumn.errors import MissingError
+from kolumn.core import recycle
+from kolumn.core.errors import MissingError
 from kolumn.kernels.build import load_all
 from kolumn.kernels.machine import cuda, device, nvcomp
 from kolumn.kernels.machine.kernel import WARP

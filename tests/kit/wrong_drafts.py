@@ -4,7 +4,7 @@ import struct
 
 from kit import drafts
 from kit.encoder import Record, batch, message
-from kolumn.errors import Code
+from kolumn.core.errors import Code
 
 TIME = 1_700_000_000_000
 ONE = Record(0, b"k", b"v", TIME)

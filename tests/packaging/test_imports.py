@@ -57,9 +57,9 @@ def test_formats_know_no_file(module: Path) -> None:
         "importlib",
         "types",
         "typing",
-        "kolumn.arrays",
+        "kolumn.core.arrays",
         "kolumn.formats",
-        "kolumn.errors",
+        "kolumn.core.errors",
     )
     # `layouts` reads an environment variable.
     allowed += ("os",) if module.name == "layouts.py" else ()
@@ -72,8 +72,8 @@ def test_source_knows_no_format(module: Path) -> None:
     names = [name for name in imports(module) if is_in(name, "kolumn")]
     known = (
         "kolumn.source",
-        "kolumn.arrays",
-        "kolumn.errors",
+        "kolumn.core.arrays",
+        "kolumn.core.errors",
         "kolumn.arrow",
         "kolumn.formats.layouts",
         "kolumn.cpu_fallback.machine.checksum",

@@ -71,7 +71,6 @@ NAME_A_LAYOUT = {
     "compaction/rewrite.py",
     "conversion/broker.py",
     "conversion/down_conversion.py",
-    "cpu_fallback/check/select.py",
     "cpu_fallback/check/walk.py",
     "cpu_fallback/encode/batches.py",
     "cpu_fallback/stream.py",

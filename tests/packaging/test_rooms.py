@@ -66,7 +66,7 @@ INTRINSICS = {
     Path("cpu_fallback/machine/beside.py"),
     Path("cpu_fallback/values/json_words.py"),
     Path("kernels/machine/nvptx.py"),
-    Path("kernels/machine/threads.py"),
+    Path("kernels/machine/kernel.py"),
     Path("machine_code/deferred.py"),
     Path("machine_code/words.py"),
 }

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kit.fuzz import examples
-from kolumn.values.bare_framing import BareFramer
-from kolumn.values.text.json import JsonDecoder
+from kolumn.values.framing import BareFramer
+from kolumn.values.json.decoder import JsonDecoder
 from kolumn.values.types import nested_type
 
 TYPE = nested_type(

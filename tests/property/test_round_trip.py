@@ -13,7 +13,7 @@ from kit import oracle
 from kit.differential import first_difference, read
 from kit.fuzz import examples
 from kit.strategies import segments
-from kolumn.schema import RECORD_COLUMNS
+from kolumn.core.schema import RECORD_COLUMNS
 
 QUICK = settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 COLUMNS = [name for name in RECORD_COLUMNS if name != "transaction"]

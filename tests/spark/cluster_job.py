@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 import kolumn.spark_plugin as plugin
-from kolumn.spark_plugin.parquet_export import export as parquet_export
-from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, write_job
 from kolumn.spark_plugin.session.java import use_java
+from kolumn.spark_plugin.write import export as parquet_export
+from kolumn.spark_plugin.write.staged import ExportJob, ExportLayout, write_job
 
 
 def session(

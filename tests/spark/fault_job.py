@@ -25,13 +25,13 @@ from pyspark.sql.types import StructType
 
 import kolumn.spark_plugin as plugin
 from kit.faults import Steps
-from kolumn.commit.manifest import ExportTarget
 from kolumn.spark_plugin.options.write import WriteOptions
-from kolumn.spark_plugin.parquet_export import export as parquet_export
-from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, write_job
 from kolumn.spark_plugin.session.java import use_java
 from kolumn.spark_plugin.source import RecordSource
+from kolumn.spark_plugin.write import export as parquet_export
+from kolumn.spark_plugin.write.staged import ExportJob, ExportLayout, write_job
 from kolumn.spark_plugin.write.writer import SegmentWriter
+from kolumn.writers.commit.manifest import ExportTarget
 
 ROWS, TASKS = 60, 3
 SLOW = 120

@@ -21,7 +21,7 @@ from pyspark.sql import functions as sql
 
 import kolumn
 from kit.encoder import Record, batch
-from kolumn.schema import HEADERS, RECORD_COLUMNS
+from kolumn.core.schema import HEADERS, RECORD_COLUMNS
 
 pytestmark = pytest.mark.spark
 ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]

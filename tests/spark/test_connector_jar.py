@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import kolumn.spark_plugin.session.maven as maven
-from kolumn.errors import MissingError
+import kolumn.spark_plugin.session.java as maven
+from kolumn.core.errors import MissingError
 from kolumn.spark_plugin import configure, connector_jar
 from kolumn.spark_plugin.jvm import build as building
-from kolumn.spark_plugin.session.connector_jar import JAR
+from kolumn.spark_plugin.session.java import JAR
 
 
 def test_the_jar_is_that_of_the_sources() -> None:
@@ -49,7 +49,7 @@ def test_a_session_gets_the_jar_beside_its_others() -> None:
 
 
 def test_a_package_without_the_jar_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kolumn.spark_plugin.session.connector_jar.files", lambda _: tmp_path)
+    monkeypatch.setattr("kolumn.spark_plugin.session.java.files", lambda _: tmp_path)
     with pytest.raises(MissingError, match=rf"{JAR}: no jar; `make jar` builds it"):
         connector_jar()
 

@@ -17,19 +17,17 @@ import pytest
 
 import kolumn
 from kit.corpus import cases
-from kolumn.arrow import recycle
+from kolumn.core import recycle
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
+from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.connector.conditions import boxes, is_decided, is_useful
-from kolumn.spark_plugin.connector.keyed import are_ordered, ascending, by_partition
 from kolumn.spark_plugin.connector.questions import answer
 from kolumn.spark_plugin.connector.shared import SharedBlocks, can_describe, from_start
-from kolumn.spark_plugin.connector.statistics import estimate
+from kolumn.spark_plugin.connector.statistics import COUNT, FIRST, LAST, NEWEST, estimate, tells, totals_of
 from kolumn.spark_plugin.connector.task import CONSTANT
-from kolumn.spark_plugin.connector.totals import COUNT, FIRST, LAST, NEWEST, tells, totals_of
-from kolumn.spark_plugin.connector.work import Work, unpacked
+from kolumn.spark_plugin.connector.work import Work, are_ordered, ascending, by_partition, unpacked
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.splits import Split, plan_splits
 
@@ -196,8 +194,8 @@ def test_many_segments_are_cut_by_a_job(tmp_path: Path, monkeypatch: pytest.Monk
     asked = question()
     asked["options"] = {"path": str(tmp_path), "splitBytes": "50000"}
     expected = answer(asked)
-    monkeypatch.setattr("kolumn.spark_plugin.connector.jobs.MANY", 5)
-    monkeypatch.setattr("kolumn.spark_plugin.connector.jobs._PIECE", 2)
+    monkeypatch.setattr("kolumn.spark_plugin.connector.work.MANY", 5)
+    monkeypatch.setattr("kolumn.spark_plugin.connector.work._PIECE", 2)
     job: Any = answer(asked)
     assert len(job["job"]) == -(-len(live_segments(tmp_path, Options.of()).one_log()) // 2)
     found = [answer({"op": "piece", "piece": one})["found"] for one in job["job"]]

@@ -18,7 +18,7 @@ import kolumn
 from kit.avro_values import encoded
 from kit.corpus import cases
 from kit.fuzz import FIRST, SECONDS
-from kolumn.schema import HEADERS, RECORD_COLUMNS
+from kolumn.core.schema import HEADERS, RECORD_COLUMNS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 COLUMNS = [name for name in RECORD_COLUMNS if name not in ("transaction", "timestampSeconds", "brokerTimestampMs", "segment")]

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 
 import kolumn
 from kit.avro_values import encoded
-from kolumn.reader_types import with_types
-from kolumn.spark_plugin.connector.fields import only_asked
+from kolumn.readers.types import with_types
+from kolumn.spark_plugin.connector.conditions import only_asked
 from kolumn.spark_plugin.options.read import LoadOptions
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kit.encoder import Record, batch
-from kolumn.errors import KolumnError
+from kolumn.core.errors import KolumnError
 from kolumn.spark_plugin.connector.questions import answer
 from kolumn.spark_plugin.connector.task import Task
 from kolumn.spark_plugin.connector.work import Work, unpacked

@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kolumn
-from kolumn.commit.manifest import ExportTarget
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
+from kolumn.readers.plan import live_segments
 from kolumn.spark_plugin import export
-from kolumn.spark_plugin.parquet_export import export as parquet_export
+from kolumn.spark_plugin.write import export as parquet_export
+from kolumn.writers.commit.manifest import ExportTarget
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kolumn
-from kolumn.schema import RECORD_COLUMNS, record_schema
+from kolumn.core.schema import RECORD_COLUMNS, record_schema
 from kolumn.spark_plugin import read_segments
 from kolumn.spark_plugin.read.frames import crossing, crossing_schema
 from kolumn.spark_plugin.read.schema import spark_schema

@@ -11,23 +11,22 @@ import pytest
 from pyarrow import fs
 
 import kolumn
-from kolumn.errors import ArgumentError, MissingError
+from kolumn.core.errors import ArgumentError, MissingError
+from kolumn.core.schema import record_schema
 from kolumn.kernels.machine import device
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
-from kolumn.schema import record_schema
+from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range
 from kolumn.spark_plugin import rapids
 from kolumn.spark_plugin.options.read import LoadOptions
-from kolumn.spark_plugin.parquet_export.staged import ExportJob, ExportLayout, write_job
 from kolumn.spark_plugin.read import frames
 from kolumn.spark_plugin.read import task as reading
-from kolumn.spark_plugin.read.bounds import resolve
 from kolumn.spark_plugin.read.frames import apply, read_segments
 from kolumn.spark_plugin.read.schema import spark_schema
-from kolumn.spark_plugin.read.splits import Split
+from kolumn.spark_plugin.read.splits import Split, resolve
 from kolumn.spark_plugin.session import gpu_task
+from kolumn.spark_plugin.write.staged import ExportJob, ExportLayout, write_job
 
 
 @pytest.mark.parametrize(

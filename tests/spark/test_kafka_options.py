@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import kolumn
 from kit.encoder import Record, batch
 from kit.plain_spark import load
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.splits import plan_splits

@@ -10,15 +10,15 @@ import pytest
 from pyarrow import fs
 
 import kolumn
-from kolumn.commit.manifest import ExportTarget
 from kolumn.options import Options
-from kolumn.read_plan import live_segments
+from kolumn.readers.plan import live_segments
 from kolumn.spark_plugin.options.write import WriteOptions
-from kolumn.spark_plugin.parquet_export import export as parquet_export
-from kolumn.spark_plugin.parquet_export import staged
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.session import java
+from kolumn.spark_plugin.write import export as parquet_export
+from kolumn.spark_plugin.write import staged
 from kolumn.spark_plugin.write.writer import SegmentWriter
+from kolumn.writers.commit.manifest import ExportTarget
 
 RECORDS = pa.RecordBatch.from_pydict({"value": pa.array([b"%d" % i for i in range(1000)], pa.binary())})
 

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kolumn
-from kolumn.errors import ArgumentError, MissingError
+from kolumn.core.errors import ArgumentError, MissingError
 from kolumn.spark_plugin import configure, connector_jar, rapids
 from kolumn.spark_plugin.rapids import fit
-from kolumn.spark_plugin.rapids import jar as rapids_jar
+from kolumn.spark_plugin.rapids import settings as rapids_jar
 from kolumn.spark_plugin.rapids.plan import parse
 
 JAR = "local:///opt/rapids.jar"
@@ -258,7 +258,7 @@ def test_a_jar_that_cannot_be_fetched(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.delenv("KOLUMN_RAPIDS_JAR", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("kolumn.spark_plugin.session.maven.find_java", lambda: tmp_path / "java")
+    monkeypatch.setattr("kolumn.spark_plugin.session.java.find_java", lambda: tmp_path / "java")
     with pytest.raises(MissingError, match="classifier cuda13, could not be fetched: no network"):
         rapids.fetch_jar()
     assert list((tmp_path / ".cache/kolumn/jars").iterdir()) == []

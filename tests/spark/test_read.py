@@ -94,7 +94,7 @@ def test_damage_fails_the_task_with_the_message_of_python(spark: SparkSession, d
         kolumn.read(damaged)
     with pytest.raises(PySparkException) as in_spark:
         spark.read.format("kolumn").load(str(damaged)).toArrow()
-    assert f"kolumn.errors.{type(in_python.value).__name__}: {in_python.value}" in str(in_spark.value)
+    assert f"kolumn.core.errors.{type(in_python.value).__name__}: {in_python.value}" in str(in_spark.value)
 
 
 def test_damage_is_skipped_and_counted(spark: SparkSession, damaged: Path, segment: Path) -> None:

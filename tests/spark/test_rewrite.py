@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 import kolumn
 from kolumn import spark_plugin
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 import kolumn
 from kit.partitions import INJURIES
 from kit.plain_spark import load
-from kolumn.schema import REMARK_SCHEMA
+from kolumn.core.schema import REMARK_SCHEMA
 from kolumn.spark_plugin import export, read_segments
 
 pytestmark = pytest.mark.spark

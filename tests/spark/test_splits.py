@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 
 import kolumn
-from kolumn.errors import KolumnError
+from kolumn.core.errors import KolumnError
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin import DamageSource, RecordSource
 from kolumn.spark_plugin.options.read import LoadOptions

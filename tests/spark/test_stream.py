@@ -8,8 +8,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from kit.encoder import Record, batch
-from kolumn.errors import ArgumentError, KolumnError
-from kolumn.schema import record_schema
+from kolumn.core.errors import ArgumentError, KolumnError
+from kolumn.core.schema import record_schema
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.source import with_columns

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.plain_spark import load
-from kolumn.schema import record_schema
+from kolumn.core.schema import record_schema
 from kolumn.spark_plugin import export, read_segments
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema

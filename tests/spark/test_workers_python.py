@@ -12,8 +12,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 import kolumn
-from kolumn.errors import MissingError
-from kolumn.spark_plugin.session import workers_python
+from kolumn.core.errors import MissingError
+from kolumn.spark_plugin.session import session as workers_python
 
 JOB = Path(__file__).with_name("workers_python_job.py")
 

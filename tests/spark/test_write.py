@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import kolumn
-from kolumn.commit.run import new_folder
-from kolumn.errors import ArgumentError, KolumnError
+from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.source import RecordSource
 from kolumn.spark_plugin.write.publish import StagedSegments, publish
 from kolumn.spark_plugin.write.staging import Staging
 from kolumn.spark_plugin.write.writer import SegmentWriter
+from kolumn.writers.commit.run import new_folder
 
 pytestmark = pytest.mark.spark
 
@@ -241,10 +241,10 @@ class DyingWriter(SegmentWriter):
     """Its process is killed after it has given three files their names."""
 
     def commit(self, messages: Any) -> None:
-        import kolumn.commit.run
+        import kolumn.writers.commit.run
 
         done: list[Any] = []
-        real = kolumn.commit.run._move
+        real = kolumn.writers.commit.run._move
 
         def dies(*args: Any) -> None:
             real(*args)
@@ -252,7 +252,7 @@ class DyingWriter(SegmentWriter):
             if len(done) == 3:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        kolumn.commit.run._move = dies
+        kolumn.writers.commit.run._move = dies
         super().commit(messages)
 
 

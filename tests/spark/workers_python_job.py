@@ -4,7 +4,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from kolumn.errors import MissingError
+from kolumn.core.errors import MissingError
 from kolumn.spark_plugin import read_segments, register
 from kolumn.spark_plugin.session.java import use_java
 

@@ -16,15 +16,15 @@ import pytest
 from kit.avro_reader import as_column, of_column, read
 from kit.avro_values import bodies, registered, written
 from kit.avro_writer import EVERYTHING, Writer, damaged, random_value, varint
+from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.values.avro import decode_rows
-from kolumn.encodings import floats
-from kolumn.encodings.columns import full_column, full_level
-from kolumn.errors import ArgumentError
-from kolumn.schemas.schema import Schema
 from kolumn.values.avro import decoder as module
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.decoder import Bodies
 from kolumn.values.memory import ColumnMemory
+from kolumn.values.schemas.schema import Schema
+from kolumn.values.wire import json_numbers
+from kolumn.values.wire.columns import full_column, full_level
 
 _SLACK = 64
 
@@ -225,8 +225,8 @@ def numbers() -> Iterator[int]:
 
 def test_integers_become_the_nearest_floats() -> None:
     for number in numbers():
-        assert floats.double_of(number) == struct.unpack("<q", struct.pack("<d", float(number)))[0], number
-        assert floats.float_of(number) == int(np.int64(number).astype(np.float32).view(np.uint32)), number
+        assert json_numbers.double_of(number) == struct.unpack("<q", struct.pack("<d", float(number)))[0], number
+        assert json_numbers.float_of(number) == int(np.int64(number).astype(np.float32).view(np.uint32)), number
 
 
 def test_floats_become_doubles() -> None:
@@ -236,7 +236,7 @@ def test_floats_become_doubles() -> None:
         if bits & 0x7F800000 == 0x7F800000 and bits & 0x7FFFFF:
             continue
         value = struct.unpack("<f", struct.pack("<I", bits))[0]
-        assert floats.double_of_float(bits) == struct.unpack("<q", struct.pack("<d", value))[0], bits
+        assert json_numbers.double_of_float(bits) == struct.unpack("<q", struct.pack("<d", value))[0], bits
 
 
 @pytest.mark.parametrize("loop", [decode_rows, plain_rows], ids=["compiled", "plain"])

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from kit.avro_values import bodies, registered, written
-from kolumn.errors import ArgumentError
-from kolumn.schemas.schema import Reference, Schema
+from kolumn.core.errors import ArgumentError
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.avro.schema import parse
+from kolumn.values.schemas.schema import Reference, Schema
 
 
 def record(name: str, **fields: Any) -> dict[str, Any]:

@@ -15,9 +15,8 @@ import kolumn
 from kit import rows_as_lines
 from kit.encoder import Record, batch
 from kolumn.cli import app, shown
-from kolumn.cli.json_lines import json_lines
-from kolumn.cli.text_lines import text_lines
-from kolumn.schema import RECORD_COLUMNS
+from kolumn.cli.lines import json_lines, text_lines
+from kolumn.core.schema import RECORD_COLUMNS
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 FORMATTERS = [(json_lines, rows_as_lines.json_lines), (text_lines, rows_as_lines.text_lines)]

@@ -205,7 +205,7 @@ def test_doctor_and_warmup_say_whether_machine_code_is_there(tmp_path):
 
 def test_compilation_is_shown_on_a_terminal_alone():
     """On a pseudo-terminal the line and the bar are shown; in a file, neither is written."""
-    program = "from kolumn.cli.compiling import compiling\nwith compiling('compiling it', 2) as step: step(1); step(1)"
+    program = "from kolumn.cli.ending import compiling\nwith compiling('compiling it', 2) as step: step(1); step(1)"
     main, other = os.openpty()
     subprocess.run([sys.executable, "-c", program], stderr=other, check=True)
     os.close(other)

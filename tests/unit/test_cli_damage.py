@@ -18,10 +18,9 @@ from typer.testing import CliRunner
 import kolumn
 from kit import command_line
 from kit.encoder import Record, batch
-from kolumn.cli import app, left_out, main
-from kolumn.cli.json_lines import json_lines
+from kolumn.cli import app, common, main
+from kolumn.cli.lines import json_lines, text_lines
 from kolumn.cli.shown import data_of
-from kolumn.cli.text_lines import text_lines
 
 TIME = 1_760_000_000_000
 
@@ -150,13 +149,13 @@ def test_batches_and_space_tell_what_is_damaged(damaged: Path) -> None:
 def test_what_conversion_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     """The result of the conversion counts stretches, as `verify` does."""
     skipped = kolumn.Skipped([kolumn.Damage("orders-3/a.log", 70, 10, 5, 7, "crc: wrong", 3)])
-    assert left_out.say_of(SimpleNamespace(damage=[], skipped=skipped)) == 1
+    assert common.say_of(SimpleNamespace(damage=[], skipped=skipped)) == 1
     said = f"left out: orders-3/a.log: position 70: crc: wrong\n{skipped} (orders-3/a.log at 70); `kolumn verify` lists it\n"
     assert capsys.readouterr().err == said
-    assert left_out.counts_of(SimpleNamespace(damage=[1], skipped=skipped)) == {
+    assert common.counts_of(SimpleNamespace(damage=[1], skipped=skipped)) == {
         "damaged": 1, "damagedStretches": 1, "damagedBytes": 10, "recordsLost": 3, "batchesOverLimit": 0,
     }  # fmt: skip
-    assert left_out.say_of(SimpleNamespace(damage=[], skipped=kolumn.Skipped())) == 0
+    assert common.say_of(SimpleNamespace(damage=[], skipped=kolumn.Skipped())) == 0
 
 
 # `kolumn cat` and `kolumn to-parquet` with decoded keys and values.

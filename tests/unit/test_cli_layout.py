@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 import kolumn
-from kolumn.cli import app, progress
-from kolumn.cli.shell_words import in_shell_words
+from kolumn.cli import app, ending
+from kolumn.cli.ending import in_shell_words
 from kolumn.cli.tables import layout
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
@@ -140,12 +140,12 @@ def test_one_is_no_plural(tmp_path: Path) -> None:
 @pytest.mark.parametrize("total", [100, None])
 def test_a_bar_comes_after_some_patience(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], total: int | None) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    with progress.progress("soon done", total) as advance:
+    with ending.progress("soon done", total) as advance:
         advance(50)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(ending, "PATIENCE_S", 0.0)
     printed, deadline = "", time.monotonic() + 60
-    with progress.progress("decoding", total) as advance:
+    with ending.progress("decoding", total) as advance:
         advance(50)
         while "decoding" not in printed:
             assert time.monotonic() < deadline
@@ -155,8 +155,8 @@ def test_a_bar_comes_after_some_patience(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_no_bar_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "0")
-    monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
-    with progress.progress("decoding", 100) as advance:
+    monkeypatch.setattr(ending, "PATIENCE_S", 0.0)
+    with ending.progress("decoding", 100) as advance:
         advance(50)
         time.sleep(0.05)
     assert capsys.readouterr() == ("", "")

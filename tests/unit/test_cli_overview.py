@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import kolumn
-from kolumn.accounting.overview import overview
 from kolumn.cli import app
+from kolumn.tools.overview import overview
 from unit.test_cli_layout import on_terminal
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kolumn.codecs import DEFLATE, END, LZ4_BLOCK, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws, gzip, lz4, snappy, zstd
-from kolumn.codecs.xxh32 import xxh32
 from kolumn.cpu_fallback.inflate import blocks
 from kolumn.cpu_fallback.machine.compile import compiled
+from kolumn.formats.codecs import DEFLATE, END, LZ4_BLOCK, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws, gzip, lz4, snappy, zstd
+from kolumn.formats.codecs.lz4 import xxh32
 
 MODULES = {1: gzip, 2: snappy, 3: lz4, 4: zstd}
 LZ4_JAVA = bytes.fromhex("04224d18 60 40 82")  # magic, FLG: version 1 and independent blocks, BD: 64 KiB, header checksum

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import zstandard
 
-from kolumn.codecs import xxh32
+from kolumn.core.errors import Code
 from kolumn.cpu_fallback.inflate.arena import PAD, Inflated, inflate
-from kolumn.errors import Code
+from kolumn.formats.codecs import lz4 as xxh32
 
 XERIAL = bytes.fromhex("82534e4150505900 00000001 00000001")
 WORDS = [bytes(random.Random(i).choices(b"abcdefghij", k=6)) for i in range(200)]

@@ -45,7 +45,7 @@ NEEDS = {"report": "matplotlib", "sql": "duckdb"}
 WARM = r"""
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-import kolumn, kolumn.cli, kolumn.accounting.overview, kolumn.accounting.statistics, kolumn.cli.compiling, kolumn.parquet
+import kolumn, kolumn.cli, kolumn.tools.overview, kolumn.tools.statistics, kolumn.cli.ending, kolumn.tools.parquet
 import pyarrow.compute, pyarrow.parquet, rich.console, rich.progress
 log = sys.argv[1]
 # What is imported and loaded on first use; one thread, for a process with several cannot be forked.

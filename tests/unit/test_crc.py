@@ -18,7 +18,7 @@ from kolumn.cpu_fallback.machine import crc as chosen
 from kolumn.cpu_fallback.machine.beside import moving, side_by_side
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc
-from kolumn.machine_code.deferred import apply
+from kolumn.formats.machine_code.deferred import apply
 
 # Numba compiles functions of Kolumn here.
 apply()

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from kolumn.replicas.elections import EpochRun, Known, Notes, Strand, elect, strands_of, untrusted_epochs
-from kolumn.replicas.sequence import placed, strands, trusted_epochs
+from kolumn.copies.elections import EpochRun, Known, Notes, Strand, elect, strands_of, untrusted_epochs
+from kolumn.copies.sequence import placed, strands, trusted_epochs
 from kolumn.source.segments import HIGHEST
 
 Runs = list[Known]

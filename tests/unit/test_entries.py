@@ -9,12 +9,12 @@ import crc32c
 import numpy as np
 import pytest
 
-from kolumn.encode.segments import IndexEntries
-from kolumn.errors import Code
+from kolumn.core.errors import Code
 from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.source.side_files import aborted_in, open_in
 from kolumn.source.storage import read_bytes
+from kolumn.writers.segments import IndexEntries
 
 COLUMNS = {name.lower(): number for name, number in vars(table).items() if name.isupper() and isinstance(number, int)}
 for _not_a_column in ("width", "no_timestamp_type", "create_time", "log_append_time", "unknown"):

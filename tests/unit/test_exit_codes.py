@@ -14,8 +14,8 @@ import pytest
 import kolumn
 from kit.command_line import run
 from kolumn.cli.ending import exit_code_of
-from kolumn.errors import ArgumentError
-from kolumn.parquet import write_parquet
+from kolumn.core.errors import ArgumentError
+from kolumn.tools.parquet import write_parquet
 
 TOPIC = Path(__file__).resolve().parent.parent / "data" / "corpus" / "upgraded" / "upgraded-gzip-0"
 NAME = os.fsdecode(b"bad-\xfftopic-0")

@@ -9,8 +9,8 @@ import pytest
 
 import kolumn
 from kolumn.cpu_fallback.machine import loops
+from kolumn.formats.machine_code.cache import digest, fingerprint
 from kolumn.kernels.machine import image
-from kolumn.machine_code.cache import digest, fingerprint
 
 PACKAGE = Path(kolumn.__file__).parent
 SOURCES = {"cpu": loops.SOURCES, "gpu": image.SOURCES}

@@ -4,11 +4,11 @@ import lz4.frame
 import numpy as np
 import pytest
 
-from kolumn.codecs import LZ4
-from kolumn.cpu_fallback.encode import liblz4
+from kolumn.cpu_fallback.encode import frames as liblz4
 from kolumn.cpu_fallback.encode.frames import BLOCK
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.encode.compress import compress, compress_all
+from kolumn.formats.codecs import LZ4
+from kolumn.writers.compress import compress, compress_all
 
 NOISE = np.random.default_rng(7).bytes(200_000)
 PAYLOADS = [

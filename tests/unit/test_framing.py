@@ -11,18 +11,8 @@ import numpy as np
 import pytest
 
 from kolumn.cpu_fallback.values.framing import NO_ID, NO_SCHEMA, WIDTH, add_key, recognise_prefixes
-from kolumn.encodings import framing
-from kolumn.encodings.framing import (
-    APICURIO,
-    CONFLUENT,
-    CONFLUENT_GUID,
-    GLUE,
-    GLUE_ZLIB,
-    NONE,
-    PREFIXES,
-    SINGLE_OBJECT,
-    recognise,
-)
+from kolumn.values.wire import framing
+from kolumn.values.wire.framing import APICURIO, CONFLUENT, CONFLUENT_GUID, GLUE, GLUE_ZLIB, NONE, PREFIXES, SINGLE_OBJECT, recognise
 
 GUID = UUID("c51114bb-7982-6d3d-df42-4decde26a07b")
 HIGH = int.from_bytes(GUID.bytes[:8], "big", signed=True)
@@ -153,7 +143,7 @@ GUARDED = """
 import ctypes, mmap, random
 import numpy as np
 from kolumn.cpu_fallback.values.framing import WIDTH, recognise_prefixes
-from kolumn.encodings.framing import PREFIXES
+from kolumn.values.wire.framing import PREFIXES
 size = mmap.PAGESIZE
 area = mmap.mmap(-1, 2 * size)
 start = ctypes.addressof(ctypes.c_char.from_buffer(area))

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kolumn.encodings import framing as kinds
-from kolumn.schema import HEADERS
-from kolumn.schemas.fingerprint import fingerprint_of
-from kolumn.schemas.listed import ListedSchemas
-from kolumn.schemas.schema import Registered, Schema
+from kolumn.core.schema import HEADERS
 from kolumn.values.decoder import Bodies
 from kolumn.values.framing import FRAMINGS, Framer
+from kolumn.values.schemas.fingerprint import fingerprint_of
+from kolumn.values.schemas.given import ListedSchemas
+from kolumn.values.schemas.schema import Registered, Schema
+from kolumn.values.wire import framing as kinds
 
 GUID = UUID("12345678-9abc-def0-0fed-cba987654321")
 ONE = Schema("AVRO", '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}', id=1)

@@ -12,7 +12,7 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch
-from kolumn.errors import ArgumentError, PayloadError
+from kolumn.core.errors import ArgumentError, PayloadError
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 TOPIC = CORPUS / "v2-java" / "java-zstd-0"

@@ -18,7 +18,7 @@ import kolumn
 from kit.command_line import run
 from kit.encoder import Record, batch
 from kolumn.cli import app
-from kolumn.errors import Code, CorruptBatchError, KolumnError, PayloadError, escaped
+from kolumn.core.errors import Code, CorruptBatchError, KolumnError, PayloadError, escaped
 
 FORGED = "OK: 1 segment, forged"
 CONTROLS = "\x1b]0;title\x07\x9b31m\x7f\r\t\u202e\u2066\u200f\u061c\u2028\u2029"

@@ -11,7 +11,7 @@ import pytest
 import kolumn
 from kit.corpus import HERE
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.values.internal.definitions import definitions
 from kolumn.values.internal.topics import INTERNAL_TOPICS, decode_key, decode_value
 from kolumn.values.internal.wire import MalformedMessageError, MessageBytes, arrow_type, reader

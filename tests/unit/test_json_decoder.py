@@ -12,16 +12,16 @@ import pytest
 
 from kit import json_values
 from kit.bodies import bodies
-from kolumn.encodings import json as objects
-from kolumn.encodings.columns import DONE, restore
-from kolumn.encodings.json import FIELD, JsonProgram
-from kolumn.values.bare_framing import BareFramer
 from kolumn.values.decoder import Bodies
+from kolumn.values.framing import BareFramer
+from kolumn.values.json.decoder import JsonDecoder
+from kolumn.values.json.lines import LinesDecoder
+from kolumn.values.json.program import json_tables
 from kolumn.values.memory import ColumnMemory
-from kolumn.values.text.json import JsonDecoder
-from kolumn.values.text.json_lines import LinesDecoder
-from kolumn.values.text.json_program import json_tables
 from kolumn.values.types import nested_type
+from kolumn.values.wire import json as objects
+from kolumn.values.wire.columns import DONE, restore
+from kolumn.values.wire.json import FIELD, JsonProgram
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.guarded import ending_at_a_page
-from kolumn.compaction import latest
-from kolumn.compaction.latest import LatestOffsets
+from kolumn.writers.compaction import latest
+from kolumn.writers.compaction.latest import LatestOffsets
 
 Keys = list[bytes | None]
 

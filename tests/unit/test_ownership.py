@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kolumn.machine_code import cache
-from kolumn.machine_code.cache import file_objection, objection
+from kolumn.formats.machine_code import cache
+from kolumn.formats.machine_code.cache import file_objection, objection
 
 NOBODY = 65534
 
@@ -41,9 +41,9 @@ def test_others_may_write(folder: Path, mode: int) -> None:
 
 def test_a_group_may_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.chmod(0o770)
-    monkeypatch.setattr("kolumn.machine_code.cache._is_private", lambda gid: False)
+    monkeypatch.setattr("kolumn.formats.machine_code.cache._is_private", lambda gid: False)
     assert "other users" in str(objection(folder))
-    monkeypatch.setattr("kolumn.machine_code.cache._is_private", lambda gid: True)
+    monkeypatch.setattr("kolumn.formats.machine_code.cache._is_private", lambda gid: True)
     assert objection(folder) is None
 
 

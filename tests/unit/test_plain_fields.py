@@ -6,8 +6,8 @@ import pytest
 
 from kit.encoder import Record, overlong, record_body, varint
 from kit.oracle import _text
-from kolumn.arrow import utf8
-from kolumn.errors import Code
+from kolumn.core import text
+from kolumn.core.errors import Code
 from kolumn.formats import v2
 
 SIZES = (None, 0, 1, 5, 63, 64, 100, 3000)
@@ -136,7 +136,7 @@ def test_records_with_headers_are_read_the_short_way_as_the_long_way() -> None:
     ],
 )
 def test_as_java(data: bytes, expected: str) -> None:
-    assert utf8.decode(data) == expected
+    assert text.decode(data) == expected
 
 
 def test_any_bytes_as_the_independent_reader_has_them() -> None:
@@ -144,4 +144,4 @@ def test_any_bytes_as_the_independent_reader_has_them() -> None:
     pool = [0x41, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xFF]
     for _ in range(50_000):
         data = bytes(rng.choice(pool) for _ in range(rng.randrange(8)))
-        assert utf8.decode(data) == _text(data), data
+        assert text.decode(data) == _text(data), data

@@ -9,11 +9,11 @@ from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2
 
 from kit.bodies import bodies
 from kit.protobuf_values import plain, varint
-from kolumn.encodings import framing
-from kolumn.errors import ArgumentError
-from kolumn.schemas.schema import Schema
+from kolumn.core.errors import ArgumentError
 from kolumn.values.protobuf.decoder import ProtobufDecoder
 from kolumn.values.protobuf.schema import file_of
+from kolumn.values.schemas.schema import Schema
+from kolumn.values.wire import framing
 
 ORDER = """
 syntax = "proto3";

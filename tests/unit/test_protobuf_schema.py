@@ -9,10 +9,10 @@ import pytest
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from kit.protobuf_values import message_class
-from kolumn.errors import ArgumentError, MissingError
-from kolumn.schemas.schema import Reference, Schema
+from kolumn.core.errors import ArgumentError, MissingError
 from kolumn.values.protobuf import schema as module
 from kolumn.values.protobuf.schema import Place, file_of
+from kolumn.values.schemas.schema import Reference, Schema
 
 TEXT = 'syntax = "proto3"; package a; message A { message B { message C {} } message D {} } message Z {}'
 
@@ -141,7 +141,7 @@ def test_missing_packages_are_named(package: str, schema: bytes | str) -> None:
     program = f"""
 import sys
 sys.modules[{package!r}] = None
-from kolumn.errors import MissingError
+from kolumn.core.errors import MissingError
 from kolumn.values.protobuf.schema import file_of
 try:
     file_of({schema!r})

@@ -14,17 +14,16 @@ from numba import njit
 import kolumn.cpu_fallback.values.protobuf  # noqa: F401
 from kit.bodies import Guarded
 from kit.protobuf_values import body, in_edition, message_class, mutants, plain, schema, varint
-from kolumn.encodings import columns, protobuf
-from kolumn.encodings import protobuf_wire as wire
-from kolumn.encodings.protobuf_tables import FRAMES, GROUPS, ProtobufProgram
-from kolumn.machine_code.deferred import apply
-from kolumn.machine_code.words import address_of
-from kolumn.values.layout import ColumnLayout
-from kolumn.values.memory import ColumnMemory
+from kolumn.formats.machine_code.deferred import apply
+from kolumn.formats.machine_code.words import address_of
+from kolumn.values.memory import ColumnLayout, ColumnMemory
 from kolumn.values.protobuf.finish import finished
 from kolumn.values.protobuf.program import tables
 from kolumn.values.protobuf.schema import file_of
 from kolumn.values.protobuf.types import shape
+from kolumn.values.wire import columns, protobuf
+from kolumn.values.wire import protobuf_wire as wire
+from kolumn.values.wire.protobuf import FRAMES, GROUPS, ProtobufProgram
 
 # Numba compiles functions of Kolumn here.
 apply()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kolumn.arrow import recycle
+from kolumn.core import recycle
 
 STATUS = Path("/proc/self/status")
 MIB = 1 << 20

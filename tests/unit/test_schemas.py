@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 import kolumn
 from kit.fuzz import examples
-from kolumn.registry.open import schemas_of
-from kolumn.schemas.fingerprint import canonical_form, fingerprint_of, rabin
-from kolumn.schemas.given import AskedSchemas, given_schemas, kind_of
-from kolumn.schemas.guid import guid_of
-from kolumn.schemas.listed import ListedSchemas
-from kolumn.schemas.schema import Reference, Registered, Schema
+from kolumn.values.schemas.fingerprint import canonical_form, fingerprint_of, guid_of, rabin
+from kolumn.values.schemas.given import AskedSchemas, ListedSchemas, given_schemas, kind_of
+from kolumn.values.schemas.open import schemas_of
+from kolumn.values.schemas.schema import Reference, Registered, Schema
 
 RECORD = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'
 

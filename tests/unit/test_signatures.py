@@ -14,16 +14,17 @@ import pytest
 import typer
 
 import kolumn
-from kolumn import errors, keywords, spark_plugin
+from kolumn import spark_plugin
 from kolumn.cli import app
-from kolumn.encode.write import settings
-from kolumn.errors import ArgumentError
+from kolumn.core import errors, keywords
+from kolumn.core.errors import ArgumentError
+from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, WholeOptions
 from kolumn.formats import layouts
-from kolumn.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, WholeOptions
 from kolumn.options import Options
 from kolumn.spark_plugin import rapids
 from kolumn.spark_plugin.options.read import LoadOptions
 from kolumn.spark_plugin.options.write import WriteOptions
+from kolumn.writers.write import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 Parameters = dict[str, inspect.Parameter]
@@ -133,7 +134,7 @@ def test_options_of_values_and_of_keys_are_the_same() -> None:
 
 def test_choices() -> None:
     assert get_args(keywords.Format) == layouts.FORMAT_NAMES
-    assert set(get_args(keywords.Codec)) == set(kolumn.codecs.known.NAMES)
+    assert set(get_args(keywords.Codec)) == set(kolumn.formats.codecs.known.NAMES)
 
 
 @pytest.mark.parametrize("function", PUBLIC, ids=label)

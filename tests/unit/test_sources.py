@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kolumn
-from kolumn.errors import ArgumentError, MissingError
+from kolumn.core.errors import ArgumentError, MissingError
 from kolumn.source.segments import find_segments
 from kolumn.source.storage import _file_system
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from kolumn.core.errors import KolumnError
 from kolumn.decode.small_segments import MOST_SEGMENTS, SMALL, tasks_of
-from kolumn.errors import KolumnError
 from kolumn.source.segments import Range, Segment
 
 EACH = 100

@@ -15,9 +15,12 @@ import zstandard
 from kit import fuzz
 from kit.guarded import ending_at_a_page
 from kit.streams import STYLES, compress
-from kolumn.cpu_fallback.inflate import decoders, libisal, libzstd, unpack
+from kolumn.cpu_fallback.inflate import libraries as decoders
+from kolumn.cpu_fallback.inflate import libraries as libisal
+from kolumn.cpu_fallback.inflate import libraries as libzstd
+from kolumn.cpu_fallback.inflate import unpack
 from kolumn.cpu_fallback.inflate.arena import inflate
-from kolumn.cpu_fallback.inflate.decoders import Decoders
+from kolumn.cpu_fallback.inflate.libraries import Decoders
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.machine.compile import compiled
 

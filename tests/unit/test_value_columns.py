@@ -9,13 +9,12 @@ import pytest
 from numba import njit
 
 import kolumn.cpu_fallback.values.text
-import kolumn.encodings.compiled  # noqa: F401
-from kolumn.encodings import columns, text
-from kolumn.encodings.columns import DONE, INVALID, full_column, full_level
-from kolumn.machine_code.deferred import apply
-from kolumn.machine_code.words import address_of
-from kolumn.values.layout import ColumnLayout, nodes, word_width
-from kolumn.values.memory import ColumnMemory
+import kolumn.values.wire.compiled  # noqa: F401
+from kolumn.formats.machine_code.deferred import apply
+from kolumn.formats.machine_code.words import address_of
+from kolumn.values.memory import ColumnLayout, ColumnMemory, nodes, word_width
+from kolumn.values.wire import columns, text
+from kolumn.values.wire.columns import DONE, INVALID, full_column, full_level
 
 # Numba compiles functions of Kolumn here.
 apply()

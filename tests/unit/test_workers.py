@@ -13,9 +13,9 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch
-from kolumn import threads as module
-from kolumn.errors import KolumnError
-from kolumn.threads import DECODE, KEPT, end_waiting, workers
+from kolumn.core import threads as module
+from kolumn.core.errors import KolumnError
+from kolumn.core.threads import DECODE, KEPT, end_waiting, workers
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ import cramjam
 import numpy as np
 import pytest
 
-from kolumn.codecs import SNAPPY
-from kolumn.encode.compress import compress
+from kolumn.formats.codecs import SNAPPY
+from kolumn.writers.compress import compress
 
 HEADER = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
 BLOCK = 32 << 10

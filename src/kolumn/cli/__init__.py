@@ -13,30 +13,24 @@ from typer.core import TyperCommand, TyperGroup
 from kolumn import __version__
 from kolumn.cli import (
     cat,
-    columns,
     compact,
     convert,
     doctor,
     explain,
-    groups,
     inspect,
-    jar,
     overview,
-    rebuild_index,
     recover,
     report,
     schemas,
     space,
     sql,
     stats,
-    tidy,
     to_parquet,
     transactions,
     verify,
-    warmup,
 )
 from kolumn.cli.ending import OK, USAGE_ERROR, Ended, exit_code_of, exit_code_of_typer, prepare_process
-from kolumn.errors import escaped
+from kolumn.core.errors import escaped
 
 
 class _Group(TyperGroup):
@@ -104,16 +98,16 @@ for _name, _function in {
     "space": space.space,
     "report": report.report,
     "sql": sql.sql,
-    "tidy": tidy.tidy,
+    "tidy": compact.tidy,
     "schemas": schemas.schemas,
-    "groups": groups.groups,
+    "groups": transactions.groups,
     "transactions": transactions.transactions,
-    "rebuild-index": rebuild_index.rebuild_index,
+    "rebuild-index": recover.rebuild_index,
     "recover": recover.recover,
-    "columns": columns.columns,
-    "jar": jar.jar,
+    "columns": stats.columns,
+    "jar": doctor.jar,
     "doctor": doctor.doctor,
-    "warmup": warmup.warmup,
+    "warmup": doctor.warmup,
 }.items():
     app.command(_name, cls=_Command)(_function)
 

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.chosen import RecordFilter
-from kolumn.cli.common import DecodeName, JsonInPipes, Segments, command, is_json, or_standard_input, size_of
-from kolumn.cli.left_out import say, say_unknown
-from kolumn.cli.progress import progress
+from kolumn.cli.common import (
+    DecodeName,
+    JsonInPipes,
+    RecordFilter,
+    Segments,
+    command,
+    is_json,
+    or_standard_input,
+    say,
+    say_unknown,
+    size_of,
+)
+from kolumn.cli.ending import progress
 from kolumn.cli.read_options import PAYLOADS, READING, SELECTION, OptionValue, with_read_options
 
 if TYPE_CHECKING:
@@ -71,10 +80,9 @@ def _form(
     json: bool | None, template: str | None, chosen: RecordFilter, options: dict[str, Any]
 ) -> tuple[Callable[..., Any], list[str] | None]:
     """What makes lines of records, and the columns that it prints; None for the default ones."""
-    from kolumn.cli.json_lines import json_lines
+    from kolumn.cli.lines import json_lines, text_lines
     from kolumn.cli.templates import Template
-    from kolumn.cli.text_lines import text_lines
-    from kolumn.errors import ArgumentError
+    from kolumn.core.errors import ArgumentError
     from kolumn.options import Options
 
     if template is not None:
@@ -109,7 +117,7 @@ def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.Reco
 def _lines(batches: "Iterable[pa.RecordBatch]", lines_of: Callable[..., Any]) -> Iterator[Any]:
     """Records as lines; blocks are converted in parallel threads, since converting columns to text releases the GIL."""
     from kolumn.cli.shown import blocks, data_of
-    from kolumn.threads import CAT, workers
+    from kolumn.core.threads import CAT, workers
 
     def work(block: "pa.RecordBatch") -> Any:
         return data_of(lines_of(block), block.num_rows)

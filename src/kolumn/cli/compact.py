@@ -1,18 +1,23 @@
-"""``kolumn compact`` and ``kolumn clean``: the results of a broker's log cleaner and of retention."""
+"""``kolumn compact`` and ``kolumn clean``: the results of a broker's log cleaner and of retention.
+
+``kolumn tidy``: completes interrupted runs below a target, or removes what they staged.
+"""
 
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kolumn.cli.common import Json, Output, Paths, command, counted, print_json, size_of, sources_and_target
-from kolumn.cli.left_out import counts_of, say_of
-from kolumn.cli.progress import progress
+from kolumn.cli.common import FAILED, OK, Json, Output, Paths, command, counted, counts_of, print_json, say_of, size_of, sources_and_target
+from kolumn.cli.ending import progress
 from kolumn.cli.read_options import READING, OptionValue, with_read_options
 from kolumn.cli.tables import note
+from kolumn.core.errors import escaped
 
 if TYPE_CHECKING:
-    from kolumn.compaction.compact import Compaction
+    from kolumn.writers.compaction.compact import Compaction
+
 
 Now = Annotated[int | None, typer.Option(help="Time of the round, ms since 1970; by default the present.")]
 
@@ -91,3 +96,36 @@ def clean(
         note(f"cut: {path}: {counted(size, 'byte')}")
     stay = "stays" if len(done.segments) == 1 else "stay"
     note(f"{counted(len(done.segments), 'segment')} {stay}")
+
+
+@command
+def tidy(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The target of a writer: a folder, or its URL.")],
+    older_than_hours: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Age from which staged files are removed if it is not known whether their run lives, as at URLs; by default 24."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be done.")] = False,
+    json: Json = False,
+) -> int:
+    """Complete interrupted runs, or remove what they staged, in a target and in the topic-partition folders in it.
+
+    Every writer does that for its own target when it runs again. Only files that Kolumn wrote are changed, and files staged by
+    live runs are left. The exit code is 3 if something could not be done.
+
+    Example: `kolumn tidy s3://backup/kafka`
+    """
+    import kolumn
+
+    age = {} if older_than_hours is None else {"older_than_hours": older_than_hours}
+    found = kolumn.tidy(target, dry_run=dry_run, **age)
+    for one in found:
+        if json:
+            print_json(asdict(one))
+        else:
+            typer.echo(escaped(f"would be {one}" if dry_run and one.action not in ("left", "failed") else str(one)))
+    if not found and not json:
+        typer.echo("nothing to tidy")
+    return FAILED if any(one.action == "failed" for one in found) else OK

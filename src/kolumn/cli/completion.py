@@ -12,7 +12,7 @@ def among(kind: object) -> Callable[[str], list[str]] | None:
 
 def column_names(incomplete: str) -> list[str]:
     """Completes the last one of comma-separated record columns."""
-    from kolumn.schema import RECORD_COLUMNS
+    from kolumn.core.schema import RECORD_COLUMNS
 
     before, comma, begun = incomplete.rpartition(",")
     given = before.split(",")

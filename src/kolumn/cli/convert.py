@@ -4,13 +4,25 @@ from typing import Annotated
 
 import typer
 
-from kolumn.cli.common import CodecName, FormatName, Json, Output, Paths, command, counted, print_json, size_of, sources_and_target
+from kolumn.cli.common import (
+    CodecName,
+    FormatName,
+    Json,
+    Output,
+    Paths,
+    command,
+    counted,
+    counts_of,
+    print_json,
+    say_of,
+    size_of,
+    sources_and_target,
+)
 from kolumn.cli.completion import among
-from kolumn.cli.left_out import counts_of, say_of
-from kolumn.cli.progress import progress
+from kolumn.cli.ending import progress
 from kolumn.cli.read_options import READING, OptionValue, with_read_options
 from kolumn.cli.tables import note
-from kolumn.keywords import Codec, Format
+from kolumn.core.keywords import Codec, Format
 
 
 @command

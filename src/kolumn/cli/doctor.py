@@ -1,4 +1,9 @@
-"""``kolumn doctor``: which packages are installed, and which backends can run."""
+"""``kolumn doctor``: which packages are installed, and which backends can run.
+
+``kolumn jar``: where the connector for Spark is.
+
+``kolumn warmup``: compiles machine code before it is needed.
+"""
 
 import os
 import platform
@@ -6,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from json import loads as json_loads
 from typing import Any
 
@@ -79,7 +85,7 @@ def _machine() -> dict[str, Any]:
 
 def _cpu() -> dict[str, Any]:
     try:
-        from kolumn.cpu_fallback.inflate import libisal, libzstd
+        from kolumn.cpu_fallback.inflate import libraries
         from kolumn.cpu_fallback.machine import compile_ahead, crc
         from kolumn.cpu_fallback.machine.loops import folder, shipped
     except ImportError as error:
@@ -91,8 +97,8 @@ def _cpu() -> dict[str, Any]:
         "backend": "can run",
         "CRC-32": checksums,
         "CRC-32C": f"carry-less multiplication of {8 * crc.WIDTH} bits" if crc.WIDTH else checksums,
-        "gzip": "ISA-L of the package isal" if libisal.available() else "package isal (its ISA-L can't be called directly: slower)",
-        "zstd": libzstd.name() or "package zstandard (no libzstd that can be called directly: slower)",
+        "gzip": "ISA-L of the package isal" if libraries.available() else "package isal (its ISA-L can't be called directly: slower)",
+        "zstd": libraries.name() or "package zstandard (no libzstd that can be called directly: slower)",
         "machine code cache": str(place) if place else "none: no folder that only you can write to, set KOLUMN_CACHE_DIR",
         "machine code": f"in the package: {brought.name}" if brought else _there(missing),
     }
@@ -139,8 +145,8 @@ def _driver() -> str | None:
 
 
 def _engines() -> list[list[Any]]:
-    """`kolumn.kernels.machine.engine.engines`, asked in another process: this one begins nothing with a driver."""
-    program = "import json; from kolumn.kernels.machine.engine import engines; print(json.dumps(engines()))"
+    """`kolumn.kernels.machine.nvcomp.engines`, asked in another process: this one begins nothing with a driver."""
+    program = "import json; from kolumn.kernels.machine.nvcomp import engines; print(json.dumps(engines()))"
     try:
         answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
         return list(json_loads(answer.stdout))
@@ -172,7 +178,7 @@ def _spark() -> dict[str, Any]:
 def _workers_python() -> str:
     """The Python that workers would run if a session was started now."""
     try:
-        from kolumn.spark_plugin.session.workers_python import lacks_kolumn, of_workers
+        from kolumn.spark_plugin.session.session import lacks_kolumn, of_workers
     except ImportError as error:
         return f"pyspark does not import: {error}"
     python = of_workers()
@@ -182,3 +188,23 @@ def _workers_python() -> str:
     if "PYSPARK_PYTHON" in os.environ:
         return f"{wrong}: set PYSPARK_PYTHON={sys.executable}"
     return f"{wrong}: local sessions take {sys.executable} after register(spark), for others set PYSPARK_PYTHON"
+
+
+@command
+def jar() -> None:
+    """Print the path of the jar that makes Spark read columns: ``spark-submit --jars $(kolumn jar)``."""
+    from kolumn.spark_plugin.session.java import connector_jar
+
+    print(connector_jar())
+
+
+@command
+def warmup(json: Json = False) -> None:
+    """Compile all machine code now instead of on first use, and print where it is kept: KOLUMN_CACHE_DIR, else your cache folder."""
+    from kolumn.cpu_fallback.machine.compile_ahead import warmup
+
+    done = warmup()
+    if json:
+        print_json({**asdict(done), "folder": str(done.folder)})
+    else:
+        print(done)

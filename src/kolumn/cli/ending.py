@@ -1,10 +1,21 @@
-"""How a command ends: its exit code, and the handling of errors, signals and an output that cannot be written."""
+"""How a command ends: its exit code, and the handling of errors, signals and an output that cannot be written.
 
+A progress bar on standard error.
+
+Translates messages of the library to the options of the command line: ``errors='skip'`` becomes ``--errors skip``.
+
+Progress bar of the command line while machine code is being compiled.
+"""
+
+import ast
 import os
+import re
+import shlex
 import signal
 import sys
-from collections.abc import Callable, Collection
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from inspect import signature
 from types import FrameType
@@ -12,11 +23,96 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from kolumn.cli.shell_words import in_shell_words
 from kolumn.cli.tables import NAMES
 
 if TYPE_CHECKING:
-    from kolumn.errors import KolumnError
+    from kolumn.core.errors import KolumnError
+
+
+PATIENCE_S = 1.0
+"""Seconds after which a bar is shown."""
+
+
+@contextmanager
+def progress(title: str, total: int | Callable[[], int] | None) -> Iterator[Callable[[int], None]]:
+    """Show a bar over ``total`` bytes if the work takes longer than a second and standard error is a terminal.
+
+    Yields a function to be called with the number of bytes that were read, from any thread. Without a total only those are shown. If
+    ``total`` is a function, it is called only if there is a bar, since finding the segments of a source takes time.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda done: None
+        return
+    total = total() if callable(total) else total
+    sizes = (DownloadColumn(), TransferSpeedColumn(), *(() if total is None else (TimeRemainingColumn(),)))
+    # Standard output is not redirected: records are written to it directly.
+    bar = Progress(TextColumn("{task.description}"), BarColumn(), *sizes, console=console, transient=True, redirect_stdout=False)
+    task = bar.add_task(title, total=total)
+    timer = threading.Timer(PATIENCE_S, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda done: bar.advance(task, done)
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()
+
+
+_IN_THE_LIBRARY = {"to": "format"}
+"""Options that have another name in the library."""
+
+_VALUE = r"""'[^']*'|"[^"]*"|-?[\w.]+"""
+# Names in paths, topic=orders/partition=3, are not options.
+_BEFORE, _AFTER = r"(?<![\w/.-])", r"(?![\w/=])"
+
+
+def quoted(name: str) -> str:
+    """A name as a word of a shell. One that could move a terminal's cursor is written as bash, zsh and ksh take it: ``$'a\\x1b'``."""
+    if name.isprintable():
+        return shlex.quote(name)
+    data = os.fsencode(name)
+    return "$'" + "".join(chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}" for byte in data) + "'"
+
+
+def in_shell_words(text: str, parameters: Iterable[str]) -> str:
+    """The text with parameters replaced by the options of a command."""
+    parameters = list(parameters)
+    if "key_file" in parameters:
+        text = re.sub(r"keys=\{'([^']*)': path\}", r"--key-file \1=path", text)
+    for parameter in parameters:
+        name, option = _IN_THE_LIBRARY.get(parameter, parameter), f"--{parameter.replace('_', '-')}"
+        text = re.sub(rf"{_BEFORE}{name}=({_VALUE}){_AFTER}", lambda match, option=option: _given(option, match[1]), text)  # type: ignore[misc]
+        if "_" in name:
+            text = re.sub(rf"{_BEFORE}{name}{_AFTER}", option, text)
+    return text
+
+
+def _given(option: str, value: str) -> str:
+    if value == "True":
+        return option
+    quoted = value.startswith(("'", '"'))
+    return f"{option} {shlex.quote(ast.literal_eval(value)) if quoted else value}"
+
+
+@contextmanager
+def compiling(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Progress bar on standard error, if that is a terminal: number of compiled loops, and the time so far."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    parts = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(), TimeElapsedColumn())
+    if console.is_terminal:
+        console.print(f"kolumn: {title}", highlight=False, markup=False, soft_wrap=True)
+    with Progress(*parts, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("compiling", total=total or None)
+        yield lambda done: bar.advance(task, done)
+
 
 OK, DAMAGE, USAGE, FAILED, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
 """Exit codes: nothing wrong, damage found, wrong arguments, failed, no damage but batches over a limit, Ctrl-C. For other signals: 128 plus
@@ -34,7 +130,6 @@ def command(function: Callable[..., int | None]) -> Callable[..., None]:
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
-        from kolumn.cli.compiling import compiling
         from kolumn.cpu_fallback.machine.compile_ahead import announce_by
 
         announce_by(compiling)
@@ -65,7 +160,7 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
 
     Errors contain names of Python parameters; those among ``options`` are replaced by the names on the command line.
     """
-    from kolumn.errors import KolumnError, shown
+    from kolumn.core.errors import KolumnError, shown
 
     try:
         return _written(work())
@@ -97,7 +192,7 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
 
 
 def _code_of(error: "KolumnError") -> int:
-    from kolumn.errors import ArgumentError, CorruptBatchError, LimitError
+    from kolumn.core.errors import ArgumentError, CorruptBatchError, LimitError
 
     for kind, code in ((LimitError, LIMIT), (CorruptBatchError, DAMAGE), (ArgumentError, USAGE)):
         if isinstance(error, kind):

@@ -4,7 +4,7 @@ from typing import Any
 
 from kolumn.cli.common import OK, JsonInPipes, Sources, command, is_json, print_json, print_table
 from kolumn.cli.read_options import PAYLOADS, READING, SELECTION, with_read_options
-from kolumn.errors import shown
+from kolumn.core.errors import shown
 
 
 @command
@@ -15,7 +15,7 @@ def explain(sources: Sources, json: JsonInPipes = None, **options: Any) -> int:
 
     Example: `kolumn explain --start-timestamp 2026-01-31 /var/lib/kafka/data/orders-0`
     """
-    from kolumn.explain import explain as planned
+    from kolumn.readers.explain import explain as planned
 
     plan = planned(sources, **options)
     tables = {"partition": plan.partitions, "range": plan.ranges, "leftOut": plan.left_out}

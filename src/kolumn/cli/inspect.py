@@ -5,9 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.common import DAMAGE, OK, JsonInPipes, Segments, command, is_json, or_standard_input, print_json, print_table, size_of
-from kolumn.cli.left_out import say, short_name
-from kolumn.cli.progress import progress
+from kolumn.cli.common import (
+    DAMAGE,
+    OK,
+    JsonInPipes,
+    Segments,
+    command,
+    is_json,
+    or_standard_input,
+    print_json,
+    print_table,
+    say,
+    short_name,
+    size_of,
+)
+from kolumn.cli.ending import progress
 from kolumn.cli.read_options import OptionValue, with_read_options
 from kolumn.cli.tables import fits, terminal_width
 

@@ -5,17 +5,15 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kolumn.cli.common import DAMAGE, OK, Json, Sources, command, counted, print_json, print_table, size_of
-from kolumn.cli.left_out import short_name
-from kolumn.cli.progress import progress
+from kolumn.cli.common import DAMAGE, OK, Json, Sources, command, counted, print_json, print_table, short_name, size_of
+from kolumn.cli.ending import progress, quoted
 from kolumn.cli.read_options import OptionValue, with_read_options
-from kolumn.cli.shell_words import quoted
 from kolumn.cli.tables import fits, terminal_width
-from kolumn.errors import escaped
+from kolumn.core.errors import escaped
 
 if TYPE_CHECKING:
-    from kolumn.accounting.overview import Overview, Seen
     from kolumn.damage.findings import Damage
+    from kolumn.tools.overview import Overview, Seen
 
 _MOST_ROWS = 10
 _MOST_DAMAGE = 4
@@ -35,7 +33,7 @@ def overview(
 
     Example: `kolumn /var/lib/kafka/data`
     """
-    from kolumn.accounting.overview import overview as look
+    from kolumn.tools.overview import overview as look
 
     with progress("reading headers", lambda: size_of(sources)) as advance:
         found = look(sources, on_progress=advance, **options)

@@ -1,4 +1,4 @@
-"""The options of a read on the command line: names, defaults and help from the list in `kolumn.keywords`."""
+"""The options of a read on the command line: names, defaults and help from the list in `kolumn.core.keywords`."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from kolumn.cli.completion import among, column_names
-from kolumn.errors import ArgumentError
-from kolumn.keywords import OPTIONS, PAYLOAD_DEFAULTS
+from kolumn.core.errors import ArgumentError
+from kolumn.core.keywords import OPTIONS, PAYLOAD_DEFAULTS
 
 OptionValue = Any
 """What a command gets of an option: the form that `kolumn.scan` takes."""

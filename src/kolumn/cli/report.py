@@ -4,12 +4,11 @@ from typing import Annotated
 
 import typer
 
-from kolumn.cli.common import Sources, command, size_of
-from kolumn.cli.left_out import say, short_name
-from kolumn.cli.progress import progress
+from kolumn.cli.common import Sources, command, say, short_name, size_of
+from kolumn.cli.ending import progress
 from kolumn.cli.read_options import READING, OptionValue, with_read_options
 from kolumn.cli.tables import note
-from kolumn.errors import escaped
+from kolumn.core.errors import escaped
 
 
 @command
@@ -29,7 +28,7 @@ def report(
 
     Example: `kolumn report /mnt/dead-broker -o report.html`
     """
-    from kolumn.report.write import write_report
+    from kolumn.tools.report.page import write_report
 
     with progress("reading", lambda: size_of(sources)) as advance:
         title = ", ".join(escaped(short_name(source)) for source in sources)

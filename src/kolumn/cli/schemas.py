@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.common import DAMAGE, OK, JsonInPipes, command, counted, is_json, print_json, print_table
-from kolumn.cli.left_out import say
+from kolumn.cli.common import DAMAGE, OK, JsonInPipes, command, counted, is_json, print_json, print_table, say
 from kolumn.cli.tables import note
 
 if TYPE_CHECKING:
-    from kolumn.schemas.schema import Collection, Registered, Schema
+    from kolumn.values.schemas.schema import Collection, Registered, Schema
 
 
 @command
@@ -30,8 +29,8 @@ def schemas(
 
     Example: `kolumn schemas /var/lib/kafka --id 7 > orders.avsc`
     """
-    from kolumn.errors import ArgumentError
-    from kolumn.registry.open import schemas_of
+    from kolumn.core.errors import ArgumentError
+    from kolumn.values.schemas.open import schemas_of
 
     found = schemas_of(source)
     if id is None:
@@ -74,7 +73,7 @@ def _row(subject: str | None, version: int | None, schema: "Schema", is_deleted:
 
 def _left_out(found: "Collection") -> int:
     """Print lines on standard error about what was left out of a topic. Returns the exit code."""
-    from kolumn.registry.topic import TopicSchemas
+    from kolumn.values.schemas.topic import TopicSchemas
 
     if not isinstance(found, TopicSchemas):
         return OK

@@ -4,16 +4,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.common import OK, CodecName, FormatName, JsonInPipes, command, is_json, print_json, print_table, size_of
+from kolumn.cli.common import (
+    OK,
+    CodecName,
+    FormatName,
+    JsonInPipes,
+    command,
+    counts,
+    is_json,
+    print_json,
+    print_table,
+    say,
+    short_name,
+    size_of,
+)
 from kolumn.cli.completion import among
-from kolumn.cli.left_out import counts, say, short_name
-from kolumn.cli.progress import progress
+from kolumn.cli.ending import progress
 from kolumn.cli.read_options import READING, OptionValue, with_read_options
 from kolumn.cli.tables import note
-from kolumn.keywords import Codec
+from kolumn.core.keywords import Codec
 
 if TYPE_CHECKING:
-    from kolumn.accounting.formats import Space
+    from kolumn.tools.sizes import Space
 
 
 @command
@@ -46,7 +58,7 @@ def space(
     with progress("accounting", lambda: size_of(sources)) as advance:
         found = kolumn.space(sources, codec=codec, source_format=source_format, on_damage=skipped, on_progress=advance, **options)
     if picture is not None:
-        from kolumn.accounting.picture import draw
+        from kolumn.tools.statistics import draw
 
         draw(found, picture, ", ".join(map(short_name, sources)))
     if is_json(json):
@@ -61,14 +73,14 @@ def space(
 
 
 def _row(one: "Space") -> dict[str, Any]:
-    from kolumn.accounting.anatomy import PARTS
+    from kolumn.tools.anatomy import PARTS
 
     share = {name: one.parts[name] for name in PARTS}
     return {"format": one.format, "magic": one.magic, "codec": one.codec or None, "records": one.records, "bytes": one.bytes, **share}
 
 
 def _draft_table(json: bool) -> None:
-    from kolumn.accounting.draft_table import draft_table
+    from kolumn.tools.statistics import draft_table
 
     rows = draft_table()
     if json:

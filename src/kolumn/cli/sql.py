@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kolumn.cli.common import JsonInPipes, Sources, command, is_json, print_table
-from kolumn.cli.left_out import say
-from kolumn.cli.progress import progress
+from kolumn.cli.common import JsonInPipes, Sources, command, is_json, print_table, say
+from kolumn.cli.ending import progress
 from kolumn.cli.read_options import PAYLOADS, READING, OptionValue, with_read_options
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ def sql(
     Example: `kolumn sql /mnt/dead-broker "select decode(key) k, count(*) n from orders group by k order by n desc limit 5"`
     """
     from kolumn.damage.findings import Skipped
-    from kolumn.frames.sql import Topics
     from kolumn.options import Options, column_list
+    from kolumn.readers.sql import Topics
 
     chosen = Options.of(columns=None if columns is None else column_list(columns), **options)
     skipped, as_json = Skipped(), is_json(json)
@@ -68,7 +67,7 @@ def sql(
 
 
 def _print_lines(found: "Iterator[pa.RecordBatch]") -> None:
-    from kolumn.cli.json_lines import json_lines
+    from kolumn.cli.lines import json_lines
     from kolumn.cli.shown import blocks, data_of
 
     for batch in found:
@@ -92,7 +91,7 @@ def _cells(column: "pa.Array") -> list[object]:
         return list(map(_cell, column.to_pylist()))
     except (OverflowError, ValueError):
         # Python has no times outside of the years 1 to 9999.
-        from kolumn.cli.json_lines import value_text
+        from kolumn.cli.lines import value_text
 
         return value_text(column)
 

@@ -1,10 +1,12 @@
-"""``kolumn stats``: totals of partitions."""
+"""``kolumn stats``: totals of partitions.
+
+``kolumn columns``: the record columns and their types.
+"""
 
 from typing import Any
 
-from kolumn.cli.common import JsonInPipes, Segments, command, is_json, or_standard_input, print_json, print_table, size_of
-from kolumn.cli.left_out import say
-from kolumn.cli.progress import progress
+from kolumn.cli.common import JsonInPipes, Segments, command, is_json, or_standard_input, print_json, print_table, say, size_of
+from kolumn.cli.ending import progress
 from kolumn.cli.read_options import READING, OptionValue, with_read_options
 
 _IN_JSON_ALONE = ("damagedStretches", "damagedBytes", "recordsLost")
@@ -23,8 +25,8 @@ def stats(
 
     Example: `kolumn stats /var/lib/kafka/data`
     """
-    from kolumn.accounting.statistics import collect
     from kolumn.damage.findings import Skipped
+    from kolumn.tools.statistics import collect
 
     skipped = Skipped()
     given = or_standard_input(sources)
@@ -43,3 +45,16 @@ def _cell(name: str, value: object) -> Any:
     if not isinstance(value, dict):
         return value
     return ", ".join(f"{'v' if name == 'magic' else ''}{key}: {count}" for key, count in value.items())
+
+
+@command
+def columns(json: JsonInPipes = None) -> None:
+    """List the record columns that `--columns` takes, and their Arrow types."""
+    from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS
+
+    if is_json(json):
+        for name, kind in RECORD_COLUMNS.items():
+            print_json({"name": name, "type": str(kind), "default": name in DEFAULT_COLUMNS})
+        return
+    rows = [[name, str(kind), "yes" if name in DEFAULT_COLUMNS else ""] for name, kind in RECORD_COLUMNS.items()]
+    print_table("", ["column", "type", "default"], rows)

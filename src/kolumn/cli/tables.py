@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from kolumn.errors import escaped, shown
+from kolumn.core.errors import escaped, shown
 
 NAMES = "kolumn-names"
 """Error handler of streams on which names of files are printed."""

@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.cli.nested import is_typed, json_value
-from kolumn.cli.shown import TEXT, join_lists
-from kolumn.errors import ArgumentError
+from kolumn.cli.shown import TEXT, is_typed, join_lists, json_value
+from kolumn.core.errors import ArgumentError
 
 _BYTES = pa.large_binary()
 _Piece: TypeAlias = bytes | str

@@ -4,13 +4,12 @@ from typing import Annotated
 
 import typer
 
-from kolumn.cli.common import DecodeName, Output, Paths, command, counted, size_of, sources_and_target
+from kolumn.cli.common import DecodeName, Output, Paths, command, counted, say, size_of, sources_and_target
 from kolumn.cli.completion import among
-from kolumn.cli.left_out import say
-from kolumn.cli.progress import progress
+from kolumn.cli.ending import progress
 from kolumn.cli.read_options import PAYLOADS, READING, SELECTION, OptionValue, with_read_options
 from kolumn.cli.tables import note
-from kolumn.keywords import ROW_GROUP_ROWS, Compression
+from kolumn.core.keywords import ROW_GROUP_ROWS, Compression
 
 
 @command
@@ -35,8 +34,8 @@ def to_parquet(
     sources, target = sources_and_target(paths, output)
     from kolumn.damage.findings import Skipped
     from kolumn.options import Options
-    from kolumn.parquet import write_parquet
-    from kolumn.read_plan import plan_read
+    from kolumn.readers.plan import plan_read
+    from kolumn.tools.parquet import write_parquet
 
     skipped = Skipped()
     with progress("writing", lambda: size_of(sources)) as advance:

@@ -13,17 +13,16 @@ from kolumn.cli.common import (
     is_json,
     or_standard_input,
     print_json,
+    print_left_out,
     print_table,
     size_of,
 )
-from kolumn.cli.left_out import print_left_out
-from kolumn.cli.progress import progress
+from kolumn.cli.ending import in_shell_words, progress
 from kolumn.cli.read_options import OptionValue, with_read_options
-from kolumn.cli.shell_words import in_shell_words
-from kolumn.errors import escaped
+from kolumn.core.errors import escaped
 
 if TYPE_CHECKING:
-    from kolumn.verification.report import Report
+    from kolumn.readers.verified import Report
 
 
 @command
@@ -56,7 +55,7 @@ def verify(
         totals |= {"controlRecords": report.control_records, "inflatedByCpu": report.inflated_by_cpu}
         print_json({**totals, "segments": segments, "damage": damage, "limits": large, "remarks": remarks, "leftOut": left_out})
         return code
-    from kolumn.errors import MEANING, Code
+    from kolumn.core.errors import MEANING, Code
 
     not_a_segment = "{}: expected {}".format(*MEANING[Code.NOT_A_SEGMENT])
     foreign = [one for one in damage if one["reason"].startswith(not_a_segment)]

@@ -1,1 +1,1 @@
-"""Errors that explain damaged entries, and lists of the damage that a read left out."""
+"""Damage: how it is found and said, what follows it, and what the end of a segment means."""

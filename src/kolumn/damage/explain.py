@@ -2,9 +2,9 @@
 
 from isal import isal_zlib
 
-from kolumn.arrays import Bytes
+from kolumn.core.arrays import Bytes
+from kolumn.core.errors import Code, CorruptBatchError, error_kind
 from kolumn.cpu_fallback.machine.checksum import crc32c
-from kolumn.errors import Code, CorruptBatchError, error_kind
 from kolumn.formats import layouts, memory, table
 from kolumn.formats.entries import Entry
 from kolumn.formats.varint import uvarint32, varint32, varint64

@@ -7,9 +7,9 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrow.text import in_column
-from kolumn.errors import shown
-from kolumn.schema import REMARK_SCHEMA
+from kolumn.core.errors import shown
+from kolumn.core.schema import REMARK_SCHEMA
+from kolumn.core.text import in_column
 
 REMARKED = ("segment", "position", "offset", "value", "tombstone")
 """Columns of KIP-87 records that are needed for remarks."""

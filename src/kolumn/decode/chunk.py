@@ -2,22 +2,22 @@
 
 import numpy as np
 
+from kolumn.core.errors import CorruptBatchError
+from kolumn.damage.chain import Floor, chain_of
 from kolumn.damage.explain import row_error
 from kolumn.damage.findings import Lost, Trouble, WrongChecksumsError, damage_of
-from kolumn.decode.chain import Floor, chain_of
 from kolumn.decode.decoder import ChunkDecoder, DecodedPart, opened
 from kolumn.decode.host.record_batch import HostPart
 from kolumn.decode.host.run import wanted
 from kolumn.decode.host.streamed import Streamed
 from kolumn.decode.observed import Observed
 from kolumn.decode.result import Decoded
-from kolumn.errors import CorruptBatchError
 from kolumn.formats import table
 from kolumn.formats.entries import Entry
+from kolumn.log.chunks import Chunk, Reached
 from kolumn.options import Options
-from kolumn.plan.chunks import Chunk, Reached
 from kolumn.source.segment_file import SegmentFile
-from kolumn.values.columns.stage import typed_batch
+from kolumn.values.stage import typed_batch
 
 _Wrong = dict[int, tuple[CorruptBatchError, Entry, Lost | None]]
 """What is wrong with the contents of entries, by position, and what of them is lost if the rest is not."""

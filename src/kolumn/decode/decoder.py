@@ -10,11 +10,11 @@ from kolumn.damage.findings import Lost
 from kolumn.decode.host.chunk import HostChunk
 from kolumn.decode.host.streamed import Streamed
 from kolumn.formats.entries import Entries
+from kolumn.log.aborted import Transactions
+from kolumn.log.chunks import Chunk
 from kolumn.options import Options
-from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
-from kolumn.transactions.states import Transactions
 
 if TYPE_CHECKING:
     from kolumn.kernels.columns.table import DeviceTable

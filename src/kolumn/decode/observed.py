@@ -10,13 +10,13 @@ from functools import cached_property
 
 import numpy as np
 
-from kolumn.arrays import Flags, Int64s
-from kolumn.codecs import NONE
+from kolumn.core.arrays import Flags, Int64s
 from kolumn.damage.remarks import Kind, Remark
 from kolumn.decode.host.run import Run
-from kolumn.entries.headers import headers
 from kolumn.formats import layouts, legacy, table, v2
+from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries
+from kolumn.log.headers import headers
 from kolumn.source.segments import Segment
 
 _LOWEST = -(2**63)

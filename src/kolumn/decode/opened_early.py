@@ -16,12 +16,12 @@ from itertools import islice
 from threading import RLock
 from types import TracebackType
 
-from kolumn.errors import KolumnError
+from kolumn.core.errors import KolumnError
+from kolumn.core.threads import OPEN, shared
 from kolumn.source import storage
 from kolumn.source.looks import Look, Looks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.threads import OPEN, shared
 
 _TASKS = 8
 """Tasks that are known while the one before them is read."""

@@ -1,6 +1,6 @@
 """Pieces of one large segment in several threads. Each thread walks and decodes its own piece, as one thread does with a whole segment.
 
-Where a piece begins is a guess (`kolumn.plan.borders`). It is confirmed when the piece before it ends there. If that one ends elsewhere,
+Where a piece begins is a guess (`kolumn.log.chunks`). It is confirmed when the piece before it ends there. If that one ends elsewhere,
 the pieces after it are dropped, and others are cut from there on.
 """
 
@@ -9,14 +9,13 @@ from collections import deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
 
+from kolumn.core.errors import Code
+from kolumn.core.threads import RunAhead, Workers
 from kolumn.decode.result import Decoded
-from kolumn.errors import Code
+from kolumn.log.chunks import Chunk, Stop, is_packed, next_border
 from kolumn.options import AHEAD, Options
-from kolumn.plan.borders import is_packed, next_border
-from kolumn.plan.chunks import Chunk, Stop
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.threads import RunAhead, Workers
 
 InOrder = Generator[tuple[Chunk, Decoded], None, Stop]
 Begin = Callable[[int, int], InOrder]

@@ -13,23 +13,23 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 
 from kolumn.backend import require
+from kolumn.core.errors import NoMemoryError
+from kolumn.core.threads import DECODE, RunAhead, Workers, in_process, workers
+from kolumn.damage.chain import Floor
 from kolumn.damage.findings import Damage, Trouble, damage_of_fault
-from kolumn.decode.chain import Floor
+from kolumn.damage.segment_end import at_stop, compare_start, resumed
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.decoder import Batch, opened
 from kolumn.decode.opened_early import OpenedEarly
 from kolumn.decode.pieces import SHARED, InOrder, in_pieces
 from kolumn.decode.result import Decoded, Tally
-from kolumn.decode.segment_end import at_stop, compare_start, resumed
 from kolumn.decode.small_segments import SmallSegments, tasks_of
-from kolumn.errors import NoMemoryError
+from kolumn.log.aborted import settle
+from kolumn.log.chunks import Chunk, Reached, Stop, chunks
 from kolumn.options import AHEAD, Options
-from kolumn.plan.chunks import Chunk, Reached, Stop, chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.threads import DECODE, RunAhead, Workers, in_process, workers
-from kolumn.transactions.states import settle
-from kolumn.values.columns.stage import finished
+from kolumn.values.stage import finished
 
 _SHORT = 2 * AHEAD
 """Tasks of small ranges for each thread that are short, so that one thread does not wait for the last one of another for long."""

@@ -7,7 +7,7 @@ import pyarrow as pa
 from kolumn.damage.findings import Damage, Trouble
 from kolumn.damage.remarks import Remark
 from kolumn.decode.observed import Observations, Observed
-from kolumn.plan.chunks import Chunk, Reached
+from kolumn.log.chunks import Chunk, Reached
 
 
 @dataclass

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrow.recycle import take, take_array
+from kolumn.core.errors import Code, KolumnError
+from kolumn.core.paths import TOGETHER, is_on
+from kolumn.core.recycle import take, take_array
 from kolumn.cpu_fallback.columns.memory import RecordMemory
 from kolumn.cpu_fallback.fields.put import COPY
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
-from kolumn.cpu_fallback.inflate.decoders import decoders
+from kolumn.cpu_fallback.inflate.libraries import decoders
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import ARENA, LARGEST, PACKED, PLAIN, SLOTS, UNTIMED, Room, Source, Span
 from kolumn.cpu_fallback.stream_files import (
@@ -35,22 +37,20 @@ from kolumn.cpu_fallback.stream_files import (
     Calls,
     stream_files,
 )
+from kolumn.damage.segment_end import at_stop, compare_start
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, in_microseconds, limits, memory_for, modes
 from kolumn.decode.host.streamed import BLOCK, INFLATED, SLACK
 from kolumn.decode.result import Tally
-from kolumn.decode.segment_end import at_stop, compare_start
-from kolumn.errors import Code, KolumnError
 from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.formats.v2 import SMALLEST_RECORD
+from kolumn.log.chunks import MOST_ENTRIES, Stop
 from kolumn.options import Options
-from kolumn.paths import TOGETHER, is_on
-from kolumn.plan.chunks import MOST_ENTRIES, Stop
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile, SizeEstimate
 from kolumn.source.segments import HIGHEST, Range, Segment
-from kolumn.values.columns.stage import typed_batch
+from kolumn.values.stage import typed_batch
 
 SMALL = 1 << 18
 """Bytes of a segment that is decoded together with its neighbours: it takes less time in loops than in Python."""

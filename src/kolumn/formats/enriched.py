@@ -21,12 +21,11 @@ wrapper + index, which mirrors need. Types 4 to 7 and 12 to 15 are errors. The d
 types.
 """
 
-from kolumn.errors import Code
-from kolumn.formats import contents, legacy, table
-from kolumn.formats.attributes import LZ4
+from kolumn.core.errors import Code
+from kolumn.formats import layout, legacy, table
 from kolumn.formats.entry import OVERHEAD, holds_offset
 from kolumn.formats.fields import Message, bad_message
-from kolumn.formats.layout import Family, Format, Layout
+from kolumn.formats.layout import LZ4, Family, Format, Layout
 from kolumn.formats.memory import Buffer, i8_at, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
 MAGIC = 1
@@ -212,6 +211,6 @@ LAYOUT = Layout(
     header=header, plausible=plausible, codec_code=codec_code, header_bytes=header_bytes,
     hop=legacy.following, message=message, wrapped=wrapped, inner_codec=inner_codec, lowest_inner_magic=MAGIC, first_offset=True,
     control_bit=FIRST_CONTROL, tagged_bit=TAGGED, control_types=CONTROL_TYPES, typed_control=True,
-    holds={MAGIC: frozenset({contents.TIMESTAMPS, contents.TYPED_CONTROL, contents.SECONDS})},
+    holds={MAGIC: frozenset({layout.TIMESTAMPS, layout.TYPED_CONTROL, layout.SECONDS})},
 )  # fmt: skip
 FORMAT = Format("enriched", {0: legacy.LAYOUT, 1: LAYOUT}, MAGIC, timed_index=True)

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from kolumn.arrays import Flags, Int64s, Row, Rows
+from kolumn.core.arrays import Flags, Int64s, Row, Rows
 from kolumn.formats import table
 
 Index = slice | Int64s | Flags | Sequence[int]

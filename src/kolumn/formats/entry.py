@@ -8,7 +8,7 @@
 Source: ``FileLogInputStream.nextBatch``, ``Records`` and ``LegacyRecord`` of Kafka.
 """
 
-from kolumn.errors import Code
+from kolumn.core.errors import Code
 from kolumn.formats.memory import Buffer, i32_at, load8
 
 PREFIX = 17

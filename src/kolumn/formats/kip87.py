@@ -6,10 +6,9 @@ Everything else is in `legacy`. A tombstone may have a value. A message without 
 written; it is read all the same, and `kolumn.verify` reports it.
 """
 
-from kolumn.formats import contents, legacy
-from kolumn.formats.attributes import LZ4
+from kolumn.formats import layout, legacy
 from kolumn.formats.fields import Message
-from kolumn.formats.layout import Family, Format, Layout
+from kolumn.formats.layout import LZ4, Family, Format, Layout
 from kolumn.formats.memory import Buffer, load8
 
 MAGIC = 2
@@ -43,6 +42,6 @@ LAYOUT = Layout(
     header=legacy.header, plausible=plausible, codec_code=legacy.codec_code,
     hop=legacy.following, message=message, wrapped=legacy.wrapped, inner_codec=legacy.inner_codec,
     flagged_bit=FLAGGED, tombstone_bit=TOMBSTONE,
-    holds={MAGIC: frozenset({contents.TIMESTAMPS, contents.APPEND_TIMES, contents.DELETES, contents.TOMBSTONES})},
+    holds={MAGIC: frozenset({layout.TIMESTAMPS, layout.APPEND_TIMES, layout.DELETES, layout.TOMBSTONES})},
 )  # fmt: skip
 FORMAT = Format("kip87", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: LAYOUT}, MAGIC)

@@ -22,12 +22,11 @@ sequence + offset delta. Neither changes when messages are removed. The key of a
 is COMMIT and 1 is ABORT, the opposite of format 2.
 """
 
-from kolumn.errors import Code
-from kolumn.formats import contents, crc, legacy, table
-from kolumn.formats.attributes import LZ4
+from kolumn.core.errors import Code
+from kolumn.formats import crc, layout, legacy, table
 from kolumn.formats.entry import holds_offset
 from kolumn.formats.fields import Message, bad_message
-from kolumn.formats.layout import Family, Format, Layout
+from kolumn.formats.layout import LZ4, Family, Format, Layout
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, uvarint32, uvarint_size
 
@@ -188,7 +187,7 @@ LAYOUT = Layout(
     control_bit=CONTROL, control_types=CONTROL_TYPES, unsigned=True,
     holds={
         MAGIC: frozenset({
-            contents.TIMESTAMPS, contents.APPEND_TIMES, contents.PRODUCERS, contents.TRANSACTIONS, contents.MARKERS, contents.EMPTY,
+            layout.TIMESTAMPS, layout.APPEND_TIMES, layout.PRODUCERS, layout.TRANSACTIONS, layout.MARKERS, layout.EMPTY,
         })
     },
 )  # fmt: skip

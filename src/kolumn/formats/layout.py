@@ -1,6 +1,10 @@
 """Types in which each format's file declares the layouts of its entries, and which magic has which layout.
 
 The stages look these facts up in `kolumn.formats.layouts`, so a new format needs one file in this folder and its name in `layouts`.
+
+Codec numbers, stored in bits 0 to 2 of an entry's attributes in every format (``CompressionType``).
+
+Contents of entries beyond offsets, keys and values. A conversion to a layout that cannot hold one of them loses it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -8,10 +12,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from kolumn.errors import Code
-from kolumn.formats.attributes import ZSTD
+from kolumn.core.errors import Code
 from kolumn.formats.fields import Message
 from kolumn.formats.memory import Buffer
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
 
 _OK, _BAD_CODEC, _CODEC_NOT_ALLOWED = int(Code.OK), int(Code.BAD_CODEC), int(Code.CODEC_NOT_ALLOWED)
 _ZSTD = ZSTD
@@ -52,7 +58,7 @@ class Layout:
     codec_code : callable
         ``(attributes, codec)``: OK if entries may have this codec, else the code of the error.
     holds : mapping of int to set of str
-        By magic: contents of entries beyond offsets, keys and values (`kolumn.formats.contents`).
+        By magic: contents of entries beyond offsets, keys and values (`kolumn.formats.layout`).
     header_bytes : callable, optional
         ``(buf, pos, size)``: how many bytes ``header`` reads, for layouts without a fixed maximum; 0 if those of every header are enough.
     believable : callable, optional
@@ -197,3 +203,24 @@ def chosen(functions: Mapping[int, Callable[..., Any]], made: list[Callable[...,
 
     made.append(first)
     return first
+
+
+TIMESTAMPS = "timestamps"
+APPEND_TIMES = "LogAppendTime types"
+HEADERS = "headers"
+PRODUCERS = "producer ids, epochs and sequences"
+TRANSACTIONS = "transactional flags"
+MARKERS = "COMMIT and ABORT markers"
+OTHER_CONTROL = "control records of other types"
+TYPED_CONTROL = "control messages of the enriched format"
+LEADER_EPOCHS = "leader epochs"
+HORIZONS = "delete horizons"
+EMPTY = "empty batches"
+DELETES = "payloads of tombstones"
+TOMBSTONES = "records without a value that become tombstones"
+SECONDS = "timestamps in seconds beside the broker's"
+
+RECORD_BATCH = frozenset(
+    {TIMESTAMPS, APPEND_TIMES, HEADERS, PRODUCERS, TRANSACTIONS, MARKERS, OTHER_CONTROL, LEADER_EPOCHS, HORIZONS, EMPTY}
+)
+"""The contents that a record batch can hold."""

@@ -12,6 +12,8 @@ names the format by ``format=``.
 
 A draft that is under discussion can be tried without a change here: the environment variable KOLUMN_FORMATS names modules, separated
 by commas, each with a ``FORMAT``. All processes that read the draft need the same variable.
+
+Number of messages in a wrapper, and the base of their offsets. Both must be known before any of the messages is decoded.
 """
 
 import os
@@ -22,11 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from kolumn.arrays import Flags, Int64s
-from kolumn.errors import Code
-from kolumn.formats import enriched, kip87, kip98_draft, legacy, table, v2, v3_compact
+from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.errors import Code
+from kolumn.formats import crc, enriched, kip87, kip98_draft, legacy, table, v2, v3_compact
+from kolumn.formats.entry import magic_at
 from kolumn.formats.layout import Family, Format, Layout, chosen
-from kolumn.formats.memory import Buffer, i64_at
+from kolumn.formats.memory import Buffer, i64_at, load8, u32_at
 
 _BAD_MAGIC, _BAD_LENGTH = int(Code.BAD_MAGIC), int(Code.BAD_LENGTH)
 _BASE_OFFSET, _LAST_OFFSET, _COUNT, _UNKNOWN = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.UNKNOWN
@@ -270,3 +273,58 @@ def among(layouts: Int64s, numbers: tuple[int, ...]) -> Flags:
 def format_of(name: str) -> Format:
     """The format with this name."""
     return FORMATS[FORMAT_NAMES.index(name)]
+
+
+_OK, _TRUNCATED = int(Code.OK), int(Code.TRUNCATED)
+_INNER_MAGIC, _INNER_COMPRESSED, _INNER_CRC = int(Code.INNER_MAGIC), int(Code.INNER_COMPRESSED), int(Code.INNER_CRC)
+_NO_INNER, _INNER_OFFSET = int(Code.NO_INNER), int(Code.INNER_OFFSET)
+_TAG_COUNT = int(Code.TAG_COUNT)
+_INNER_UNKNOWN, _INNER_CRC_FROM = table.UNKNOWN, legacy.CRC_FROM
+
+
+def inner_messages(buf: Buffer, end: int, layout: int, highest: int, check_crcs: bool) -> tuple[int, int, int, int]:
+    """Hop through the inner messages: (count, offset field of the last one, code, where)."""
+    at = 0
+    count = 0
+    last = 0
+    while True:
+        code, following = legacy.inner(buf, at, end)
+        if code == _TRUNCATED:
+            break
+        if code != _OK:
+            return count, last, code, following
+        if magic_at(buf, at) > highest or magic_at(buf, at) < lowest_inner_magic(layout):
+            return count, last, _INNER_MAGIC, at + 16
+        if inner_codec(layout, load8(buf, at + 17)) != 0:
+            return count, last, _INNER_COMPRESSED, at + 17
+        if check_crcs and crc.crc32(buf, at + _INNER_CRC_FROM, following) != u32_at(buf, at + 12):
+            return count, last, _INNER_CRC, at + 12
+        last = i64_at(buf, at)
+        count += 1
+        at = following
+    if count == 0:
+        return 0, 0, _NO_INNER, -1
+    return count, last, _OK, -1
+
+
+def base_of(layout: int, magic: int, base_offset: int, last_offset: int, told: int, last: int, count: int) -> tuple[int, int]:
+    """Base that is added to inner offsets (``DeepRecordsIterator`` of Kafka). It depends on the wrapper's magic, not on the inner ones.
+
+    Parameters
+    ----------
+    layout, magic, base_offset, last_offset, told : int
+        Of the wrapper; ``told`` is the number of messages in its header, or `table.UNKNOWN`.
+    last, count : int
+        Offset field of the last inner message, and the number of inner messages.
+
+    Returns
+    -------
+    code, base : int
+    """
+    if begins_at_offset(layout):
+        return _TAG_COUNT if told not in (_INNER_UNKNOWN, count) else _OK, base_offset
+    if magic == 0 or last_offset == 0:
+        return _OK, 0
+    if last_offset < last:
+        return _INNER_OFFSET, 0
+    return _OK, last_offset - last

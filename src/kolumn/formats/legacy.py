@@ -18,13 +18,12 @@ Compaction leaves holes in the inner offsets, so the base is known only from the
 the end of a message are ignored, as in Java. A negative key or value length is null (in aiokafka only -1 is null).
 """
 
-from kolumn.arrays import Bytes, Row
-from kolumn.errors import Code
-from kolumn.formats import contents, table
-from kolumn.formats.attributes import LZ4
+from kolumn.core.arrays import Bytes, Row
+from kolumn.core.errors import Code
+from kolumn.formats import layout, table
 from kolumn.formats.entry import OVERHEAD
 from kolumn.formats.fields import Message, bad_message
-from kolumn.formats.layout import Family, Layout, codec_up_to
+from kolumn.formats.layout import LZ4, Family, Layout, codec_up_to
 from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
 CRC_FROM = 16
@@ -178,5 +177,5 @@ LAYOUT = Layout(
     "message", 0, Family.MESSAGES, SMALLEST_ENTRY, crc_at=12, crc_from=CRC_FROM, castagnoli=False,
     header=header, plausible=plausible, codec_code=codec_code, believable=believable,
     hop=following, message=message, wrapped=wrapped, inner_codec=inner_codec,
-    holds={0: frozenset(), 1: frozenset({contents.TIMESTAMPS, contents.APPEND_TIMES})},
+    holds={0: frozenset(), 1: frozenset({layout.TIMESTAMPS, layout.APPEND_TIMES})},
 )  # fmt: skip

@@ -17,13 +17,12 @@ A record; all lengths and deltas are zig-zag varints of 32 bits, except for the 
 A negative key or value length means null. Header keys are not null, header values may be.
 """
 
-from kolumn.arrays import Bytes, Row
-from kolumn.errors import Code
-from kolumn.formats import contents, table
-from kolumn.formats.attributes import ZSTD
+from kolumn.core.arrays import Bytes, Row
+from kolumn.core.errors import Code
+from kolumn.formats import layout, table
 from kolumn.formats.entry import holds_offset
 from kolumn.formats.fields import NOT_PLAIN, Header, PlainRecord, Record, bad_header, bad_record
-from kolumn.formats.layout import Family, Layout, codec_up_to
+from kolumn.formats.layout import ZSTD, Family, Layout, codec_up_to
 from kolumn.formats.memory import Buffer, i8_at, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import put_varint, short_varint, varint32, varint64, varint_size
 
@@ -282,5 +281,5 @@ def codec_code(attributes: int, codec: int) -> int:
 LAYOUT = Layout(
     "record batch", 1, Family.RECORDS, HEADER, crc_at=17, crc_from=CRC_FROM, castagnoli=True,
     header=header, plausible=plausible, codec_code=codec_code, believable=believable, hop=following,
-    smallest_record=SMALLEST_RECORD, control_types=CONTROL_TYPES, holds={MAGIC: contents.RECORD_BATCH},
+    smallest_record=SMALLEST_RECORD, control_types=CONTROL_TYPES, holds={MAGIC: layout.RECORD_BATCH},
 )  # fmt: skip

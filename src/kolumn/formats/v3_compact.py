@@ -16,12 +16,11 @@ shipped one, and the checksum decides. Without checksums the structure decides; 
 
 from collections.abc import Iterator
 
-from kolumn.arrays import Bytes, Row
-from kolumn.errors import Code
-from kolumn.formats import contents, legacy, table, v2
-from kolumn.formats.attributes import ZSTD
+from kolumn.core.arrays import Bytes, Row
+from kolumn.core.errors import Code
+from kolumn.formats import layout, legacy, table, v2
 from kolumn.formats.entry import holds_offset
-from kolumn.formats.layout import Family, Format, Layout
+from kolumn.formats.layout import ZSTD, Family, Format, Layout
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, put_varint, uvarint32, uvarint_size, varint64, varint_size
 
@@ -166,7 +165,7 @@ def _layout(number: int, attribute_bytes: int) -> Layout:
     return Layout(
         "compact record batch", number, Family.RECORDS, LARGEST_HEADER, crc_at=0, crc_from=0, castagnoli=True,
         header=header, plausible=plausible, codec_code=v2.codec_code, hop=v2.following, attribute_bytes=attribute_bytes,
-        smallest_record=SMALLEST_RECORD + attribute_bytes, control_types=v2.CONTROL_TYPES, holds={MAGIC: contents.RECORD_BATCH},
+        smallest_record=SMALLEST_RECORD + attribute_bytes, control_types=v2.CONTROL_TYPES, holds={MAGIC: layout.RECORD_BATCH},
     )  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""The log of a topic partition, entry by entry, for all functions that do not read records."""
+"""The log by its headers: which files and bytes a read needs, and where they are cut into chunks; batches, transactions and index files."""

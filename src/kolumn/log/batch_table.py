@@ -6,21 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrow.arrays import constant, flags, numbers, strings
-from kolumn.arrow.text import in_column
-from kolumn.codecs.known import NAMES
+from kolumn.core.buffers import constant, flags, numbers, strings
+from kolumn.core.errors import KolumnError
+from kolumn.core.schema import BATCH_SCHEMA
+from kolumn.core.text import in_column
 from kolumn.cpu_fallback.check.checksums import check
+from kolumn.damage.chain import chain_of
 from kolumn.damage.findings import Trouble, damage_of_fault
-from kolumn.decode.chain import chain_of
+from kolumn.damage.segment_end import at_stop, compare_start, resumed
 from kolumn.decode.pipeline import OnDamage
 from kolumn.decode.result import Tally
-from kolumn.decode.segment_end import at_stop, compare_start, resumed
-from kolumn.errors import KolumnError
 from kolumn.formats import table
+from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
+from kolumn.log.chunks import HEADER_WINDOW, MOST_ENTRIES, Chunk, chunks
 from kolumn.options import Options
-from kolumn.plan.chunks import HEADER_WINDOW, MOST_ENTRIES, Chunk, chunks
-from kolumn.schema import BATCH_SCHEMA
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
 

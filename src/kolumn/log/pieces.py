@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Bytes, Flags, Int64s
+from kolumn.core.arrays import Bytes, Flags, Int64s
+from kolumn.core.errors import CorruptBatchError
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.damage.explain import header_error, row_error
 from kolumn.damage.findings import Damage, damage_of
@@ -14,12 +15,11 @@ from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Payloads, Run, decode_run, decompressed, runs
 from kolumn.decode.pipeline import OnDamage
 from kolumn.decode.result import Tally
-from kolumn.errors import CorruptBatchError
 from kolumn.formats import v2
 from kolumn.formats.entries import Entries, Entry
 from kolumn.log.batch_table import entry_chunks
+from kolumn.log.chunks import Chunk
 from kolumn.options import Options
-from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment
 

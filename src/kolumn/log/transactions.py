@@ -3,6 +3,8 @@
 With side files (`side_files`) only the end of the log has to be walked: ``.txnindex`` lists the aborted transactions, the newest
 ``.snapshot`` those that were open at its offset. Otherwise the headers of all batches are walked, and the markers are read.
 In both cases the log decides: an index entry is used only if the log has its marker at the given offset.
+
+Types of transaction markers, and which batches are intact: many batches are read in one pass.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,23 +13,93 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
+
+from kolumn.core.arrays import Bytes
+from kolumn.core.recycle import take
+from kolumn.core.threads import TRANSACTIONS, workers
+from kolumn.cpu_fallback.check.checksums import check, gather
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.host.run import Run, decode_run
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.entries.replaced import without_replaced
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries, Entry
+from kolumn.log.aborted import Transactions, matter
 from kolumn.log.batch_table import entry_rows
-from kolumn.log.markers import intact_positions, marker_types
+from kolumn.log.chunks import MOST_ENTRIES, header_rows
+from kolumn.log.live import without_replaced
+from kolumn.log.seek import select_ranges
 from kolumn.options import Options
-from kolumn.plan.chunks import MOST_ENTRIES, header_rows
-from kolumn.plan.seek import select_ranges
 from kolumn.source.read_ahead import BLOCK
-from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segment_file import SegmentFile, is_absent, side_bytes
 from kolumn.source.segments import HIGHEST, Range, Segment, segments_in
-from kolumn.source.side_bytes import is_absent, side_bytes
 from kolumn.source.side_files import aborted_in, open_in
 from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes
-from kolumn.threads import TRANSACTIONS, workers
-from kolumn.transactions.states import Transactions, matter
+
+_TOGETHER = 1 << 20
+"""Bytes of batches that are read together, unless one alone is larger. A marker has less than 100."""
+_KEY = 4
+"""Bytes of a marker's key: version and type, each an i16."""
+
+
+def marker_types(file: SegmentFile, markers: Entries) -> list[int | None]:
+    """Type of the control record in each of some control batches; None if a batch has no control record, or is damaged."""
+    found: dict[int, int | None] = {}
+    for positions, good, source in _intact(file, markers):
+        options = Options(columns=("key",), include_control=True, errors="skip", format=file.segment.format)
+        run = decode_run(source, 0, good, options, need_key=True) if len(good) else None
+        found |= zip(positions, _first_types(run, len(good)), strict=True)
+    return [found.get(position) for position in markers.position.tolist()]
+
+
+def intact_positions(file: SegmentFile, entries: Entries) -> set[int]:
+    """Positions of those entries whose checksums are right."""
+    return {position for positions, _, _ in _intact(file, entries) for position in positions}
+
+
+def _intact(file: SegmentFile, entries: Entries) -> Iterator[tuple[list[int], Entries, Bytes]]:
+    """The intact entries, some at a time: their positions in the file, and their rows and bytes in memory of their own."""
+    for some in _cut(entries[entries.end <= file.size]):
+        here = some.copy()
+        window, view = take(int(here.size.sum()) + PAD)
+        if file.is_local:
+            here = here[: gather(file.descriptor, here.array, window.address)]
+        else:
+            # Small reads are served from larger ones there.
+            parts = [file.read(row.position, row.end)[: row.size].data for row in here]
+            view[: sum(map(len, parts))] = b"".join(parts)
+        positions, here.position, here.code = here.position.copy(), np.cumsum(here.size) - here.size, 0
+        check(window.address, 0, here.array)
+        intact = here.is_intact
+        yield positions[intact].tolist(), here[intact], np.frombuffer(window, np.uint8)
+
+
+def _cut(entries: Entries) -> Iterator[Entries]:
+    ends, first = np.cumsum(entries.size), 0
+    while first < len(entries):
+        before = int(ends[first - 1]) if first else 0
+        stop = max(first + 1, int(np.searchsorted(ends, before + _TOGETHER, side="right")))
+        yield entries[first:stop]
+        first = stop
+
+
+def _first_types(run: Run | None, count: int) -> list[int | None]:
+    """Type of the first record of each of ``count`` batches, as `v2.control_type` reads it from a key."""
+    if run is None or not run.rows:
+        return [None] * count
+    key = run.columns.key
+    assert key.ends is not None
+    assert key.data is not None
+    ends = np.frombuffer(memoryview(key.ends), np.int32, run.rows + 1).astype(np.int64)
+    data = np.frombuffer(memoryview(key.data), np.uint8)
+    first = np.minimum(np.cumsum(run.records) - run.records, run.rows - 1)
+    typed = np.flatnonzero((run.records > 0) & (ends[first + 1] - ends[first] >= _KEY))
+    typed = typed[data[ends[first[typed]]] < 128]
+    at = ends[first[typed]]
+    found = np.full(count, None)
+    found[typed] = (data[at + 2].astype(np.int8).astype(np.int64) << 8) | data[at + 3]
+    return list(found.tolist())
+
 
 _SOUGHT = 16
 """For more aborted transactions of a segment all its headers are walked once, instead of a part of them for each transaction. Those of a

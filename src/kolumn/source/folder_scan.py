@@ -4,7 +4,7 @@ import os
 import time
 from typing import NamedTuple
 
-from kolumn.errors import KolumnError, StorageError
+from kolumn.core.errors import KolumnError, StorageError
 from kolumn.source.identity import FilesIn, Identity, of_file, of_growing
 
 _ONE_CALL = 100

@@ -7,12 +7,12 @@ from concurrent.futures import Future
 from threading import RLock
 from typing import Protocol
 
-from kolumn.errors import KolumnError
+from kolumn.core.errors import KolumnError
+from kolumn.core.threads import LOOK, shared
 from kolumn.source import storage
-from kolumn.source.fsspec_files import fsspec_of
 from kolumn.source.identity import Identity
+from kolumn.source.remote import fsspec_of
 from kolumn.source.segments import Segment
-from kolumn.threads import LOOK, shared
 
 _SMALL = 256 << 20
 """Bytes of the largest segment that is looked at with others: looks at larger ones are few beside the requests for their bytes."""

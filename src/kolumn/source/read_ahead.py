@@ -14,11 +14,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from kolumn.arrays import Bytes
+from kolumn.core.arrays import Bytes
+from kolumn.core.threads import FETCH, shared
 from kolumn.source import storage
-from kolumn.source.fsspec_files import fsspec_of
-from kolumn.source.retries import repeated
-from kolumn.threads import FETCH, shared
+from kolumn.source.remote import fsspec_of, repeated
 
 BLOCK = 4 << 20
 """Minimum bytes of a request."""

@@ -1,4 +1,7 @@
-"""Bytes of one segment file, by range, into padded memory. Read, not mapped: a file that shrinks raises an error, not SIGBUS."""
+"""Bytes of one segment file, by range, into padded memory. Read, not mapped: a file that shrinks raises an error, not SIGBUS.
+
+Bytes of the file of a segment's name with another suffix: indexes, snapshots, leader epochs.
+"""
 
 import os
 import time
@@ -10,16 +13,17 @@ from typing import Any, Self
 import numpy as np
 from pyarrow import ArrowException
 
-from kolumn.arrays import Bytes
-from kolumn.arrow.recycle import take, take_locked
-from kolumn.errors import KolumnError, StorageError
+from kolumn.core.arrays import Bytes
+from kolumn.core.errors import KolumnError, StorageError
+from kolumn.core.recycle import take, take_locked
 from kolumn.formats import layouts
 from kolumn.source import storage
-from kolumn.source.aiven_file import AivenFile
 from kolumn.source.identity import Identity, has_tail, of_open
 from kolumn.source.looks import Answer, Look
 from kolumn.source.read_ahead import BLOCK, ReadAhead, open_ranges
 from kolumn.source.segments import Segment
+from kolumn.source.storage import look, read_bytes, with_suffix
+from kolumn.source.tiers.file import AivenFile, index_bytes
 
 PAD = 64
 _BLOCK = 1 << 20
@@ -344,3 +348,27 @@ class SegmentFile:
             if self.read(at, stop)[: stop - at].any():
                 return False
         return True
+
+
+def side_bytes(segment: Segment, suffix: str) -> bytes | None:
+    """All bytes of a small file beside a segment, such as ``.index``; None if it is missing or, on this machine, cannot be read.
+
+    Aiven's tier has them in one object, at the places that the manifest names.
+
+    Raises
+    ------
+    KolumnError
+        As `kolumn.source.storage.read_bytes`.
+    """
+    if segment.manifest is not None:
+        return index_bytes(segment.manifest, segment.access, suffix)
+    return read_bytes(with_suffix(segment.path, suffix)) if segment.has_beside(suffix) else None
+
+
+def is_absent(segment: Segment, suffix: str) -> bool:
+    """Whether a segment of a tier never had such a file; one that cannot be read is not absent."""
+    if segment.copy_id is None:
+        return False
+    if segment.manifest is not None:
+        return all(name != suffix for name, _, _ in segment.manifest.indexes)
+    return not segment.has_beside(suffix) or look(with_suffix(segment.path, suffix)) is None

@@ -3,27 +3,199 @@
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
 `tier_names` has the names in tiers, where segments have ids too. ``.deleted`` and ``.cleaned`` files are not live data. A ``.swap`` file
-is the finished replacement of segments that a crash left in place (`kolumn.entries.replaced` finds out which). Directories named
+is the finished replacement of segments that a crash left in place (`kolumn.log.live` finds out which). Directories named
 ``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory. `docs/explanation/formats.md` has Kafka's rules, by version.
+
+Which segment of a folder follows which, by the names of its files.
+
+Sources that are in memory: one segment as a buffer, or as a file object, which is read to its end.
 """
 
+import os
+import re
+import reprlib
+from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from kolumn.arrays import Int64s
-from kolumn.errors import ArgumentError, CorruptBatchError, KolumnError, MissingPathError
-from kolumn.source import storage, tier_names
-from kolumn.source.aiven_file import Access
-from kolumn.source.aiven_manifest import AivenManifest, manifest_of, objects_of, read_manifests
+import pyarrow as pa
+
+from kolumn.core.arrays import Int64s
+from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError, MissingPathError
+from kolumn.source import names as tier_names
+from kolumn.source import storage
 from kolumn.source.folder_scan import names_of_files
-from kolumn.source.given_names import checked, names_in, nearby, real_names
-from kolumn.source.log_names import INDEXES, LOG, PARTITION, SWAP, base_and_copy, place_in
-from kolumn.source.memory import in_memory
-from kolumn.source.neighbours import NamedNeighbours, Order, orphans_of, unfinished_from
+from kolumn.source.names import (
+    CLEANED,
+    DELETED,
+    INDEXES,
+    LOG,
+    MANIFEST,
+    PARTITION,
+    SWAP,
+    base_and_copy,
+    checked,
+    names_in,
+    nearby,
+    offset_in,
+    place_in,
+    real_names,
+)
 from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
-from kolumn.source.tier_names import MANIFEST
+from kolumn.source.tiers.file import Access
+from kolumn.source.tiers.manifest import AivenManifest, manifest_of, objects_of, read_manifests
+
+_BASE_OFFSET = re.compile(r"[0-9]{20}")
+
+
+class Order:
+    """The order of the segments of one log.
+
+    Parameters
+    ----------
+    bases : set of int
+        Their base offsets.
+    orphans : iterable of str
+        Names of index files without a log.
+    """
+
+    def __init__(self, bases: set[int], orphans: Iterable[str]) -> None:
+        ordered = sorted(bases)
+        self._after = dict(pairwise(ordered))
+        self._before = {following: base for base, following in self._after.items()}
+        self._lost: dict[int, list[str]] = {}
+        for name in sorted(orphans):
+            base = int(storage.base_name(name).partition(".")[0])
+            if ordered:
+                self._lost.setdefault(ordered[max(0, bisect_right(ordered, base) - 1)], []).append(name)
+
+    def of(self, base: int) -> dict[str, Any]:
+        """The attributes of a segment with this base offset that depend on its neighbours."""
+        return {"following": self._after.get(base), "preceding": self._before.get(base), "orphans": tuple(self._lost.get(base, ()))}
+
+
+class NamedNeighbours:
+    """What the names of the files in a folder of this machine tell about the order of its segments.
+
+    Attributes
+    ----------
+    order : Order
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self._unfinished = unfinished_from(names)
+        bases = {name: base_and_copy(name)[0] for name in names if name.endswith((LOG, SWAP))}
+        live = {storage.base_name(name): base for name, base in bases.items() if not self._is_unfinished(name, base)}
+        self._live = live.keys()
+        # An index without a log counts only if there is something in it.
+        lost = [name for name in alone(names) if (found := storage.look(name)) is not None and found.size]
+        self.order = Order({base for base in live.values() if base is not None}, lost)
+
+    def has(self, path: str) -> bool:
+        """Whether a segment is one of those that count."""
+        return storage.base_name(path) in self._live
+
+    def _is_unfinished(self, name: str, base: int | None) -> bool:
+        return self._unfinished is not None and base is not None and base >= self._unfinished and name.endswith(SWAP)
+
+
+def alone(names: Collection[str]) -> list[str]:
+    """Names of index files that have no log next to them."""
+    indexes = [name for name in names if name.endswith(INDEXES)]
+    if not indexes:
+        return indexes
+    suffixes = (LOG, SWAP, f"{LOG}{CLEANED}", f"{LOG}{DELETED}")
+    logs = {storage.base_name(name).partition(".")[0] for name in names if name.endswith(suffixes)}
+    return [name for name in indexes if _BASE_OFFSET.fullmatch(stem := storage.base_name(name).partition(".")[0]) and stem not in logs]
+
+
+def orphans_of(files: Iterable[storage.FolderEntry]) -> list[str]:
+    """Names of index files that are not empty and have no log next to them, not even one that is being deleted."""
+    sizes = {file.name: file.size for file in files}
+    return [name for name in alone(sizes) if sizes[name]]
+
+
+def unfinished_from(names: Iterable[str]) -> int | None:
+    """The lowest offset of a ``.cleaned`` file, of a log or of any other file; None without any."""
+    return min((offset for name in names if name.endswith(CLEANED) and (offset := offset_in(name)) is not None), default=None)
+
+
+NAME = "<memory>"
+"""Name of a segment in memory in errors and in the column ``segment``."""
+_LONGEST_PATH = 4096
+"""Fewer bytes without a zero among them are more likely to be a path: the offset at the beginning of a segment has zeros."""
+
+
+class InMemory(NamedTuple):
+    """A segment in memory, and its name in messages."""
+
+    name: str
+    memory: pa.Buffer
+
+
+def in_memory(source: Any) -> InMemory | None:
+    """The bytes of a source that is in memory; None for a path, a list of paths, and what else is no bytes.
+
+    Parameters
+    ----------
+    source : pyarrow.Buffer, contiguous buffer of bytes, binary file object, or what this function has returned
+        ``bytes``, ``bytearray``, ``memoryview``, ``mmap`` and arrays of bytes are not copied. They must not change while the data made
+        from them are in use. A file object is read from its present position to its end.
+
+    Raises
+    ------
+    ArgumentError
+        The buffer does not consist of contiguous bytes, the file object is open for text or closed, or bytes look like a path.
+    """
+    if isinstance(source, str | os.PathLike):
+        return None
+    if isinstance(source, InMemory):
+        return source
+    if hasattr(source, "read") and not _is_buffer(source):
+        return _of_file(source)
+    if not _is_buffer(source):
+        return None
+    view = memoryview(source)
+    if not view.c_contiguous:
+        raise ArgumentError(f"source: expected contiguous bytes, found {view.nbytes} bytes with strides {view.strides}")
+    if isinstance(source, bytes | bytearray) and 0 < len(source) < _LONGEST_PATH and 0 not in source:
+        found = f"{reprlib.repr(source)}: bytes are taken for a segment, but these are not one"
+        raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
+    return InMemory(NAME, source if isinstance(source, pa.Buffer) else pa.py_buffer(view.cast("B") if view.nbytes else b""))
+
+
+def named_parts(source: Any) -> list[Any]:
+    """The paths in a source; none if it is in memory."""
+    if isinstance(source, str | os.PathLike):
+        return [source]
+    return [] if source is None or isinstance(source, InMemory) or hasattr(source, "read") or _is_buffer(source) else list(source)
+
+
+def _is_buffer(source: object) -> bool:
+    if isinstance(source, pa.Buffer):
+        return True
+    try:
+        with memoryview(source) as view:  # type: ignore[arg-type]
+            # Arrays of strings are lists of paths.
+            return view.format in ("B", "b", "c")
+    except (TypeError, ValueError, BufferError):
+        return False
+
+
+def _of_file(file: Any) -> InMemory:
+    try:
+        data = file.read_buffer() if hasattr(file, "read_buffer") else file.read()
+    except (ValueError, OSError) as error:
+        raise ArgumentError(f"source: {reprlib.repr(file)} cannot be read: {error}") from error
+    if not _is_buffer(data):
+        found = f"{reprlib.repr(file)}, which returns {type(data).__name__} and not bytes: open a file with mode 'rb'"
+        raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
+    name = getattr(file, "name", None)
+    return InMemory(name if isinstance(name, str) else NAME, data if isinstance(data, pa.Buffer) else pa.py_buffer(data))
+
 
 SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")
 """Suffixes of the files that are next to a log and share its name."""
@@ -376,7 +548,7 @@ def with_neighbours(segments: list[Segment], orphans: Collection[str] = (), fres
     order = Order({base for one in segments if (base := one.base_offset) is not None}, orphans)
     placed = segments if fresh else [_changed(one) for one in segments]
     for one in placed:
-        # After a tier's copy may come another copy of the same offsets: `kolumn.replicas.tiers` finds out which follows which.
+        # After a tier's copy may come another copy of the same offsets: `kolumn.copies.tiers` finds out which follows which.
         if (base := one.base_offset) is not None and one.copy_id is None:
             one.__dict__.update(order.of(base))
     return placed

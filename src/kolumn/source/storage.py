@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow import ArrowException
 
-from kolumn.errors import ArgumentError, MissingPackageError, StorageError
+from kolumn.core.errors import ArgumentError, MissingPackageError, StorageError
+from kolumn.core.threads import FOLDER, LIST, workers
 from kolumn.source import identity
 from kolumn.source.folder_scan import FolderEntry as FolderEntry
 from kolumn.source.folder_scan import looked_at_files
-from kolumn.source.fsspec_files import fsspec_of, listed, looked_at
-from kolumn.source.retries import is_final, repeated
-from kolumn.threads import FOLDER, LIST, workers
+from kolumn.source.remote import fsspec_of, is_final, listed, looked_at, repeated
 
 if TYPE_CHECKING:
     from pyarrow import fs

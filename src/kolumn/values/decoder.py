@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from kolumn.arrays import Flags, Int64s
-from kolumn.schemas.schema import Schema
+from kolumn.core.arrays import Flags, Int64s
+from kolumn.values.schemas.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Bodies:
         at        address of the body
         length    its bytes; -1 for null, and where prefix or headers are malformed, name no known schema, or say that it is Avro as JSON
         prefix    bytes of the recognised prefix in front of it, also of a body that was decompressed; 0 without one
-        framing   `kolumn.encodings.framing`. After Confluent's wire format Protobuf bodies begin with message indexes (of its header
+        framing   `kolumn.values.wire.framing`. After Confluent's wire format Protobuf bodies begin with message indexes (of its header
                   they are in `Schema.message_indexes`), after Apicurio's, and beside its headers, with a ``Ref`` message
         schema    index into ``schemas`` of the writer's schema; -1: the body has the reader's schema
 

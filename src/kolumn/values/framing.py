@@ -1,7 +1,14 @@
-"""Takes apart a column of keys or values: which schema each row names, and where its body is."""
+"""Takes apart a column of keys or values: which schema each row names, and where its body is.
+
+Payloads without a prefix: the body of a row is its payload.
+
+Bodies that AWS Glue's serializers have compressed with zlib.
+"""
 
 import threading
+import zlib
 from collections.abc import Callable
+from ctypes import c_char
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,17 +17,65 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Int64s
-from kolumn.arrow.arrays import numbers
-from kolumn.arrow.recycle import take_array
+from kolumn.core.arrays import Bytes, Int64s
+from kolumn.core.buffers import numbers
+from kolumn.core.errors import ArgumentError, NoMemoryError, unknown
+from kolumn.core.recycle import take_array
 from kolumn.cpu_fallback.values.framing import INDEX, NO_ID, NO_SCHEMA, NULL, WIDTH, add_key, recognise_prefixes
-from kolumn.encodings import framing as kinds
-from kolumn.errors import ArgumentError, unknown
-from kolumn.schemas.schema import Schema, Schemas
 from kolumn.values.decoder import Bodies
-from kolumn.values.glue_zlib import inflated
-from kolumn.values.headers import BINARY, ENCODING, HEADERS, MESSAGE, Named, named_of, values_of_headers
-from kolumn.values.payloads import payloads_of
+from kolumn.values.headers import BINARY, ENCODING, HEADERS, MESSAGE, Named, named_of, payloads_of, values_of_headers
+from kolumn.values.schemas.schema import Schema, Schemas
+from kolumn.values.wire import framing as kinds
+from kolumn.values.wire.framing import GLUE, GLUE_ZLIB, NONE
+
+_ALL_BYTES = 1 << 30
+"""Maximum bytes of all decompressed bodies of a column."""
+_PAD = 64
+
+
+def inflated(at: Int64s, length: Int64s, prefix: Int64s, framing: Int64s, most: int, bare: bool) -> Bytes | None:
+    """Decompress the rows with the framing `GLUE_ZLIB`, which becomes `GLUE`; returns the memory of the bodies, None if there are none.
+
+    Address and bytes of those rows are set; the prefix is in front of the decompressed body too. A body that is not exactly one zlib
+    stream, or has more than ``most`` bytes, gets the length -1; with ``bare`` it is a value without a prefix instead. Raises
+    `NoMemoryError` if all of them together have more than 1 GiB.
+    """
+    rows = np.flatnonzero((framing == GLUE_ZLIB) & (length >= 0))
+    framing[framing == GLUE_ZLIB] = GLUE
+    parts: list[bytes] = []
+    done, starts = [], []
+    total = 0
+    for row in rows.tolist():
+        front = int(prefix[row])
+        payload = memoryview((c_char * (front + int(length[row]))).from_address(int(at[row]) - front))
+        body = _one(payload[front:], most)
+        if body is not None:
+            done.append(row)
+            starts.append(total + front)
+            parts += [payload[:front].tobytes(), body]
+            length[row] = len(body)
+            total += front + len(body)
+        elif bare:
+            at[row], length[row], prefix[row], framing[row] = at[row] - front, len(payload), 0, NONE
+        else:
+            length[row] = -1
+        if total > _ALL_BYTES:
+            raise NoMemoryError(f"compressed values of AWS Glue: more than {_ALL_BYTES} bytes in one batch of rows: lower chunk_bytes")
+    if not done:
+        return None
+    held = np.frombuffer(b"".join([*parts, bytes(_PAD)]), np.uint8)
+    at[done] = held.ctypes.data + np.array(starts, np.int64)
+    return held
+
+
+def _one(data: memoryview, most: int) -> bytes | None:
+    stream = zlib.decompressobj()
+    try:
+        body = stream.decompress(data, most + 1)
+    except zlib.error:
+        return None
+    return body if stream.eof and not stream.unused_data and len(body) <= most else None
+
 
 _BY_ID = kinds.CONFLUENT, kinds.APICURIO
 _PREFIXES = {
@@ -55,7 +110,7 @@ class FrontRules(NamedTuple):
     """Where the body of a payload begins, if no header says it.
 
     ``skip`` bytes in front of every payload are left out; with 0 a prefix is recognised, one of ``wanted``
-    (`kolumn.encodings.framing.recognise`). ``without`` is the index of the schema of a row without a prefix; `NO_SCHEMA` if it has no body.
+    (`kolumn.values.wire.framing.recognise`). ``without`` is the index of the schema of a row without a prefix; `NO_SCHEMA` without a body.
     ``fixed``: all rows have the reader's schema. ``bare``: as in `Bodies`.
     """
 
@@ -330,3 +385,30 @@ class _Known:
             self._places[schema] = len(self.found) + self.is_readers
             self.found = (*self.found, schema)
         return self._places[schema]
+
+
+class BareFramer:
+    """What `kolumn.values.framing.Framer` does, for payloads without a prefix. ``skip`` bytes in front of each are left out; a shorter
+    payload has no body.
+    """
+
+    needs_headers = False
+    schemas: tuple[Schema, ...] = ()
+
+    def __init__(self, skip: int = 0) -> None:
+        self.skip = skip
+
+    @property
+    def rules(self) -> FrontRules:
+        """Where bodies begin."""
+        return FrontRules(self.skip, 0, 0, True, False)
+
+    def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None = None) -> tuple[Bodies, pa.Array]:
+        """Bodies of a column of payloads, and the schema id of each row (int64), which is null. Copies no payload."""
+        n = len(payload)
+        at, length = np.empty((2, n), np.int64)
+        payloads_of(payload, at, length)
+        at, length = at + self.skip, np.where(length < self.skip, -1, length - self.skip)
+        none = np.full(n, -1, np.int64)
+        zero = np.zeros(n, np.int64)
+        return Bodies(at, length, zero + self.skip, zero, none, (), held=payload), pa.nulls(n, pa.int64())

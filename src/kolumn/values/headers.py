@@ -1,5 +1,11 @@
-"""Schemas that are named by headers of records."""
+"""Schemas that are named by headers of records.
 
+Where the bytes of each row of a column are, in memory.
+
+Bodies as Arrow arrays, for what reads arrays and not addresses.
+"""
+
+import ctypes
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import AnyArray, Int64s
-from kolumn.arrow.arrays import strings
-from kolumn.encodings import framing as kinds
+from kolumn.core.arrays import AnyArray, Flags, Int64s
+from kolumn.core.buffers import strings
+from kolumn.core.errors import ArgumentError
 from kolumn.formats.varint import MALFORMED, varint64
-from kolumn.schemas.schema import Schema, Schemas
+from kolumn.values.decoder import Bodies
+from kolumn.values.schemas.schema import Schema, Schemas
+from kolumn.values.wire import framing as kinds
 
 HEADERS = {
     kinds.CONFLUENT_HEADER: (("__value_schema_id",), ("__key_schema_id",)),
@@ -112,3 +120,81 @@ def _message_indexes(value: bytes, at: int) -> tuple[int, ...] | None:
             return None
         indexes.append(index)
     return (tuple(indexes) or (0,)) if at == len(value) else None
+
+
+_OFFSETS = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
+_VIEWS = pa.binary_view(), pa.string_view()
+_INLINE = 12
+"""Bytes of the longest value that a view contains itself."""
+
+
+def payloads_of(column: pa.Array, at: Int64s, length: Int64s) -> None:
+    """Set the address of each value of a column in host memory, valid as long as the column is, and its bytes; 0 and -1 for null.
+
+    Raises `ArgumentError` for a type that is neither binary, large_binary, binary_view nor strings likewise.
+    """
+    n = len(column)
+    if column.type not in _OFFSETS and column.type not in _VIEWS:
+        raise ArgumentError(f"a column of typed values: expected bytes, found {column.type}")
+    if n == 0:
+        return
+    if column.type in _OFFSETS:
+        _, ends, data = column.buffers()
+        found = np.frombuffer(ends, _OFFSETS[column.type], n + 1, column.offset * np.dtype(_OFFSETS[column.type]).itemsize)
+        np.add(found[:-1], np.int64(0 if data is None else data.address), out=at)
+        np.subtract(found[1:], found[:-1], out=length)
+    else:
+        _views(column, at, length)
+    if column.null_count:
+        null = ~_valid(column)
+        at[null], length[null] = 0, -1
+
+
+def _views(column: pa.Array, at: Int64s, length: Int64s) -> None:
+    """Each view has 16 bytes: length, four bytes of the value, number of a buffer and position there; or length and the value itself."""
+    n, (_, views, *data) = len(column), column.buffers()
+    words = np.frombuffer(views, np.int32, 4 * n, 16 * column.offset).reshape(n, 4)
+    inline = words[:, 0] <= _INLINE
+    starts = np.array([one.address for one in data] or [0], np.int64)
+    # The third word of a value that is in its view is a part of the value.
+    np.add(starts[np.where(inline, 0, words[:, 2])], words[:, 3], out=at)
+    here = views.address + 16 * (column.offset + np.arange(n, dtype=np.int64)) + 4
+    np.copyto(at, here, where=inline)
+    length[:] = words[:, 0]
+
+
+def _valid(column: pa.Array) -> Flags:
+    bits = np.unpackbits(np.frombuffer(column.buffers()[0], np.uint8), bitorder="little")
+    return bits[column.offset : column.offset + len(column)].astype(np.bool_)
+
+
+def array_of(bodies: Bodies, chosen: Flags) -> pa.LargeBinaryArray:
+    """The chosen bodies as one array in host memory; their bytes are copied."""
+    at, length = bodies.at[chosen], bodies.length[chosen]
+    if not len(at):
+        return pa.array([], pa.large_binary())
+    ends = at + length
+    if (ends[:-1] > at[1:]).any():
+        return pa.array([ctypes.string_at(one, size) for one, size in zip(at.tolist(), length.tolist(), strict=True)], pa.large_binary())
+    # The bodies, and what is between them, are one array over the memory; taking every second element leaves out what is between.
+    bounds = np.empty(2 * len(at), np.int64)
+    bounds[0::2], bounds[1::2] = at, ends
+    origin = int(at[0])
+    memory = pa.foreign_buffer(origin, int(ends[-1]) - origin, base=bodies)
+    whole = pa.Array.from_buffers(pa.large_binary(), 2 * len(at) - 1, [None, pa.py_buffer(bounds - origin), memory])
+    return whole.take(pa.array(np.arange(0, 2 * len(at), 2)))
+
+
+def spread(found: pa.Array, rows: Flags) -> pa.Array:
+    """An array of all rows from one of those that ``rows`` marks; the others are null."""
+    if rows.all():
+        return found
+    number = np.cumsum(rows) - 1
+    return found.take(pa.array(number, mask=~rows))
+
+
+def within(rows: Flags, chosen: Flags) -> Flags:
+    """Flags of all rows, from flags of those that ``rows`` marks."""
+    found = np.zeros(len(rows), bool)
+    found[rows] = chosen
+    return found

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.errors import ArgumentError, unknown
+from kolumn.core.errors import ArgumentError, unknown
 
 TYPES: dict[str, pa.DataType] = {
     "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),

@@ -6,8 +6,8 @@ import pyarrow.compute as pc
 import pytest
 
 import kolumn
-from kolumn.encode import segments
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
+from kolumn.writers import segments
 
 LIMIT = 32 << 20
 BATCHES, RECORDS = 8, 80

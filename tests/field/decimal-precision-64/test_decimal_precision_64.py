@@ -41,7 +41,7 @@ def test_sql(disk: Path, form: str) -> None:
 
 def test_spark_has_text(disk: Path) -> None:
     pytest.importorskip("pyspark", reason="kolumn[spark] has it")
-    from kolumn.spark_plugin.read.types import in_spark, spark_type
+    from kolumn.spark_plugin.read.schema import in_spark, spark_type
 
     values = kolumn.read(disk / "n-0", value_format="registry")["value"].combine_chunks()
     kind = spark_type(values.type)

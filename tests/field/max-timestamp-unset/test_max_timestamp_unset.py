@@ -11,8 +11,8 @@ import pytest
 import kolumn
 from kit.command_line import run
 from kolumn.spark_plugin.connector.questions import answer
+from kolumn.spark_plugin.connector.statistics import COUNT, NEWEST, totals_of
 from kolumn.spark_plugin.connector.task import Task
-from kolumn.spark_plugin.connector.totals import COUNT, NEWEST, totals_of
 from kolumn.spark_plugin.connector.work import Work, unpacked
 from kolumn.spark_plugin.read.splits import Split
 
@@ -62,7 +62,7 @@ def test_in_the_connector(disk: Path) -> None:
 def test_an_unset_largest_timestamp_is_no_total(disk: Path) -> None:
     """Of the second batch alone."""
     from kolumn.options import Options
-    from kolumn.read_plan import live_segments
+    from kolumn.readers.plan import live_segments
     from kolumn.source.segments import Range
 
     options = Options.of()

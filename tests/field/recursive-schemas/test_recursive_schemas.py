@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kolumn
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 
 
 def values(disk: Path, topic: str, **options: Any) -> list[Any]:

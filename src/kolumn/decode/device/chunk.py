@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
-from kolumn.codecs import LZ4, lz4
+from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
+from kolumn.core.errors import Code, KolumnError
 from kolumn.cpu_fallback.inflate.locate import locate
 from kolumn.damage.findings import WrongChecksumsError
 from kolumn.decode.device.inflate import InflatedOnDevice, InflatePlan, Inflater, most_bytes
 from kolumn.decode.device.part import Begun, DevicePart, PayloadsToCopy, to_run
 from kolumn.decode.host.record_batch import HostPart
 from kolumn.decode.host.run import decode_run
-from kolumn.errors import Code, KolumnError
 from kolumn.formats import layouts, table
+from kolumn.formats.codecs import LZ4, lz4
 from kolumn.formats.entries import Entries
+from kolumn.log.aborted import Transactions, to_decode
+from kolumn.log.chunks import Chunk
 from kolumn.options import Options
-from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
-from kolumn.transactions.states import Transactions, to_decode
 
 if TYPE_CHECKING:
     from kolumn.kernels.decode import Wanted
-    from kolumn.kernels.fields.decoded import DeviceRecords
+    from kolumn.kernels.fields.records import DeviceRecords
     from kolumn.kernels.machine.runtime import Memory, Runtime
 
 MOST_BYTES = 128 << 20

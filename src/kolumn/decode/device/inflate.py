@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kolumn.arrays import AnyArray, Bytes, Flags, Int64s
-from kolumn.codecs import DEFLATE, LZ4, LZ4_BLOCK, STORED, ZSTD_FRAME
+from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
 from kolumn.cpu_fallback.inflate.blocks import wrong
-from kolumn.decode.host.parts import Part
+from kolumn.decode.host.run import Part
 from kolumn.formats import legacy
+from kolumn.formats.codecs import DEFLATE, LZ4, LZ4_BLOCK, STORED, ZSTD_FRAME
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Bytes, Int64s
+from kolumn.core.arrays import Bytes, Int64s
 from kolumn.cpu_fallback.columns.columns import SKIPPED, BinaryColumn, Columns
 from kolumn.cpu_fallback.fields.put import COPY, SKIP
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, KEY, VALUE
@@ -16,7 +16,7 @@ from kolumn.options import Options
 
 if TYPE_CHECKING:
     from kolumn.kernels.columns.binary import Binary, Measured
-    from kolumn.kernels.fields.decoded import DeviceRecords
+    from kolumn.kernels.fields.records import DeviceRecords
     from kolumn.kernels.machine.runtime import Memory, Runtime
 
 

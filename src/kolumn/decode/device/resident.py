@@ -4,19 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kolumn.arrow.text import in_column
+from kolumn.core.text import in_column
 from kolumn.damage.findings import Lost
 from kolumn.decode.device.chunk import ChunkOnDevice
 from kolumn.decode.device.part import DevicePart
 from kolumn.formats.entries import Entries
+from kolumn.log.aborted import ABORTED, STATES, Transactions, end_of, states_of
 from kolumn.options import Options
 from kolumn.source.segments import Segment
-from kolumn.transactions.states import ABORTED, STATES, Transactions, end_of, states_of
-from kolumn.values.columns.stage import schema_of
+from kolumn.values.stage import schema_of
 
 if TYPE_CHECKING:
     from kolumn.kernels.columns.table import DeviceTable
-    from kolumn.kernels.fields.decoded import DeviceRecords
+    from kolumn.kernels.fields.records import DeviceRecords
     from kolumn.kernels.machine.runtime import Runtime
 
 

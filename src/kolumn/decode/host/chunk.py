@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import starmap
 from typing import Self
 
+from kolumn.core.paths import MESSAGES, STREAMED, is_on
 from kolumn.cpu_fallback.check.checksums import check
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.cpu_fallback.stream import Span
@@ -13,11 +14,10 @@ from kolumn.decode.host.streamed import Streamed, stream_runs
 from kolumn.decode.host.streamed_messages import stream_message_runs
 from kolumn.formats import legacy, table, v2
 from kolumn.formats.entries import Entries
+from kolumn.log.aborted import Transactions, to_decode
+from kolumn.log.chunks import Chunk
 from kolumn.options import Options
-from kolumn.paths import MESSAGES, STREAMED, is_on
-from kolumn.plan.chunks import Chunk
 from kolumn.source.segment_file import SegmentFile
-from kolumn.transactions.states import Transactions, to_decode
 
 STREAMED_BATCH = 16 << 20
 """Larger batches are loaded first: streaming would keep their bytes in memory twice."""

@@ -8,22 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Bytes, Flags, Int64s
-from kolumn.arrow.arrays import constant, flags, numbers, optional_strings, strings
-from kolumn.arrow.filter import keep
-from kolumn.arrow.recycle import take
-from kolumn.arrow.text import in_column
-from kolumn.codecs.known import NAMES
+from kolumn.core.arrays import Bytes, Flags, Int64s
+from kolumn.core.buffers import constant, flags, keep, numbers, optional_strings, strings
+from kolumn.core.errors import shown
+from kolumn.core.recycle import take
+from kolumn.core.schema import RAW_HEADERS, record_schema
+from kolumn.core.text import in_column
 from kolumn.cpu_fallback.columns.columns import ones
 from kolumn.cpu_fallback.columns.timestamps import microseconds
-from kolumn.cpu_fallback.fields.microseconds import LARGEST, NO_TIME
+from kolumn.cpu_fallback.fields.target import LARGEST, NO_TIME
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.run import Run
-from kolumn.errors import shown
 from kolumn.formats import layouts, table, v2
+from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
-from kolumn.schema import RAW_HEADERS, record_schema
 from kolumn.source.segments import Segment
 
 logger = logging.getLogger("kolumn")

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Bytes, Flags, Int64s
-from kolumn.arrow.recycle import memory, take
-from kolumn.codecs import LZ4, NONE
+from kolumn.core.arrays import Bytes, Flags, Int64s
+from kolumn.core.recycle import memory, take
 from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK, VIEW
 from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
-from kolumn.cpu_fallback.inflate.decoders import decoders
+from kolumn.cpu_fallback.inflate.libraries import decoders
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import (
     ARENA,
@@ -40,10 +39,11 @@ from kolumn.cpu_fallback.stream import (
 from kolumn.decode.host.record_batch import HostPart
 from kolumn.decode.host.run import Run, bytes_of, in_microseconds, limits, memory_for, modes, wanted
 from kolumn.formats import table
+from kolumn.formats.codecs import LZ4, NONE
 from kolumn.formats.entries import Entries
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
+from kolumn.log.chunks import MOST_ENTRIES, Chunk
 from kolumn.options import Options
-from kolumn.plan.chunks import MOST_ENTRIES, Chunk
 from kolumn.source.segment_file import SegmentFile
 
 TILE = 4 << 20

@@ -9,13 +9,12 @@ from math import inf
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrow.recycle import take
-from kolumn.codecs import NONE
+from kolumn.core.recycle import take
 from kolumn.cpu_fallback.check.walk import HEADERS
 from kolumn.cpu_fallback.fields.put import COPY, VIEW
 from kolumn.cpu_fallback.fields.target import KEY, ROWS
 from kolumn.cpu_fallback.inflate.arena import Share
-from kolumn.cpu_fallback.inflate.decoders import decoders
+from kolumn.cpu_fallback.inflate.libraries import decoders
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import ARENA, DONE, FULL, LARGEST, WINDOW, Source
 from kolumn.cpu_fallback.stream_messages import (
@@ -33,12 +32,13 @@ from kolumn.cpu_fallback.stream_messages import (
 from kolumn.decode.host.record_batch import HostPart
 from kolumn.decode.host.run import Run, limits, memory_for, modes
 from kolumn.decode.host.streamed import BLOCK, SLACK, StreamArena, Streamed
+from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries
 from kolumn.formats.legacy import SMALLEST_ENTRY
 from kolumn.formats.table import WIDTH
+from kolumn.log.chunks import MOST_ENTRIES, Chunk, messages_from
+from kolumn.log.walk import Loaded, walk_entries
 from kolumn.options import Options
-from kolumn.plan.chunks import MOST_ENTRIES, Chunk, messages_from
-from kolumn.plan.walk import Loaded, walk_entries
 from kolumn.source.segment_file import SegmentFile
 
 ASIDE = 256 << 10

@@ -8,22 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Flags
+from kolumn.core.arrays import Flags
+from kolumn.core.errors import ArgumentError, shown
 from kolumn.cpu_fallback.values.avro import decode_rows
 from kolumn.cpu_fallback.values.avro_walk import BLOCK, ROOM
-from kolumn.encodings.avro_steps import FRAME
-from kolumn.encodings.columns import DONE
-from kolumn.errors import ArgumentError, shown
-from kolumn.machine_code.words import load64
-from kolumn.schemas.schema import Schema, Schemas, UnreadableSchemasError
+from kolumn.formats.machine_code.words import load64
 from kolumn.values.avro.program import AvroProgram, program
 from kolumn.values.avro.resolve import MismatchError, resolve
 from kolumn.values.avro.schema import SchemaNode, parse, title
 from kolumn.values.avro.types import ArrowTypes, readable
 from kolumn.values.avro.walk import WalkPlan, walk_plan
 from kolumn.values.decoder import Bodies
-from kolumn.values.layout import ColumnLayout
-from kolumn.values.memory import LARGEST, ColumnMemory, shared_bytes
+from kolumn.values.memory import LARGEST, ColumnLayout, ColumnMemory, shared_bytes
+from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
+from kolumn.values.wire.avro import FRAME
+from kolumn.values.wire.columns import DONE
 
 logger = logging.getLogger("kolumn")
 

@@ -1,4 +1,4 @@
-"""Steps of `kolumn.encodings.avro` from a plan: what a value of one writer's schema writes into the columns of a layout."""
+"""Steps of `kolumn.values.wire.avro` from a plan: what a value of one writer's schema writes into the columns of a layout."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -6,14 +6,13 @@ from functools import partial
 
 import numpy as np
 
-from kolumn.arrays import Int64s
-from kolumn.encodings import avro_steps as avro
-from kolumn.values.avro import defaults
-from kolumn.values.avro.defaults import Constant
+from kolumn.core.arrays import Int64s
+from kolumn.values.avro import types
 from kolumn.values.avro.resolve import Branches, Items, Member, MismatchError, Plan, RecordFields, Skip, Value, may_be_empty
 from kolumn.values.avro.schema import SchemaNode
-from kolumn.values.avro.types import TIMES, decimal_bytes, members
-from kolumn.values.layout import LayoutNode
+from kolumn.values.avro.types import TIMES, Constant, decimal_bytes, members
+from kolumn.values.memory import LayoutNode
+from kolumn.values.wire import avro
 
 MOST_STEPS = 1 << 17
 _NUMBERS = {
@@ -208,15 +207,15 @@ class Steps:
         self.rows[row][5:7] = place.first_fill, place.fills
 
     def _constant(self, plan: Constant, place: LayoutNode) -> None:
-        if plan.kind == defaults.NULL:
+        if plan.kind == types.NULL:
             self._nulls(place)
-        elif plan.kind == defaults.WORD:
+        elif plan.kind == types.WORD:
             self.add(avro.WORD, place.column, plan.bits, plan.width)
-        elif plan.kind == defaults.BYTES:
+        elif plan.kind == types.BYTES:
             self.add(avro.CONSTANT, place.column, b=len(plan.data), data=plan.data)
-        elif plan.kind == defaults.FIXED:
+        elif plan.kind == types.FIXED:
             self.add(avro.CONSTANT_FIXED, place.column, b=len(plan.data), data=plan.data)
-        elif plan.kind == defaults.FIELDS:
+        elif plan.kind == types.FIELDS:
             self._valid(place)
             children = {one.name: one for one in place.children}
             for name, part in plan.parts:

@@ -7,9 +7,8 @@ of records count only among the types of a union, and of a reader's union the fi
 
 from dataclasses import dataclass, field
 
-from kolumn.values.avro.defaults import Constant, constant
 from kolumn.values.avro.schema import SchemaNode, at_field, below
-from kolumn.values.avro.types import MOST_NODES, members
+from kolumn.values.avro.types import MOST_NODES, Constant, constant, members
 
 _PROMOTIONS = {
     "int": ("long", "float", "double"),

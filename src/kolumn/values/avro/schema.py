@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from kolumn.errors import ArgumentError
-from kolumn.schemas.schema import Schema, UnreadableSchemasError
+from kolumn.core.errors import ArgumentError
+from kolumn.values.schemas.schema import Schema, UnreadableSchemasError
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 MAX_DEPTH = 100

@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kolumn.arrays import Int64s
+from kolumn.core.arrays import Int64s
+from kolumn.core.paths import AVRO_WALK, is_on
 from kolumn.cpu_fallback.values import avro_walk as walk
-from kolumn.encodings import avro_steps as steps
-from kolumn.paths import AVRO_WALK, is_on
-from kolumn.values.avro.defaults import Constant
 from kolumn.values.avro.program import Steps
 from kolumn.values.avro.resolve import Branches, Member, MismatchError, Plan, RecordFields, Skip, Value, may_be_empty
 from kolumn.values.avro.schema import SchemaNode
-from kolumn.values.layout import LayoutNode
+from kolumn.values.avro.types import Constant
+from kolumn.values.memory import LayoutNode
+from kolumn.values.wire import avro as steps
 
 MOST_SEGMENTS = 32
 _ATOMS = {

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import Flags
+from kolumn.core.arrays import Flags
 from kolumn.values.internal import topics
 from kolumn.values.internal.definitions import Definition
 from kolumn.values.internal.wire import arrow_type

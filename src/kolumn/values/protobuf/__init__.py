@@ -1,1 +1,1 @@
-"""Protobuf's messages as columns: schemas, types, programs for the interpreter in `kolumn.encodings.protobuf`, and the decoder."""
+"""Protobuf's messages as columns: schemas, types, programs for the interpreter in `kolumn.values.wire.protobuf`, and the decoder."""

@@ -8,20 +8,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.arrays import Flags, Int64s
+from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.values.protobuf import Rows, write_rows
-from kolumn.encodings import framing
-from kolumn.encodings.protobuf_tables import FRAMES, GROUPS, ProtobufProgram
-from kolumn.encodings.protobuf_wire import ANY, CHOICE, INDEXES, NAME, NAME_OR_NOTHING, NOTHING, NUMBER
-from kolumn.errors import ArgumentError
-from kolumn.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.decoder import Bodies
-from kolumn.values.layout import ColumnLayout
-from kolumn.values.memory import ColumnMemory, shared_bytes
+from kolumn.values.memory import ColumnLayout, ColumnMemory, shared_bytes
 from kolumn.values.protobuf.finish import finished, incomplete
 from kolumn.values.protobuf.program import tables
 from kolumn.values.protobuf.schema import Place, file_of
 from kolumn.values.protobuf.types import has_required, shape
+from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
+from kolumn.values.wire import framing
+from kolumn.values.wire.protobuf import FRAMES, GROUPS, ProtobufProgram
+from kolumn.values.wire.protobuf_wire import ANY, CHOICE, INDEXES, NAME, NAME_OR_NOTHING, NOTHING, NUMBER
 
 logger = logging.getLogger("kolumn")
 
@@ -128,7 +127,7 @@ class ProtobufDecoder:
         return memory.array(count), valid
 
     def choices(self, schemas: Sequence[Schema], held: Callable[[bytes], Any]) -> tuple[Int64s, list[Any]]:
-        """What the writers' schemas say of the message, one row each after the reader's, as `kolumn.encodings.protobuf_wire.after_front`
+        """What the writers' schemas say of the message, one row each after the reader's, as `kolumn.values.wire.protobuf_wire.after_front`
         takes it; and the memory of the names that it points to, which ``held`` makes of each: it has an ``address``.
         """
         places = [self._own, *map(self._place, schemas)]

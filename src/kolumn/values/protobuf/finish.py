@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.arrays import AnyArray, Flags, Int64s
+from kolumn.core.arrays import AnyArray, Flags, Int64s
 from kolumn.cpu_fallback.values.protobuf import repeated_keys
 from kolumn.values.protobuf.types import TIMES, Shape, has_required, is_closed, symbols
 

@@ -1,15 +1,15 @@
-"""Programs for the interpreter in `kolumn.encodings.protobuf`: the tables of a message's fields that have columns."""
+"""Programs for the interpreter in `kolumn.values.wire.protobuf`: the tables of a message's fields that have columns."""
 
 from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from kolumn.arrays import Int64s
-from kolumn.encodings.protobuf_tables import BITS, FIELD, MESSAGE
-from kolumn.encodings.protobuf_wire import BYTES, ENUM, FIXED8, KINDS, LENGTH, TEXT, VARINT, VARINT4, VARINT8, WIDTHS, WIRES
-from kolumn.values.layout import ColumnLayout, LayoutNode
+from kolumn.core.arrays import Int64s
+from kolumn.values.memory import ColumnLayout, LayoutNode
 from kolumn.values.protobuf.types import Shape, is_closed, symbols
+from kolumn.values.wire.protobuf import BITS, FIELD, MESSAGE
+from kolumn.values.wire.protobuf_wire import BYTES, ENUM, FIXED8, KINDS, LENGTH, TEXT, VARINT, VARINT4, VARINT8, WIDTHS, WIRES
 
 _DIRECT = 256
 """Numbers below it may be looked up directly."""

@@ -17,8 +17,8 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from kolumn.errors import ArgumentError, MissingPackageError
-from kolumn.schemas.schema import Schema, Schemas
+from kolumn.core.errors import ArgumentError, MissingPackageError
+from kolumn.values.schemas.schema import Schema, Schemas
 
 # grpcio-tools may be found by sys.path alone. What the process itself finds comes first.
 _PROGRAM = "import json, sys; sys.path += json.loads(sys.argv[1]); from grpc_tools import protoc; sys.exit(protoc.main(sys.argv[1:]))"

@@ -25,7 +25,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kolumn.errors import ArgumentError
+from kolumn.core.errors import ArgumentError
 from kolumn.values.types import Wanted, wanted_fields
 
 MOST_NESTED = 100

@@ -1,1 +1,0 @@
-"""`export`: the workers write Parquet, and every record is in the target exactly once."""

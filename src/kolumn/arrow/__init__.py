@@ -1,1 +1,0 @@
-"""Memory and rows of Arrow data."""

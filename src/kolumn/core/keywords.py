@@ -1,0 +1,234 @@
+"""Types of the parameters of public functions, and errors for unknown keywords."""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from functools import wraps
+from inspect import Parameter, signature
+from types import FunctionType
+from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar, cast, get_args
+
+from kolumn.core.errors import UnknownOptionError, unknown
+
+Path = str | os.PathLike[str]
+
+
+class Buffer(Protocol):
+    """Python's buffer protocol: bytes, bytearray, memoryview, mmap, pyarrow.Buffer, arrays of bytes."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+Source = Path | Iterable[Path] | Buffer | BinaryIO
+"""Segments: a file, a ``topic-partition`` directory, a log directory, a glob, a URL, or several of those; or one segment in memory."""
+Columns = str | Iterable[str]
+Time = int | datetime | str
+"""Milliseconds since 1970, a datetime, or ISO 8601 text; UTC if it has no time zone."""
+Progress = Callable[[int], None]
+Keys = Mapping[str, Path]
+"""Files of private keys by the names of the keys."""
+
+# The allowed values, which `kolumn.options` checks.
+Format = Literal["kafka", "enriched", "kip98-draft", "v3-compact", "kip87"]
+Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+Errors = Literal["raise", "skip"]
+Replicas = Literal["raise", "first", "merge"]
+Backend = Literal["auto", "cpu", "gpu"]
+Binary = Literal["contiguous", "view"]
+Payload = Literal["binary", "string"]
+PayloadFormat = Literal["avro", "protobuf", "json", "csv", "fixed", "registry"]
+PayloadSchema = object
+"""Types of the fields by their names, an Arrow schema, or a schema of Avro or Protobuf."""
+PayloadSchemas = object
+"""Where writers' schemas come from: a path, a folder, a URL, a mapping or a callable."""
+PayloadAs = Literal["struct", "columns"]
+PayloadErrors = Literal["keep", "raise"]
+Decode = Literal["internal"]
+Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
+ROW_GROUP_ROWS = 128 << 10
+"""Records of a row group in Parquet files, unless a call says otherwise."""
+
+
+class ChoiceOptions(TypedDict, total=False):
+    """Which records are read, and which columns of them: each option with its type, its default, and what it means."""
+
+    columns: Annotated[
+        Columns | None, None, "Record columns (`kolumn.core.schema.RECORD_COLUMNS`), in order; by default those of Spark's source."
+    ]
+    include_headers: Annotated[bool, False, "Record headers too."]
+    include_control: Annotated[bool, False, "Records of control batches too."]
+    start_offset: Annotated[int | None, None, "First offset."]
+    end_offset: Annotated[int | None, None, "Offset to stop before."]
+    start_timestamp: Annotated[Time | None, None, "First timestamp: ms since 1970, or ISO 8601 (UTC unless it has a time zone)."]
+    end_timestamp: Annotated[Time | None, None, "Timestamp to stop before, likewise."]
+    isolation_level: Annotated[
+        IsolationLevel, "read_uncommitted", "'read_committed' leaves out aborted transactions, and all from the first open one on."
+    ]
+    include_snapshots: Annotated[bool, False, "KRaft snapshots beside the log too."]
+    include_deleted_records: Annotated[
+        bool | None,
+        None,
+        "Records below the log start offset (DeleteRecords), which no consumer gets. The default: those of a folder, not of a tier.",
+    ]
+    binary: Annotated[Binary, "contiguous", "'view': Arrow binary_view columns that point into the segment's bytes."]
+    # Who decodes.
+    backend: Annotated[Backend, "auto", "'cpu' or 'gpu'; 'auto' is KOLUMN_BACKEND, or the CPU."]
+    threads: Annotated[int | None, None, "Chunks that are decoded at a time; by default the cores that this process may use."]
+    trusted: Annotated[bool, True, "On a GPU, let nvCOMP decompress batches whose checksum is right; with False the CPU does."]
+
+
+class WholeOptions(TypedDict, total=False):
+    """How segments are read, by functions that rewrite or count whole ones too."""
+
+    # Damage and copies.
+    errors: Annotated[Errors, "raise", "'raise' stops at the first damage, 'skip' continues after it."]
+    replicas: Annotated[
+        Replicas,
+        "raise",
+        "Directories of one partition with the same offsets: 'raise' an error, read the 'first' alone, or 'merge' them, each offset once, "
+        "damage filled from the others.",
+    ]
+    check_crcs: Annotated[bool, True, "Compare checksums before a batch is parsed."]
+    # Limits on memory.
+    chunk_bytes: Annotated[int | None, None, "Bytes of a segment that are decoded at a time, about; by default 16 MiB, on a GPU 64 MiB."]
+    memory_bytes: Annotated[
+        int | None, None, "Decompressed bytes of all chunks in progress; by default 8 times chunk_bytes for each thread."
+    ]
+    max_batch_bytes: Annotated[int, 2**31 - 1, "Largest decompressed size of one batch; by default 2 GiB."]
+    max_ratio: Annotated[float, 1032.0, "Largest ratio of decompressed to compressed size of a batch above 64 MiB; by default 1032."]
+    # The source.
+    topic: Annotated[str | None, None, "Topic, instead of the one in the directory's name."]
+    partition: Annotated[int | None, None, "Partition, instead of the one in the directory's name."]
+    on_progress: Annotated[Progress | None, None, "Called with the bytes that were read since the last call, from any thread."]
+
+
+class PayloadOptions(TypedDict, total=False):
+    """What is in values and keys. An option for keys without a default of its own has the default and the meaning of that for values."""
+
+    value_format: Annotated[
+        PayloadFormat | None, None, "What values are: avro, protobuf, json, csv, fixed, or registry (as the schemas of the topic say)."
+    ]
+    key_format: PayloadFormat | None
+    value_schema: Annotated[PayloadSchema, None, "Types of the fields by their names, an Arrow schema, or a schema of Avro or Protobuf."]
+    key_schema: PayloadSchema
+    value_schemas: Annotated[PayloadSchemas, None, "Where writers' schemas come from: a topic _schemas, a folder, or a registry's URL."]
+    key_schemas: PayloadSchemas
+    value_message: Annotated[str | None, None, "Name of the Protobuf message."]
+    key_message: str | None
+    value_columns: Annotated[Columns | None, None, "Fields to decode; a dotted name is a field of a struct; by default all."]
+    key_columns: Columns | None
+    value_as: Annotated[PayloadAs | None, None, "'struct', one column, or 'columns', one for each field."]
+    key_as: PayloadAs | None
+    value_framing: Annotated[str, "auto", "What precedes values; by default it is recognised."]
+    key_framing: str
+    value_errors: Annotated[PayloadErrors, "keep", "'keep' values that are not valid as nulls, or 'raise' an error."]
+    key_errors: PayloadErrors
+    value_separator: Annotated[str, ",", "Between the fields of csv."]
+    key_separator: str
+    value_skip: Annotated[int, 0, "Bytes in front of each value of avro that are left out."]
+    key_skip: int
+    value_sample: Annotated[int, 1000, "How many values a type of json is inferred from."]
+    key_sample: int
+    decode: Annotated[Decode | None, None, "'internal': keys and values of internal topics and control records, as structs."]
+
+
+class RecordOptions(ChoiceOptions, WholeOptions, PayloadOptions, total=False):
+    """Of a read by a function that has another option ``format``."""
+
+    keys: Annotated[Keys | None, None, "Private RSA keys of an encrypted tier: files, PEM or DER, by the names of the keys."]
+
+
+class ReadOptions(RecordOptions, total=False):
+    """The options of a read: the one list from which functions, commands and Spark take names, types, defaults and descriptions."""
+
+    format: Annotated[Format, "kafka", "'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'."]
+
+
+class Option(NamedTuple):
+    """An option of a list."""
+
+    type: Any
+    default: Any
+    meaning: str
+
+
+def options_in(some: type) -> dict[str, Option]:
+    """The options of one of the lists above."""
+    found: dict[str, Option] = {}
+    for name, kind in some.__annotations__.items():
+        if hasattr(kind, "__metadata__"):
+            found[name] = Option(kind.__origin__, *kind.__metadata__)
+        else:
+            like = found[name.replace("key", "value", 1)]
+            found[name] = like._replace(meaning=like.meaning.replace("value", "key"))
+    return found
+
+
+OPTIONS = options_in(ReadOptions)
+DEFAULTS = {name: one.default for name, one in OPTIONS.items()}
+PAYLOAD_DEFAULTS = {name: DEFAULTS[name] for name in PayloadOptions.__annotations__}
+
+
+def refused(names: Iterable[str], why: str) -> dict[str, str]:
+    """For `known_keywords`: options that would have no effect, with the text of their error."""
+    return {name: f"option {name!r} has no effect here: {why}" for name in names}
+
+
+class ArrowStream(Protocol):
+    """Arrow data of any library."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The data by the Arrow PyCapsule interface."""
+
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def known_keywords(
+    refused: Mapping[str, str] | None = None,
+) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
+    """Decorator of public functions: a keyword that does not exist is an `UnknownOptionError` that names the nearest one.
+
+    Of a function that takes ``**options`` of one of the lists above, the signature has them one by one, for `inspect` and editors, and
+    a paragraph ``**options`` in its docstring is replaced by their descriptions.
+
+    Parameters
+    ----------
+    refused : mapping, optional
+        Keywords of similar functions that this function does not have, each with the text of its error.
+    """
+
+    def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+        own = signature(function)
+        named = {name: one for name, one in own.parameters.items() if one.kind is not Parameter.VAR_KEYWORD}
+        lists = [get_args(one.annotation)[0] for one in own.parameters.values() if one.kind is Parameter.VAR_KEYWORD]
+        listed = {name: one for some in lists for name, one in options_in(some).items() if name not in {*named, *(refused or {})}}
+        keywords = [name for name, one in named.items() if one.kind is Parameter.KEYWORD_ONLY]
+        options, accepted = [*keywords, *listed] or list(named), {*named, *listed}
+
+        @wraps(function)
+        def checked(*args: _Parameters.args, **given: _Parameters.kwargs) -> _Result:
+            for name in given:
+                if name not in accepted:
+                    raise UnknownOptionError((refused or {}).get(name) or unknown("option", name, options))
+            return function(*args, **given)
+
+        if listed:
+            added = [Parameter(name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type) for name, one in listed.items()]
+            cast(FunctionType, checked).__dict__["__signature__"] = own.replace(parameters=[*named.values(), *added])
+            checked.__doc__ = (function.__doc__ or "").replace("    **options\n", _described(listed))
+        return checked
+
+    return decorate
+
+
+def _described(listed: Mapping[str, Option]) -> str:
+    """Options as NumPy's docstrings have them, those for keys beside those for values."""
+    texts = ""
+    for name, one in listed.items():
+        if not name.startswith("key_"):
+            names = f"{name}, {name.replace('value', 'key')}" if name.startswith("value_") else name
+            texts += f"    {names} : {'optional' if one.default is None else f'default {one.default!r}'}\n        {one.meaning}\n"
+    return texts

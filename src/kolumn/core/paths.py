@@ -1,0 +1,51 @@
+"""Fast paths, each beside a general path that returns the same, and the switch that turns them off: the environment variable KOLUMN_PATHS.
+
+"general" turns all of them off, "-short,-streamed" those two. It is for tests, which compare the paths, and for a look at a suspect result.
+It is read when a path is first asked for, and holds for the CPU; GPU kernels have no second path.
+"""
+
+import os
+from functools import cache
+
+from kolumn.core.errors import ArgumentError
+
+STREAMED, MESSAGES, SHORT, TOGETHER = "streamed", "messages", "short", "together"
+FILTER, DOWN_CONVERSION = "filter", "down-conversion"
+JSON, AVRO_WALK = "json", "avro-walk"
+
+FAST = {
+    STREAMED: "batches of format 2 block by block from the file (`decode/host/streamed.py`)",
+    MESSAGES: "messages of formats 0 and 1 likewise (`decode/host/streamed_messages.py`)",
+    SHORT: "records with short numbers, and few short headers (`cpu_fallback/fields/plain_records.py`, `headed_records.py`)",
+    TOGETHER: "small segments in one call (`decode/small_segments.py`)",
+    FILTER: "batches of format 2 that are compacted, without columns (`cpu_fallback/encode/filter.py`)",
+    DOWN_CONVERSION: "batches of format 2 to messages, without columns (`conversion/down_conversion.py`)",
+    JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
+    AVRO_WALK: "fields of Avro records that nobody asked for (`cpu_fallback/values/avro_walk.py`)",
+}
+"""Each fast path, and what it is for."""
+
+
+def is_on(path: str) -> bool:
+    """Whether a fast path of `FAST` may be taken.
+
+    Raises
+    ------
+    ArgumentError
+        KOLUMN_PATHS has an unknown value.
+    """
+    return path not in turned_off()
+
+
+@cache
+def turned_off() -> frozenset[str]:
+    """The paths that KOLUMN_PATHS turns off; `turned_off.cache_clear` has it read again."""
+    chosen = os.environ.get("KOLUMN_PATHS")
+    if not chosen:
+        return frozenset()
+    if chosen == "general":
+        return frozenset(FAST)
+    off = {one.strip() for one in chosen.split(",")}
+    if not off <= {f"-{one}" for one in FAST}:
+        raise ArgumentError(f"KOLUMN_PATHS={chosen!r}: expected general, or some of {','.join(f'-{one}' for one in FAST)}")
+    return frozenset(one[1:] for one in off)

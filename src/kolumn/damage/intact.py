@@ -1,0 +1,384 @@
+"""Finds runs of intact entries among damaged bytes: entries with a right checksum, judged by how well the bytes after them fit.
+
+Credible parts of a damaged entry's header: its offsets, and where its checksum is.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kolumn.core.arrays import Bytes
+from kolumn.core.errors import Code
+from kolumn.cpu_fallback.check.checksums import check
+from kolumn.cpu_fallback.check.search import candidate, plausible, wrapped
+from kolumn.cpu_fallback.check.walk import HEADERS, MORE
+from kolumn.formats import entry, layouts, legacy, memory, table, v2
+from kolumn.formats.entries import Entries, Entry
+from kolumn.log.headers import first_offset
+from kolumn.log.walk import Loaded, walk_entries
+from kolumn.source.segment_file import SegmentFile
+
+LARGEST_SPAN = 1 << 31
+"""Offsets in a segment: its indexes count from the base offset in 32 bits (``LogSegment.canConvertToRelativeOffset``)."""
+
+
+class Claim(NamedTuple):
+    """Offsets of a damaged entry, according to its header.
+
+    Attributes
+    ----------
+    last : int
+        The last offset; the last intact offset before the entry, if the header is not credible.
+    exact : bool
+        The entry begins with the next offset of the log and has one record for each offset: a damaged header would hardly do so.
+    following : int, optional
+        The offset after the entry, if it begins with the next offset of the log, even if its count is wrong; that next offset
+        itself, if the header is not credible at all.
+    first : int, optional
+        The first offset.
+    """
+
+    last: int
+    exact: bool = False
+    following: int | None = None
+    first: int | None = None
+
+
+def first_of(row: Entry) -> int:
+    """First offset of an entry according to its header; a wrapper's header contains only the last one, which is returned then."""
+    return row.last_offset if row.base_offset == table.UNKNOWN else row.base_offset
+
+
+def claim_of_row(row: Entry, floor: int, ceiling: int) -> Claim:
+    """Claim of an entry whose header was read, limited to the offsets between ``floor`` and ``ceiling``, those of its neighbours."""
+    base, last, count = first_of(row), row.last_known_offset, row.count
+    ceiling = min(ceiling, max(floor, 0) + LARGEST_SPAN)
+    if floor < base <= last < ceiling and count <= last - base + 1 and (count >= 0 or count == table.UNKNOWN):
+        return Claim(last, base == floor + 1 and count == last - base + 1, first=base)
+    return Claim(base if floor < base < ceiling else floor)
+
+
+def claim_of_bytes(head: Bytes, left: int, format: int, floor: int) -> Claim:
+    """Claim of the entry of at most ``left`` bytes that begins with ``head``, ignoring its length field. Invalid headers are ignored."""
+    row = Entries.zeros(1)[0]
+    if left < v2.HEADER or not _header(head, row, format):
+        return Claim(floor, following=floor + 1)
+    base, last, count = first_of(row), row.last_known_offset, row.count
+    if not floor < base <= last:
+        return Claim(floor)
+    next = base == floor + 1
+    sane = 0 < count <= last - base + 1 or count == table.UNKNOWN
+    return Claim(last if sane else floor, next and count == last - base + 1, last + 1 if next else None, base)
+
+
+def claim_without_magic(head: Bytes, left: int, format: int, floor: int, ceiling: int) -> Claim:
+    """Claim of an entry whose magic may be wrong: every format whose header would be valid here is tried."""
+    head = np.array(head)
+    for magic in (2, 1, 0):
+        head[16] = magic
+        claim = claim_of_bytes(head, left, format, floor)
+        if floor < claim.last < ceiling:
+            return claim
+    return Claim(floor)
+
+
+def _header(head: Bytes, row: Entry, format: int) -> bool:
+    """Fill a row from a header whose length may be wrong; False if it is not a header, or has values that no writer writes."""
+    framed = layouts.FORMATS[format].own_believable
+    believed = None if framed is None else framed(head, row.array)
+    if believed is not None:
+        return believed
+    known = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
+    return known is not None and known.believable is not None and known.believable(head, row.array)
+
+
+def shapes(head: Bytes, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Possible layouts of the entry at ``head``, ignoring its length field: (smallest size, CRC start, CRC place, is CRC-32C)."""
+    framed = layouts.FORMATS[format].own_shapes
+    if framed is not None:
+        yield from framed(head, size)
+    known = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
+    if known is not None and (size >= known.smallest or not known.castagnoli):
+        yield known.smallest, known.crc_from, known.crc_at, known.castagnoli
+
+
+WINDOW = 4 << 20
+CHAIN_ENTRIES = 64
+CHAIN_BYTES = 32 << 20
+"""Maximum bytes of the chain after a candidate that are followed."""
+CRC_BUDGET = 1 << 30
+"""Bytes that may be checksummed in one search; this bounds the time for a crafted file."""
+RELATIVE = 1 << 20
+"""Maximum messages in a wrapper of format 1: their offsets are relative to its first offset."""
+OPEN = (1 << 63) - 1
+"""Upper bound of offsets if no entry follows."""
+
+
+_Identity = tuple[int, int, int, int]
+
+
+class Stretch(NamedTuple):
+    """The bytes in which intact entries are searched, and the offsets that they may have.
+
+    Attributes
+    ----------
+    start, stop : int
+        Entries begin in these bytes.
+    end : int
+        Entries end here at the latest: the end of the file, or an intact entry.
+    floor, ceiling : int
+        Offsets of entries lie strictly between these.
+    exact : bool
+        Lengths lead to ``end``, so no entry is cut there.
+    strict : bool
+        Runs of entries have to lead to ``end`` too.
+    claim : Claim
+        Claim of the damaged entry.
+    sure : int, optional
+        Last offset before the entries, -1 without one, if ``floor`` is an offset that the damaged entry claims.
+    claimed_end : int
+        Where the damaged entry ends according to its length: batches inside a record's value end before that.
+    """
+
+    start: int
+    stop: int
+    end: int
+    floor: int
+    ceiling: int = OPEN
+    exact: bool = False
+    strict: bool = False
+    claim: Claim = Claim(-1)
+    sure: int | None = None
+    claimed_end: int = -1
+
+
+@dataclass
+class RunOfEntries:
+    """A run of intact entries.
+
+    Attributes
+    ----------
+    start, stop : int
+        Positions of its first byte and after its last.
+    first_offset, last_offset : int
+    entries : int
+    gapless : int
+        How many entries, from the first one on, begin with the offset after the one before them.
+    ends_well : bool
+        It extends to the end of the file, or past the bytes that were searched.
+    followed : bool
+        The bytes after it look like the header of the next entry.
+    identities : frozenset of tuple
+        Of its entries: base and last offset, size, checksum.
+    """
+
+    start: int
+    stop: int
+    first_offset: int
+    last_offset: int
+    entries: int
+    gapless: int = 0
+    ends_well: bool = True
+    followed: bool = True
+    identities: frozenset[_Identity] = frozenset()
+
+    def repeats(self, before: "RunOfEntries") -> bool:
+        """Whether all its entries with offsets of a run before this one are entries of that run: a block was written twice."""
+        again = {one for one in self.identities if one[0] <= before.last_offset}
+        return bool(again) and again <= before.identities
+
+
+class Runs:
+    """Finds runs of intact entries in one file.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    """
+
+    def __init__(self, file: SegmentFile) -> None:
+        self.file = file
+        self._budget = CRC_BUDGET
+        self._lowest = file.segment.base_offset or 0
+
+    def _best(self, stretch: Stretch) -> RunOfEntries | None:
+        """The run of intact entries that fits best."""
+        best: RunOfEntries | None = None
+        seen: deque[RunOfEntries] = deque(maxlen=CHAIN_ENTRIES)
+        for chain in self._chains(stretch):
+            before = [one for one in seen if 0 < chain.first_offset - one.last_offset <= LARGEST_SPAN or chain.repeats(one)]
+            if before:
+                # Entries that follow others in file and offset, or are the same, confirm each other. Of two that exclude each other, the
+                # later one is used: copies of entries are in the damaged entry's own bytes.
+                first = max(reversed(before), key=lambda one: one.entries)
+                chain = replace(
+                    chain,
+                    start=first.start,
+                    first_offset=first.first_offset,
+                    last_offset=max(first.last_offset, chain.last_offset),
+                    entries=first.entries + chain.entries,
+                    identities=first.identities | chain.identities,
+                )
+                chain.ends_well |= not stretch.strict
+            if best is None or chain.ends_well or chain.entries > best.entries:
+                best = chain
+            if best.ends_well:
+                return best
+            seen.append(chain)
+        return None if stretch.strict else best
+
+    def _chains(self, stretch: Stretch) -> Iterator[RunOfEntries]:
+        """Runs of intact entries that begin in a stretch; no run lies inside another."""
+        at, end = stretch.start, stretch.end
+        while at < min(stretch.stop, end - entry.PREFIX) and self._budget > 0:
+            # One byte more in front, since a stretch begins inside the damaged entry.
+            loaded, origin = min(at + (WINDOW if stretch.stop - at > HEADERS else 2 * HEADERS), end), max(at - 1, 0)
+            source, seen, inside = self.file.read(origin, loaded), origin, stretch.floor
+            # A header that is cut by this window is complete in the next one.
+            stop, chain = min(stretch.stop, loaded if loaded == end else loaded - HEADERS), None
+            while at < stop and chain is None:
+                at, self._budget = candidate(
+                    source.ctypes.data, origin, at, stop, loaded, end, stretch.floor, stretch.ceiling, self.file.format, self._budget
+                )
+                if at < stop:
+                    if self._is_message(source, at - origin):
+                        inside = wrapped(source.ctypes.data, origin, seen, at, inside, stretch.floor + LARGEST_SPAN)
+                        seen = at
+                    if memory.i64_at(source, at - origin) > inside:
+                        chain = self._chain(at, stretch)
+                    at += 1
+            if chain is not None:
+                yield chain
+                at = chain.stop
+
+    def _is_message(self, source: Bytes, at: int) -> bool:
+        """Whether an entry is an uncompressed message of format 0 or 1: it may be an inner message of a damaged wrapper."""
+        return layouts.layout_of(self.file.format, int(source[at + 16])) == legacy.LAYOUT.number and not source[at + 17] & 7
+
+    def _chain(self, position: int, stretch: Stretch) -> RunOfEntries | None:
+        start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
+        # If nothing else determines the offsets of a log, the claim of a damaged entry does not either.
+        anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
+        found, again, gapless = set[_Identity](), 0, 0
+        while entries + again < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
+            if position == stretch.end:
+                return RunOfEntries(start, position, first, last, entries, identities=frozenset(found))
+            row = self._entry(position, stretch.end)
+            if row is None or not row.is_intact:
+                break
+            low, high = first_of(row), row.last_known_offset
+            identity = low, high, row.size, row.crc
+            if entries and (high <= stretch.floor or identity in found):
+                # A block was written twice.
+                position, again = position + row.size, again + 1
+                continue
+            far = last >= 0 and low - last > LARGEST_SPAN and (entries > 0 or not anywhere)
+            if low <= last or high >= stretch.ceiling or far:
+                break
+            leftover = leftover and row.layout == legacy.LAYOUT.number and row.magic == 1 and (entries > 0 or low < RELATIVE)
+            if leftover and row.base_offset == table.UNKNOWN:
+                # The first wrapper after messages: if it does not continue their offsets, they are the rest of another wrapper whose
+                # header is lost, and their offsets are relative to that wrapper's first.
+                if entries and first_offset(self.file, row) != last + 1:
+                    start, entries, found, gapless = position, 0, set(), 0
+                leftover = False
+            gapless += gapless == entries and (not entries or low == last + 1)
+            first, last = first if entries else low, high
+            entries += 1
+            found.add(identity)
+            position += row.size
+        else:
+            return RunOfEntries(start, position, first, last, entries, identities=frozenset(found))
+        if not entries:
+            return None
+        ends_well = self._leads_to(position, last, stretch.end) or self._tail(position)
+        if not stretch.exact:
+            # If nothing came before, and the header is not credible, any offset fits.
+            sure = entries > 1 or stretch.claim.following in (first, self._lowest) or start < stretch.claimed_end < position
+            near = stretch.claim.first is None or stretch.floor >= 0 or first - stretch.claim.last <= LARGEST_SPAN
+            ends_well = ends_well or (near and self._cut_entry(position, last, sure))
+        followed = self._plausible(position, last)
+        return RunOfEntries(start, position, first, last, entries, gapless, ends_well, followed, frozenset(found))
+
+    def _leads_to(self, position: int, floor: int, end: int) -> bool:
+        """Whether the lengths of valid headers lead exactly to ``end``; of the last header only offset and length need to be valid."""
+        for _ in range(CHAIN_ENTRIES):
+            if position == end:
+                return True
+            row = self._entry(position, end)
+            if row is None:
+                return False
+            size = row.size
+            if not self._plausible(position, floor):
+                return position + size == end and floor < first_of(row) <= floor + LARGEST_SPAN
+            position += size
+        return False
+
+    def _cut_entry(self, position: int, last: int, sure: bool) -> bool:
+        """Whether an incomplete entry begins here: the existing part of its header continues where the chain stopped.
+
+        ``sure`` means that the chain is more than a single entry, which could lie anywhere.
+        """
+        left = self.file.size - position
+        head = self._head(position)
+        if left < v2.HEADER:
+            return self._cut_header(bytes(head[:left]), last, sure)
+        size = int.from_bytes(bytes(head[8:12]), "big", signed=True) + entry.OVERHEAD
+        if layouts.has_own_frame(self.file.format):
+            code, compact_size = layouts.own_frame(self.file.format, head, 0, len(head))
+            size = compact_size if code == Code.TRUNCATED else size
+        return size > left and bool(plausible(head.ctypes.data, position, position, position + size, last, self.file.format))
+
+    def _cut_header(self, head: bytes, last: int, sure: bool) -> bool:
+        """Whether bytes begin like the header of an entry that comes after the offset ``last``."""
+        if len(head) < 8:
+            # Few bytes prove nothing: offsets begin with zeros, and values may end with zeros.
+            shift = 64 - 8 * len(head)
+            return sure and (last + 1) >> shift <= int.from_bytes(head, "big") <= (last + LARGEST_SPAN) >> shift
+        if not last < int.from_bytes(head[:8], "big", signed=True) <= last + LARGEST_SPAN:
+            return False
+        if len(head) < entry.PREFIX or layouts.has_own_frame(self.file.format):
+            return True
+        size = int.from_bytes(head[8:12], "big", signed=True) + entry.OVERHEAD
+        return size > len(head) and layouts.layout_of(self.file.format, head[16]) != layouts.NO_LAYOUT
+
+    def _head(self, position: int) -> Any:
+        return self.file.read(position, min(position + HEADERS, self.file.size))
+
+    def _plausible(self, position: int, floor: int) -> bool:
+        left = self.file.size - position
+        if left < legacy.SMALLEST_ENTRY:
+            return False
+        head = self._head(position)
+        return bool(plausible(head.ctypes.data, position, position, self.file.size, floor, self.file.format))
+
+    def _tail(self, position: int) -> bool:
+        """Whether only zeros follow up to the end: preallocated space."""
+        return self.file.size - position > entry.PREFIX and not self.file.read(position, position + 1)[0] and self.file.zeros_from(position)
+
+    def _entry(self, position: int, end: int) -> Entry | None:
+        """The entry at ``position`` with its CRC checked; None if the bytes are not an entry."""
+        if end - position <= entry.PREFIX:
+            return None
+        entries = Entries.zeros(1)
+        loaded = min(position + HEADERS, end)
+        count, size = self._walk_one(position, loaded, end, entries)
+        if count == 0 and size:
+            count, size = self._walk_one(position, min(position + size, end), end, entries)
+        size = entries[0].size
+        if count == 0 or self._budget < size:
+            return None
+        self._budget -= size
+        source = self.file.read(position, position + size)
+        check(source.ctypes.data, position, entries.array)
+        return entries[0]
+
+    def _walk_one(self, position: int, loaded: int, end: int, entries: Entries) -> tuple[int, int]:
+        head = self.file.read(position, loaded)
+        whole = layouts.has_own_frame(self.file.format) and loaded == end
+        held = Loaded(head, position, loaded, end)
+        count, _, code, size = walk_entries(held, position, position + 1, self.file.format, entries, whole=whole, decide=whole)
+        return count, size if code == MORE else 0

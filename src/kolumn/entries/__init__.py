@@ -1,1 +1,0 @@
-"""Entries of a segment by their headers."""

@@ -1,0 +1,1 @@
+"""What the compilers for the CPU and for CUDA share."""

@@ -1,1 +1,0 @@
-"""Topics in the libraries for data frames and SQL."""

@@ -1,1 +1,0 @@
-"""The files that brokers keep next to segments: as tables, compared with the log, and written anew."""

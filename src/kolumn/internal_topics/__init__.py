@@ -1,1 +1,0 @@
-"""What a cluster's own topics say about its groups and its transactions, read from disk."""

@@ -1,0 +1,141 @@
+"""Outcomes of transactions, for ``isolation_level="read_committed"`` and the column ``transaction``.
+
+A consumer that reads committed records leaves out the batches of aborted transactions and everything from the last stable
+offset on, the first offset of the earliest transaction that is still open (``Fetcher``, KIP-98).
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.buffers import bools, int64s, keep, numbers, strings
+from kolumn.formats.entries import Entries
+from kolumn.options import Options
+
+COLUMN = "transaction"
+STATES = ("none", "committed", "aborted", "open")
+NONE, COMMITTED, ABORTED, OPEN = range(4)
+"""States of a record, indices into `STATES`."""
+_NEEDED = ("offset", "producerId", "isTransactional")
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """The transactions of one topic-partition that were not committed.
+
+    Attributes
+    ----------
+    aborted : tuple of (int, int, int)
+        Producer id, first offset, offset of the ABORT marker.
+    open : tuple of (int, int)
+        Producer id and first offset of transactions without a marker at the end of the log.
+    """
+
+    aborted: tuple[tuple[int, int, int], ...] = ()
+    open: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def last_stable_offset(self) -> int | None:
+        """Offset at which a committed reader has to stop; None if no transaction is open."""
+        return min((first for _, first in self.open), default=None)
+
+    @cached_property
+    def _ranges(self) -> Int64s:
+        """Aborted and open transactions as (producer id, first, last, state), by producer and first offset."""
+        entries = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, OPEN) for one in self.open]
+        return np.array(sorted(entries), np.int64).reshape(-1, 4)
+
+    def states(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Int64s:
+        """State of each record, an index into `STATES`; a marker has the state of the transaction that it ends.
+
+        Parameters
+        ----------
+        producer, offset : int64 array of n
+        transactional : bool array of n
+        """
+        starts = self._starts(producer, offset, transactional)
+        if starts is None:
+            return self._each(producer, offset, transactional)
+        return np.repeat(self._each(producer[starts], offset[starts], transactional[starts]), np.diff(starts, append=len(offset)))
+
+    def _starts(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Int64s | None:
+        """Rows at which the state can change; None if offsets do not grow."""
+        if not len(offset) or (offset[1:] <= offset[:-1]).any():
+            return None
+        changes = np.flatnonzero((producer[1:] != producer[:-1]) | (transactional[1:] != transactional[:-1])) + 1
+        edges = np.concatenate([self._ranges[:, 1], self._ranges[:, 2] + (self._ranges[:, 3] == ABORTED)])
+        near = edges[(edges > offset[0]) & (edges <= offset[-1])]
+        return np.unique(np.concatenate([[0], changes, np.searchsorted(offset, near)]))
+
+    def _each(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Int64s:
+        states = np.where(transactional, COMMITTED, NONE)
+        for mine in np.unique(producer[transactional]):
+            ranges = self._ranges[self._ranges[:, 0] == mine]
+            if len(ranges):
+                entries = np.flatnonzero(transactional & (producer == mine))
+                at = np.searchsorted(ranges[:, 1], offset[entries], side="right") - 1
+                within = (at >= 0) & (offset[entries] <= ranges[at, 2])
+                states[entries[within]] = ranges[at[within], 3]
+        return states
+
+
+def states_of(transactions: Transactions, entries: Entries) -> Int64s:
+    """State of each batch, an index into `STATES`: all records of a batch are of one transaction, except in a `kip98_draft` set.
+
+    Parameters
+    ----------
+    entries : Entries
+    """
+    return transactions.states(entries.producer_id, entries.base_offset, entries.transactional != 0)
+
+
+def matter(options: Options) -> bool:
+    """Whether the options need the outcome of transactions."""
+    return options.isolation_level == "read_committed" or COLUMN in options.columns
+
+
+def to_decode(options: Options, transactions: Transactions | None) -> Options:
+    """Options for decoding all records and columns that `settle` needs to return what ``options`` request."""
+    if transactions is None:
+        return options
+    if _is_settled(options, transactions):
+        return replace(options, end_offset=end_of(options, transactions))
+    columns = [name for name in options.columns if name != COLUMN]
+    columns += [name for name in _NEEDED if name not in columns]
+    return replace(options, columns=tuple(columns), end_offset=end_of(options, transactions))
+
+
+def end_of(options: Options, transactions: Transactions) -> int | None:
+    """Offset at which a reader stops: with read_committed, at the last stable offset at the latest."""
+    end, stable = options.end_offset, transactions.last_stable_offset
+    if options.isolation_level == "read_committed" and stable is not None:
+        end = stable if end is None else min(end, stable)
+    return end
+
+
+def _is_settled(options: Options, transactions: Transactions) -> bool:
+    """Whether no record has to be looked at: none is of an aborted transaction, or the options keep all, and no column shows the state."""
+    kept = options.isolation_level != "read_committed" or not transactions.aborted
+    return kept and COLUMN not in options.columns
+
+
+def settle(batch: pa.RecordBatch, options: Options, transactions: Transactions | None) -> pa.RecordBatch:
+    """The requested columns of a batch that was decoded with `to_decode`, without aborted records if ``options`` exclude them."""
+    if transactions is None or _is_settled(options, transactions):
+        return batch
+    producer, offset = (int64s(batch.column(name)) for name in ("producerId", "offset"))
+    states = transactions.states(producer, offset, bools(batch.column("isTransactional")))
+    found = pa.RecordBatch.from_arrays(
+        [_names(states) if name == COLUMN else batch.column(name) for name in options.columns], names=list(options.columns)
+    )
+    if options.isolation_level != "read_committed" or not (states == ABORTED).any():
+        return found
+    return keep(found, states != ABORTED)
+
+
+def _names(states: Any) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(numbers(states, pa.int8()), strings(STATES)).cast(pa.string())

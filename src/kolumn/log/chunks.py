@@ -1,0 +1,288 @@
+"""Entries of a segment as rows of the batch table, chunk by chunk.
+
+Where a segment is cut into pieces for threads: at a guess, which whoever decodes the piece before it confirms.
+
+A walk over all headers to the end of a piece would find the same places, but costs a call of the system for each batch, and only one thread
+can do it.
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from math import ceil, inf
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from kolumn.core.errors import Code
+from kolumn.core.paths import MESSAGES, STREAMED, is_on
+from kolumn.core.recycle import memory, take
+from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE, boundary
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.cpu_fallback.stream import Span, hop
+from kolumn.cpu_fallback.stream_messages import hop_messages
+from kolumn.formats import layouts, v2
+from kolumn.formats.codecs import NONE
+from kolumn.formats.entries import Entries, Entry
+from kolumn.formats.v2 import HEADER
+from kolumn.log.walk import Loaded, walk_entries
+from kolumn.source.segment_file import SegmentFile
+
+MOST_ENTRIES = 16384
+"""Maximum number of entries in a chunk."""
+
+MOST_MESSAGES = 1 << 16
+"""Maximum number of messages of formats 0 and 1 in a chunk that `is_unread`: after damage each needs a row of the batch table."""
+
+PACKED_BYTES = 2 << 20
+"""Bytes of other entries in a chunk if format 2 batches have chunks of their own: those entries grow when they are decompressed."""
+
+STREAMED_BYTES = 1 << 16
+"""If runs of format 2 batches are shorter, the entries that follow are decoded from memory, in any format."""
+
+SMALL_ENTRY = 1 << 10
+"""If only headers are wanted and entries have fewer bytes on average, many are read together, with what is between them."""
+
+FIRST_HEADERS = 64
+"""Headers that are read at first if only headers are wanted: the walk may be for one of the next entries. Each chunk has twice as many."""
+
+HEADER_WINDOW = 1 << 16
+"""Bytes read at first if only headers are needed, and are close together. Each window is twice as large, up to `LARGEST_WINDOW`."""
+
+LARGEST_WINDOW = 1 << 20
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive entries.
+
+    Attributes
+    ----------
+    source : uint8 array, optional
+        Bytes of the segment from ``origin`` on, padded; only headers, if the plan was made without payloads. None if the chunk
+        `is_unread`.
+    origin : int
+    entries : Entries
+        The entries, at least one.
+    span : Span, optional
+        Of a chunk that `is_unread`. If its ``stop`` lies after the last row, more entries may belong to the chunk: its decoder
+        finds them, and returns the position that it reached.
+    """
+
+    source: Any
+    origin: int
+    entries: Entries
+    span: Span | None = None
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether its decoder reads the bytes itself. A row of formats 0 and 1 can then stand for several messages."""
+        return self.source is None
+
+    @property
+    def end(self) -> int:
+        """Position after the last entry."""
+        return self.entries[-1].end
+
+    def after(self, count: int) -> "Chunk":
+        """A chunk with only the entries after the first ``count``."""
+        entries = self.entries[count:]
+        if self.span is None:
+            return replace(self, entries=entries)
+        return replace(self, entries=entries, origin=entries[0].position, span=self.span._replace(stop=self.end))
+
+    def reaching(self, entries: Entries) -> "Chunk":
+        """The chunk with all entries that its decoder found: ``entries`` contain its own and the following ones."""
+        return replace(self, entries=entries) if len(entries) > len(self.entries) else self
+
+    def bytes_of(self, file: SegmentFile, row: Entry) -> tuple[Any, int]:
+        """Bytes that contain an entry, given its row of the batch table, and the position of the first byte."""
+        if not self.is_unread:
+            return self.source, self.origin
+        start = row.position
+        return file.read(start, start + row.size), start
+
+    def loaded(self, file: SegmentFile, locked: bool = False) -> "Chunk":
+        """The chunk with its bytes in memory, page-locked for a copy to a GPU if asked for."""
+        return replace(self, source=file.read(self.origin, self.end, locked), span=None) if self.is_unread else self
+
+
+class Reached(NamedTuple):
+    """Where a decoder ended.
+
+    Attributes
+    ----------
+    position : int
+        Position after the last entry of its chunk.
+    following : Entries, optional
+        The format 2 batch there, if the decoder has read its header.
+    """
+
+    position: int
+    following: Entries | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where and why the chain of entries ended; ``size`` is the size that the entry there claims."""
+
+    position: int
+    code: Code
+    size: int
+
+
+def chunks(
+    file: SegmentFile,
+    start: int,
+    stop: int,
+    chunk_bytes: int,
+    *,
+    payloads: bool = True,
+    streamed: bool = False,
+    ahead: bool = True,
+    check_crcs: bool = True,
+    as_stored: bool = False,
+) -> Generator[Chunk, Reached | None, Stop]:
+    """Walk the entries from ``start`` to ``stop``; the generator's return value tells how the walk ended.
+
+    With ``payloads`` every entry of a chunk is loaded as a whole (an entry larger than ``chunk_bytes`` has its own chunk, and its
+    claimed size is never more than the file has); without it, the bytes between headers are not read, except between small entries.
+    With ``streamed``, or without ``payloads``, chunks of format 2 batches have no bytes; with ``streamed``, chunks of formats 0 and 1 have
+    none, unless they are ``as_stored``. Unless the walk goes ``ahead`` of their decoder, such a chunk has only its first entry: the decoder
+    finds the others, and what it reached (`Decoded.reached`) must be sent to the generator, which continues there. Such a chunk has
+    about ``chunk_bytes`` after decompression; with ``as_stored`` it has them in the file, and so have chunks of other entries. With
+    ``check_crcs``, checksums may be used to tell formats apart.
+    """
+    position, size, pays = start, 0, (streamed or not payloads) and file.format == layouts.KAFKA and file.is_local
+    streamed, batches = pays, not payloads or as_stored or is_on(STREAMED)
+    takes_messages = payloads and not as_stored and is_on(MESSAGES)
+    step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
+    weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
+    room, following = memory(v2.HEADER + PAD), None
+    while position < stop:
+        span = Span(stop, file.size, weight, 1.0 if as_stored else file.sizes.inflates)
+        messages = streamed and takes_messages
+        if following is not None:
+            chunk: Chunk | None = Chunk(None, position, following, span)
+        else:
+            chunk = _unread(file, position, span, most, ahead, batches, messages, room) if pays else None
+        if chunk is not None:
+            before, size = position, 0
+            position, following = (yield chunk) or Reached(chunk.end)
+            most = most if payloads else min(2 * most, MOST_ENTRIES)
+            pays = position - before >= (STREAMED_BYTES if payloads else SMALL_ENTRY * len(chunk.entries))
+            following = following if pays else None
+            continue
+        beyond = max(stop + HEADERS, position + size)
+        least = min(position + max(size, HEADERS), file.size)
+        loaded = file.end_of_read(position, least, min(position + max(step, size, HEADERS), beyond, file.size))
+        source, origin, found = file.read(position, loaded), position, 0
+        while True:
+            entries = Entries.room(min(MOST_ENTRIES, (loaded - position) // 26 + 1))
+            held = Loaded(source, origin, loaded, file.size)
+            count, position, code, size = walk_entries(held, position, stop, file.format, entries, whole=payloads, decide=check_crcs)
+            if count:
+                found += count
+                yield Chunk(source, origin, entries[:count])
+            if code != FULL:
+                break
+        # The next bytes are read without these in memory.
+        del source
+        if code not in (Code.OK, MORE):
+            return Stop(position, Code(code), size)
+        step = step if payloads else min(2 * step, max(LARGEST_WINDOW, chunk_bytes))
+        pays = streamed and (payloads or position - origin >= SMALL_ENTRY * found)
+    return Stop(position, Code.OK, 0)
+
+
+def header_rows(file: SegmentFile, start: int, stop: int) -> Iterator[Entries]:
+    """The entries that begin in bytes [start, stop), by their headers alone, up to where the chain of entries ends."""
+    for chunk in chunks(file, start, stop, HEADER_WINDOW, payloads=False):
+        yield chunk.entries
+
+
+def _unread(
+    file: SegmentFile, start: int, span: Span, most: int, ahead: bool, batches: bool, messages: bool, room: pa.Buffer
+) -> Chunk | None:
+    """The format 2 batches or the messages from ``start`` on, if wanted; None if another entry is there. A header is read to ``room``."""
+    entries = Entries.room(most)
+    count, position = hop(file.descriptor, start, span, room.address, entries.array) if batches else (0, start)
+    if not count:
+        return messages_from(file, start, span, MOST_MESSAGES if ahead else 1) if messages else None
+    return Chunk(None, start, entries[:count], span._replace(stop=position) if ahead else span)
+
+
+def messages_from(file: SegmentFile, start: int, span: Span, most: int) -> Chunk | None:
+    """At most ``most`` messages of formats 0 and 1 from ``start`` on, in one row; None if another entry is there.
+
+    Of a single message the row is that of the batch table, and more messages may belong to the chunk.
+    """
+    size = HEADER_WINDOW if most > 1 else HEADERS
+    room, _ = take(size + PAD)
+    entries = Entries.room(1)
+    count, position = hop_messages(file.descriptor, start, span, room.address, size, most, entries.array[0])
+    if not count:
+        return None
+    if most > 1:
+        entries.size = position - start
+    return Chunk(None, start, entries, span._replace(stop=position) if most > 1 else span)
+
+
+WINDOW = 1 << 17
+"""Bytes in which a border is looked for."""
+LARGE = WINDOW // 4
+"""Bytes of a batch from which on headers are walked: they are few, and the window could hold no two batches."""
+LEAST = 8 << 20
+"""Bytes of a piece from which on it is worth the Python around it; half of that, decompressed, if it is compressed."""
+_MORE = 1 / 8
+"""By how much a piece may be larger than it should be, so that none of a few bytes is left."""
+
+
+def next_border(file: SegmentFile, start: int, stop: int, piece_bytes: int, threads: int = 1, before: int = 0) -> int | None:
+    """Where the piece that begins at ``start`` ends: probably at a batch, at the latest at ``stop``; None if no format 2 batch is there.
+
+    Parameters
+    ----------
+    file : SegmentFile
+    start, stop : int
+        Positions of entries.
+    piece_bytes : int
+        How many bytes a piece has at most, about, when it is decompressed.
+    threads, before : int
+        The number of pieces will be a multiple of ``threads``, if they are not too small for that; there are ``before`` ones already.
+    """
+    room = memory(WINDOW + PAD)
+    one = _first(file, start, stop, room)
+    if one is None:
+        return None
+    weight, least = (stop - start, LEAST) if one.codec == NONE else ((stop - start) * file.sizes.inflates, LEAST // 2)
+    size = max((stop - start) // _pieces(weight, piece_bytes, min(least, max(piece_bytes // 2, 1)), threads, before), 1)
+    if max(start + size, one.end) >= stop:
+        return stop
+    if one.size < LARGE:
+        found = boundary(file.descriptor, max(start + size, one.end), file.size, one.last_offset, room.address, WINDOW)
+        if found > 0:
+            return min(found, stop)
+    span = Span(start + size, file.size, float("inf"), 1.0)
+    return int(hop(file.descriptor, start, span, room.address, Entries.room(MOST_ENTRIES).array)[1])
+
+
+def is_packed(file: SegmentFile, start: int, stop: int) -> bool:
+    """Whether a compressed format 2 batch begins at ``start``."""
+    one = _first(file, start, stop, memory(HEADER + PAD))
+    return one is not None and one.codec != NONE
+
+
+def _first(file: SegmentFile, start: int, stop: int, room: pa.Buffer) -> Entry | None:
+    """The format 2 batch at a position; its header is read to ``room``."""
+    if file.format != layouts.KAFKA or not file.is_local:
+        return None
+    first = Entries.room(1)
+    count, _ = hop(file.descriptor, start, Span(stop, file.size, 1.0, 1.0), room.address, first.array)
+    return first[0] if count else None
+
+
+def _pieces(weight: float, most: int, least: int, threads: int, before: int) -> int:
+    """Into how many pieces of equal size so many decompressed bytes are cut."""
+    count = max(ceil(weight / most - _MORE), 1)
+    count += -(before + count) % threads
+    return max(min(count, ceil(weight / least - _MORE)), 1)

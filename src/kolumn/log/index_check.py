@@ -1,0 +1,245 @@
+"""Side files compared with the log, by the headers of its entries: where a reader that believes them would miss something.
+
+A file that is right for the log that was there before compaction is right for what compaction has left, so holes are no contradiction:
+
+offset index        each position is that of an entry, and no entry before it reaches the index entry's offset
+time index          no entry that ends before the offset has a larger timestamp
+transaction index   the ABORT marker is at the offset, and each ABORT marker that ends a transaction of the log has an index entry
+producer snapshot   version, length and checksum; offsets are below the one in its name
+leader epochs       epochs and offsets grow; each entry after the first offset has the epoch that the file says
+partition.metadata  version and id
+of a tier           the last offset that a manifest names is that of the last entry, and leader epochs are those of the entries
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.errors import KolumnError
+from kolumn.damage.remarks import Kind, Remark
+from kolumn.formats import layouts, table, v2
+from kolumn.log.headers import headers
+from kolumn.log.index_files import Columns, MalformedFileError, columns_of, kind_of
+from kolumn.log.transactions import begun_at, marker_of
+from kolumn.source import storage
+from kolumn.source.names import INDEXES
+from kolumn.source.segment_file import SegmentFile, side_bytes
+from kolumn.source.segments import Segment
+from kolumn.source.side_files import METADATA, TIER_CHECKPOINT, epochs_in
+from kolumn.source.storage import base_name, beside, is_url, parent, with_suffix
+
+
+@dataclass(frozen=True)
+class _Log:
+    """The entries of a segment, by their headers, up to where the chain of entries ends."""
+
+    segment: Segment
+    position: Int64s
+    base: Int64s
+    last: Int64s
+    time: Int64s
+    epoch: Int64s
+    size: int
+    aborts: tuple[tuple[int, int], ...]
+    """Producer and offset of ABORT markers."""
+    ended: tuple[tuple[int, int], ...]
+    """Those whose transaction has entries in the log."""
+
+
+def side_file_remarks(segments: list[Segment]) -> Iterator[Remark]:
+    """What side files of some segments say against the log.
+
+    Files at URLs, of drafts and of segments without a base offset in their names are not looked at.
+    """
+    folders: dict[str, list[Segment]] = {}
+    for one in segments:
+        known = one.base_offset is not None and not one.is_swap and not layouts.format_of(one.format).timed_index
+        if known and one.format == "kafka" and not is_url(one.path):
+            folders.setdefault(parent(one.path) or ".", []).append(one)
+    for own in folders.values():
+        yield from _of_folder(sorted(own, key=lambda one: one.base_offset or 0))
+
+
+def _of_folder(own: list[Segment]) -> Iterator[Remark]:
+    epochs = _read(own[0], beside(own[0].path, "leader-epoch-checkpoint"))
+    yield from _whole(own[0], "leader-epoch-checkpoint", epochs)
+    yield from _whole(own[0], METADATA, _read(own[0], beside(own[0].path, METADATA)))
+    starts, numbers = (epochs["startOffset"], epochs["leaderEpoch"]) if isinstance(epochs, dict) else (np.zeros(0, np.int64),) * 2
+    if (np.diff(starts) <= 0).any() or (np.diff(numbers) <= 0).any():
+        yield _remark(own[0], 0, None, "leader-epoch-checkpoint: epochs or their first offsets do not grow", "leader-epoch-checkpoint")
+        starts = starts[:0]
+    if not len(starts) and not any(map(_has_files, own)):
+        for segment in own:
+            yield from _snapshot(segment)
+        return
+    begun = begun_at(own[0])
+    for segment in own:
+        try:
+            log = _log(segment, begun)
+        except KolumnError:
+            # The read reports it.
+            return
+        yield from _offsets(log)
+        yield from _times(log)
+        yield from _transactions(log)
+        yield from _snapshot(segment)
+        yield from _epochs(log, starts, numbers, "leader-epoch-checkpoint")
+        yield from _tier(log)
+
+
+def _has_files(segment: Segment) -> bool:
+    """Whether a segment has a file that is compared with its entries. Without one, their headers are not read for it."""
+    files = (with_suffix(segment.path, suffix) for suffix in (*INDEXES, ".txnindex"))
+    return segment.copy_id is not None or any(storage.look(name) is not None for name in files)
+
+
+def _log(segment: Segment, begun: dict[int, int]) -> _Log:
+    columns: list[tuple[Int64s, ...]] = []
+    aborts: list[tuple[int, int]] = []
+    ended: list[tuple[int, int]] = []
+    with SegmentFile(segment) as file:
+        for entries in headers(segment):
+            columns.append(
+                (entries.position, entries.base_offset, entries.last_offset, entries.max_timestamp, entries.leader_epoch, entries.size)
+            )
+            for row in entries[entries.transactional == 1]:
+                if not row.control:
+                    begun.setdefault(row.producer_id, row.base_offset)
+                    continue
+                kind = marker_of(file, row)
+                first = begun.pop(row.producer_id, None) if kind in (v2.ABORT, v2.COMMIT) else None
+                if kind == v2.ABORT:
+                    aborts.append((row.producer_id, row.last_offset))
+                    ended += [aborts[-1]] if first is not None else []
+    joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)] if columns else [np.zeros(0, np.int64)] * 6
+    end = int(joined[0][-1] + joined[5][-1]) if len(joined[0]) else 0
+    # A base offset that a header does not have is that of the entry's end.
+    base = np.where(joined[1] == table.UNKNOWN, joined[2], joined[1])
+    return _Log(segment, joined[0], base, joined[2], joined[3], joined[4], end, tuple(aborts), tuple(ended))
+
+
+def _read(segment: Segment, name: str) -> Columns | str | None:
+    """The columns of a side file, what is wrong with it, or None without one."""
+    kind, raw = kind_of(name), storage.read_bytes(name)
+    if raw is None or kind is None:
+        return None
+    try:
+        return dict(columns_of(kind, name, raw))
+    except MalformedFileError as error:
+        return str(error)
+
+
+def _whole(segment: Segment, name: str, found: Columns | str | None) -> Iterator[Remark]:
+    if isinstance(found, str):
+        yield _remark(segment, 0, None, f"{name}: {found}", name)
+
+
+def _columns(log: _Log, suffix: str) -> tuple[str, Columns | str | None]:
+    name = with_suffix(log.segment.path, suffix)
+    return base_name(name), _read(log.segment, name)
+
+
+def _offsets(log: _Log) -> Iterator[Remark]:
+    name, found = _columns(log, ".index")
+    if not isinstance(found, dict):
+        return
+    offset: Int64s = found["offset"]
+    position: Int64s = found["position"]
+    if (np.diff(offset) <= 0).any() or (np.diff(position) <= 0).any():
+        yield _remark(log.segment, 0, None, f"{name}: offsets or positions do not grow", name)
+        return
+    # What lies after the last entry is compared by the read itself.
+    inside = position < log.size
+    at = np.searchsorted(log.position, position[inside])
+    if not inside.any():
+        return
+    is_entry: Flags = np.isin(position[inside], log.position)
+    reached: Int64s = np.maximum.accumulate(log.last)[np.maximum(at - 1, 0)]
+    wrong = np.flatnonzero(~is_entry | ((at > 0) & (reached >= offset[inside])))
+    if len(wrong):
+        i = int(wrong[0])
+        what = "no batch begins there" if not is_entry[i] else f"batches before it go up to offset {int(reached[i])}"
+        text = f"{name}: offset {int(offset[i])} at position {int(position[i])}: {what}; {len(wrong)} of {len(offset)} entries are wrong"
+        yield _remark(log.segment, int(position[i]), int(offset[i]), text, name)
+
+
+def _times(log: _Log) -> Iterator[Remark]:
+    name, found = _columns(log, ".timeindex")
+    if not isinstance(found, dict):
+        return
+    offset: Int64s = found["offset"]
+    time: Int64s = found["timestampMs"]
+    if (np.diff(offset) < 0).any() or (np.diff(time) <= 0).any():
+        yield _remark(log.segment, 0, None, f"{name}: timestamps or offsets do not grow", name)
+        return
+    before = np.searchsorted(log.last, offset)
+    largest = np.concatenate([np.full(1, -1, np.int64), np.maximum.accumulate(log.time)])
+    wrong = np.flatnonzero(largest[before] > time)
+    if len(wrong):
+        i = int(wrong[0])
+        text = f"{name}: the largest timestamp up to offset {int(offset[i])} is {int(largest[before[i]])}, not {int(time[i])}"
+        yield _remark(log.segment, 0, int(offset[i]), f"{text}; {len(wrong)} of {len(offset)} entries are wrong", name)
+
+
+def _transactions(log: _Log) -> Iterator[Remark]:
+    name, found = _columns(log, ".txnindex")
+    yield from _whole(log.segment, name, found if isinstance(found, str) else None)
+    # A log that was copied without its index files lacks nothing; a broker that aborted nothing has no file either.
+    if isinstance(found, str) or (found is None and storage.look(with_suffix(log.segment.path, ".index")) is None):
+        return
+    listed = set() if found is None else set(zip(found["producerId"].tolist(), found["lastOffset"].tolist(), strict=True))
+    missing = sorted(one[1] for one in set(log.ended) - listed)
+    if missing:
+        text = f"{name}: nothing of the transactions that were aborted at the offsets {', '.join(map(str, missing[:5]))}"
+        yield _remark(log.segment, 0, missing[0], f"{text}{' and others' if len(missing) > 5 else ''}", name)
+    # An index may go further than a log that was copied before it.
+    end = int(log.last[-1]) if len(log.last) else -1
+    extra = sorted(one[1] for one in listed - set(log.aborts) if one[1] <= end)
+    if extra:
+        text = f"{name}: no ABORT marker of the producer is at offset {extra[0]}; {len(extra)} of {len(listed)} entries are wrong"
+        yield _remark(log.segment, 0, extra[0], text, name)
+
+
+def _snapshot(segment: Segment) -> Iterator[Remark]:
+    name = beside(segment.path, f"{segment.base_offset:020d}.snapshot")
+    found = _read(segment, name)
+    yield from _whole(segment, base_name(name), found if isinstance(found, str) else None)
+    if isinstance(found, dict):
+        ahead = np.flatnonzero(np.maximum(found["lastOffset"], found["currentTransactionFirstOffset"]) >= (segment.base_offset or 0))
+        if len(ahead):
+            producer = int(found["producerId"][ahead[0]])
+            text = f"{base_name(name)}: producer {producer} has offsets that are not before the snapshot's"
+            yield _remark(segment, 0, segment.base_offset, text, base_name(name))
+
+
+def _tier(log: _Log) -> Iterator[Remark]:
+    segment, manifest = log.segment, log.segment.manifest
+    if segment.copy_id is None or not len(log.last):
+        return
+    name = base_name(segment.path if manifest is not None else with_suffix(segment.path, TIER_CHECKPOINT))
+    if manifest is not None and log.size == segment.size and manifest.last != log.last[-1]:
+        text = f"{name}: endOffset {manifest.last}, and the last batch ends at offset {int(log.last[-1])}"
+        yield _remark(segment, int(log.position[-1]), int(log.base[-1]), text, name)
+    epochs = manifest.epochs if manifest is not None else epochs_in(side_bytes(segment, TIER_CHECKPOINT))
+    numbers, starts = np.array(epochs or (), np.int64).reshape(-1, 2).T
+    yield from _epochs(log, starts, numbers, name)
+
+
+def _epochs(log: _Log, starts: Int64s, numbers: Int64s, name: str) -> Iterator[Remark]:
+    if not len(starts):
+        return
+    # Before the first offset of the file segments were deleted, or records; formats 0 and 1 have no epochs.
+    own = np.searchsorted(starts, log.base, side="right") - 1
+    wrong = np.flatnonzero((own >= 0) & (log.epoch >= 0) & (numbers[np.maximum(own, 0)] != log.epoch))
+    if len(wrong):
+        i = int(wrong[0])
+        text = f"{name}: epoch {int(numbers[own[i]])} at offset {int(log.base[i])}, whose batch has {int(log.epoch[i])}"
+        text = f"{text}; {len(wrong)} of {len(log.base)} batches differ"
+        yield _remark(log.segment, int(log.position[i]), int(log.base[i]), text, name)
+
+
+def _remark(segment: Segment, position: int, offset: int | None, text: str, name: str) -> Remark:
+    repair = "" if segment.copy_id is not None else "; kolumn rebuild-index writes index files anew"
+    return Remark(segment.path, position, Kind.SIDE_FILE, offset, offset, text, f"{name}{repair}")

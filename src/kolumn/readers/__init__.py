@@ -1,0 +1,1 @@
+"""What callers read with: `read`, `scan`, `batches`, `verify`, and the same for cuDF, Polars and DuckDB."""

@@ -1,0 +1,156 @@
+"""`read`, `scan`, `batches` and `verify`."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Unpack
+
+import pyarrow as pa
+
+from kolumn.backend import require
+from kolumn.core import keywords
+from kolumn.core.keywords import known_keywords
+from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
+from kolumn.decode.pipeline import OnDamage
+from kolumn.log.batch_table import batch_table
+from kolumn.options import Options
+from kolumn.readers.plan import live_segments, plan_read
+from kolumn.readers.verified import Report
+from kolumn.values.stage import payload_names
+
+
+@known_keywords()
+def scan(
+    source: keywords.Source,
+    *,
+    on_damage: OnDamage | None = None,
+    payload: keywords.Payload = "binary",
+    **options: Unpack[keywords.ReadOptions],
+) -> pa.RecordBatchReader:
+    """Stream the records of Kafka log segments as Arrow record batches.
+
+    Memory is bounded for sources of any size: at most twice ``threads`` chunks are in progress, and ``memory_bytes`` limits their
+    decompressed bytes. A batch that is larger than a chunk's share is decoded when no other chunk is in progress.
+
+    Parameters
+    ----------
+    source : str, PathLike or iterable of those, buffer, or binary file object
+        A segment file, a ``topic-partition`` directory, a log directory of many, a glob, or a list of those. Several directories of
+        one topic-partition are one log if their offsets do not overlap; otherwise ``replicas`` decides what is read. Or one segment in
+        memory, of no topic and partition unless they are given: ``bytes``, ``bytearray``, ``memoryview``, ``mmap``, ``pyarrow.Buffer``
+        and arrays of bytes are decoded where they are, and must not change while data that were read from them are in use. A file
+        object is read into memory, from its position to its end. The column ``segment`` and errors name it ``<memory>``, or by the
+        name of the file object. There are no index files then, and no neighbours.
+    on_damage : callable, optional
+        Called with a `kolumn.Damage` for each damaged stretch that ``errors="skip"`` leaves out; `kolumn.Skipped` collects them.
+    payload : str
+        "binary": keys, values and headers' values as bytes. "string": as strings over the same bytes; bytes that are not UTF-8
+        are a `PayloadError`.
+    **options
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        Columns of `kolumn.core.schema.RECORD_COLUMNS` in host memory, records in file order. Keys and values are copied out of the
+        segment; with ``binary="view"`` they point into its bytes, which stay in memory as long as a batch does. In a segment in
+        memory they point into the caller's buffer, except in its last batch.
+
+    Raises
+    ------
+    ArgumentError
+        An option is unknown, a value is not allowed, the source has no segments, or copies of a topic-partition overlap while
+        ``replicas`` is "raise".
+    MissingError
+        A GPU was requested, and there is none, or a package is missing. Raised by the call itself, before anything is read.
+    CorruptBatchError, FormatError, LimitError
+        Damage, with ``errors="raise"``; raised during the read. A truncated last entry and a zero-filled tail are not errors.
+    PayloadError
+        A value or key that is not valid, with ``value_errors="raise"`` or ``key_errors="raise"``, or not UTF-8, with
+        ``payload="string"``; raised during the read.
+    """
+    return reader_of(source, Options.of(**options), on_damage, payload)
+
+
+def reader_of(source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str) -> pa.RecordBatchReader:
+    """`scan` with checked options."""
+    return pa.RecordBatchReader.from_batches(*_records(source, chosen, on_damage, payload))
+
+
+def _records(
+    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    check_payload(payload)
+    require(chosen.backend)
+    plan = plan_read(source, chosen)
+    if payload == "binary":
+        return plan.options.schema, plan.scan(on_damage=on_damage)
+    schema = as_strings(plan.options.schema, payload_names(plan.options.columns, plan.options.typed))
+    return schema, strings_of(plan.scan(plan.options.with_added(NAMED_BY), on_damage), schema)
+
+
+@known_keywords()
+def read(
+    source: keywords.Source,
+    *,
+    on_damage: OnDamage | None = None,
+    payload: keywords.Payload = "binary",
+    **options: Unpack[keywords.ReadOptions],
+) -> pa.Table:
+    """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
+    # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
+    schema, found = _records(source, Options.of(**options), on_damage, payload)
+    return pa.Table.from_batches(list(found), schema)
+
+
+_OF_RECORDS = {*keywords.ChoiceOptions.__annotations__, *keywords.PayloadOptions.__annotations__} - {"include_snapshots"}
+
+
+@known_keywords(
+    keywords.refused((_OF_RECORDS | {"max_batch_bytes", "max_ratio"}) - {"threads"}, "batches lists whole batches and decodes no record")
+)
+def batches(
+    source: keywords.Source,
+    *,
+    on_damage: OnDamage | None = None,
+    **options: Unpack[keywords.ReadOptions],
+) -> pa.Table:
+    """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
+
+    Parameters are those of `scan` that do not concern records. With ``check_crcs=False`` only headers are read and ``crcValid`` is null.
+    A wrong checksum is reported in ``crcValid`` and is not an error here; an entry with an impossible length is an error. With
+    ``errors="skip"`` the list continues after the damage, as `read` does, and ``on_damage`` is called with a `kolumn.Damage` for each
+    damaged stretch. Damage inside records
+    is not found, since they are not decoded.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns of `kolumn.core.schema.BATCH_SCHEMA`, in host memory.
+    """
+    chosen = Options.of(**options)
+    return batch_table(live_segments(source, chosen).whole_ranges(), chosen, on_damage)
+
+
+@known_keywords(
+    keywords.refused(
+        (_OF_RECORDS | {"errors", "replicas"}) - {"backend", "threads", "trusted"}, "verify reads every record and reports all damage"
+    )
+)
+def verify(
+    source: keywords.Source,
+    **options: Unpack[keywords.ReadOptions],
+) -> Report:
+    """Check every checksum and every record of Kafka log segments, and report the damage. Damaged bytes never raise an error.
+
+    Parameters are those of `scan` that neither choose records nor copies.
+
+    Returns
+    -------
+    Report
+    """
+    asked = Options.of(**options)
+    require(asked.backend)
+    from kolumn.copies.tiers import linked_as_log
+    from kolumn.readers.verified import verified
+
+    live = live_segments(source, replace(asked, errors="skip"))
+    return replace(verified(linked_as_log(live.segments, asked), asked), left_out=live.left_out())

@@ -1,0 +1,157 @@
+"""A report: every segment is read to its end, and what is next to it is compared with it.
+
+Report of `kolumn.verify`.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from kolumn.copies.copies import Overlap, overlaps
+from kolumn.core.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, SEGMENT_SCHEMA
+from kolumn.core.text import in_column
+from kolumn.damage.findings import LIMIT, MOST_ROWS, Damage, html_table
+from kolumn.damage.remarks import REMARKED, Kind, Remark, null_values, remark_table
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.decode.result import Tally
+from kolumn.log.index_check import side_file_remarks
+from kolumn.log.live import snapshots_of
+from kolumn.options import Options
+from kolumn.source.segments import Range, Segment
+from kolumn.source.storage import base_name
+
+_SUFFICES = re.compile(r"\b(max_batch_bytes|max_ratio)=(\d+)")
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """Result of a verification.
+
+    Attributes
+    ----------
+    damage : pa.Table
+        One row for each damaged stretch, columns of `schema.DAMAGE_SCHEMA`.
+    segments : pa.Table
+        One row for each segment, columns of `schema.SEGMENT_SCHEMA`.
+    remarks : pa.Table
+        Facts that are not damage, such as absent offsets; columns of `schema.REMARK_SCHEMA`, kinds `remarks.Kind`.
+    batches, records, bytes : int
+        Number of intact entries, of their records (including control records), and of bytes that were checked.
+    control_records : int
+        How many of the records are control records: markers of transactions, and those of a quorum.
+    inflated_by_cpu : int
+        Payloads that the CPU decompressed for a GPU, since nvCOMP cannot decompress them, or must not.
+    left_out : pa.Table
+        Files and folders of the source that a read does not return, each with its reason; columns of `schema.LEFT_OUT_SCHEMA`.
+    limits : pa.Table
+        One row for each intact batch that is over a limit, so that its records were not looked at; columns of `schema.DAMAGE_SCHEMA`.
+    """
+
+    damage: pa.Table
+    segments: pa.Table
+    remarks: pa.Table
+    batches: int
+    records: int
+    bytes: int
+    control_records: int = 0
+    inflated_by_cpu: int = 0
+    left_out: pa.Table = field(default_factory=LEFT_OUT_SCHEMA.empty_table)
+    limits: pa.Table = field(default_factory=DAMAGE_SCHEMA.empty_table)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged or over a limit. A truncated last entry and a zero-filled tail of an active segment are not damage."""
+        return self.damage.num_rows == 0 and self.limits.num_rows == 0
+
+    @property
+    def suffices(self) -> dict[str, int]:
+        """Parameters with which a read takes the batches that are over a limit: ``max_batch_bytes``, ``max_ratio``, as far as is known."""
+        made: dict[str, int] = {}
+        for reason in self.limits["reason"].to_pylist():
+            for name, value in _SUFFICES.findall(reason):
+                made[name] = max(made.get(name, 0), int(value))
+        return made
+
+    def __repr__(self) -> str:
+        """The verdict and the counts. Tables are left out: they have names of files as they are."""
+        counts = f"segments={self.segments.num_rows}, batches={self.batches}, records={self.records}, bytes={self.bytes}"
+        return f"Report(ok={self.ok}, {counts}, damage={self.damage.num_rows}, remarks={self.remarks.num_rows})"
+
+    def _repr_html_(self) -> str:
+        """The verdict, the damage, the remarks and what is left out as tables, for notebooks."""
+        segments = f"{self.segments.num_rows} segments, {self.batches} intact batches, {self.records} records, {self.bytes} bytes"
+        over = f", {self.limits.num_rows} batches over a limit" if self.limits.num_rows else ""
+        verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches{over}"
+        made = [f"<p><b>{verdict}</b>: {segments}</p>"]
+        for found in (self.damage, self.limits, self.remarks, self.left_out):
+            if found.num_rows:
+                rows = found.slice(0, MOST_ROWS).to_pylist()
+                made.append(html_table(found.schema.names, [list(row.values()) for row in rows], found.num_rows))
+        return "".join(made)
+
+
+def damage_table(pieces: Iterable[Damage]) -> pa.Table:
+    """What a read leaves out as an Arrow table."""
+    names = DAMAGE_SCHEMA.names
+    rows = [(in_column(d.segment), d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost, d.kind) for d in pieces]
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], DAMAGE_SCHEMA)
+
+
+def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table], control_records: int) -> Report:
+    """Build the report from the tally of each segment, the remarks and the number of control records."""
+    names, left_out = SEGMENT_SCHEMA.names, [piece for _, tally in found for piece in tally.damage]
+    rows = [(in_column(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
+    return Report(
+        damage_table(piece for piece in left_out if piece.kind != LIMIT),
+        pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], SEGMENT_SCHEMA),
+        pa.concat_tables([remark_table(one for _, tally in found for one in tally.remarks), *remarks]),
+        sum(tally.batches for _, tally in found),
+        sum(tally.records for _, tally in found),
+        sum(segment.size for segment, _ in found),
+        control_records,
+        sum(tally.inflated_by_cpu for _, tally in found),
+        limits=damage_table(piece for piece in left_out if piece.kind == LIMIT),
+    )
+
+
+def verified(segments: list[Segment], asked: Options) -> Report:
+    """The report of live segments, each read to its end, with the limits and the resources that are asked for."""
+    looked_at = REMARKED if asked.format == "kip87" else ("offset",)
+    everything = Options(
+        columns=(*looked_at, "isControl"), include_control=True, errors="skip", binary="view", format=asked.format, remarks=True
+    )
+    chosen = replace(
+        everything,
+        check_crcs=asked.check_crcs,
+        chunk_bytes=asked.chunk_bytes,
+        threads=asked.threads,
+        backend=asked.backend,
+        max_batch_bytes=asked.max_batch_bytes,
+        max_ratio=asked.max_ratio,
+        trusted=asked.trusted,
+        on_progress=asked.on_progress,
+    )
+    found: list[tuple[Segment, Tally]] = []
+    control = 0
+    remarked = [remark_table(map(_copies, overlaps(segments))), remark_table(side_file_remarks(segments))]
+    if not asked.include_snapshots:
+        remarked.append(remark_table(_left_out(folder, names) for folder, names in snapshots_of(segments).items()))
+    for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):
+        control += batch["isControl"].true_count
+        if looked_at is REMARKED and (made := null_values(batch)).num_rows:
+            remarked.append(made)
+    return make_report(found, remarked, control)
+
+
+def _left_out(folder: str, names: list[str]) -> Remark:
+    text = f"{len(names)} snapshot{'s' if len(names) > 1 else ''} of the metadata beside the log, which a read leaves out"
+    return Remark(folder, 0, Kind.SNAPSHOTS, None, None, text, f"include_snapshots reads them; the newest is {base_name(names[-1])}")
+
+
+def _copies(overlap: Overlap) -> Remark:
+    one, other = overlap.folders
+    text = f"{overlap.topic}-{overlap.partition}: {one} and {other} both have offsets from {overlap.first} to {overlap.last}"
+    evidence = "a read of both needs replicas='merge' or replicas='first'; here each is verified by itself"
+    return Remark(one, 0, Kind.COPIES, overlap.first, overlap.last, text, evidence)

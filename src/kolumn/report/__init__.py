@@ -1,1 +1,0 @@
-"""A page about a log: what is in it, whether it is healthy, and where its bytes go."""

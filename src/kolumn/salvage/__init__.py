@@ -1,1 +1,0 @@
-"""What is left of damaged copies becomes a folder that a broker starts on: `runs` are the entries that are kept, `files` writes them."""

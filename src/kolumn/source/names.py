@@ -1,0 +1,156 @@
+"""Names in a broker's log directory: ``<topic>-<partition>``, with a state while it is deleted or moved, and of segments in it.
+
+Names in tiers: copies of closed segments that a broker, or a tool beside it, puts elsewhere.
+
+    <topic>-<partition>-<topic id>/<20-digit base offset>-<segment id>.log      Kafka's LocalTieredStorage, and plugins that copy files
+    <topic>-<topic id>/<partition>/<20-digit base offset>-<segment id>.log      Aiven's tiered-storage, with a .rsm-manifest beside it
+
+Ids are UUIDs: 16 bytes as 22 characters of url-safe base64. A folder is one of a tier only if its segments' names have ids too: a
+topic's name may look like a name with an id. A tool that copies files under their own names needs no rule of its own.
+
+Names in what a caller gives as a source, and which of them are the same file.
+"""
+
+import os
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from kolumn.core.errors import ArgumentError
+from kolumn.source import storage
+
+_ID = r"[A-Za-z0-9_-]{21}[AQgw]"
+"""16 bytes leave four zero bits in the last of the characters."""
+_STEM = re.compile(rf"(?P<base>[0-9]{{20}})(?:-(?P<id>{_ID}))?")
+_PARTITION = re.compile(rf"(?P<topic>.+)-(?P<partition>[0-9]{{1,10}})-{_ID}", re.DOTALL)
+_TOPIC = re.compile(rf"(?P<topic>.+)-{_ID}", re.DOTALL)
+MANIFEST = ".rsm-manifest"
+"""Suffix of Aiven's manifests."""
+
+
+def stem(name: str) -> tuple[int, str | None] | None:
+    """Base offset and id of a segment, from the last part of a name of one of its files; None for other names."""
+    match = _STEM.fullmatch(name.partition(".")[0])
+    return None if match is None else (int(match["base"]), match["id"])
+
+
+def partition_of(folder: str) -> tuple[str, int] | None:
+    """Topic and partition, from the last part of the name of a partition's folder in a tier; None for other names."""
+    match = _PARTITION.fullmatch(folder)
+    return None if match is None else (match["topic"], int(match["partition"]))
+
+
+def place_of(folder: str, above: str) -> tuple[str, int] | None:
+    """Topic and partition, from the last part of a folder's name and that of the folder above; partition -1 for a topic's folder.
+
+    None if the names are not those of a tier.
+    """
+    topic = _TOPIC.fullmatch(above)
+    if topic is not None and folder.isdecimal():
+        return topic["topic"], int(folder)
+    match = _TOPIC.fullmatch(folder)
+    return partition_of(folder) or (None if match is None else (match["topic"], -1))
+
+
+LOG = ".log"
+SWAP = ".log.swap"
+CLEANED = ".cleaned"
+DELETED = ".deleted"
+INDEXES = (".index", ".timeindex")
+PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[^\s.]+-(?P<state>delete|future|stray))?", re.DOTALL)
+"""Kafka writes 32 digits before the state, and takes anything (``LocalLog.DELETE_DIR_PATTERN``)."""
+_NUMBER = re.compile(r"[0-9]{1,19}|0[0-9]{19}")
+
+
+def topic_partition(name: str) -> tuple[str, int]:
+    """Topic and partition from the last part of a folder's name; "" and -1 for other names."""
+    match = PARTITION.fullmatch(name)
+    return (match["topic"], int(match["partition"])) if match else ("", -1)
+
+
+def place_in(folder: str, is_tier: bool) -> tuple[str | None, int | None]:
+    """Topic and partition of the segments in a folder, by its name; None if it has none."""
+    last = storage.base_name(folder)
+    if last in ("", ".", "..") and not storage.is_url(folder):
+        last = os.path.basename(os.path.abspath(folder))
+    topic, partition = (partition_of(last) if is_tier else None) or topic_partition(last)
+    return (topic, partition) if topic else (None, None)
+
+
+def is_partition_folder(name: str) -> bool:
+    """Whether the last part of a name is a valid name of a topic-partition's folder."""
+    return PARTITION.fullmatch(storage.base_name(name)) is not None
+
+
+def offset_in(name: str) -> int | None:
+    """The number before the first dot of a name, as Kafka's loader reads it: of any number of digits; None if there is none."""
+    found = storage.base_name(name).partition(".")[0]
+    return int(found) if _NUMBER.fullmatch(found) else None
+
+
+def base_and_copy(name: str) -> tuple[int | None, str | None]:
+    """Base offset and id from a name of a segment; None for other files: the offset in a snapshot's name is its end."""
+    last = name.rpartition("/")[2]
+    if last[20:] == LOG and last.isascii() and last[:20].isdigit():
+        return int(last[:20]), None
+    found = stem(last) if last.partition(".")[2].startswith("log") else None
+    return (None, None) if found is None else found
+
+
+def names_in(source: Any) -> list[str]:
+    """Names in a source argument."""
+    if isinstance(source, str):
+        return [source]
+    many = isinstance(source, Iterable) and not isinstance(source, str | bytes | bytearray | os.PathLike) and not hasattr(source, "read")
+    parts = list(source) if many else [source]
+    if not parts:
+        raise ArgumentError("no source given: name a segment file, a topic-partition directory, a log directory or a glob")
+    for part in parts:
+        if not isinstance(part, str | os.PathLike) or not isinstance(os.fspath(part), str):
+            found = f"{reprlib.repr(part)}{' in a list' if many else ''}"
+            raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
+    return [os.fspath(part) for part in parts]
+
+
+def checked(file: storage.FolderEntry) -> storage.FolderEntry:
+    """Check a file that the caller names."""
+    if not file.is_regular or (not file.size and not storage.is_url(file.name) and not storage.holds_nothing(file.name)):
+        raise ArgumentError(
+            f"{file.name}: not a regular file: a device, a socket, a pipe, or a file that the system makes up has no size or positions. "
+            "Copy what comes out of it to a file, and name that"
+        )
+    return file
+
+
+def nearby(folder: str, find: Callable[[str], list[Any]]) -> str:
+    """Hint for an error message about a folder in which ``find`` found no segment: where there are some; empty if there are none.
+
+    That is a file or a folder that is no part of the log, or a glob that matches segments on deeper levels, in the first 100 folders.
+    """
+    for one in storage.listing(folder):
+        if not one.is_folder and f"{LOG}." in storage.base_name(one.name):
+            return f"; {one.name!r} is a segment that brokers delete, which is read if it is named"
+    names, pattern = [folder], folder
+    for _ in range(3):
+        pattern = storage.within(pattern, "*")
+        names = [below.name for name in names for below in storage.listing(name) if below.is_folder][:100]
+        for name in names:
+            if (match := PARTITION.fullmatch(storage.base_name(name))) is not None and match["state"]:
+                return f"; {name!r} is a {match['state']} replica, which is read if it is named"
+        if any(find(name) for name in names):
+            return f"; there are some further down: name {pattern!r}"
+    return ""
+
+
+def real_names(names: Iterable[str]) -> Iterator[str]:
+    """For each name one that is the same for all links and relative paths to a file; URLs stay what they are."""
+    folders: dict[str, str] = {}
+    for name in names:
+        if storage.is_url(name):
+            yield name
+            continue
+        folder = storage.parent(name)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        yield os.path.realpath(name) if os.path.islink(name) else os.path.join(folders[folder], os.path.basename(name))

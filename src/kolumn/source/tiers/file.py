@@ -1,0 +1,305 @@
+"""A segment in Aiven's tier as a file: bytes by range, from chunks that are fetched together, decrypted and decompressed in threads."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import zstandard
+from pyarrow import ArrowException
+
+from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, StorageError, shown
+from kolumn.core.threads import UNPACK, shared
+from kolumn.source import storage
+from kolumn.source.read_ahead import AHEAD_BYTES, fetched, open_ranges
+from kolumn.source.remote import is_final
+from kolumn.source.tiers.data_keys import KeyFiles, WrappedKey, is_right, renamed, unwrap
+from kolumn.source.tiers.manifest import CIPHER_BYTES, IV_BYTES, AivenManifest
+
+logger = logging.getLogger(__name__)
+_KEPT_BYTES = 16 << 20
+"""Decoded chunks that are kept: reads end inside of chunks."""
+_HOLE = b"\xff"
+"""Fills what cannot be read: no entry's length, and no preallocated space."""
+_SAMPLES = 4
+"""Data keys of each private key that are tried if another one cannot be unwrapped."""
+LARGEST_CHUNK = 256 << 20
+"""Bytes of a chunk that are decoded at once unless ``memory_bytes`` is larger; Aiven's default is 4 MiB."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How segments far away are opened.
+
+    Attributes
+    ----------
+    keys : KeyFiles, optional
+        Private keys of a tier.
+    holes : bool
+        Whether chunks of a tier that cannot be read are holes instead of errors.
+    ahead_bytes : int
+        Bytes of a file that are fetched before they are asked for.
+    chunk_bytes : int
+        Bytes of the largest chunk that is decoded.
+    wrapped : tuple of WrappedKey
+        Data keys of some segments of the source. If one of them can be unwrapped, and another one cannot, that one was changed, and the
+        private key is right.
+    """
+
+    keys: KeyFiles | None = None
+    holes: bool = False
+    ahead_bytes: int = AHEAD_BYTES
+    chunk_bytes: int = LARGEST_CHUNK
+    wrapped: tuple[WrappedKey, ...] = ()
+
+
+def wrapped_keys(manifests: Iterable[AivenManifest]) -> tuple[WrappedKey, ...]:
+    """Some data keys of manifests, of each private key."""
+    found: dict[str, list[bytes]] = {}
+    for one in manifests:
+        if one.encryption is not None and len(some := found.setdefault(one.encryption.key_id, [])) < _SAMPLES:
+            some.append(one.encryption.wrapped)
+    return tuple((name, one) for name, some in found.items() for one in some)
+
+
+class UnreadableError(KolumnError):
+    """A chunk is not what was written."""
+
+
+class AivenFile:
+    """The bytes of a segment as the broker had them.
+
+    Parameters
+    ----------
+    manifest : AivenManifest
+    access : Access
+        With ``holes``, bytes of chunks that are missing or were changed are 0xff, which damage handling crosses, and a warning is logged.
+
+    Raises
+    ------
+    ArgumentError, KolumnError
+        As `kolumn.source.tiers.data_keys.unwrap`; the object is missing; or a chunk is larger than ``access.chunk_bytes``.
+    """
+
+    def __init__(self, manifest: AivenManifest, access: Access) -> None:
+        self.manifest, self.access = manifest, access
+        if manifest.largest > access.chunk_bytes and not manifest.is_plain:
+            raise KolumnError(
+                f"{manifest.name}: its chunks have {manifest.largest} bytes, and at most {access.chunk_bytes} are decoded at once: "
+                f"set memory_bytes={manifest.largest} if the manifest is to be trusted"
+            )
+        self._object: Any = None
+        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._reported: set[int] = set()
+        self._lock = Lock()
+        try:
+            self._cipher = cipher_of(manifest, access)
+        except UnreadableError as error:
+            logger.warning("%s: all %d bytes of the segment are left out", shown(str(error)), manifest.size)
+            return
+        if manifest.size and storage.look(manifest.object_name) is None:
+            text = f"{manifest.object_name}: missing: {manifest.name} says that it has {manifest.borders[-1]} bytes"
+            if not access.holes:
+                raise StorageError(text)
+            logger.warning("%s: all %d bytes of the segment are left out", shown(text), manifest.size)
+        elif manifest.size:
+            self._object = open_ranges(manifest.object_name)
+
+    def close(self) -> None:
+        """Close the object."""
+        if self._object is not None:
+            self._object.close()
+
+    def read_at(self, size: int, start: int) -> bytes:
+        """Bytes [start, start + size) of the segment, less at its end.
+
+        Raises
+        ------
+        KolumnError
+            A chunk cannot be fetched, or is not what was written: with the object, the chunk and the bytes.
+        """
+        end = min(start + size, self.manifest.size)
+        if start >= end:
+            return b""
+        if self.manifest.is_plain:
+            return self._plain(start, end)
+        first, last = start // self.manifest.chunk_size, (end - 1) // self.manifest.chunk_size
+        found = b"".join(self._chunks(first, last))
+        skipped = start - first * self.manifest.chunk_size
+        return found[skipped : skipped + end - start]
+
+    def _plain(self, start: int, end: int) -> bytes:
+        """Bytes that are stored as they are."""
+        found = bytes(self._fetched(start, end))
+        if len(found) < end - start:
+            low = start + len(found)
+            place = f"{self.manifest.object_name}: bytes {low} to {end}"
+            error = f"{place}: expected {end - low} bytes, found none: the object is missing or was cut"
+            self._report(error, start // self.manifest.chunk_size)
+            found += _HOLE * (end - low)
+        return found
+
+    def _report(self, error: str, chunk: int) -> None:
+        """Raise an error, or log it once for each chunk. A missing object was reported when it was opened."""
+        if not self.access.holes:
+            raise KolumnError(error)
+        if self._object is not None and chunk not in self._reported:
+            self._reported.add(chunk)
+            logger.warning("%s: its bytes are left out", shown(error))
+
+    def _chunks(self, first: int, last: int) -> list[bytes]:
+        with self._lock:
+            known = {chunk: self._kept[chunk] for chunk in range(first, last + 1) if chunk in self._kept}
+        missing = [chunk for chunk in range(first, last + 1) if chunk not in known]
+        if missing:
+            begin, end = self.manifest.stored(missing[0], missing[-1])
+            stored = self._fetched(begin, end)
+            parts = [stored[low - begin : high - begin] for low, high in (self.manifest.stored(chunk, chunk) for chunk in missing)]
+            decode = map if len(missing) == 1 else shared(UNPACK).map
+            decoded = list(decode(self._decoded, missing, parts))
+            good = [(chunk, one) for chunk, one in zip(missing, decoded, strict=True) if isinstance(one, bytes)]
+            bad = [(chunk, one) for chunk, one in zip(missing, decoded, strict=True) if isinstance(one, UnreadableError)]
+            known |= self._holes(bad)
+            known.update(good)
+            self._keep(missing, known)
+        return [known[chunk] for chunk in range(first, last + 1)]
+
+    def _keep(self, chunks: list[int], known: dict[int, bytes]) -> None:
+        with self._lock:
+            for chunk in chunks:
+                self._kept[chunk] = known[chunk]
+            while len(self._kept) > 1 and sum(map(len, self._kept.values())) > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+
+    def _holes(self, bad: list[tuple[int, UnreadableError]]) -> dict[int, bytes]:
+        """What stands for chunks that cannot be read; neighbours are one warning."""
+        at = 0
+        while at < len(bad):
+            chunk, error = bad[at]
+            last = chunk
+            while at < len(bad) and bad[at][0] <= last + 1:
+                last = bad[at][0]
+                at += 1
+            (low, high), (start, _), (_, end) = self.manifest.stored(chunk, last), self.manifest.span(chunk), self.manifest.span(last)
+            which = f"chunk {chunk}" if chunk == last else f"chunks {chunk} to {last}"
+            place = f"bytes {low} to {high} (bytes {start} to {end} of the segment)"
+            self._report(f"{self.manifest.object_name}: {which}, {place}: {error}", chunk)
+        return {chunk: _HOLE * (end - start) for chunk, _ in bad for start, end in [self.manifest.span(chunk)]}
+
+    def _fetched(self, start: int, end: int) -> memoryview:
+        """Bytes of the object, of neighbouring chunks by one request."""
+        if self._object is None:
+            return memoryview(b"")
+        try:
+            return memoryview(fetched(self._object, start, end))
+        except (OSError, ArrowException) as error:
+            raise StorageError(f"{self.manifest.object_name}: bytes {start} to {end} cannot be read: {error}") from error
+
+    def _decoded(self, chunk: int, stored: memoryview) -> "bytes | UnreadableError":
+        try:
+            return self._checked(chunk, stored)
+        except UnreadableError as error:
+            return error
+
+    def _checked(self, chunk: int, stored: memoryview) -> bytes:
+        (low, high), (start, end) = self.manifest.stored(chunk, chunk), self.manifest.span(chunk)
+        if len(stored) != high - low:
+            raise UnreadableError(f"expected {high - low} bytes, found {len(stored)}: the object is missing or was cut")
+        data: bytes | memoryview = stored
+        if self._cipher is not None:
+            data = decrypted(self._cipher, self.manifest, stored)
+        if self.manifest.compressed:
+            data = _decompressed(data, end - start)
+        if len(data) != end - start:
+            raise UnreadableError(f"expected {end - start} bytes of the segment, found {len(data)}")
+        return bytes(data)
+
+
+def cipher_of(manifest: AivenManifest, access: Access) -> Any:
+    """The cipher of a manifest's data key, None if nothing is encrypted; errors as `kolumn.source.tiers.data_keys.unwrap`.
+
+    With ``access.holes`` it is an UnreadableError that the data key was changed, if other data keys show that the private key is right.
+    """
+    if manifest.encryption is None:
+        return None
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    except ImportError as error:
+        raise MissingPackageError(f"{manifest.name}: encrypted: {error}: pip install 'kolumn[tiered]'") from error
+    key_id, wrapped = manifest.encryption.key_id, manifest.encryption.wrapped
+    cut = next((name for name, _ in access.keys or () if key_id.startswith(f"{name}:")), None)
+    if access.holes and key_id not in dict(access.keys or ()) and (right := renamed(wrapped, access.keys)) is not None:
+        logger.warning("%s: the manifest was changed: key %r does not wrap its data key, %r does", shown(manifest.name), key_id, right)
+        key_id = right
+    try:
+        return AESGCM(unwrap(key_id, wrapped, access.keys, manifest.name))
+    except KolumnError as error:
+        # The last colon ends the name of the key: a byte of the base64 text may have become one.
+        name = cut if isinstance(error, ArgumentError) else key_id
+        if access.holes and name is not None and is_right(name, access.keys, access.wrapped):
+            raise UnreadableError(str(error)) from error
+        raise
+
+
+def index_bytes(manifest: AivenManifest, access: Access, suffix: str) -> bytes | None:
+    """An index file of a segment, by one request; None if there is none.
+
+    None too, with a warning, if the object of indexes is missing, may not be read or was changed: the log has what is in it.
+
+    Raises
+    ------
+    KolumnError
+        The request failed again and again. With ``access.holes`` that is a warning too.
+    """
+    place = next(((position, size) for name, position, size in manifest.indexes if name == suffix), None)
+    if place is None:
+        return None
+    try:
+        return _index(manifest, access, *place)
+    except UnreadableError as error:
+        text = f"{manifest.indexes_name}: {suffix}, bytes {place[0]} to {sum(place)}: {error}; the log is read instead"
+        logger.warning("%s", shown(text))
+        return None
+
+
+def _index(manifest: AivenManifest, access: Access, position: int, size: int) -> bytes:
+    """The bytes of an index file; UnreadableError where a warning is enough."""
+    if size < 0:
+        raise UnreadableError("the manifest has no valid position and size of it")
+    try:
+        with closing(open_ranges(manifest.indexes_name)) as file:
+            stored = fetched(file, position, position + size)
+    except (KolumnError, OSError, ArrowException) as error:
+        cause = error.__cause__ if isinstance(error, KolumnError) else error
+        if access.holes or (isinstance(cause, Exception) and is_final(cause)):
+            raise UnreadableError(str(error)) from error
+        raise StorageError(f"{manifest.indexes_name}: bytes {position} to {position + size} cannot be read: {error}") from error
+    if len(stored) != size:
+        raise UnreadableError(f"expected {size} bytes, found {len(stored)}")
+    cipher = cipher_of(manifest, access)
+    return stored if cipher is None else decrypted(cipher, manifest, memoryview(stored))
+
+
+def decrypted(cipher: Any, manifest: AivenManifest, stored: memoryview) -> bytes:
+    """The contents of a chunk; UnreadableError if it is not what was written."""
+    from cryptography.exceptions import InvalidTag
+
+    assert manifest.encryption is not None
+    if len(stored) < CIPHER_BYTES:
+        raise UnreadableError(f"expected at least {CIPHER_BYTES} bytes of AES-GCM, found {len(stored)}")
+    try:
+        return bytes(cipher.decrypt(bytes(stored[:IV_BYTES]), stored[IV_BYTES:], manifest.encryption.aad))
+    except InvalidTag:
+        raise UnreadableError("the tag of AES-GCM is wrong: bytes were changed, or the manifest is that of another object") from None
+
+
+def _decompressed(data: bytes | memoryview, size: int) -> bytes:
+    try:
+        if zstandard.frame_content_size(data) != size:
+            raise UnreadableError(f"expected a zstd frame of {size} bytes, found another size in it")
+        return zstandard.ZstdDecompressor().decompress(data)
+    except zstandard.ZstdError as error:
+        raise UnreadableError(f"expected a zstd frame: {error}") from error

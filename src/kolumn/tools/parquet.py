@@ -1,0 +1,199 @@
+"""Segments become Parquet files. All files appear when the last is complete, or no file does."""
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kolumn.backend import choose, require
+from kolumn.core.errors import ArgumentError
+from kolumn.core.keywords import Compression
+from kolumn.core.threads import PARQUET, workers
+from kolumn.damage.findings import Damage
+from kolumn.decode.pipeline import OnDamage, scan_ranges
+from kolumn.options import Options
+from kolumn.source.names import MANIFEST
+from kolumn.source.segments import Range, Segment
+from kolumn.source.storage import base_name, is_url, parent
+from kolumn.writers.commit.run import Commit
+from kolumn.writers.commit.staged_file import StagedFile
+from kolumn.writers.outgoing import name_of, refuse_data_folder
+
+_CODECS = get_args(Compression)
+_PAYLOADS = ("value", "valueRaw")
+"""Columns of bytes that hardly repeat."""
+_DICTIONARY_BYTES = 1 << 16
+"""A larger dictionary of a column's values in a row group is given up."""
+
+
+def write_parquet(
+    ranges: list[Range],
+    target: str,
+    options: Options,
+    row_group_rows: int,
+    compression: str,
+    overwrite: bool,
+    on_damage: OnDamage | None = None,
+) -> Iterator[tuple[list[Range], int]]:
+    """Write one file for each segment that has records, and yield its ranges and record count when the file is complete.
+
+    As many files are written at a time as the options have threads. Damage is reported with the file that it is missing in.
+
+    If copies are merged, a file has the offsets from the segment on that it is named after; they may come from several copies.
+    All files get their names together when the iterator ends (`kolumn.writers.commit.run`); a run that fails leaves no files.
+
+    Raises
+    ------
+    ArgumentError
+        A file exists already, the target contains Kafka segments, or Parquet does not have the compression or a type; before anything is
+        written.
+    MissingError
+        A GPU was requested, and there is none; also before anything is written.
+    KolumnError
+        A file cannot be written.
+    """
+    if compression not in _CODECS:
+        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
+    root = Path(_local(target))
+    refuse_empty_records(options.schema)
+    files = [(file_of(some[0], root), some) for some in _by_segment(ranges)]
+    if len({file for file, _ in files}) < len(files):
+        raise ArgumentError("two segments of the same topic, partition and base offset: convert them into different targets")
+    require(options.backend)
+    with Commit(root, replace=overwrite) as commit:
+        there = [str(file) for file, _ in files if os.path.lexists(file)]
+        if there and not overwrite:
+            raise ArgumentError(f"{there[0]} already exists ({len(there)} files in all): use --overwrite, or another target")
+        # Most of the time is compression, which one file does in one thread.
+        count = 1 if choose(options.backend) == "gpu" else max(1, min(options.threads, len(files)))
+        how = _How(commit, options.shared_by(count), row_group_rows, compression)
+        with workers(PARQUET, count) as pool:
+            begun = [pool.submit(how.write, some, file) for file, some in files]
+            try:
+                for (_, some), written in zip(files, begun, strict=True):
+                    rows, damage = written.result()
+                    if on_damage is not None:
+                        for one in damage:
+                            on_damage(one)
+                    yield some, rows
+            finally:
+                how.stopped.set()
+
+
+def refuse_empty_records(schema: pa.Schema) -> None:
+    """Raise `ArgumentError` if a column has a record without fields at any depth: Parquet has no such type."""
+    for column in schema:
+        path = _empty_record(column)
+        if path is not None:
+            say = f"name others in {column.name}_columns" if "." in path else "name other columns in columns"
+            raise ArgumentError(f"column {column.name}: {path} is a record without fields, which Parquet does not have: {say}")
+
+
+def _empty_record(field: pa.Field) -> str | None:
+    """Path of the first record without fields."""
+    if pa.types.is_struct(field.type) and not field.type.num_fields:
+        return str(field.name)
+    nested = (_empty_record(field.type.field(i)) for i in range(field.type.num_fields))
+    return next((f"{field.name}.{path}" for path in nested if path is not None), None)
+
+
+def _by_segment(ranges: list[Range]) -> Iterator[list[Range]]:
+    """Groups of ranges for one file: a range and the following ones that continue its segment, from any copy of a merge."""
+    some: list[Range] = []
+    for one in ranges:
+        if some and not _goes_on(some[0].segment, one.segment):
+            yield some
+            some = []
+        some.append(one)
+    if some:
+        yield some
+
+
+def _goes_on(segment: Segment, other: Segment) -> bool:
+    if (segment.topic, segment.partition) != (other.topic, other.partition) or segment.base_offset is None or other.base_offset is None:
+        return False
+    return segment.path == other.path or (parent(segment.path) != parent(other.path) and other.base_offset <= segment.base_offset)
+
+
+def _local(target: str) -> str:
+    """Check that a target folder is on this machine, and is not a data folder of Kafka."""
+    name = name_of(target)
+    if is_url(name):
+        raise ArgumentError(f"{target}: Parquet is written to folders of this machine; kolumn.spark_plugin.export writes to URLs")
+    refuse_data_folder(name)
+    return name
+
+
+def writer(where: Any, schema: pa.Schema, compression: str, **options: Any) -> pq.ParquetWriter:
+    """A Parquet writer for record columns.
+
+    Dictionaries are used only for columns that repeat: Parquet gives up a dictionary of values only after the work has been done. Keys
+    may repeat or not, so their dictionaries are given up early. Offsets and times are written as differences. Payloads have no smallest and
+    largest value, which would be compared for nothing.
+    """
+    deltas = [name for name in ("offset", "timestamp", "timestampMs", "position") if name in schema.names]
+    payloads = [field.name for field in schema if field.name == "headers" or (field.name in _PAYLOADS and field.type == pa.binary())]
+    # Of a struct each member has a dictionary of its own.
+    leaves = [f"{field.name}.{one.name}" for field in schema if pa.types.is_struct(field.type) for one in field.type]
+    dictionaries = [name for name in (*schema.names, *leaves) if name not in (*deltas, *payloads)]
+    encodings = dict.fromkeys(deltas, "DELTA_BINARY_PACKED")
+    statistics = [name for name in (*schema.names, *leaves) if name not in payloads]
+    return pq.ParquetWriter(
+        where, schema, compression=compression, use_dictionary=dictionaries, column_encoding=encodings, write_statistics=statistics,
+        dictionary_pagesize_limit=_DICTIONARY_BYTES, **options,
+    )  # fmt: skip
+
+
+def file_of(one: Range, target: Path) -> Path:
+    """Path of the file for a range: ``topic=…/partition=…/<segment>.parquet``, with names quoted as in Hive."""
+    segment = one.segment
+    folder = target
+    if segment.topic is not None:
+        folder = folder / f"topic={quote(segment.topic, safe=' ', errors='surrogateescape')}" / f"partition={segment.partition}"
+    name = base_name(segment.path).removesuffix(".swap").removesuffix(".log").removesuffix(MANIFEST)
+    return folder / f"{name}.parquet"
+
+
+@dataclass
+class _How:
+    """How files are written, by several threads."""
+
+    commit: Commit
+    options: Options
+    row_group_rows: int
+    compression: str
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _one_thread: threading.Lock = field(default_factory=threading.Lock)
+
+    def write(self, ranges: list[Range], file: Path) -> tuple[int, list[Damage]]:
+        """Write one file; returns its records, and the damage that was left out. Raises `CancelledError` when ``stopped`` is set."""
+        rows, out, file_writer, damage = 0, None, None, list[Damage]()
+        try:
+            for batch in scan_ranges(ranges, self.options, damage.append):
+                if self.stopped.is_set():
+                    raise CancelledError
+                if out is None or file_writer is None:
+                    with self._one_thread:
+                        place = self.commit.place(file)
+                    out = StagedFile(place)
+                    file_writer = writer(out, self.options.schema, self.compression)
+                file_writer.write_batch(batch, row_group_size=self.row_group_rows)
+                rows += batch.num_rows
+            if out is not None and file_writer is not None:
+                file_writer.close()
+                out.complete()
+        except BaseException:
+            if out is not None:
+                out.abandon()
+            if file_writer is not None:
+                # Otherwise the writer would try to close again when it is garbage collected.
+                file_writer.close()
+            raise
+        return rows, damage

@@ -1,1 +1,0 @@
-"""Outcomes of transactions, and the rows that a reader of committed records keeps."""

@@ -1,1 +1,0 @@
-"""Payloads of record batches become typed columns: what a call asks for, what decodes it, and the stage that does it."""

@@ -1,1 +1,0 @@
-"""Values that are text: JSON, and separated fields."""
