@@ -30,7 +30,7 @@ _Result = TypeVar("_Result")
 GROUPS = {
     "reading": (
         "stream", "stream_messages", "fields.records", "fields.sound", "check.walk", "check.checksums", "inflate.blocks", "count",
-        "check.search", "inflate.locate", "check.select", "check.gather", "machine.checksum", "columns.timestamps", "check.boundary",
+        "check.search", "inflate.locate", "machine.checksum", "columns.timestamps",
     ),
     "small segments": ("stream_files",),
     "writing": (

@@ -13,8 +13,8 @@ from kit.source_tree import modules as every_module
 
 FOLDERS = [PACKAGE / path for path in packages()]
 OWNERS = {
-    "formats/attributes.py": {"NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"},
-    "transactions/states.py": {"COMMITTED", "ABORTED", "OPEN"},
+    "formats/layout.py": {"NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"},
+    "log/aborted.py": {"COMMITTED", "ABORTED", "OPEN"},
     "formats/v2.py": {"ABORT", "COMMIT"},
     "formats/table.py": {"CREATE_TIME", "LOG_APPEND_TIME"},
 }
@@ -67,22 +67,22 @@ def test_classes_have_one_meaning() -> None:
 
 
 NAME_A_LAYOUT = {
-    "accounting/anatomy.py",
-    "compaction/rewrite.py",
-    "conversion/broker.py",
-    "conversion/down_conversion.py",
     "cpu_fallback/check/walk.py",
     "cpu_fallback/encode/batches.py",
     "cpu_fallback/stream.py",
     "cpu_fallback/stream_messages.py",
+    "damage/intact.py",
     "decode/device/inflate.py",
     "decode/host/chunk.py",
     "decode/observed.py",
-    "encode/batches.py",
-    "encode/encoders.py",
-    "encode/messages.py",
-    "plan/narrow.py",
-    "resync/runs.py",
+    "log/narrow.py",
+    "tools/anatomy.py",
+    "writers/batches.py",
+    "writers/compaction/rewrite.py",
+    "writers/conversion/broker.py",
+    "writers/conversion/down_conversion.py",
+    "writers/encoders.py",
+    "writers/messages.py",
 }
 """Files outside of `formats` with a path that only one layout has. All others ask `kolumn.formats.layouts` for facts."""
 

@@ -11,7 +11,7 @@ import pytest
 from kit.source_tree import PACKAGE, modules, parsed
 
 ROOT = Path(__file__).resolve().parents[2]
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 
 
@@ -62,13 +62,11 @@ INTRINSICS = {
     Path("cpu_fallback/machine/beside.py"),
     Path("cpu_fallback/machine/crc.py"),
     Path("cpu_fallback/machine/emit.py"),
-    Path("cpu_fallback/machine/fetch.py"),
-    Path("cpu_fallback/machine/beside.py"),
     Path("cpu_fallback/values/json_words.py"),
     Path("kernels/machine/nvptx.py"),
     Path("kernels/machine/kernel.py"),
-    Path("machine_code/deferred.py"),
-    Path("machine_code/words.py"),
+    Path("formats/machine_code/deferred.py"),
+    Path("formats/machine_code/words.py"),
 }
 """Modules whose functions emit LLVM IR: builders, contexts and signatures have no types."""
 

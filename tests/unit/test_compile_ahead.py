@@ -96,7 +96,7 @@ def test_the_first_compiles_for_all(tmp_path: Path) -> None:
 
 
 def test_a_call_has_its_group_compiled(tmp_path: Path) -> None:
-    *announced, result = finish(start(CALL, tmp_path, reading=("columns.timestamps", "check.boundary"), writing=("encode.index",)))
+    *announced, result = finish(start(CALL, tmp_path, reading=("columns.timestamps", "inflate.locate"), writing=("encode.index",)))
     assert [json.loads(line)[1] for line in announced] == [2]
     assert result == "[1000, true]"
     assert marks(tmp_path) == {"reading.ready"}
