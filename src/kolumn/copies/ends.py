@@ -80,7 +80,7 @@ def _last_offset(segment: Segment) -> int | None:
     return last[-1][0].last_offset if last else None
 
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("kolumn.replicas")
 FILE = "log-start-offset-checkpoint"
 
 

@@ -31,7 +31,7 @@ from kolumn.options import Options
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("kolumn.replicas")
 _KEPT_ENTRIES = 1 << 20
 """Entries that the first walk leaves to the second one, 80 bytes each; segments with more are examined again."""
 

@@ -21,7 +21,7 @@ from kolumn.log.headers import headers
 from kolumn.options import Options
 from kolumn.source.segments import Segment
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("kolumn.replicas")
 _ANY = 2**62
 """No limit to offsets."""
 

@@ -189,7 +189,7 @@ def _rows_from(segment: Segment, offset: int) -> Iterator[Entry]:
         return
 
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("kolumn.replicas")
 
 
 def tiered(segments: list[Segment]) -> dict[Key, Copies]:
