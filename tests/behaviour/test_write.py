@@ -22,8 +22,9 @@ from kit.corpus import Case, cases
 from kit.differential import COLUMNS, rows_of
 from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message
 from kit.fuzz import FIRST, examples
+from kit.inflate import inflate
 from kit.strategies import segments
-from kit.streams import SNAPPY, compress
+from kit.streams import SNAPPY
 from kolumn.core.errors import ArgumentError, KolumnError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -172,10 +173,11 @@ def test_bytes_of_wrappers(tmp_path: Path, magic: int, kind: int) -> None:
     kolumn.write(table_of(records, timestampType=kind), tmp_path / SEGMENT, magic=magic, codec="snappy")
     bits = LOG_APPEND_TIME if kind and magic else 0
     inner = b"".join(message(magic, Record(r.offset - 7 * magic, r.key, r.value, r.timestamp), bits) for r in records)
-    value = compress(SNAPPY, inner)
-    assert (tmp_path / SEGMENT).read_bytes() == message(
-        magic, Record(70_000, None, value, max(r.timestamp for r in records)), SNAPPY | bits
-    )
+    written = (tmp_path / SEGMENT).read_bytes()
+    # What a compressor finds depends on its version: only the value's decompressed bytes are known.
+    value = written[26 + 8 * magic :]
+    assert inflate(SNAPPY, value, magic) == inner
+    assert written == message(magic, Record(70_000, None, value, max(r.timestamp for r in records)), SNAPPY | bits)
 
 
 def test_headers_are_not_lost_in_silence(tmp_path: Path) -> None:
