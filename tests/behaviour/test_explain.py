@@ -1,4 +1,4 @@
-"""`kolumn.readers.explain`: the plan of a read."""
+"""`kolumn.explain`: the plan of a read."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def log(tmp_path: Path) -> Path:
 
 def test_ranges_are_what_a_read_decodes(log: Path) -> None:
     options = {"start_offset": 1500, "end_offset": 2500}
-    plan = kolumn.readers.explain(log / "disk-1" / "orders-1", **options)
+    plan = kolumn.explain(log / "disk-1" / "orders-1", **options)
     files = list((log / "disk-1" / "orders-1").glob("*.log"))
     every = sum(path.stat().st_size for path in files)
     assert plan.partitions.to_pylist() == [
@@ -47,20 +47,20 @@ def test_ranges_are_what_a_read_decodes(log: Path) -> None:
 def test_copies(log: Path) -> None:
     source = [log / "disk-1", log / "disk-2"]
     with pytest.raises(kolumn.ArgumentError, match="replicas"):
-        kolumn.readers.explain(source)
-    first = kolumn.readers.explain(source, replicas="first")
+        kolumn.explain(source)
+    first = kolumn.explain(source, replicas="first")
     by_partition = {row["partition"]: row for row in first.partitions.to_pylist()}
     assert (by_partition[0]["copies"], by_partition[1]["copies"]) == (2, 1)
     assert str(log / "disk-1" / "orders-0") in by_partition[0]["log"]
     copies = [row for row in first.left_out.to_pylist() if row["kind"] == "copy"]
     assert copies
     assert all("disk-2" in row["path"] for row in copies)
-    merged = kolumn.readers.explain(source, replicas="merge")
+    merged = kolumn.explain(source, replicas="merge")
     assert "leader epochs" in {row["partition"]: row["log"] for row in merged.partitions.to_pylist()}[0]
 
 
 def test_folders_that_are_left_out_are_named(log: Path) -> None:
-    plan = kolumn.readers.explain(log / "disk-1")
+    plan = kolumn.explain(log / "disk-1")
     assert {row["kind"]: Path(row["path"]).name for row in plan.left_out.to_pylist()}["stray"].endswith("-stray")
     assert "-stray" in str(plan)
 
@@ -74,7 +74,7 @@ def test_no_payload_is_read(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return read(file, start, end, locked)
 
     monkeypatch.setattr(SegmentFile, "read", counted)
-    plan = kolumn.readers.explain(log / "disk-1")
+    plan = kolumn.explain(log / "disk-1")
     assert plan.ranges.num_rows > 4
     assert sum(sizes) <= 17 * (plan.ranges.num_rows + plan.left_out.num_rows)
 
@@ -91,17 +91,17 @@ def general(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_path_that_is_turned_off_is_said(general: None) -> None:
-    row = kolumn.readers.explain(TOPIC).ranges.to_pylist()[0]
+    row = kolumn.explain(TOPIC).ranges.to_pylist()[0]
     assert row["decoder"] == "stage by stage"
     assert "KOLUMN_PATHS" in row["reason"]
 
 
 def test_transactions_are_counted() -> None:
-    plan = kolumn.readers.explain(CORPUS / "transactional", isolation_level="read_committed")
+    plan = kolumn.explain(CORPUS / "transactional", isolation_level="read_committed")
     assert pc.sum(plan.partitions["abortedTransactions"]).as_py() > 0
 
 
 def test_drafts_and_options_that_do_not_exist() -> None:
-    assert kolumn.readers.explain(TOPIC, format="enriched", errors="skip").ranges["decoder"].to_pylist()[0] == "stage by stage"
+    assert kolumn.explain(TOPIC, format="enriched", errors="skip").ranges["decoder"].to_pylist()[0] == "stage by stage"
     with pytest.raises(TypeError, match="start_offset"):
-        kolumn.readers.explain(TOPIC, startoffset=1)
+        kolumn.explain(TOPIC, startoffset=1)

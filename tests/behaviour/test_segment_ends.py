@@ -185,7 +185,7 @@ def test_a_broker_that_appends_meanwhile(tmp_path: Path, monkeypatch: pytest.Mon
     last.write_bytes(whole[:5000])
     found = find_segments(folder)
     last.write_bytes(whole)
-    monkeypatch.setattr("kolumn.readers.api.find_segments", lambda *given: found)
+    monkeypatch.setattr("kolumn.readers.plan.find_segments", lambda *given: found)
     report = kolumn.verify(folder)
     assert report.ok
     assert report.remarks.num_rows == 0

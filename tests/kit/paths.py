@@ -19,9 +19,9 @@ CALLED = {
     paths.MESSAGES: ("decode.host.chunk", "stream_message_runs"),
     paths.SHORT: ("cpu_fallback.columns.memory", "Target"),
     paths.TOGETHER: ("decode.small_segments", "stream_files"),
-    paths.FILTER: ("compaction.rewrite", "filter_records"),
-    paths.DOWN_CONVERSION: ("conversion.down_conversion", "down_convert"),
-    paths.JSON: ("values.text.json", "decode_objects"),
+    paths.FILTER: ("writers.compaction.rewrite", "filter_records"),
+    paths.DOWN_CONVERSION: ("writers.conversion.down_conversion", "down_convert"),
+    paths.JSON: ("values.json.decoder", "decode_objects"),
     paths.AVRO_WALK: ("values.avro.walk", "WalkPlan"),
     GENERAL: ("decode.host.run", "fields"),
 }

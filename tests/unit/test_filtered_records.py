@@ -32,11 +32,12 @@ def filtered(data: bytes, count: int, horizon: int = 0, marks: np.ndarray = MARK
     """The records that stay, their number and both timestamps of the batch; None if the batch is left, of which nothing may change."""
     rows = np.zeros((1, table.WIDTH), np.int64)
     rows[0, [table.COUNT, table.BASE_OFFSET, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP]] = count, BASE, TIME, TIME + 9_000
-    rows[0, table.DELETE_HORIZON] = horizon
+    rows[0, [table.LAST_OFFSET, table.DELETE_HORIZON]] = BASE + 10_000, horizon
     before, source, gap = rows.copy(), np.frombuffer(data + bytes(PAD), np.uint8), 5
     target, made = np.zeros(gap + len(data) + LONGER * count + PAD, np.uint8), np.zeros(1, np.int64)
     address, size, gaps = (np.array([one], np.int64) for one in (source.ctypes.data, len(data), gap))
-    total = filter_records(rows, address, size, gaps, marks.ctypes.data + 1, LOWEST, len(marks) - 2, target.ctypes.data, made)
+    inside = marks.ctypes.data + 1, LOWEST, len(marks) - 2
+    total = filter_records(rows, address, size, gaps, *inside, -1, TIME, target.ctypes.data, made)
     if made[0] < 0:
         assert (rows == before).all()
         assert total == 0
@@ -69,7 +70,8 @@ def test_names_of_headers_that_may_be_no_text(name: bytes) -> None:
 @pytest.mark.parametrize("where", range(8))
 def test_a_tombstone_anywhere(where: int) -> None:
     records = [*RECORDS[:where], Record(106, b"k", None, TIME), *RECORDS[where:]]
-    assert filtered(bodies(records, TIME), len(records)) is None
+    """It goes, since its key has a later record."""
+    assert filtered(bodies(records, TIME), len(records)) == (bodies(STAY, TIME - 300), [3, TIME - 300, TIME - 100])
 
 
 def test_bytes_that_nobody_asked_for() -> None:

@@ -25,7 +25,7 @@ CONTROLS = "\x1b]0;title\x07\x9b31m\x7f\r\t\u202e\u2066\u200f\u061c\u2028\u2029"
 NAME = f"{CONTROLS}\n{FORGED}{os.fsdecode(b'%')}"
 NOT_UTF8 = os.fsdecode(b"\xff\xfe")
 TIME = 1_760_000_000_000
-_IN_PIPES = {"verify", "inspect", "cat", "stats", "space", "schemas", "groups", "transactions", "sql"}
+_IN_PIPES = {"verify", "explain", "inspect", "cat", "stats", "space", "schemas", "groups", "transactions", "sql"}
 """Commands that print JSON in a pipe."""
 _SILENT = {"columns", "doctor", "jar", "warmup"}
 """Commands that are given no source."""
@@ -77,6 +77,7 @@ def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
         **readers, **writers,
         "overview": [[disk], [missing], [disk, copy]],
         "verify": [[disk], [missing], [disk, copy]],
+        "explain": [[disk], [missing]],
         "inspect": [[disk], [missing]],
         "space": [[disk], [missing]],
         "clean": [["--retention-ms", "1", disk, "-o", target / "clean"], ["--retention-ms", "1", missing, "-o", target]],

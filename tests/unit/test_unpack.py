@@ -193,14 +193,14 @@ def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     """Each place on this machine that has a libzstd which is new enough."""
     monkeypatch.setattr(libzstd, "PLACES", (request.param,))
     monkeypatch.setattr(decoders, "_local", threading.local())
-    libzstd._library.cache_clear()
+    libzstd._libzstd_library.cache_clear()
     try:
         if not libzstd.name():
             assert request.param != "zstandard._cffi", "every installation has this one"
             pytest.skip("not here, or too old")
         yield request.param
     finally:
-        libzstd._library.cache_clear()
+        libzstd._libzstd_library.cache_clear()
 
 
 def test_libzstd_is_found(place: str) -> None:

@@ -42,7 +42,7 @@ _MOST = 20
 
 @dataclass(frozen=True, repr=False)
 class ReadExplanation:
-    """What `kolumn.readers.explain` returns; as text it is what ``kolumn explain`` prints.
+    """What `kolumn.explain` returns; as text it is what ``kolumn explain`` prints.
 
     Attributes
     ----------
