@@ -64,7 +64,14 @@ def test_names_of_headers_that_may_be_no_text(name: bytes) -> None:
     odd = Record(106, b"k", b"v", TIME, ((b"name", b""), (name, b"")))
     assert filtered(bodies([*RECORDS[:5], odd], TIME), 6) is not None
     marked = np.where(np.arange(len(MARKS)) == 5, 1, MARKS).astype(np.uint8)
-    assert filtered(bodies([*RECORDS[:5], odd], TIME), 6, marks=marked) is None
+    expected = [RECORDS[1], RECORDS[4], odd]
+    first = min(one.timestamp for one in expected)
+    found = filtered(bodies([*RECORDS[:5], odd], TIME), 6, marks=marked)
+    assert found is not None
+    assert found[1][0] == 3
+    assert name in found[0]
+    assert found[0] == bodies(expected, found[1][1])
+    assert found[1][1] >= first
 
 
 @pytest.mark.parametrize("where", range(8))
