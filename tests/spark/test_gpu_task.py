@@ -390,7 +390,7 @@ def test_only_one_function_runs_tasks() -> None:
     """A new way to read in a task has to call it."""
     texts = {path.name: path.read_text() for path in Path(reading.__file__).parents[1].rglob("*.py")}
     users = {name for name, text in texts.items() if "scan_ranges(" in text}
-    assert users == {"task.py", "positions.py", "jobs.py", "statistics.py"}
+    assert users == {"task.py", "positions.py", "export.py", "statistics.py"}
     # All but the first make plans on the driver.
     assert all('backend="cpu"' in texts[name] for name in users - {"task.py"})
 
