@@ -133,7 +133,8 @@ class Options:
         if not given["max_ratio"] > 0:
             raise ArgumentError(f"max_ratio={given['max_ratio']!r}: expected a positive number")
         for name, number in _NUMBERS.items():
-            given[name] = number(name, given[name])
+            if given[name] is not None:
+                given[name] = number(name, given[name])
         given["chunk_bytes"] = given["chunk_bytes"] or _chunk_bytes(given["backend"])
         given["threads"] = given["threads"] or len(os.sched_getaffinity(0))
         given["max_batch_bytes"] = given["max_batch_bytes"] or cls.max_batch_bytes
@@ -158,21 +159,19 @@ def _chunk_bytes(backend: str) -> int:
     return GPU_CHUNK_BYTES if choose(backend) == "gpu" else Options.chunk_bytes
 
 
-def _integer(name: str, value: Any, expected: str = "an integer") -> int | None:
-    if value is None:
-        return None
+def _integer(name: str, value: Any, expected: str = "an integer") -> int:
     try:
         return value.__index__() if not isinstance(value, bool) else _refuse(name, value, expected)
     except AttributeError:
         return _refuse(name, value, expected)
 
 
-def _positive(name: str, value: object) -> int | None:
+def _positive(name: str, value: object) -> int:
     number = _integer(name, value)
-    return number if number is None or number > 0 else _refuse(name, value, "a positive integer")
+    return number if number > 0 else _refuse(name, value, "a positive integer")
 
 
-def _milliseconds(name: str, value: object) -> int | None:
+def _milliseconds(name: str, value: object) -> int:
     if isinstance(value, str):
         value = _moment(name, value)
     if isinstance(value, datetime):
@@ -181,7 +180,7 @@ def _milliseconds(name: str, value: object) -> int | None:
     return _integer(name, value, _TIME)
 
 
-_NUMBERS: dict[str, Callable[[str, object], int | None]] = {
+_NUMBERS: dict[str, Callable[[str, object], int]] = {
     **dict.fromkeys(("start_offset", "end_offset", "partition"), _integer),
     **dict.fromkeys(("start_timestamp", "end_timestamp"), _milliseconds),
     **dict.fromkeys(("threads", "chunk_bytes", "memory_bytes", "max_batch_bytes"), _positive),

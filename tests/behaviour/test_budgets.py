@@ -1,5 +1,7 @@
 """What chunks and tools may cost: fresh memory, system calls, bytes that are read, and no Python for a record. No time is measured."""
 
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,25 @@ def test_chunks_use_memory_again(tmp_path: Path, codec: str, request: pytest.Fix
     assert sum(fresh) <= 4 * MIB
     assert read <= 1.3 * size + MIB
     assert reads <= size // (MIB // 4) + 100
+
+
+def test_a_small_file_goes_through_few_files_and_calls(tmp_path: Path) -> None:
+    """The numbers only fall: whoever lowers one lowers the limit too."""
+    kolumn.write(pa.table({"value": [b"v" * 30] * 500}), tmp_path / "t-0", batch_bytes=400)
+    kolumn.read(tmp_path / "t-0", threads=1)
+    called: Counter[str] = Counter()
+
+    def count(frame: Any, event: str, argument: object) -> None:
+        called[frame.f_code.co_filename] += event == "call"
+
+    sys.setprofile(count)
+    try:
+        kolumn.read(tmp_path / "t-0", threads=1)
+    finally:
+        sys.setprofile(None)
+    own = {name: calls for name, calls in called.items() if f"{Path(kolumn.__file__).parent}/" in name and calls}
+    assert 20 < len(own) <= 46
+    assert 100 < sum(own.values()) <= 310
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])

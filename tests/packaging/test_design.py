@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.source_tree import LINKED, packages
+from kit.source_tree import LINKED, PACKAGE, modules, packages
 
 ROOT = Path(__file__).resolve().parents[2]
 # Links of the other pages of `docs/` are checked by Sphinx.
@@ -33,6 +33,17 @@ def named(text: str) -> list[tuple[str, Path]]:
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_paths_exist(document: str) -> None:
     assert [name for name, path in named((ROOT / document).read_text()) if not path.exists()] == []
+
+
+def test_paths_in_docstrings_exist() -> None:
+    """Those with a folder: it lies in the repository, in the package, or beside the module or a folder that holds it."""
+    named = [(module, name) for module in modules() for name in re.findall(r"`((?:\w+/)+\w+\.py)`", (PACKAGE / module).read_text())]
+    assert len(named) > 50
+    missing = [
+        (str(module), name) for module, name in named if not any((PACKAGE / up / name).exists() for up in ("../..", *module.parents))
+    ]
+    # A file of another project.
+    assert missing == [("values/wire/framing.py", "schema_registry/common/serde.py")]
 
 
 def test_links_of_the_readme_exist() -> None:

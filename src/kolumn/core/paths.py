@@ -19,7 +19,7 @@ FAST = {
     SHORT: "records with short numbers, and few short headers (`cpu_fallback/fields/plain_records.py`, `headed_records.py`)",
     TOGETHER: "small segments in one call (`decode/small_segments.py`)",
     FILTER: "batches of format 2 that are compacted, without columns (`cpu_fallback/encode/filter.py`)",
-    DOWN_CONVERSION: "batches of format 2 to messages, without columns (`conversion/down_conversion.py`)",
+    DOWN_CONVERSION: "batches of format 2 to messages, without columns (`writers/conversion/down_conversion.py`)",
     JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
     AVRO_WALK: "fields of Avro records that nobody asked for (`cpu_fallback/values/avro_walk.py`)",
 }

@@ -37,7 +37,7 @@ Decisions:
   the system for each batch. Pieces have the same size, and their number is a multiple of that of the threads, so that no thread waits
   for the last one. How far a segment is compressed is learnt from its first 64 KiB, which are decoded once more for that: by a guess,
   lz4 was cut into more pieces, each with its Python.
-* Threads outlive a read (`decode/workers.py`): to start and to end them takes as long as to decode some MiB. Those that use a GPU end
+* Threads outlive a read (`core/threads.py`): to start and to end them takes as long as to decode some MiB. Those that use a GPU end
   with the read, since each holds memory there. They all end before the process forks, since Python warns of a fork with threads. A scan
   that goes on in a forked process raises an error there, with one thread too, and is never closed: it would wait for threads of the
   other process. The module references the executors of reads under way: the garbage collector clears weak references before it closes a

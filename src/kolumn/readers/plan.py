@@ -1,7 +1,7 @@
 """The plan of a read: from the files that a source names to the bytes that are decoded. No payload is read for it.
 
     names ──▶ LiveSegments ──▶ the log of each topic-partition ──▶ ReadPlan
-              what a broker     `replicas/ranges.py`: copies and    ranges with their transactions,
+              what a broker     `copies/ranges.py`: copies and      ranges with their transactions,
               would load        tiers joined, each offset once      types of typed columns
 
 Every reader begins here: `kolumn.read` and the like, tools, commands and Spark's driver. What only some sources have (tiers, swap files,
