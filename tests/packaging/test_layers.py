@@ -61,7 +61,7 @@ LAYERS = (
     ),
     ("log.aborted", "log.narrow"),
     ("decode.host", "log.seek"),
-    ("damage.reach", "decode.device", "log.headers", "log.index_files"),
+    ("decode.device", "log.headers", "log.index_files"),
     ("damage.intact", "decode.decoder", "decode.observed", "log.live"),
     ("damage.search", "decode.result", "log.left_out"),
     ("damage.chain", "damage.segment_end", "decode.pieces"),

@@ -5,15 +5,15 @@ that compaction or transactions removed, and no incomplete entry. Index files ne
 offsets that the log does not have, bytes are missing.
 """
 
+import sys
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from kolumn.core.arrays import Bytes
 from kolumn.core.errors import Code, CorruptBatchError
 from kolumn.damage.findings import Trouble
 from kolumn.damage.foreign import looks_like, not_a_segment
-from kolumn.damage.reach import Reach, first_epoch, orphan_of, reach_of
 from kolumn.damage.remarks import Kind, Remark
 from kolumn.damage.search import Search
 from kolumn.decode.result import Tally
@@ -21,12 +21,23 @@ from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entry
 from kolumn.log.chunks import Stop
 from kolumn.log.headers import headers
+from kolumn.log.seek import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, read_index
 from kolumn.source import storage
 from kolumn.source.names import MANIFEST
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
+from kolumn.source.side_files import TIER_CHECKPOINT, read_epochs
 
 _Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far the log goes according to an index file: an offset in it, and the position of that offset's batch or of one before it."""
+
+    offset: int
+    position: int
+    name: str
 
 
 def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally, remarks: bool = True) -> Trouble | None:
@@ -148,7 +159,7 @@ def _zeros(file: SegmentFile, position: int, floor: int, found: Tally) -> Troubl
     if (foreign := _foreign(file, position, floor)) is not None:
         return foreign
     if not _is_rolled(file.segment):
-        reach = reach_of(file.segment, floor, file.size)
+        reach = _reach_of(file.segment, floor, file.size)
         # The bytes are read again: meanwhile a broker may have appended to the log, and then to the index.
         if reach is None or reach.offset <= floor or file.read(position, min(position + entry.PREFIX, file.size)).any():
             found.tail, found.tail_bytes = "zeros", left
@@ -171,7 +182,7 @@ def _whole(file: SegmentFile, position: int, floor: int, found: Tally, remarks: 
     segment = file.segment
     if segment.base_offset is None or not layouts.FORMATS[file.format].as_shipped:
         return None
-    if segment.orphans and (orphan := orphan_of(segment, floor)) is not None:
+    if segment.orphans and (orphan := _orphan_of(segment, floor)) is not None:
         return _missing(file, position, floor, *orphan)
     if segment.following is None:
         if remarks:
@@ -182,7 +193,7 @@ def _whole(file: SegmentFile, position: int, floor: int, found: Tally, remarks: 
     lost = _up_to_next(file, floor)
     if lost is None or _has_grown(segment):
         return None
-    reach = reach_of(segment, floor, file.size)
+    reach = _reach_of(segment, floor, file.size)
     if reach is not None:
         error = CorruptBatchError(
             file.path,
@@ -215,7 +226,7 @@ def _active(file: SegmentFile, position: int, floor: int, found: Tally) -> None:
     segment = file.segment
     if segment.base_offset is None or not segment.path.endswith(".log"):
         return
-    reach = reach_of(segment, floor, file.size)
+    reach = _reach_of(segment, floor, file.size)
     if reach is None or reach.offset <= floor or _has_grown(segment):
         return
     text = f"offsets {floor + 1} to at least {reach.offset} are absent"
@@ -313,7 +324,7 @@ def _at_start(file: SegmentFile, base: int, last: int, found: Tally) -> CorruptB
     if base != table.UNKNOWN and base > named:
         evidence = f"the name of the file contains {named}, its first batch begins with offset {base}"
         found.remarks.append(Remark(file.path, 0, Kind.OFFSET_GAP, named, base - 1, _absent(named, base - 1), evidence))
-    if segment.preceding is None and named > 0 and not segment.orphans and (begun := first_epoch(segment)) is not None and begun < named:
+    if segment.preceding is None and named > 0 and not segment.orphans and (begun := _first_epoch(segment)) is not None and begun < named:
         evidence = f"leader-epoch-checkpoint has an epoch that begins with offset {begun}; retention and deleted records look the same"
         found.remarks.append(Remark(file.path, 0, Kind.OFFSET_GAP, begun, named - 1, _absent(begun, named - 1), evidence))
     return None
@@ -343,3 +354,57 @@ def _up_to_next(file: SegmentFile, floor: int) -> tuple[int, int] | None:
 
 def _next(file: SegmentFile) -> str:
     return f"{file.segment.following:020d}.log"
+
+
+def _reach_of(segment: Segment, floor: int, size: int) -> Reach | None:
+    """The index file of a segment that goes furthest past an offset and a number of bytes; None if no index file goes past either.
+
+    An index entry of zeros is preallocated space.
+    """
+    if segment.base_offset is None:
+        return None
+    found = []
+    for suffix, kind in _kinds(segment):
+        index = read_index(segment, suffix, kind)
+        if index is None:
+            continue
+        last = index[-1]
+        position = int(last["position"]) if "position" in kind.names else 0
+        if position > 0 or ("timestamp" in kind.names and last["timestamp"] > 0):
+            name = storage.base_name(storage.with_suffix(segment.path, suffix))
+            found.append(Reach(segment.base_offset + int(last["offset"]), position, name))
+    beyond = [one for one in found if one.offset > floor or one.position >= size]
+    return max(beyond, key=lambda one: (one.offset, one.position), default=None)
+
+
+def _kinds(segment: Segment) -> list[tuple[str, Any]]:
+    if layouts.format_of(segment.format).timed_index:
+        return [(".index", ENRICHED_INDEX)]
+    return [(".index", OFFSET_INDEX), (".timeindex", TIME_INDEX)]
+
+
+def _orphan_of(segment: Segment, floor: int) -> tuple[Segment, Reach] | None:
+    """The first segment without a log whose index files list offsets that no segment has."""
+    for name in segment.orphans:
+        base = int(storage.base_name(name).partition(".")[0])
+        gone = replace(segment, path=storage.with_suffix(name, ".log"), base_offset=base, size=0, orphans=(), beside=None)
+        reach = _reach_of(gone, -1 if base < (segment.base_offset or 0) else floor, sys.maxsize)
+        if reach is not None:
+            return gone, reach
+    return None
+
+
+def _first_epoch(segment: Segment) -> int | None:
+    """Start offset of the first leader epoch that ``leader-epoch-checkpoint`` lists; Kafka raises it when it deletes segments.
+
+    A version, a number of lines, and a line ``epoch start-offset`` for each (``LeaderEpochCheckpointFile``). A tier has one per segment.
+    """
+    if segment.copy_id is not None:
+        beside = storage.with_suffix(segment.path, TIER_CHECKPOINT)
+        epochs = read_epochs(beside) if segment.manifest is None else segment.manifest.epochs
+        return epochs[0][1] if epochs else None
+    raw = storage.read_bytes(storage.beside(segment.path, "leader-epoch-checkpoint"))
+    words = (raw or b"").split()
+    if len(words) < 4 or words[0] != b"0" or not words[3].isdigit():
+        return None
+    return int(words[3])
