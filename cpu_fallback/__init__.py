@@ -29,9 +29,10 @@ Decisions:
 * Loops are compiled in the process that needs them, under the lock of a file, and in a thread: LLVM does not react to signals, and a
   KeyboardInterrupt inside of its callbacks is lost, but a main thread that waits is interrupted at once. Annotations tell the types of
   a loop's arguments before it is called; other arguments are an error.
-* Checksums are computed by ISA-L, or by tables where its package has no code for the CPU. The exception is CRC-32C on CPUs whose
-  carry-less multiplications take 16 or 32 bytes: `cpu_fallback/machine/beside.py` gives these and the CPU's instruction for CRC-32C each
-  its part of a batch, since different units of the CPU do them. That is twice as fast as ISA-L there.
+* Checksums are computed by ISA-L, or by tables where its package does not export the functions. CRC-32C has two exceptions, for which
+  ISA-L is slower (`cpu_fallback/machine/crc.py`). The CPU's instruction for it computes that of short runs. Where carry-less
+  multiplications take 16 or 32 bytes, `cpu_fallback/machine/beside.py` computes that of long runs: multiplications take one part of a
+  run and the instruction takes the others at the same time, since different units of the CPU do them.
 * Codecs. The framing is ours (what is a block, which checksum covers which bytes), the decompression is a library's. The exception is
   `cpu_fallback/inflate/unpack.py`: inside the streamed path compiled code decompresses batches, and the result is in the CPU's cache
   when its records are read. A call into a Python package for each batch cost more than everything else together for lz4 and snappy. For

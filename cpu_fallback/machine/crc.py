@@ -1,7 +1,7 @@
 """CRC-32C and CRC-32 by ISA-L, which the package ``isal`` exports; by tables where it does not.
 
 CRC-32C of short runs is computed by the CPU's instruction for it, and of long ones by `beside` where carry-less multiplications are
-16 or 32 bytes wide: ISA-L takes twice as long for either.
+16 or 32 bytes wide: ISA-L is slower for either.
 """
 
 from ctypes import addressof, c_int64

@@ -89,7 +89,7 @@ def _headers(device: Runtime, records: DeviceRecords) -> pa.ListArray | None:
 
 
 def _uploaded(device: Runtime, array: pa.Array) -> Column:
-    """A copy of an array of numbers, flags, times, text, bytes, lists, structs, or a dictionary of text, in the types of `kind_of`."""
+    """Copy an array to the device, in the types of `kind_of`: numbers, flags, times, text, bytes, lists, structs, dictionaries of text."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if array.offset:

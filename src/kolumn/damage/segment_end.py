@@ -2,7 +2,8 @@
 
 A segment is rolled if another one follows it in its directory. Then it has all offsets below the next one's base offset, except those
 that compaction or transactions removed, and no incomplete entry. Index files next to the log show how far it once went: if they list
-offsets that the log does not have, bytes are missing.
+offsets that the log does not have, bytes are missing. Index files of missing segments show the same. The first leader
+epoch shows where the log once began.
 """
 
 import sys
