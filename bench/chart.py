@@ -7,6 +7,7 @@ import matplotlib
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "cpu_vs_java.json"
@@ -20,7 +21,7 @@ def main() -> None:
     found = json.loads(RESULTS.read_text())
     rows = [row for row in found["rows"] if row["mode"] == "arrays"]
     grey = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), GREY)
-    plt.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "kolumn", "font.size": 11, **grey}
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kolumn", "font.size": 11, **grey})  # type: ignore[dict-item]
     figure, axes = plt.subplots(figsize=(7.6, 2.9))
     for k, row in enumerate(rows):
         for shift, name, color in ((-0.2, "kolumn", BLUE), (0.2, "file", SAND)):
@@ -36,7 +37,7 @@ def main() -> None:
         side.set_visible(False)
     axes.tick_params(length=0)
     axes.legend(
-        [plt.Rectangle((0, 0), 1, 1, color=BLUE), plt.Rectangle((0, 0), 1, 1, color=SAND)],
+        [Rectangle((0, 0), 1, 1, color=BLUE), Rectangle((0, 0), 1, 1, color=SAND)],
         ["Kolumn: a file to Arrow columns", "Kafka's Java classes: a file to arrays"], frameon=False, loc="lower right",
     )  # fmt: skip
     axes.set_title("records a second, one core, 64 MiB of 100-byte values", loc="left", fontsize=11)

@@ -28,7 +28,7 @@ class Sink:
         """Takes the place of the files of `kolumn.write`."""
         self.bytes += len(encoded.data)
         if self.keep:
-            self.crc = zlib.crc32(encoded.data, self.crc)
+            self.crc = zlib.crc32(encoded.data.data, self.crc)
 
 
 def encode(table: pa.Table, sink: Sink) -> None:

@@ -32,8 +32,8 @@ class Limits(NamedTuple):
     lines: float
     bytes: float
     turns: float
-    longest: int
-    waits: int
+    longest: float
+    waits: float
 
 
 RECORD_BYTES = {

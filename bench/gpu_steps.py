@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from kolumn.formats import layouts, table
 from kolumn.kernels.columns.binary import binary
 from kolumn.kernels.columns.gather import Sizes, sizes
 from kolumn.kernels.decode import bad_checksums, decode
-from kolumn.kernels.fields.records import DevicePayloads
+from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine import device
 from kolumn.kernels.values.columns import typed_columns
 from kolumn.kernels.values.schema import Values
@@ -264,11 +264,14 @@ def _files_alone(topic: Path, bench: Bench) -> None:
         with path.open("rb", buffering=0) as file:
             at = 0
             while at < len(target):
-                at += file.readinto(memoryview(target)[at:]) or len(target)
+                at += file.readinto(target[at:].data) or len(target)
+
+    def together(pool: ThreadPoolExecutor) -> None:
+        list(pool.map(fill, paths, targets))
 
     for threads in (1, 3, 6, 8):
         with ThreadPoolExecutor(threads) as pool:
-            took = walls(lambda pool=pool: list(pool.map(fill, paths, targets)), 3)
+            took = walls(partial(together, pool), 3)
         bench.add(f"files to page-locked memory, {threads} threads", took, sum(map(len, targets)))
 
 
@@ -284,7 +287,9 @@ def values(way: str, bench: Bench) -> None:
     payloads = DevicePayloads(runtime.upload(text.address + ends - lengths), runtime.upload(lengths), len(lengths))
     options: Any = {f"value_{name}": one for name, one in ptx_decode.VALUES[way].items()} | {"value_as": "columns"}
     chosen = Values.of(with_types(Options.of(**options), [], []).typed[0])
-    step: Callable[[], Any] = partial(typed_columns, runtime, SimpleNamespace(value=payloads), chosen, ["value", "valueValid"], "binary")
+    step: Callable[[], Any] = partial(
+        typed_columns, runtime, cast(DeviceRecords, SimpleNamespace(value=payloads)), chosen, ["value", "valueValid"], "binary"
+    )
     assert runtime.download(step()["valueValid"].data, len(lengths)).all(), "values are called wrong"
     work = gpu_model.Work(way, int(ends[-1]), 0)
     bench.add(way, events(runtime, step, bench.turns), work.bytes, gpu_model.values(work), rows=len(lengths))

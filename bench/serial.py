@@ -67,7 +67,8 @@ def planned(path: Path) -> Callable[[], object]:
 
 
 def main() -> None:
-    loops, rows = Loops(), []
+    rows: list[dict[str, Any]] = []
+    loops = Loops()
     for codec in ("none", "lz4", "zstd"):
         path = data.segment(codec)
         read = best(lambda path=path: kolumn.read(path, columns=COLUMNS, threads=1, chunk_bytes=CHUNK), loops)  # type: ignore[misc]

@@ -12,7 +12,6 @@ bench/results/sizing.json:
 import json
 import os
 import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -149,4 +148,4 @@ def _result(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -95,8 +95,12 @@ def questions(folder: Path) -> dict[str, Callable[[Path], object]]:
         rows = table.num_rows
         keys = table["key"].take(np.random.default_rng(0).integers(0, rows // 2, rows))
         kolumn.write(table.set_column(COLUMNS.index("key"), "key", keys), repeated)
+
+    def write(codec: Any, out: Path) -> None:
+        kolumn.write(table, out / "orders-0", codec=codec)
+
     return {
-        **{f"write {codec}": lambda out, codec=codec: kolumn.write(table, out / "orders-0", codec=codec) for codec in data.CODECS},
+        **{f"write {codec}": partial(write, codec) for codec in data.CODECS},
         "convert to format 0": lambda out: kolumn.convert(plain, out, magic=0),
         "convert to format 1": lambda out: kolumn.convert(plain, out, magic=1),
         "convert to format 2": lambda out: kolumn.convert(plain, out, magic=2),

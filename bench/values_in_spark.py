@@ -55,7 +55,7 @@ def by_fastavro(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In the worker: values as the two fields that the query needs."""
     schema = fastavro.parse_schema(json.loads(json.dumps(value_data.AVRO)))
     for batch in batches:
-        read = [fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None) for value in batch.column("value").to_pylist()]
+        read: list[Any] = [fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, None) for value in batch.column("value").to_pylist()]
         customer, number = [one["customer"] for one in read], [one["id"] for one in read]
         yield pa.RecordBatch.from_pydict({"value": pa.StructArray.from_arrays([pa.array(customer), pa.array(number)], ["customer", "id"])})
 

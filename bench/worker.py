@@ -16,7 +16,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from kolumn.cpu_fallback.inflate import libraries
 from kolumn.formats import v2
 
 COLUMNS = ["key", "value", "offset", "timestamp"]
-BINARY = {"arrays": "contiguous", "grown": "contiguous", "iterate": "view"}
+BINARY: dict[str, Literal["contiguous", "view"]] = {"arrays": "contiguous", "grown": "contiguous", "iterate": "view"}
 
 
 def main(segment: str, mode: str, seconds: str, source: str = "path") -> None:
