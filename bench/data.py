@@ -8,7 +8,9 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import cramjam
 import numpy as np
@@ -163,3 +165,67 @@ def _zstd(payload: bytes) -> bytes:
 
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {"none": bytes, "gzip": _gzip, "snappy": _snappy, "lz4": _lz4, "zstd": _zstd}
+
+
+@cache
+def _text() -> bytes:
+    return text(20_000 * VALUE_BYTES)
+
+
+def _words(random: np.random.Generator, i: int) -> bytes:
+    return _text()[i * VALUE_BYTES : (i + 1) * VALUE_BYTES]
+
+
+def _json(random: np.random.Generator, i: int) -> bytes:
+    """An order, as a service would write it: about 180 bytes."""
+    status, currency = ("created", "paid", "shipped")[i % 3], ("EUR", "USD", "GBP")[int(random.integers(3))]
+    return (
+        f'{{"id":{10_000_000 + i},"customer":"c-{random.integers(100_000):05d}","amount":{random.integers(1, 100_000) / 100},'
+        f'"currency":"{currency}","status":"{status}","items":[{{"sku":"SKU-{random.integers(1000)}","quantity":{random.integers(1, 9)}}}],'
+        f'"ts":{BASE_TIMESTAMP + i}}}'
+    ).encode()
+
+
+def _log_line(random: np.random.Generator, i: int) -> bytes:
+    """A line of an access log: about 130 bytes."""
+    path = ("api/v1/orders", "api/v1/customers", "static/app.js", "health")[int(random.integers(4))]
+    return (
+        f"10.{random.integers(8)}.{random.integers(256)}.{random.integers(256)} - - [14/Nov/2023:22:{i // 60 % 60:02d}:{i % 60:02d} +0000] "
+        f'"GET /{path}/{random.integers(100_000)} HTTP/1.1" 200 {random.integers(200, 20_000)} "-" "client/2.{random.integers(9)} (linux)"'
+    ).encode()
+
+
+def _small(random: np.random.Generator, i: int) -> bytes:
+    """A record of small binary fields: a number, a reading, a flag; 12 bytes."""
+    return struct.pack(">IfHH", i, 20 + random.normal(), int(random.integers(64)), 1)
+
+
+KINDS: dict[str, Callable[[np.random.Generator, int], bytes]] = {
+    "words": _words,
+    "json": _json,
+    "log lines": _log_line,
+    "small binary": _small,
+    "random": lambda random, i: random.bytes(VALUE_BYTES),
+}
+"""Kinds of values, and how the i-th of each is made."""
+
+
+def values(kind: str, size: int) -> list[bytes]:
+    """Values of a kind, ``size`` bytes in all; 20,000 different ones, then the same again."""
+    random, found = np.random.default_rng(1), []
+    while size > 0 and len(found) < 20_000:
+        found.append(KINDS[kind](random, len(found)))
+        size -= len(found[-1])
+    return found + [found[i % len(found)] for i in range(size * len(found) // sum(map(len, found)) + 1)] if size > 0 else found
+
+
+def of_kind(kind: str, codec: str, size: int = SEGMENT_BYTES // 2) -> Path:
+    """Path of a segment with values of a kind and 8-byte keys in batches of 16 KiB; `kolumn.write` writes it once."""
+    import kolumn
+
+    folder = FOLDER / f"{kind.replace(' ', '_')}_{codec}_{size}-0"
+    if not folder.exists():
+        some: Any = values(kind, size)
+        keys = [b"%08d" % i for i in range(len(some))]
+        kolumn.write(pa.table({"key": keys, "value": some}), folder, codec=codec, batch_bytes=BATCH_BYTES)
+    return next(folder.glob("*.log"))

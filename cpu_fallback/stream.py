@@ -35,7 +35,7 @@ from kolumn.cpu_fallback.machine.address import PAD, borrowed, fetch
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, table, v2
-from kolumn.formats.codecs import GZIP, NONE, ZSTD
+from kolumn.formats.codecs import GZIP, LZ4, NONE, ZSTD
 from kolumn.formats.entry import entry, magic_at
 from kolumn.formats.machine_code.deferred import register_jitable
 
@@ -261,6 +261,8 @@ def needs_library(codec: int, libraries: Decoders) -> bool:
     """Whether `unpack` cannot decompress payloads of a codec, so that a package has to."""
     if codec == GZIP:
         return libraries.deflate.function == 0
+    if codec == LZ4:
+        return libraries.lz4.function == 0
     if codec == ZSTD:
         return libraries.zstd.function == 0
     return codec > ZSTD

@@ -1,11 +1,6 @@
-"""Compresses payloads as lz4 frames by a C library, without a call of Python for each.
+"""Compresses payloads as lz4 frames by a C library, without a call of Python for each."""
 
-Finds a liblz4 whose compressor compiled code can call.
-"""
-
-from functools import lru_cache
-
-from kolumn.cpu_fallback.machine.address import call, copy_padded, function_address, library, store32, store64
+from kolumn.cpu_fallback.machine.address import call, copy_padded, store32, store64
 from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats.codecs.lz4 import STORED_BIT
@@ -49,18 +44,3 @@ def lz4_frames(source: Int64s, size: Int64s, gap: Int64s, header: int, function:
         to += END
         made[b] = to - start
     return to - target
-
-
-PLACES = ("lz4.block._block", "liblz4.so.1")
-"""A module, and a library of the system, that export liblz4."""
-
-
-@lru_cache(maxsize=1)
-def function() -> int:
-    """Address of ``LZ4_compress_default``; 0 if there is no library."""
-    for place in PLACES:
-        try:
-            return function_address(library(place).LZ4_compress_default)
-        except (OSError, AttributeError):
-            continue
-    return 0

@@ -10,7 +10,7 @@ Finds a libzstd whose functions compiled code can call.
 import ctypes
 import threading
 import zlib
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,6 +135,21 @@ def _load(place: str) -> Any:
         return None
 
 
+LZ4_PLACES = ("lz4.block._block", "liblz4.so.1")
+"""A module, and a library of the system, that export liblz4."""
+
+
+@cache
+def liblz4(function: str) -> int:
+    """Address of a function of liblz4; 0 if there is no library."""
+    for place in LZ4_PLACES:
+        try:
+            return function_address(getattr(library(place), function))
+        except (OSError, AttributeError):
+            continue
+    return 0
+
+
 _local = threading.local()
 
 
@@ -146,12 +161,13 @@ class Decoder(NamedTuple):
 
 
 class Decoders(NamedTuple):
-    """``isal_inflate_stateless`` with an ``inflate_state``, ``ZSTD_decompressDCtx`` with a ``ZSTD_DCtx``.
+    """``isal_inflate_stateless`` with an ``inflate_state``, ``LZ4_decompress_safe``, ``ZSTD_decompressDCtx`` with a ``ZSTD_DCtx``.
 
     ``contents`` is 1 if content checksums of lz4 frames are compared.
     """
 
     deflate: Decoder
+    lz4: Decoder
     zstd: Decoder
     contents: int
 
@@ -160,6 +176,8 @@ def decoders(contents: bool = False) -> Decoders:
     """This thread's decoders. Another thread must not use them."""
     if not hasattr(_local, "own"):
         deflate, zstd = _local.memory = State(), Context()
-        _local.own = Decoders(Decoder(deflate.function, deflate.state), Decoder(zstd.function, zstd.state), 0)
+        _local.own = Decoders(
+            Decoder(deflate.function, deflate.state), Decoder(liblz4("LZ4_decompress_safe"), 0), Decoder(zstd.function, zstd.state), 0
+        )
     own: Decoders = _local.own
     return own._replace(contents=1) if contents else own

@@ -1,13 +1,12 @@
-"""Decompresses payloads in compiled code, so that a batch stays in the cache: lz4 and snappy here, gzip and zstd by `decoders`.
+"""Decompresses payloads in compiled code, so that a batch stays in the cache: snappy here, the others by the libraries of `decoders`.
 
-These decoders accept a subset of the payloads that the libraries accept, with the same result. For other payloads they give up, and
+What is here accepts a subset of the payloads that the libraries accept, with the same result. For other payloads they give up, and
 the package decompresses or rejects them (`arena`). They write at most to their stop, look back at most to their target, and copy in
 whole steps: source and target need `PAD` bytes after their ends.
 
-Compressed text consists of elements of a few bytes whose kind cannot be predicted. What limits their speed is how long it takes from one
-element to know where the next one begins. So two usual snappy elements, literals and a copy, are decoded at once without a branch on
-their kinds, and the tag after them is loaded from both places where it can be, before it is known which one it is. Where lz4 sequences
-with many literals are frequent, there is no branch on whether their number goes on in a second byte.
+A snappy block consists of elements of a few bytes whose kind cannot be predicted. What limits its speed is how long it takes from one
+element to know where the next one begins. So two usual elements, literals and a copy, are decoded at once without a branch on
+their kinds, and the tag after them is loaded from both positions where it can be, before it is known which one it is.
 """
 
 import numpy as np
@@ -21,7 +20,6 @@ from kolumn.cpu_fallback.machine.address import (
     copy_padded,
     load8,
     load8_early,
-    load16,
     load32,
     load64,
     select,
@@ -41,12 +39,8 @@ WRONG_CONTENT = -2
 """Returned if an lz4 frame's content checksum is compared and wrong."""
 
 
-# Rules of liblz4 for the end of a block, in bytes: literals after the last match; input and output that a match needs.
-_LAST_LITERALS, _LAST_INPUT, _LAST_MATCH = 5, 8, 12
-_LONG = 0xF0
-"""The smallest token of an lz4 sequence whose number of literals goes on in the next byte."""
-_LAST_TOKEN, _LAST_TAG = _LAST_INPUT, 8
-"""Bytes from a token or a tag to the end of a block, so that all that is read at once for what is usual is within the padding."""
+_LAST_TAG = 8
+"""Bytes from a tag to the end of a block, so that all that is read at once for what is usual is within the padding."""
 
 
 @register_jitable
@@ -64,7 +58,7 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
     target, stop : int
         Addresses of the first byte of the output, and of the byte after the room for it.
     libraries : Decoders
-        For gzip and zstd, and what is compared of lz4.
+        Functions for gzip, lz4 and zstd, and what is compared of lz4.
 
     Returns
     -------
@@ -97,7 +91,10 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
             copy_padded(to, buf + first, bound)
             size = bound
         elif codec == LZ4:
-            size = lz4_block(buf + first, buf + last, to, to + bound)
+            # The function returns an int, which is negative for a malformed block; the upper half of the word is undefined.
+            size = call(libraries.lz4.function, (buf + first, to, last - first, bound)) & 0xFFFFFFFF
+            if size > bound:
+                return GIVEN_UP
         else:
             size = snappy_block(buf + first, buf + last, to, to + bound)
         if size == GIVEN_UP:
@@ -155,102 +152,6 @@ def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -
         if size < 0:
             return GIVEN_UP
         to += size
-
-
-@register_jitable
-def lz4_block(at: int, end: int, target: int, stop: int) -> int:
-    """Decompress the lz4 block at addresses [at, end) to ``target``; returns the number of bytes, or `GIVEN_UP`.
-
-    token (literals - 15 max | match - 4, 15 max) | literals | offset u16 | more of the match's length ...
-    """
-    to = target
-    last, most = end - _LAST_TOKEN, stop - _LAST_MATCH
-    while at < end:
-        # The usual sequence has fewer than 15 literals and a short match that does not overlap itself.
-        while at <= last - 15:
-            token = load8(at)
-            length, match = token >> 4, (token & 15) + 4
-            offset = load16(at + 1 + length)
-            middle = to + length
-            source, past = middle - offset, middle + match
-            if length == 15 or match == 19 or offset < match or source < target or past > most:
-                break
-            copy16(to, at + 1)
-            copy32(middle, source)
-            at += length + 3
-            to = past
-        token = load8(at)
-        if token >= _LONG:
-            # Where one sequence has more literals, others will.
-            at, to = _with_more_literals(at, last, to, target, most)
-        token = load8(at)
-        at += 1
-        length, match = token >> 4, token & 15
-        if length == 15:
-            length, at = _more(length, at, end)
-        if length > end - at or length > stop - to:
-            return GIVEN_UP
-        copy32(to, at)
-        if length > 32:
-            copy_padded(to + 32, at + 32, length - 32)
-        at += length
-        to += length
-        if at == end:
-            return to - target
-        if end - at < _LAST_INPUT or stop - to < _LAST_MATCH:
-            return GIVEN_UP
-        offset = load64(at) & 0xFFFF
-        at += 2
-        if match == 15:
-            match, at = _more(match, at, end)
-            if end - at < _LAST_LITERALS:
-                return GIVEN_UP
-        match += 4
-        if offset == 0 or offset > to - target or match > stop - to - _LAST_LITERALS:
-            return GIVEN_UP
-        _repeat(to, offset, match)
-        to += match
-    return GIVEN_UP
-
-
-@register_jitable(forceinline=True)
-def _with_more_literals(at: int, last: int, to: int, target: int, most: int) -> tuple[int, int]:
-    """Decompress usual sequences of up to 64 literals, without a branch on how their number is written; returns where the others begin."""
-    token = load8(at)
-    while at <= last:
-        long = token >= _LONG
-        length = select(long, load8(at + 1) + 15, token >> 4)
-        first = select(long, at + 2, at + 1)
-        match = (token & 15) + 4
-        if length > 64:
-            break
-        after = first + length
-        token = load8(after + 2)
-        offset = load16(after)
-        middle = to + length
-        source, past = middle - offset, middle + match
-        if after > last - 2 or match == 19 or offset < match or source < target or past > most:
-            break
-        # With a second large store for each sequence the stores would limit the speed.
-        copy16(to, first)
-        copy16(to + 16, first + 16)
-        if length > 32:
-            copy32(to + 32, first + 32)
-        copy32(middle, source)
-        at, to = after + 2, past
-    return at, to
-
-
-@register_jitable
-def _more(length: int, at: int, end: int) -> tuple[int, int]:
-    """Read the further bytes of a length. If they do not end before ``end``, the length is larger than any block."""
-    while at < end:
-        byte = load8(at)
-        at += 1
-        length += byte
-        if byte < 0xFF:
-            return length, at
-    return 1 << 40, at
 
 
 def _tags() -> tuple[np.ndarray, np.ndarray, np.ndarray]:

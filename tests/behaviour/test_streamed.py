@@ -85,7 +85,7 @@ def test_without_libraries_to_call(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = tmp_path / "00000000000000000000.log"
     data, expected = segment(1, SIZES["growing"], (0, 1, 3, 4))
     path.write_bytes(data)
-    monkeypatch.setattr(tiles, "decoders", lambda _: Decoders(Decoder(0, 0), Decoder(0, 0), 0))
+    monkeypatch.setattr(tiles, "decoders", lambda _: Decoders(Decoder(0, 0), Decoder(0, 0), Decoder(0, 0), 0))
     for binary in ("contiguous", "view"):
         assert rows(kolumn.read(path, columns=COLUMNS, threads=1, binary=binary)) == expected
 

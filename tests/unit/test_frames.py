@@ -4,8 +4,8 @@ import lz4.frame
 import numpy as np
 import pytest
 
-from kolumn.cpu_fallback.encode import frames as liblz4
 from kolumn.cpu_fallback.encode.frames import BLOCK
+from kolumn.cpu_fallback.inflate import libraries
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.formats.codecs import LZ4
 from kolumn.writers.compress import compress, compress_all
@@ -48,8 +48,8 @@ def test_the_header_checksum_of_format_0() -> None:
 
 
 def test_without_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(liblz4, "PLACES", ("no.such.module", "libnone.so.0"))
-    liblz4.function.cache_clear()
+    monkeypatch.setattr(libraries, "LZ4_PLACES", ("no.such.module", "libnone.so.0"))
+    libraries.liblz4.cache_clear()
     one = np.zeros(1, np.int64)
     assert compress_all(LZ4, one, one, one, 2) is None
-    liblz4.function.cache_clear()
+    libraries.liblz4.cache_clear()

@@ -33,11 +33,6 @@ GZIP_HEADER = bytes.fromhex("1f8b 0800 00000000 00ff")
 
 
 @compiled
-def _lz4(at: int, end: int, to: int, stop: int) -> int:
-    return unpack.lz4_block(at, end, to, stop)
-
-
-@compiled
 def _snappy(at: int, end: int, to: int, stop: int) -> int:
     return unpack.snappy_block(at, end, to, stop)
 
@@ -56,11 +51,9 @@ def contents(seed: int) -> bytes:
     return b"".join(rng.choice(pieces) for _ in range(rng.randrange(1, 30)))[:65000]
 
 
-def blocks(codec: int, seed: int) -> tuple[bytes, bytes]:
-    """Contents and their block."""
+def blocks(seed: int) -> tuple[bytes, bytes]:
+    """Contents and their snappy block."""
     data = contents(seed)
-    if codec == LZ4:
-        return data, bytes(cramjam.lz4.compress_block(data, store_size=False))
     return data, bytes(cramjam.snappy.compress_raw(data))
 
 
@@ -72,22 +65,20 @@ def mutants(block: bytes, rng: random.Random) -> Iterator[bytes]:
         yield bytes(changed[: rng.choice((len(changed), rng.randrange(1, len(changed) + 1)))])
 
 
-def ours(codec: int, block: bytes, size: int) -> bytes | None:
+def ours(block: bytes, size: int) -> bytes | None:
     """Output of the compiled decoder for a block, with room for ``size`` bytes; None if it gives up."""
     source, target = SOURCE[SOURCE.size - len(block) - PAD :], TARGET[TARGET.size - size - PAD :]
     source[:] = np.frombuffer(block + bytes(PAD), np.uint8)
     TARGET[:] = 0xA5
     at, to = source.ctypes.data, target.ctypes.data
-    count = (_lz4 if codec == LZ4 else _snappy)(at, at + len(block), to, to + size)
+    count = _snappy(at, at + len(block), to, to + size)
     assert (TARGET[: TARGET.size - target.size] == 0xA5).all(), "wrote before its target"
     return None if count == unpack.GIVEN_UP else target[:count].tobytes()
 
 
-def library(codec: int, block: bytes, size: int) -> bytes | None:
+def library(block: bytes, size: int) -> bytes | None:
     target = np.empty(size, np.uint8)
     try:
-        if codec == LZ4:
-            return target[: cramjam.lz4.decompress_block_into(block, memoryview(target), size)].tobytes()
         return target[: cramjam.snappy.decompress_raw_into(block, memoryview(target))].tobytes()
     except cramjam.DecompressionError:
         return None
@@ -103,56 +94,34 @@ def claimed(block: bytes) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("codec", [LZ4, SNAPPY])
-def test_takes_what_libraries_write(codec: int) -> None:
+def test_takes_what_libraries_write() -> None:
     for seed in range(300):
-        data, block = blocks(codec, seed)
-        assert ours(codec, block, len(data) + (PAD if codec == LZ4 else 0)) == data, seed
+        data, block = blocks(seed)
+        assert ours(block, len(data)) == data, seed
 
 
-@pytest.mark.parametrize("codec", [LZ4, SNAPPY])
-def test_takes_blocks_of_any_size(codec: int) -> None:
+def test_takes_blocks_of_any_size() -> None:
     """Each ends at another place of an element, and of what is read and written at once."""
     for seed in range(8):
         whole = contents(seed)
         for size in range(1, min(400, len(whole)) + 1):
             data = whole[-size:]
-            block = bytes(cramjam.snappy.compress_raw(data) if codec == SNAPPY else cramjam.lz4.compress_block(data, store_size=False))
-            assert ours(codec, block, size + (PAD if codec == LZ4 else 0)) == data, (seed, size)
+            assert ours(bytes(cramjam.snappy.compress_raw(data)), size) == data, (seed, size)
 
 
-@pytest.mark.parametrize("codec", [LZ4, SNAPPY])
-def test_takes_nothing_that_libraries_refuse(codec: int) -> None:
+def test_takes_nothing_that_libraries_refuse() -> None:
     taken = 0
     for seed in range(MUTANTS // 20):
-        _, block = blocks(codec, seed)
+        _, block = blocks(seed)
         for mutant in mutants(block, random.Random(seed)):
-            size = ROOM if codec == LZ4 else claimed(mutant)
+            size = claimed(mutant)
             if size is None:
                 continue
-            found = ours(codec, mutant, size)
+            found = ours(mutant, size)
             if found is not None:
                 taken += 1
-                assert found == library(codec, mutant, size), (seed, mutant.hex())
+                assert found == library(mutant, size), (seed, mutant.hex())
     assert taken > MUTANTS // 100
-
-
-@pytest.mark.parametrize(
-    ("block", "why"),
-    [
-        (b"\x10A\x02\x00", "an offset beyond the beginning"),
-        (b"\xf0" + b"\xff" * 40, "a length that never ends"),
-        (b"\x50AB", "literals that are not there"),
-        (b"\x1fA\x01\x00", "a match at the very end"),
-    ],
-)
-def test_unsound_lz4(block: bytes, why: str) -> None:
-    assert ours(LZ4, block, ROOM) is None, why
-    assert library(LZ4, block, ROOM) is None, why
-
-
-def test_lz4_offset_of_zero_is_left_to_the_library() -> None:
-    assert ours(LZ4, b"\x10A\x00\x00" + b"\x50AAAAA", ROOM) is None
 
 
 @pytest.mark.parametrize(
@@ -167,8 +136,8 @@ def test_lz4_offset_of_zero_is_left_to_the_library() -> None:
     ],
 )
 def test_unsound_snappy(block: bytes, why: str) -> None:
-    assert ours(SNAPPY, block, block[0]) is None, why
-    assert library(SNAPPY, block, block[0]) is None, why
+    assert ours(block, block[0]) is None, why
+    assert library(block, block[0]) is None, why
 
 
 def unpacked(codec: int, payload: bytes, size: int) -> bytes | None:

@@ -12,8 +12,8 @@ import zstandard
 from kolumn.core.arrays import Bytes, Int64s
 from kolumn.core.errors import ArgumentError
 from kolumn.core.recycle import take
-from kolumn.cpu_fallback.encode import frames
 from kolumn.cpu_fallback.encode.frames import BLOCK, BOUND, END, HEADER, lz4_frames
+from kolumn.cpu_fallback.inflate.libraries import liblz4
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.formats.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kolumn.formats.codecs.known import NAMES
@@ -76,7 +76,7 @@ def compress_all(codec: int, source: Int64s, size: Int64s, gap: Int64s, magic: i
 
     Returns the compressed payloads, each after ``gap`` free bytes, and their sizes; None if no library can be called for the codec.
     """
-    function = frames.function() if codec == LZ4 else 0
+    function = liblz4("LZ4_compress_default") if codec == LZ4 else 0
     if not function:
         return None
     made = np.empty(len(size), np.int64)
