@@ -29,15 +29,12 @@ Decisions:
 * Loops are compiled in the process that needs them, under the lock of a file, and in a thread: LLVM does not react to signals, and a
   KeyboardInterrupt inside of its callbacks is lost, but a main thread that waits is interrupted at once. Annotations tell the types of
   a loop's arguments before it is called; other arguments are an error.
-* Checksums are computed by ISA-L, or by tables where its package does not export the functions. CRC-32C has two exceptions, for which
-  ISA-L is slower (`cpu_fallback/machine/crc.py`). The CPU's instruction for it computes that of short runs. Where carry-less
-  multiplications take 16 or 32 bytes, `cpu_fallback/machine/beside.py` computes that of long runs: multiplications take one part of a
-  run and the instruction takes the others at the same time, since different units of the CPU do them.
+* Checksums are computed by ISA-L, or by tables where its package does not export the functions (`cpu_fallback/machine/crc.py`).
 * Codecs. The framing is ours (what is a block, which checksum covers which bytes), the decompression is a library's. The exception is
   `cpu_fallback/inflate/unpack.py`: inside the streamed path compiled code decompresses batches, and the result is in the CPU's cache
-  when its records are read. A call into a Python package for each batch cost more than everything else together for lz4 and snappy. For
-  gzip and zstd the compiled code calls C libraries that packages export, ISA-L and a libzstd, one with assembly if there is one
-  (`decoders.py`, `libisal.py`, `libzstd.py`). It decompresses lz4 and snappy blocks itself. It accepts a subset of what the libraries
-  accept (tests compare them on mutants) and passes the rest to the library. Elements of compressed text are short, so the time to find
-  the next element limits the speed, and no branch depends on an element's kind.
+  when its records are read. A call into a Python package for each batch cost more than everything else together for lz4 and snappy. So
+  compiled code calls C libraries that packages export: ISA-L, liblz4, and a libzstd with assembly if there is one
+  (`cpu_fallback/inflate/libraries.py`). No package exports libsnappy: snappy blocks are decompressed here. What is here accepts a subset
+  of what the library accepts (a test compares them on mutants) and passes the rest to it. Elements of a snappy block are short, so the
+  time to find the next element limits the speed, and no branch depends on an element's kind.
 """

@@ -1,7 +1,7 @@
 """The processor that loops are compiled for: this one, or one of the levels for which they are compiled ahead.
 
 Numba's environment variables say it: NUMBA_CPU_NAME and NUMBA_CPU_FEATURES, by LLVM's names. A level is what many processors have in
-common: those of the x86-64 psABI, and the multiplications that checksums are computed by. KOLUMN_NATIVE=1 asks for code for this very
+common: those of the x86-64 psABI. KOLUMN_NATIVE=1 asks for code for this very
 processor instead, which is compiled on first use.
 """
 
@@ -56,9 +56,8 @@ ARM, ARM_TRIPLE, FOR_ARM = "armv8-a", "aarch64-unknown-linux-gnu", "KOLUMN_COMPI
 """The level of AArch64, LLVM's name of that system, and the variable of compilers on another one that compile for it."""
 
 LEVELS = {
-    "x86-64-v4-vpclmulqdq": ProcessorLevel("x86-64-v4", (*_V4, "pclmul", "vpclmulqdq")),
-    "x86-64-v3-vpclmulqdq": ProcessorLevel("x86-64-v3", (*_V3, "pclmul", "vpclmulqdq")),
-    "x86-64-v3": ProcessorLevel("x86-64-v3", (*_V3, "pclmul")),
+    "x86-64-v4": ProcessorLevel("x86-64-v4", _V4),
+    "x86-64-v3": ProcessorLevel("x86-64-v3", _V3),
     ARM: ProcessorLevel("generic", ("fp-armv8", "neon")),
 }
 """Levels, the most capable first."""
@@ -83,14 +82,6 @@ def level() -> str | None:
     if any(name in os.environ for name in _SETTINGS):
         return None
     return next((name for name, one in LEVELS.items() if host_features().issuperset(one.features)), None)
-
-
-def has(feature: str) -> bool:
-    """Whether the processor that code is compiled for has a feature, by LLVM's name."""
-    named = os.environ.get("NUMBA_CPU_FEATURES")
-    if named is not None:
-        return f"+{feature}" in named.split(",")
-    return "NUMBA_CPU_NAME" not in os.environ and feature in host_features()
 
 
 def description() -> tuple[object, ...]:

@@ -59,7 +59,6 @@ MOST_ANY = 100
 INTRINSICS = {
     Path("cpu_fallback/encode/key_map.py"),
     Path("cpu_fallback/machine/address.py"),
-    Path("cpu_fallback/machine/beside.py"),
     Path("cpu_fallback/machine/crc.py"),
     Path("cpu_fallback/machine/emit.py"),
     Path("cpu_fallback/values/json_words.py"),

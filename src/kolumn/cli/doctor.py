@@ -95,8 +95,7 @@ def _cpu() -> dict[str, Any]:
     missing = [group for group in compile_ahead.GROUPS if not compile_ahead.is_ready(group)]
     return {
         "backend": "can run",
-        "CRC-32": checksums,
-        "CRC-32C": f"carry-less multiplication of {8 * crc.WIDTH} bits" if crc.WIDTH else checksums,
+        "CRC-32C, CRC-32": checksums,
         "gzip": "ISA-L of the package isal" if libraries.available() else "package isal (its ISA-L can't be called directly: slower)",
         "zstd": libraries.name() or "package zstandard (no libzstd that can be called directly: slower)",
         "machine code cache": str(place) if place else "none: no folder that only you can write to, set KOLUMN_CACHE_DIR",
