@@ -1,6 +1,7 @@
 """Is any shape of a log slower than with Kafka's Java classes?  python -m bench.sweep [--format 2 ...] [--codec lz4 ...] ...
 
-A cell is a segment of one format, codec, size of values and size of batches, written by Kafka's builder (`Shapes.java`). Files are
+A cell is a segment of one format, codec, size of values and size of batches, written by Kafka's builder (`Shapes.java`). Values are
+words; batches of 16 KiB come with the other kinds of `bench.data` too, whose values have the sizes that they have. Files are
 read back from disk before anything is measured (fsync, the page cache dropped, read), because the page cache of a file that was just
 written is slower. One core, checksums on. Kolumn starts from the path. Java starts from bytes that are on its heap already, or from the
 path too:
@@ -36,6 +37,8 @@ QUESTIONS = {"columns": "grown memory", "filled": "arrays memory", "view": "iter
 TIMES = 7
 WARM_UP, JVM_SECONDS = 0.1, 8.0
 """Seconds of warming up: of both sides before each measurement, and of a new JVM, spread over all cells and questions."""
+WORDS, USUAL = "words", (100, 16 << 10)
+"""The kind of values that all sizes are measured with, and the sizes of the cells of other kinds."""
 FAST = 2.0, 1.5
 """Targets of columns in 16 KiB batches of values of up to 100 bytes, for format 2 and for formats 0 and 1; 1.0 elsewhere."""
 
@@ -47,10 +50,13 @@ class Cell(NamedTuple):
     codec: str
     value: int
     batch: int
+    kind: str = WORDS
 
     @property
     def exists(self) -> bool:
         """Whether there is such a segment, and no other cell has the same one."""
+        if self.kind != WORDS and (self.value, self.batch) != USUAL:
+            return False
         if self.format < 2 and (self.codec == "zstd" or (self.codec == "none" and self.batch > 1)):
             return False
         return self.batch == 1 or self.batch > self.value
@@ -62,7 +68,13 @@ class Cell(NamedTuple):
         return FAST[self.format < 2] if usual else 1.0
 
     def __str__(self) -> str:
-        return f"v{self.format} {self.codec} {self.value} B, batch {self.batch}"
+        values = f"{self.value} B" if self.kind == WORDS else self.kind
+        return f"v{self.format} {self.codec} {values}, batch {self.batch}"
+
+    @property
+    def name(self) -> str:
+        """Part of a path."""
+        return "-".join(map(str, self[:4])) + ("" if self.kind == WORDS else f"-{self.kind.replace(' ', '-')}")
 
 
 def classpath() -> str:
@@ -73,18 +85,27 @@ def classpath() -> str:
 
 def stored(cell: Cell) -> Path:
     """Where the result of a cell is kept until all are saved."""
-    return FOLDER / f"{cell.format}-{cell.codec}-{cell.value}-{cell.batch}.json"
+    return FOLDER / f"{cell.name}.json"
 
 
 def segment(cell: Cell, megabytes: int) -> Path:
     """Path of the cell's segment; it is written if it does not exist, and read back from disk."""
-    path = FOLDER / f"{megabytes}-{cell.format}-{cell.codec}-{cell.value}-{cell.batch}" / f"{0:020d}.log"
+    path = FOLDER / f"{megabytes}-{cell.name}" / f"{0:020d}.log"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
-        subprocess.run(["java", "-cp", classpath(), "Shapes", str(partial), *map(str, cell), str(megabytes)], check=True)
+        more = [] if cell.kind == WORDS else [str(values_of(cell.kind))]
+        subprocess.run(["java", "-cp", classpath(), "Shapes", str(partial), *map(str, cell[:4]), str(megabytes), *more], check=True)
         partial.rename(path)
     data.read_back(path)
+    return path
+
+
+def values_of(kind: str) -> Path:
+    """A file of values of a kind, for `Shapes.java`."""
+    path = FOLDER / f"{kind.replace(' ', '-')}.values"
+    if not path.exists():
+        path.write_bytes(b"".join(len(value).to_bytes(4, "big") + value for value in data.values(kind, 4 << 20)))
     return path
 
 
@@ -150,7 +171,7 @@ def show(cell: Cell, row: dict[str, Any]) -> None:
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.sweep", description=(__doc__ or "").splitlines()[0])
-    for name, choices in (("format", FORMATS), ("codec", CODECS), ("value", VALUES), ("batch", BATCHES)):
+    for name, choices in (("format", FORMATS), ("codec", CODECS), ("value", VALUES), ("batch", BATCHES), ("kind", tuple(data.KINDS))):
         parser.add_argument(f"--{name}", nargs="+", type=type(choices[0]), choices=choices, default=choices, help="cells to measure")
     parser.add_argument("--megabytes", type=int, default=6, help="size of a segment, MiB")
     parser.add_argument("--jvms", type=int, default=5, help="JVMs for each format and codec")
@@ -159,12 +180,18 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     build()
     commit = machine.describe()["commit"]
-    asked = [cell for cell in map(Cell._make, product(given.format, given.codec, given.value, given.batch)) if cell.exists]
+    asked = [cell for cell in map(Cell._make, product(given.format, given.codec, given.value, given.batch, given.kind)) if cell.exists]
     if given.write:
         for cell in asked:
             segment(cell, given.megabytes)
     elif given.save:
-        kept = [json.loads(path.read_text()) for path in (stored(cell) for cell in asked) if path.exists()]
+        # What this machine has not measured stays as it was saved, with its commit.
+        saved = {
+            Cell(*(row.get(name, WORDS) for name in Cell._fields)): row
+            for row in json.loads((machine.RESULTS / "sweep.json").read_text())["rows"]
+        }
+        measured = {cell: json.loads(stored(cell).read_text()) for cell in asked if stored(cell).exists()}
+        kept = list((saved | measured).values())
         print(machine.save("sweep", {"jvm": JVM, "megabytes": given.megabytes, "rows": kept}))
     else:
         print(

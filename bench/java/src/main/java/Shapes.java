@@ -1,9 +1,13 @@
 import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.FileInputStream;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Random;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.record.MemoryRecords;
@@ -11,9 +15,9 @@ import org.apache.kafka.common.record.MemoryRecordsBuilder;
 import org.apache.kafka.common.record.TimestampType;
 
 /**
- * Writes one segment with Kafka's own builder: Shapes FILE FORMAT CODEC VALUE BATCH MEGABYTES.
+ * Writes one segment with Kafka's own builder: Shapes FILE FORMAT CODEC VALUE BATCH MEGABYTES [VALUES].
  *
- * <p>Keys have 11 bytes, values VALUE bytes of random words. A batch is full when its records have BATCH bytes before compression, so BATCH 1
+ * <p>Keys have 11 bytes, values VALUE bytes of random words, or they are those of the file VALUES: a length of four bytes before each. A batch is full when its records have BATCH bytes before compression, so BATCH 1
  * is one record. In formats 0 and 1 without a codec there are no batches.
  */
 public final class Shapes {
@@ -22,6 +26,7 @@ public final class Shapes {
 
     private final Random random = new Random(1);
     private final byte[][] words = new byte[4096][];
+    private final List<byte[]> values = new ArrayList<>();
 
     private Shapes() {
         for (int i = 0; i < words.length; i++) {
@@ -41,16 +46,24 @@ public final class Shapes {
         return value;
     }
 
+    private void load(String file) throws IOException {
+        try (DataInputStream in = new DataInputStream(new FileInputStream(file))) {
+            while (in.available() > 0) values.add(in.readNBytes(in.readInt()));
+        }
+    }
+
     private void write(OutputStream out, byte magic, Compression codec, int value, int batch, long bytes) throws IOException {
         long offset = 0;
         long time = 1_700_000_000_000L;
         for (long done = 0; done < bytes; ) {
             ByteBuffer room = ByteBuffer.allocate(3 * batch + 2 * value + 4096);
             MemoryRecordsBuilder builder = MemoryRecords.builder(room, magic, codec, TimestampType.CREATE_TIME, offset);
-            for (int raw = 0; raw < batch; raw += value + OF_RECORD) {
+            for (int raw = 0; raw < batch; ) {
                 time += random.nextInt(3);
                 byte[] key = String.format("key%08d", offset).getBytes(StandardCharsets.US_ASCII);
-                builder.append(time, key, value(value));
+                byte[] next = values.isEmpty() ? value(value) : values.get((int) (offset % values.size()));
+                builder.append(time, key, next);
+                raw += next.length + OF_RECORD;
                 offset++;
             }
             ByteBuffer full = builder.build().buffer();
@@ -64,7 +77,9 @@ public final class Shapes {
         try (OutputStream out = new BufferedOutputStream(new FileOutputStream(arguments[0]), 1 << 20)) {
             int value = Integer.parseInt(arguments[3]);
             int batch = Integer.parseInt(arguments[4]);
-            new Shapes().write(out, Byte.parseByte(arguments[1]), codec, value, batch, Long.parseLong(arguments[5]) << 20);
+            Shapes shapes = new Shapes();
+            if (arguments.length > 6) shapes.load(arguments[6]);
+            shapes.write(out, Byte.parseByte(arguments[1]), codec, value, batch, Long.parseLong(arguments[5]) << 20);
         }
     }
 }
