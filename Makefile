@@ -55,7 +55,7 @@ kernels: $(READY)  ## compile the kernels ahead of time, without a GPU: what is 
 	$(RUN) -m kolumn.kernels.build kernels/compiled
 
 jar: $(READY)  ## compile Spark's columnar connector; needs no JDK
-	$(RUN) -m kolumn.spark_plugin.jvm.build
+	$(RUN) -m kolumn.spark_plugin.session.build
 
 gpu-packages: $(READY)  ## CuPy, pylibcudf and nvCOMP: for tests of columns, which need no GPU
 	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev,gpu]'

@@ -63,10 +63,10 @@ def begin(otherwise: int) -> int:
 
 def go(way: int) -> str:
     """How records are found: a thread, a warp or a block for each batch."""
-    from kolumn.kernels.fields import slices
+    from kolumn.kernels.fields import hop
 
     name, few, large, long = (("thread", 1, 128 << 10, 2048), ("warp", 4096, 1 << 40, 0), ("block", 4096, 0, 1 << 40))[way % 3]
-    slices.FEW, slices.LARGE, slices.LONG = few, large, long
+    hop.FEW, hop.LARGE, hop.LONG = few, large, long
     return name
 
 

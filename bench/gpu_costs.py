@@ -1,7 +1,7 @@
 """What each hot kernel costs, counted by running its PTX: `tests/gpu/test_ptx_budgets.py` holds it, `bench.gpu_model` takes it.
 
 Keys have 11 bytes, values 100, as in `bench.data`; in batches of 1 MiB 60 to 140. Typed values are the orders of `bench.value_data`, and
-parts of them. Counted as `tests/kit/ptx_cost.py` says.
+parts of them. Counted as `tests/kit/ptx_decode.py` says.
 """
 
 from typing import NamedTuple

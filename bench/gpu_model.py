@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 
 from bench.gpu_costs import COSTS, RECORD_BYTES, Limits
-from kolumn.kernels.fields.slices import FEW, LARGE, SLICES
+from kolumn.kernels.fields.hop import FEW, LARGE, SLICES
 
 GIB = 1 << 30
 CARDS = {

@@ -19,13 +19,11 @@ from bench.gpu_costs import COSTS, RECORD_BYTES
 from bench.gpu_timing import Times, Watch, events, times, walls
 from kolumn.core.arrays import Bytes, Rows
 from kolumn.formats import layouts, table
-from kolumn.kernels.columns.binary import binary
-from kolumn.kernels.columns.gather import Sizes, sizes
+from kolumn.kernels.columns.gather import Sizes, binary, sizes
 from kolumn.kernels.decode import bad_checksums, decode
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine import device
-from kolumn.kernels.values.columns import typed_columns
-from kolumn.kernels.values.schema import Values
+from kolumn.kernels.values.columns import Values, typed_columns
 from kolumn.log.chunks import chunks
 from kolumn.options import Options
 from kolumn.readers.types import with_types

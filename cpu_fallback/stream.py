@@ -1,33 +1,18 @@
-"""Reads and decodes format 2 batches block by block, while a block is in the CPU's cache.
-
-If a whole chunk is read, then checked, then decompressed and then decoded, every byte moves through memory several times, and memory
-limits the speed of uncompressed data. Here one compiled call does all four for a block of some hundred KiB, and then for the next one:
+"""Reads and decodes format 2 batches block by block, while a block is in the CPU's cache: memory limits the speed of uncompressed data.
 
     file  | batch | batch | batch | batch | batch | batch | batch |
           |<------ block ------->|<------ block ------->|           a block starts at a batch and ends where the buffer does
 
-Two cases are handled elsewhere: `kolumn.decode.host.streamed` decompresses codecs that need a package, and the general path decodes
-chunks with an error and explains it.
+`kolumn.decode.host.streamed` decompresses codecs that need a package, and the general path decodes chunks with an error and explains it.
 """
 
 from typing import NamedTuple
 
 from kolumn.core.errors import Code
-from kolumn.cpu_fallback.check.walk import Limits, fill, keeps
-from kolumn.cpu_fallback.fields.put import COPY
+from kolumn.cpu_fallback.check import Limits, fill, keeps
+from kolumn.cpu_fallback.fields import target
 from kolumn.cpu_fallback.fields.records import batch_records
-from kolumn.cpu_fallback.fields.target import (
-    HEADER_KEY,
-    HEADER_VALUE,
-    HEADERS,
-    KEY,
-    POSITIONS,
-    ROWS,
-    VALUE,
-    Target,
-    begin_columns,
-    in_microseconds,
-)
+from kolumn.cpu_fallback.fields.target import POSITIONS, Target, begin_columns, in_microseconds
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
 from kolumn.cpu_fallback.inflate.libraries import Decoders
 from kolumn.cpu_fallback.inflate.unpack import GIVEN_UP, WRONG_CONTENT, unpack
@@ -41,18 +26,15 @@ from kolumn.formats.machine_code.deferred import register_jitable
 
 MOST_BYTES = 16 << 20
 """Largest batch that is streamed, in bytes; the general path decodes larger ones."""
-
 DONE, FULL, LIBRARY, WRONG, WINDOW = range(5)
 """Why a loop stopped: at the end; at a batch that does not fit the columns; at one that needs a package; at an error; at a batch that
 is larger than the window."""
-
 ARENA, UNPACKED, LARGEST, PLAIN, PACKED, UNTIMED = range(POSITIONS, POSITIONS + 6)
 """Slots after the columns' write positions. `ARENA` is the number of bytes that were decompressed and decoded; with views it is also the
 used length of the arena. `UNPACKED` counts the bytes that decoders wrote, or could have written before they gave up: it is larger if
 payloads were decompressed more than once. `LARGEST` is the largest decompressed size of a batch. `PLAIN` and `PACKED` are the bytes of the
 decoded batches without a codec and with one. `UNTIMED` is 1 if a timestamp is `NO_TIME`."""
 SLOTS = POSITIONS + 6
-
 _OK, _V2 = int(Code.OK), v2.LAYOUT.number
 _MARGIN = 1.5
 """How much more than expected a payload may decompress to if it is appended to others."""
@@ -71,17 +53,9 @@ class Room(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Range of entries to decode.
-
-    Attributes
-    ----------
-    stop, end : int
-        Positions at which to stop, and of the end of the file.
-    weight : float
-        Approximate number of decompressed bytes to decode.
-    inflates : float
-        Expected number of decompressed bytes for each byte of a compressed batch, until some are decompressed.
-    """
+    """Range of entries to decode. ``stop``, ``end``: positions at which to stop, and of the end of the file. ``weight``: approximate number
+    of decompressed bytes to decode. ``inflates``: expected number of decompressed bytes for each byte of a compressed batch, until some are
+    decompressed."""
 
     stop: int
     end: int
@@ -92,21 +66,12 @@ class Span(NamedTuple):
 class Source(NamedTuple):
     """The file that is read, and the memory for its bytes.
 
-    Attributes
-    ----------
-    file : int
-        As for `fetch`. Batches of a segment in memory are decoded where they are, except at its end, where no `PAD` follows.
-    views : int
-        Address that positions of uncompressed payloads are counted from: where the chunk begins in a segment in memory, else ``window``.
-    window, arena : int
-        Addresses of the memory for bytes that are read, and for bytes that are decompressed. Both are padded.
-    room, block : int
-        Bytes of the window, and how many bytes are read at a time; a larger batch is read alone.
-    whole, keep : bool
-        Whether the window keeps all bytes that are read, and the arena all bytes that are decompressed, because views will point to
-        them. Otherwise they are overwritten.
-    libraries : Decoders
-    """
+    ``file``: as for `fetch`. Batches of a segment in memory are decoded where they are, except at its end, where no `PAD` follows.
+    ``views``: address that positions of uncompressed payloads are counted from: where the chunk begins in a segment in memory, else
+    ``window``. ``window``, ``arena``: addresses of the memory for bytes that are read, and for bytes that are decompressed. Both are
+    padded. ``room``, ``block``: bytes of the window, and how many bytes are read at a time; a larger batch is read alone. ``whole``,
+    ``keep``: whether the window keeps all bytes that are read, and the arena all bytes that are decompressed, because views will point to
+    them. Otherwise they are overwritten."""
 
     file: int
     views: int
@@ -138,22 +103,16 @@ def _weight(rows: Table, inflates: float) -> float:
 
 
 @register_jitable
-def _inflates(at: Int64s, span: Span) -> float:
+def _inflates(slots: Int64s, span: Span) -> float:
     """What compressed batches grow to: as those before in the same columns, or as expected."""
-    return at[ARENA] / at[PACKED] if at[PACKED] > 0 else span.inflates
+    return slots[ARENA] / slots[PACKED] if slots[PACKED] > 0 else span.inflates
 
 
 @compiled
 def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, int]:
-    """Fill the batch table by reading only headers, from ``pos`` on, as long as entries are format 2 batches.
-
-    ``buf`` is the address of memory for one header.
-
-    Returns
-    -------
-    count, pos : int
-        Rows filled, and the position where the walk stopped. The general walk continues there.
-    """
+    """Fill the batch table by reading only headers, from ``pos`` on, as long as entries are format 2 batches. ``buf`` is the address of
+    memory for one header. Returns ``count``, ``pos``: rows filled, and the position where the walk stopped. The general walk continues
+    there."""
     count, weight = 0, span.weight
     while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + v2.HEADER <= span.end:
         if fetch(file, buf, v2.HEADER, pos) != v2.HEADER:
@@ -169,47 +128,23 @@ def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, in
 
 @compiled
 def stream(
-    source: Source,
-    span: Span,
-    limits: Limits,
-    rows: Table,
-    known: int,
-    first: int,
-    ready: int,
-    records: Int64s,
-    to: Target,
-    at: Int64s,
+    source: Source, span: Span, limits: Limits, rows: Table, known: int, first: int, ready: int, records: Int64s, to: Target, slots: Int64s,
     room: Room,
-) -> tuple[int, int, int, int]:
+) -> tuple[int, int, int, int]:  # fmt: skip
     """Read, check, decompress and decode batches from row ``first`` on.
 
-    Parameters
-    ----------
-    span
-        Range of entries, including those of the known rows.
-    limits
-        Selects the batches to decode; the checksums of the others are compared too.
-    rows : int64 array of shape (n, `table.WIDTH`)
-        `hop` has filled the first ``known`` ones, at least one; the others are filled here.
-    ready : int
-        Bytes of the first batch that are already decompressed in the arena, 0 if it is not decompressed.
-    records : int64 array of n
-        Out: number of records of each batch.
-    to, at
-        As for `records.fields`; ``at`` has all `SLOTS`.
-    room : Room
-
-    Returns
-    -------
-    row, state, need, known : int
-        The row where it stopped, the reason, and the new number of known rows. After WRONG the output must be discarded. With FULL,
-        ``need`` is the batch's decompressed size, if it is known; the arena then has these bytes, after the used ones. With WINDOW it is
-        the batch's size. With DONE all known rows are decoded, but for one after them, whose header was read although the span's weight is
-        reached: the next chunk begins with it. A batch that does not fit into a window for views is not a known row.
-    """
-    rows, records, at = borrowed(rows), borrowed(records), borrowed(at)
+    ``span``: range of entries, including those of the known rows. ``limits``: selects the batches to decode; the checksums of the others
+    are compared too. ``rows``: int64 array of shape (n, `table.WIDTH`); `hop` has filled the first ``known`` ones, at least one, the others
+    are filled here. ``ready``: bytes of the first batch that are already decompressed in the arena, 0 if it is not decompressed.
+    ``records``: int64 array of n; out: number of records of each batch. ``to``, ``slots``: as for `records.fields`; ``slots`` has all
+    `SLOTS`. Returns ``row``, ``state``, ``need``, ``known``: the row where it stopped, the reason, and the new number of known rows. After
+    WRONG the output must be discarded. With FULL, ``need`` is the batch's decompressed size, if it is known; the arena then has these
+    bytes, after the used ones. With WINDOW it is the batch's size. With DONE all known rows are decoded, but for one after them, whose
+    header was read although the span's weight is reached: the next chunk begins with it. A batch that does not fit into a window for views
+    is not a known row."""
+    rows, records, slots = borrowed(rows), borrowed(records), borrowed(slots)
     begin_columns(to)
-    origin, weight = rows[0, table.POSITION], span.weight - _weight(rows[:known], _inflates(at, span))
+    origin, weight = rows[0, table.POSITION], span.weight - _weight(rows[:known], _inflates(slots, span))
     position = rows[known - 1, table.POSITION] + rows[known - 1, table.SIZE] if first == known else rows[first, table.POSITION]
     loaded, b = position, first
     window = source.window - (origin if source.whole else position)
@@ -244,11 +179,11 @@ def stream(
             known += 1
             if weight <= 0:
                 return b, DONE, 0, known
-            weight -= _weight(rows[b : b + 1], _inflates(at, span))
+            weight -= _weight(rows[b : b + 1], _inflates(slots, span))
             continue
         if source.keep and not source.whole and rows[b, table.CODEC] == NONE:
             return b, DONE, 0, b
-        state, need = _batch(source, span.inflates, limits, rows[b], window + position, ready, records, b, to, at, room)
+        state, need = _batch(source, span.inflates, limits, rows[b], window + position, ready, records, b, to, slots, room)
         if state != DONE:
             return b, state, need, known
         ready = 0
@@ -270,18 +205,9 @@ def needs_library(codec: int, libraries: Decoders) -> bool:
 
 @register_jitable(forceinline=True)
 def _batch(
-    source: Source,
-    inflates: float,
-    limits: Limits,
-    row: Int64s,
-    batch: int,
-    ready: int,
-    records: Int64s,
-    b: int,
-    to: Target,
-    at: Int64s,
-    room: Room,
-) -> tuple[int, int]:
+    source: Source, inflates: float, limits: Limits, row: Int64s, batch: int, ready: int, records: Int64s, b: int, to: Target,
+    slots: Int64s, room: Room,
+) -> tuple[int, int]:  # fmt: skip
     """Check, decompress and decode the batch at an address: the state, and the decompressed size, 0 if it is not known."""
     size, codec = row[table.SIZE], row[table.CODEC]
     if limits.check_crcs and crc.crc32c(batch, v2.CRC_FROM, size) != row[table.CRC]:
@@ -292,28 +218,30 @@ def _batch(
     payload, need, buffer = batch + v2.HEADER, size - v2.HEADER, 0
     origin = payload - source.views
     if codec != NONE:
-        used = at[ARENA] if source.keep else 0
-        need = unpacked(source, codec, payload, need, 2, inflates, used, at, room) if ready == 0 else ready
+        used = slots[ARENA] if source.keep else 0
+        need = unpacked(source, codec, payload, need, 2, inflates, used, slots, room) if ready == 0 else ready
         if need == WRONG_CONTENT:
             # Only the general path says so.
             return WRONG, 0
         if need < 0:
             return FULL if used else LIBRARY, 0
         payload, buffer, origin = source.arena + used, 1, used
-    state = _append(row, payload, need, buffer, origin, records, b, to, at, room)
+    state = _append(row, payload, need, buffer, origin, records, b, to, slots, room)
     if state == DONE:
         if codec == NONE:
-            at[PLAIN] += size
-            at[LARGEST] = max(at[LARGEST], size)
+            slots[PLAIN] += size
+            slots[LARGEST] = max(slots[LARGEST], size)
         else:
-            at[PACKED] += size
-            at[ARENA] += need
-            at[LARGEST] = max(at[LARGEST], need)
+            slots[PACKED] += size
+            slots[ARENA] += need
+            slots[LARGEST] = max(slots[LARGEST], need)
     return state, need
 
 
 @register_jitable
-def unpacked(source: Source, codec: int, payload: int, length: int, magic: int, inflates: float, used: int, at: Int64s, room: Room) -> int:
+def unpacked(
+    source: Source, codec: int, payload: int, length: int, magic: int, inflates: float, used: int, slots: Int64s, room: Room
+) -> int:
     """Decompress a payload to the arena after its ``used`` bytes: its size, `GIVEN_UP` or `WRONG_CONTENT`."""
     # `max_ratio` can apply to larger payloads, and only `arena.inflate` compares it.
     stop = min(room.arena, used + RATIO_FLOOR)
@@ -321,7 +249,7 @@ def unpacked(source: Source, codec: int, payload: int, length: int, magic: int, 
         # It could fail at the end of the arena, and would then be decompressed twice.
         return GIVEN_UP
     size = unpack(codec, payload, length, magic, source.arena + used, source.arena + stop, source.libraries)
-    at[UNPACKED] += size if size >= 0 else stop - used
+    slots[UNPACKED] += size if size >= 0 else stop - used
     return size
 
 
@@ -339,48 +267,42 @@ def load(file: int, rows: Table, window: int, check_crcs: bool) -> bool:
 
 @compiled
 def append(
-    rows: Table,
-    wanted: Flags,
-    payload: Int64s,
-    size: Int64s,
-    buffer: int,
-    origin: Int64s,
-    records: Int64s,
-    to: Target,
-    at: Int64s,
+    rows: Table, wanted: Flags, payload: Int64s, size: Int64s, buffer: int, origin: Int64s, records: Int64s, to: Target, slots: Int64s,
     room: Room,
-) -> tuple[int, int, int]:
+) -> tuple[int, int, int]:  # fmt: skip
     """Decode batches that a package has decompressed; parameters as for `records.fields` and `stream`; returns row, state, need."""
     for b in range(rows.shape[0]):
         records[b] = 0
         if wanted[b]:
-            state = _append(rows[b], payload[b], size[b], buffer, origin[b], records, b, to, at, room)
+            state = _append(rows[b], payload[b], size[b], buffer, origin[b], records, b, to, slots, room)
             if state != DONE:
                 return b, state, size[b]
-            at[PACKED] += rows[b, table.SIZE]
+            slots[PACKED] += rows[b, table.SIZE]
     return rows.shape[0], DONE, 0
 
 
 @register_jitable(forceinline=True)
 def _append(
-    row: Int64s, payload: int, size: int, buffer: int, origin: int, records: Int64s, b: int, to: Target, at: Int64s, room: Room
+    row: Int64s, payload: int, size: int, buffer: int, origin: int, records: Int64s, b: int, to: Target, slots: Int64s, room: Room
 ) -> int:
     count = row[table.COUNT]
     if count < 0 or count > size // v2.SMALLEST_RECORD:
         return WRONG
-    if at[ROWS] + count > room.rows:
+    if slots[target.ROWS] + count > room.rows:
         return FULL
-    if (to.key.mode == COPY and at[KEY] + size > room.key_bytes) or (to.value.mode == COPY and at[VALUE] + size > room.value_bytes):
+    if to.key.mode == target.COPY and slots[target.KEY] + size > room.key_bytes:
         return FULL
-    if to.header_ends and at[HEADERS] + size // v2.SMALLEST_HEADER > room.headers:
+    if to.value.mode == target.COPY and slots[target.VALUE] + size > room.value_bytes:
         return FULL
-    if to.header_ends and (at[HEADER_KEY] + size > room.header_key_bytes or at[HEADER_VALUE] + size > room.header_value_bytes):
-        return FULL
-    first = at[ROWS]
-    code, _, _ = batch_records(row, payload, size, buffer, origin, count, 1, to, at)
+    if to.header_ends:
+        fits = slots[target.HEADER_KEY] + size <= room.header_key_bytes and slots[target.HEADER_VALUE] + size <= room.header_value_bytes
+        if not fits or slots[target.HEADERS] + size // v2.SMALLEST_HEADER > room.headers:
+            return FULL
+    first = slots[target.ROWS]
+    code, _, _ = batch_records(row, payload, size, buffer, origin, count, 1, to, slots)
     if code != _OK:
         return WRONG
     if to.microseconds and in_microseconds(to.timestamp, first, first + count):
-        at[UNTIMED] = 1
+        slots[UNTIMED] = 1
     records[b] = count
     return DONE

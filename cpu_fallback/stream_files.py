@@ -7,7 +7,7 @@ unusual it stops; `kolumn.decode.small_segments` decodes that one alone, and exp
 
 from typing import NamedTuple
 
-from kolumn.cpu_fallback.check.walk import Limits
+from kolumn.cpu_fallback.check import Limits
 from kolumn.cpu_fallback.fields.target import Target
 from kolumn.cpu_fallback.machine.address import PAD, call, fetch, load8, load32, load64
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
@@ -24,7 +24,6 @@ The device is its minor number above its major number. `BORN` and `DEVICE` are -
 WIDTH = 10
 TAIL_AT = 64
 """How many bytes before the end of a file the bytes begin that `Identity.tail` has."""
-
 _READ_ONLY, _AT_EMPTY_PATH, _BASIC, _BORN = 0o2000000, 0x1000, 0x7FF, 0x800
 _NEGATIVE, _WORD = 0x80000000, 0xFFFFFFFF
 
@@ -41,65 +40,44 @@ class Calls(NamedTuple):
 
 @compiled
 def stream_files(
-    calls: Calls,
-    files: Table,
-    source: Source,
-    span: Span,
-    limits: Limits,
-    rows: Table,
-    records: Int64s,
-    ends: Int64s,
-    written: Table,
-    to: Target,
-    at: Int64s,
-    room: Room,
-) -> int:
+    calls: Calls, files: Table, source: Source, span: Span, limits: Limits, rows: Table, records: Int64s, ends: Int64s, written: Table,
+    to: Target, slots: Int64s, room: Room,
+) -> int:  # fmt: skip
     """Decode segments one after the other; returns how many were decoded as a whole.
 
-    Parameters
-    ----------
-    files : int64 array of shape (n, `WIDTH`)
-    source
-        Its window has room for the largest file; its ``file`` is not used.
-    span
-        Its ``inflates`` is used.
-    rows, records
-        Out: entries of all segments, with positions in their segments, and the number of records of each.
-    ends : int64 array of n
-        Out: number of entries up to and including each segment.
-    written : int64 array of shape (n, number of slots)
-        Out: ``at`` after each segment.
-    to, at, room
-        As for `stream`. After the call ``at`` is that after the last segment that was decoded as a whole.
-    """
+    ``files``: int64 array of shape (n, `WIDTH`). ``source``: its window has room for the largest file; its ``file`` is not used. ``span``:
+    its ``inflates`` is used. ``rows``, ``records``: out: entries of all segments, with positions in their segments, and the number of
+    records of each. ``ends``: int64 array of n; out: number of entries up to and including each segment. ``written``: int64 array of shape
+    (n, number of slots); out: ``slots`` after each segment. ``to``, ``slots``, ``room``: as for `stream`. After the call ``slots`` is that
+    after the last segment that was decoded as a whole."""
     first = 0
     for i in range(files.shape[0]):
         size = files[i, SIZE]
         if first == rows.shape[0] or size > source.room or not _read(calls, files[i], source.window):
-            return _back(written, i, at)
+            return _back(written, i, slots)
         here, last = Span(size, size + PAD, 1.0, span.inflates), Span(size, size + PAD, 1e18, span.inflates)
         memory = Source(
             -source.window, source.views, source.arena, source.arena, source.room, source.block, False, False, source.libraries,
         )  # fmt: skip
-        found, _ = hop(-source.window, 0, here, calls.look, rows[first : first + 1])
-        if found == 0:
-            return _back(written, i, at)
-        row, state, _, known = stream(memory, last, limits, rows[first:], 1, 0, 0, records[first:], to, at, room)
+        count, _ = hop(-source.window, 0, here, calls.look, rows[first : first + 1])
+        if count == 0:
+            return _back(written, i, slots)
+        row, state, _, known = stream(memory, last, limits, rows[first:], 1, 0, 0, records[first:], to, slots, room)
         end = first + row
         if state != DONE or row != known or rows[end - 1, table.POSITION] + rows[end - 1, table.SIZE] != size:
-            return _back(written, i, at)
+            return _back(written, i, slots)
         first = ends[i] = end
         # One by one here and below: an assignment of arrays takes memory, which loops do not have.
-        for slot in range(len(at)):
-            written[i, slot] = at[slot]
+        for slot in range(len(slots)):
+            written[i, slot] = slots[slot]
     return files.shape[0]
 
 
 @register_jitable
-def _back(written: Table, done: int, at: Int64s) -> int:
+def _back(written: Table, done: int, slots: Int64s) -> int:
     """Take back what was written of a segment that is not decoded as a whole; nulls of later rows stay, so no row may follow."""
-    for slot in range(len(at)):
-        at[slot] = written[done - 1, slot] if done > 0 else 0
+    for slot in range(len(slots)):
+        slots[slot] = written[done - 1, slot] if done > 0 else 0
     return done
 
 
@@ -122,16 +100,16 @@ def _read(calls: Calls, file: Int64s, window: int) -> bool:
 @register_jitable
 def _is_same(calls: Calls, file: Int64s, opened: int) -> bool:
     """Whether an open file has the identity of the one that was listed, and was not modified since."""
-    at = calls.look
-    if call(calls.statx, (opened, calls.empty, _AT_EMPTY_PATH, _BASIC | _BORN, at)) & _WORD != 0:
+    look = calls.look
+    if call(calls.statx, (opened, calls.empty, _AT_EMPTY_PATH, _BASIC | _BORN, look)) & _WORD != 0:
         return False
-    mask = load32(at)
-    if mask & _BASIC != _BASIC or load64(at + 40) != file[SIZE] or load64(at + 32) != file[INODE]:
+    mask = load32(look)
+    if mask & _BASIC != _BASIC or load64(look + 40) != file[SIZE] or load64(look + 32) != file[INODE]:
         return False
-    if load64(at + 112) != file[MODIFIED] or load32(at + 120) != file[MODIFIED_NS]:
+    if load64(look + 112) != file[MODIFIED] or load32(look + 120) != file[MODIFIED_NS]:
         return False
-    if file[DEVICE] >= 0 and (load32(at + 136) | (load32(at + 140) << 32)) != file[DEVICE]:
+    if file[DEVICE] >= 0 and (load32(look + 136) | (load32(look + 140) << 32)) != file[DEVICE]:
         return False
     if mask & _BORN and file[BORN] >= 0:
-        return load64(at + 80) == file[BORN] and load32(at + 88) == file[BORN_NS]
+        return load64(look + 80) == file[BORN] and load32(look + 88) == file[BORN_NS]
     return True

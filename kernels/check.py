@@ -17,7 +17,7 @@ Bound: the bytes of the entries, read once; four look-ups for four bytes.
 """
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,18 +25,8 @@ from numpy.typing import NDArray
 from kolumn.formats import crc, layouts, table
 from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.machine_code.words import load64, loadu32, store32
-from kolumn.kernels.machine.kernel import (
-    WARP,
-    blocks,
-    from_lane_xor,
-    shared_array,
-    thread_of_block,
-    thread_of_grid,
-    thread_per_item,
-    threads_of_block,
-    threads_of_grid,
-    wait_for_block,
-)
+from kolumn.kernels.machine import kernel
+from kolumn.kernels.machine.kernel import WARP, Arguments, arguments, blocks, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
 LEAST = 4
@@ -53,8 +43,7 @@ _MOVES = _DIGITS << _DIGIT_BITS
 _LOW_DIGIT, _DIGIT_BYTES = (1 << _DIGIT_BITS) - 1, 4 << _DIGIT_BITS
 WORDS = _STEPS + WARP + ROW + _MOVES
 """Words of the tables of one polynomial: the step, the place of each lane, what undoes 0 to 127 zeros, and what moves over rows."""
-_ALL_LANES, _LOG_ROW = 0xFFFFFFFF, 7
-_ALL_STEPS = 2 * _STEPS
+_ALL_LANES, _LOG_ROW, _ALL_STEPS = 0xFFFFFFFF, 7, 2 * _STEPS
 _Steps = NDArray[np.uint32]
 
 
@@ -65,66 +54,31 @@ def tables() -> Any:
     for polynomial in (crc.CASTAGNOLI, crc.IEEE):
         lanes = [crc.power_of_x(32 * (WARP - lane), polynomial) for lane in range(WARP)]
         pads = [crc.power_of_x(-8 * zeros, polynomial) for zeros in range(ROW)]
-        moves = [
-            crc.power_of_x(8 * ROW * (value << (_DIGIT_BITS * digit)), polynomial)
-            for digit in range(_DIGITS)
-            for value in range(1 << _DIGIT_BITS)
-        ]
+        rows = [value << (_DIGIT_BITS * digit) for digit in range(_DIGITS) for value in range(1 << _DIGIT_BITS)]
+        moves = [crc.power_of_x(8 * ROW * count, polynomial) for count in rows]
         both += [crc.shift_tables(ROW, polynomial).ravel(), lanes, pads, moves]
     return np.concatenate(both).astype(np.uint32)
 
 
-class Check(NamedTuple):
-    """Arguments of `check`; addresses.
+Check = arguments(__name__, "Check", "rows source tables bad slices shares")
+"""Arguments of `check`; addresses.
 
-    Attributes
-    ----------
-    rows : int
-        The batch table, int64 of shape (n, `table.WIDTH`).
-    source : int
-        Where the byte at position 0 of the segment would be. The loaded bytes begin at a multiple of 128, and 128 bytes after the last
-        entry may be read.
-    tables : int
-        `tables`.
-    bad : int
-        Out: int32 of n, 1 where the checksum is not that of the bytes.
-    slices : int
-        Items for each entry, which small ones do not all need.
-    shares : int
-        Out, if there are more slices than one: int32 for each item, what its slice adds to the register of the entry.
-    """
-
-    rows: int
-    source: int
-    tables: int
-    bad: int
-    slices: int
-    shares: int
+``rows``: the batch table, int64 of shape (n, `table.WIDTH`). ``source``: where the byte at position 0 of the segment would be. The
+loaded bytes begin at a multiple of 128, and 128 bytes after the last entry may be read. ``tables``: `tables`. ``bad``: out: int32 of n,
+1 where the checksum is not that of the bytes. ``slices``: items for each entry, which small ones do not all need. ``shares``: out, if
+there are more slices than one: int32 for each item, what its slice adds to the register of the entry."""
 
 
 def compare_checksums(device: Runtime, batches: Memory, count: int, source: int) -> Memory:
-    """Launch what compares the checksums of entries; does not wait.
-
-    Parameters
-    ----------
-    batches : Memory
-        The batch table, int64 of shape (count, `table.WIDTH`).
-    count : int
-        At least 1.
-    source : int
-        Device address at which position 0 of the segment would be.
-
-    Returns
-    -------
-    Memory
-        int32 of ``count``, not 0 where the checksum is wrong.
-    """
+    """Launch what compares the checksums of entries; does not wait. ``batches``: the batch table, int64 of shape (count, `table.WIDTH`).
+    ``count``: at least 1. ``source``: device address at which position 0 of the segment would be. Returns int32 of ``count``, not 0 where
+    the checksum is wrong."""
     if "checksums" not in device.kept:
         # Never replaced: another thread may be using its address.
         device.kept.setdefault("checksums", device.upload(tables()))
     slices = min(-(-WARPS // count), MOST_SLICES)
     bad, shares = device.empty(4 * count), device.empty(4 * count * slices if slices > 1 else 0)
-    args = Check(batches.address, source, device.kept["checksums"].address, bad.address, slices, shares.address)
+    args = Check(batches, source, device.kept["checksums"], bad, slices, shares)
     device.launch(check, count * slices, args)
     if slices > 1:
         device.launch(join, count, args)
@@ -146,9 +100,7 @@ def _step(steps: _Steps, first: int, register: int, word: int) -> int:
 @register_jitable
 def lane_register(start: int, end: int, row: int, stop: int, lane: int, steps: _Steps, first: int) -> int:
     """Register of a lane over its words of the rows [row, stop) of an entry with bytes [start, end); ``steps[first:]`` are its tables."""
-    register = 0
-    at, inner = row + 4 * lane, min(stop, end) + 4 * lane
-    stop += 4 * lane
+    register, at, inner, stop = 0, row + 4 * lane, min(stop, end) + 4 * lane, stop + 4 * lane
     # All lanes do the same number of rows in each loop, so that they stay together. First those with the bytes that are inverted.
     while at < stop and at < start + 4 + 4 * lane:
         register = _step(steps, first, register, _inside(loadu32(at), at, start, end))
@@ -184,7 +136,7 @@ def _inside(word: int, at: int, start: int, end: int) -> int:
 
 
 @register_jitable
-def _covered(a: Check, i: int) -> tuple[int, int, int, int]:
+def _covered(a: Arguments, i: int) -> tuple[int, int, int, int]:
     """Of entry ``i``: where the bytes under its checksum begin and end, the row that they begin in, and how many rows there are."""
     row = a.rows + 8 * table.WIDTH * i
     position = a.source + load64(row + 8 * table.POSITION)
@@ -194,7 +146,7 @@ def _covered(a: Check, i: int) -> tuple[int, int, int, int]:
 
 
 @register_jitable
-def _rows_of(a: Check, item: int, i: int, count: int) -> tuple[int, int]:
+def _rows_of(a: Arguments, item: int, i: int, count: int) -> tuple[int, int]:
     """Which of the ``count`` rows of entry ``i`` an item is about: the first, and the one after the last."""
     if a.slices == 1:
         return 0, count
@@ -205,7 +157,7 @@ def _rows_of(a: Check, item: int, i: int, count: int) -> tuple[int, int]:
 
 
 @register_jitable
-def lane_share(a: Check, item: int, lane: int, steps: _Steps) -> int:
+def lane_share(a: Arguments, item: int, lane: int, steps: _Steps) -> int:
     """What one lane adds to the register of a slice."""
     i = item if a.slices == 1 else item // a.slices
     start, end, row, count = _covered(a, i)
@@ -221,7 +173,7 @@ def lane_share(a: Check, item: int, lane: int, steps: _Steps) -> int:
 
 
 @register_jitable
-def compare(a: Check, item: int, register: int) -> None:
+def compare(a: Arguments, item: int, register: int) -> None:
     """Note whether the register of an entry equals its checksum; of a slice, what it adds to the entry's."""
     if a.slices == 1:
         _judge(a, item, register)
@@ -250,7 +202,7 @@ def _moved(tables: int, rows: int, register: int, polynomial: int) -> int:
 
 
 @register_jitable
-def _judge(a: Check, i: int, register: int) -> None:
+def _judge(a: Arguments, i: int, register: int) -> None:
     """Note whether the register of the whole entry equals its checksum."""
     row = a.rows + 8 * table.WIDTH * i
     zeros = -(a.source + load64(row + 8 * table.POSITION) + load64(row + 8 * table.SIZE)) & (ROW - 1)
@@ -262,27 +214,27 @@ def _judge(a: Check, i: int, register: int) -> None:
 
 
 @blocks(Check, registers=64)
-def check(n: int, a: Check) -> None:
+def check(n: int, a: Arguments) -> None:
     """Compare the checksums of entries, ``n`` slices of them."""
-    steps = shared_array(_ALL_STEPS, np.uint32)
-    thread = thread_of_block()
-    for k in range(thread, _STEPS, threads_of_block()):
+    steps = kernel.shared_array(_ALL_STEPS, np.uint32)
+    thread = kernel.thread_of_block()
+    for k in range(thread, _STEPS, kernel.threads_of_block()):
         steps[k] = loadu32(a.tables + 4 * k)
         steps[_STEPS + k] = loadu32(a.tables + 4 * (WORDS + k))
-    wait_for_block()
-    lane, item = thread % WARP, thread_of_grid() // WARP
-    warps = threads_of_grid() // WARP
+    kernel.wait_for_block()
+    lane, item = thread % WARP, kernel.thread_of_grid() // WARP
+    warps = kernel.threads_of_grid() // WARP
     while item < n:
         register = lane_share(a, item, lane, steps)
         for distance in (16, 8, 4, 2, 1):
-            register ^= from_lane_xor(register, distance)
+            register ^= kernel.from_lane_xor(register, distance)
         if lane == 0:
             compare(a, item, register & _ALL_LANES)
         item += warps
 
 
 @thread_per_item(Check)
-def join(i: int, a: Check) -> None:
+def join(i: int, a: Arguments) -> None:
     """Compare the checksum of entry ``i``, of which each slice has been added up."""
     register = 0
     for item in range(i * a.slices, (i + 1) * a.slices):

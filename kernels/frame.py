@@ -5,13 +5,11 @@
     payload i    | header | block | block | end |        slots     | block | block |    |    | payload i + 1 ...
                                                          count i   2, or -1: that is for the codecs of the CPU
 
-`members`: a warp per payload looks for a second gzip header in it, since nvCOMP takes one member. Its lanes take neighbouring words.
-
-Bound: a sector for each block header and its latency; of gzip the bytes of the payloads, read once.
+`members`: a warp per payload looks for a second gzip header in it, since nvCOMP takes one member. Bound: a sector for each block header and
+its latency; of gzip the bytes of the payloads, read once.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +21,7 @@ from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.machine_code.words import load64, store32, store64
 from kolumn.formats.memory import load8, u32_little_at
 from kolumn.kernels.check import LEAST
-from kolumn.kernels.machine.kernel import thread_per_item, warp_per_item
+from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item, warp_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
 BLOCK = np.dtype([(name, np.int64) for name in ("payload", "kind", "source", "stop", "bound", "more")])
@@ -36,35 +34,14 @@ _CHECKSUM, _SIZED = 0x04, 0xE0
 """Bits of a zstd frame's descriptor: it has a content checksum; it may have a content size."""
 _ONES, _TOPS = 0x0101010101010101, -0x7F7F7F7F7F7F7F80
 _EIGHT, _MAGIC = 0x08 * _ONES, 0x8B * _ONES - (1 << 64)
-
-
-class Frame(NamedTuple):
-    """Arguments of `frame` and `members`: addresses.
-
-    Attributes
-    ----------
-    start, size, codec, magic, limit : int
-        int64 of each payload: where it begins, bytes, codec, format of its entry, and how many bytes it may decompress to.
-    first : int
-        int64 of n + 1: number of the first slot of each.
-    blocks : int
-        Out: a `BLOCK` for each slot.
-    counts : int
-        Out: int32 of each payload: how many blocks it has, or -1.
-    """
-
-    start: int
-    size: int
-    codec: int
-    magic: int
-    limit: int
-    first: int
-    blocks: int
-    counts: int
+Frame = arguments(__name__, "Frame", "start size codec magic limit first blocks counts")
+"""Arguments of `frame` and `members`: addresses. ``start``, ``size``, ``codec``, ``magic``, ``limit``: int64 of each payload: where it
+begins, bytes, codec, format of its entry, and how many bytes it may decompress to. ``first``: int64 of n + 1: number of the first slot of
+each. ``blocks``: out: a `BLOCK` for each slot. ``counts``: out: int32 of each payload: how many blocks it has, or -1."""
 
 
 @thread_per_item(Frame, block=64)
-def frame(i: int, a: Frame) -> None:
+def frame(i: int, a: Arguments) -> None:
     """List the blocks of payload ``i``."""
     at, codec, limit = load64(a.start + 8 * i), load64(a.codec + 8 * i), load64(a.limit + 8 * i)
     end, slot, last = at + load64(a.size + 8 * i), load64(a.first + 8 * i), load64(a.first + 8 * (i + 1))
@@ -104,7 +81,7 @@ def frame(i: int, a: Frame) -> None:
 
 
 @warp_per_item(Frame)
-def members(i: int, lane: int, lanes: int, a: Frame) -> None:
+def members(i: int, lane: int, lanes: int, a: Arguments) -> None:
     """Leave payload ``i`` to the CPU if another gzip header may begin in it."""
     if load64(a.codec + 8 * i) != GZIP:
         return
@@ -143,7 +120,7 @@ class Framing:
         n, first = len(start), np.concatenate([[0], np.cumsum(2 + size // SLOT_BYTES)])
         given = device.upload(np.concatenate([start, size, codec, magic, limit, first]).astype(np.int64))
         blocks, counts = device.pieces([_ROW * int(first[-1]), 4 * n])
-        args = Frame._make((*(given.address + 8 * n * k for k in range(6)), blocks.address, counts.address))
+        args = Frame(*(given.address + 8 * n * k for k in range(6)), blocks, counts)
         device.launch(frame, n, args)
         if (codec == GZIP).any():
             device.launch(members, n, args)

@@ -10,35 +10,31 @@ Decisions:
 * A micro-batch is a range of offsets, never of files: segments come and go between its tries. Positions in files live as long as one
   plan does.
 * The connector knows nothing of logs. The jar (`spark_plugin/jvm/`) answers Spark's public interfaces of data sources version 2. What
-  it does not know it asks Python: the schema, whether headers tell a total, the plan (`spark_plugin/connector/questions.py`); a task
-  sends an opaque split and gets batches. Options, paths, splits and decoding are the functions of the source written in Python, so the
-  two cannot differ.
-* The jar takes the name by its class, not by a services file. Spark looks for the class `kolumn.DefaultSource` before it looks for
-  sources written in Python, and does not compare. Two services files with one name would be an error. What the connector does not do
-  itself (writes, tables of batches and remarks) it passes to Spark's class for sources written in Python, the only one that is not
-  public, by reflection.
-* A stream's memory is in the JVM. Offsets are the texts of `spark_plugin/stream/`, so either reader goes on from a checkpoint of the
-  other. A worker may end between two questions. So types of values, the target of a run and the time of the last micro-batch come with
-  each question (`spark_plugin/connector/streams.py`). Spark asks for the first offset more than once; the answer is kept with the
+  it does not know it asks Python (`spark_plugin/connector/questions.py`); a task sends an opaque split and gets batches. Options, paths,
+  splits and decoding are the functions of the source written in Python, so the two cannot differ.
+* The jar takes the name by its class, not by a services file: Spark looks for the class `kolumn.DefaultSource` before it looks for
+  sources written in Python, and two services files with one name would be an error. What the connector does not do itself (writes,
+  tables of batches and remarks) it passes to Spark's class for sources written in Python, the only one that is not public, by reflection.
+* A stream's memory is in the JVM, since a worker may end between two questions. Offsets are the texts of `spark_plugin/stream.py`, so
+  either reader goes on from a checkpoint of the other. Spark asks for the first offset more than once; the answer is kept with the
   checkpoint.
-* Memory is used again when the JVM's count of references is zero, not when the next batch is asked for. RAPIDS keeps buffers of many
+* Memory is used again when the JVM's count of references is zero, not when the next batch is asked for: RAPIDS keeps buffers of many
   batches. Each buffer that the JVM maps counts itself; the number of a batch whose last buffer is gone goes out with the next command
-  (`spark_plugin/connector/shared.py`). Blocks are memfds: they have no names, and nothing is left of them when a worker dies. From 256
-  MiB on, blocks that wait to be used again go: a small buffer keeps a whole one. Where the JVM cannot open them, batches go through the
-  socket.
+  (`spark_plugin/connector/shared.py`). From 256 MiB on, blocks that wait to be used again go: a small buffer keeps a whole one. Where
+  the JVM cannot open memfds, batches go through the socket.
 * Headers are believed in counts, first and last offsets and last timestamps that are set, as Spark believes the statistics of a Parquet
   file: no checksum covers a header alone. Reads with ranges, `errors=skip`, `read_committed`, drafts, or `checkCrcs=true` decode.
   Batches that compaction has thinned, and formats 0 and 1, are decoded one by one (`spark_plugin/connector/statistics.py`).
 * Conditions widen. A condition on offsets or times becomes a range of each topic partition that may hold more, and Spark compares
-  again; so nothing depends on how Spark rounds. All records of a partition have the same topic and partition. So conditions on these
-  alone are decided by the plan (`spark_plugin/connector/conditions.py`), and headers can count what they leave.
+  again; so nothing depends on how Spark rounds. Conditions on topic and partition alone are decided by the plan, so that headers can
+  count what they leave (`spark_plugin/connector/conditions.py`).
 * Fields are pruned where that changes no row. An Avro, Protobuf or fixed value is valid or not as a whole, whichever fields are
-  decoded, so Spark's pruning decides what is (`spark_plugin/connector/conditions.py`). A JSON value is valid if its wanted members are:
-  all fields of the table are decoded, and those that a query does not use are dropped before the batch is handed over.
-* An order is promised only where it was seen. Spark may skip a sort for it. So it is reported for splits that are whole topic
-  partitions, after a look at all their headers, and the task compares offsets (`spark_plugin/connector/work.py`).
-* The jar is in the repository, and a test builds it again, byte by byte: Eclipse's compiler runs on any Java and its output does not
-  depend on where. The manifest has a digest of the sources, so an outdated jar is found without a compiler.
+  decoded, so Spark's pruning decides what is. A JSON value is valid if its wanted members are: all fields of the table are decoded, and
+  those that a query does not use are dropped before the batch is handed over.
+* An order is promised only where it was seen, since Spark may skip a sort for it: for splits that are whole topic partitions, after a
+  look at all their headers, and the task compares offsets (`spark_plugin/connector/work.py`).
+* The jar is in the repository, and a test builds it again, byte by byte (`spark_plugin/session/build.py`). The manifest has a digest of
+  the sources, so an outdated jar is found without a compiler.
 * A Python task has a fixed price in Spark, whatever it decodes. So splits are even where the slots are known, and transforms get larger
   ones. After its first task a worker freezes the objects that its garbage collector would otherwise walk after every task.
 """
@@ -51,11 +47,10 @@ from kolumn.core.errors import MissingPackageError
 if find_spec("pyspark") is None:
     raise MissingPackageError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
 
-from kolumn.spark_plugin.read.batches import DamageSource
 from kolumn.spark_plugin.read.frames import read_segments
 from kolumn.spark_plugin.session.java import configure, connector_jar
 from kolumn.spark_plugin.session.session import use_this_python, use_this_python_to_find_formats
-from kolumn.spark_plugin.source import RecordSource
+from kolumn.spark_plugin.source import DamageSource, RecordSource
 from kolumn.spark_plugin.write.export import export
 from kolumn.spark_plugin.write.rewrite import compact, convert
 

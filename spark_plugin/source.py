@@ -1,21 +1,37 @@
-"""The data source ``kolumn``: records as rows, or batches as rows, in batch reads and in streams."""
+"""The data sources ``kolumn``, records, batches or remarks as rows, in batch reads and in streams, and ``kolumn-damage``."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kolumn.core.schema import BATCH_SCHEMA, REMARK_SCHEMA
-from kolumn.spark_plugin.options.read import LoadOptions
-from kolumn.spark_plugin.options.write import WriteOptions
-from kolumn.spark_plugin.read.batches import BatchTableReader, RemarkReader
+from kolumn.copies.ranges import whole_ranges
+from kolumn.core.errors import ArgumentError
+from kolumn.core.schema import BATCH_SCHEMA, DAMAGE_SCHEMA, REMARK_SCHEMA
+from kolumn.core.threads import PLAN, SIZES
+from kolumn.damage.findings import Damage, Remark, remark_table
+from kolumn.log.pieces import batch_tables
+from kolumn.readers.verified import damage_table
+from kolumn.spark_plugin.options import LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema, with_columns
-from kolumn.spark_plugin.read.splits import Split, plan_splits, with_types_of
+from kolumn.spark_plugin.read.splits import (
+    PAYLOAD_RATIO,
+    Bounds,
+    Split,
+    key_of,
+    limits_of,
+    pack,
+    plan_splits,
+    segments_by_partition,
+    with_types_of,
+)  # fmt: skip
 from kolumn.spark_plugin.read.task import read_split, warn
-from kolumn.spark_plugin.stream.reader import RecordStream
-from kolumn.spark_plugin.write.writer import SegmentWriter
+from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.write.writer import SegmentWriter, WriteOptions
 
 _TABLES = {"batches": BATCH_SCHEMA, "remarks": REMARK_SCHEMA}
 
@@ -60,24 +76,129 @@ class RecordSource(DataSource):
         return RecordStream(with_columns(self.typed_options, schema), schema)
 
 
-class RecordReader(DataSourceReader):
-    """Plans splits on the driver, decodes them in tasks.
+class DamageSource(DataSource):
+    """``spark.read.format("kolumn-damage")``: one row for each damaged place, no rows for an undamaged log."""
 
-    There is intentionally no ``pushFilters``: with it, a filter that a reader has accepted also affects other
-    queries of the same DataFrame. Ranges and columns are options.
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self.read_options = LoadOptions.of(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format``."""
+        return "kolumn-damage"
+
+    def schema(self) -> StructType:
+        """The columns of ``kolumn.verify(...).damage``."""
+        return spark_schema(DAMAGE_SCHEMA)
+
+    def reader(self, schema: StructType) -> "DamageReader":
+        """The reader of one DataFrame; Spark passes ``schema`` by name."""
+        if schema != self.schema():
+            raise ArgumentError("kolumn-damage has columns of its own: read it without a schema, and select")
+        return DamageReader(self.read_options.for_batch())
+
+
+class _SplitReader(DataSourceReader):
+    """Plans splits at batch boundaries on the driver, decodes them in tasks.
+
+    There is intentionally no ``pushFilters``: with it, a filter that a reader has accepted also affects other queries of the same
+    DataFrame. Ranges and columns are options.
     """
 
     def __init__(self, options: LoadOptions, schema: StructType) -> None:
-        self.options = with_columns(options, schema)
-        self.spark_schema = schema
+        self.options, self.schema = options, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Splits at batch boundaries."""
+        """The splits of a read with these options."""
         return plan_splits(self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Decode one split."""
+        """The rows of one split."""
         assert isinstance(partition, Split)
-        schema = arrow_schema(self.spark_schema)
-        for batch in read_split(partition, self.options, warn):
+        schema = arrow_schema(self.schema)
+        for batch in self._rows(partition):
             yield from conform(batch, schema)
+
+    def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
+        raise NotImplementedError
+
+
+class RecordReader(_SplitReader):
+    """Records."""
+
+    def __init__(self, options: LoadOptions, schema: StructType) -> None:
+        super().__init__(with_columns(options, schema), schema)
+
+    def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
+        return read_split(split, self.options, warn)
+
+
+def _refuse_columns(options: LoadOptions, schema: StructType) -> None:
+    if schema != spark_schema(_TABLES[options.table]):
+        raise ArgumentError(f"the table of {options.table} has columns of its own: read it without a schema, and select")
+    if options.names_columns:
+        raise ArgumentError(f"the table of {options.table} has columns of its own: leave out the options columns and includeHeaders")
+
+
+class BatchTableReader(_SplitReader):
+    """``option("table", "batches")``: one row for each entry of the log, as `kolumn.batches`. Only checkCrcs=true reads payloads."""
+
+    def __init__(self, options: LoadOptions, schema: StructType) -> None:
+        _refuse_columns(options, schema)
+        decode = options.decode
+        if decode.start_timestamp is not None or decode.end_timestamp is not None:
+            raise ArgumentError("the table of batches has no range of times: select by maxTimestampMs")
+        super().__init__(replace(options, decode=replace(decode, check_crcs=options.checks_crcs)), schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Whole segments, many in one split."""
+        options = self.options
+        groups = segments_by_partition(options)
+        limits = limits_of(options, groups)
+        whole = (part for segments in groups.values() for part in whole_ranges(segments, replace(options.decode, threads=SIZES[PLAN])))
+        target = options.split_bytes * (1 if options.decode.check_crcs else PAYLOAD_RATIO)
+        return [Split(group, limits) for group in pack(whole, target)] or [Split(())]
+
+    def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
+        for part in split.ranges:
+            decode = self.options.decode.within(*split.bounds_of(key_of(part)))
+            for entries in batch_tables(part, decode):
+                yield from _within(entries, (decode.start_offset, decode.end_offset)).to_batches()
+
+
+def _within(entries: pa.Table, limit: Bounds) -> pa.Table:
+    """Entries that can have offsets within the bounds; the header of a wrapper does not contain its first offset."""
+    first, stop = limit
+    if first is not None:
+        entries = entries.filter(pc.greater_equal(entries["lastOffset"], first))
+    if stop is not None:
+        entries = entries.filter(pc.fill_null(pc.less(entries["baseOffset"], stop), True))
+    return entries
+
+
+class RemarkReader(_SplitReader):
+    """``option("table", "remarks")``: absent offsets and the other remarks of `kolumn.verify`, after all of a split has been decoded."""
+
+    def __init__(self, options: LoadOptions, schema: StructType) -> None:
+        _refuse_columns(options, schema)
+        super().__init__(replace(options, decode=replace(options.decode, columns=("offset",), typed=(), remarks=True)), schema)
+
+    def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
+        remarks: list[Remark] = []
+        for _ in read_split(split, self.options, warn, tally=lambda _, tally: remarks.extend(tally.remarks)):
+            pass
+        yield from remark_table(remarks).to_batches()
+
+
+class DamageReader(_SplitReader):
+    """Decodes like a read with the same options, and returns the damage instead of the records."""
+
+    def __init__(self, options: LoadOptions) -> None:
+        super().__init__(replace(options, decode=replace(options.decode.untyped, errors="skip")), spark_schema(DAMAGE_SCHEMA))
+
+    def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
+        damage: list[Damage] = []
+        for _ in read_split(split, self.options, damage.append):
+            pass
+        yield from damage_table(damage).to_batches()

@@ -51,6 +51,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_profile, config.option.hypothesis_seed = "default", str(FIRST)
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The name of a segment whose first offset is 0."""
+    return tmp_path / f"{0:020}.log"
+
+
 SAMPLE = 4
 """One in so many cases of a test with the marker ``sample`` is quick; the others are slow. Commits take turns."""
 LEFT_OUT = pytest.StashKey[int]()

@@ -1,15 +1,12 @@
-"""Encodes records as batches of formats 2 and 3, for `kolumn.encode`: loops for bounds of batches, bytes of records, and headers.
-
-Fields of a record of format 2, whatever they are: nearly all records are plain, which is found out with fewer instructions.
-"""
+"""Encodes records as batches of formats 2 and 3, for `kolumn.encode`: loops for bounds of batches, bytes of records, and headers."""
 
 from kolumn.core.errors import Code
-from kolumn.cpu_fallback.encode.messages import ArrowPayloads, RecordsToEncode, copy_payload, payload
+from kolumn.cpu_fallback.encode.messages import ArrowPayloads, RecordsToEncode, copy_payload, lengths, payload, rows_of
 from kolumn.cpu_fallback.machine.address import load32, load64, store32
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, memory, table, v2, v3_compact
-from kolumn.formats.fields import Record
+from kolumn.formats.entry import Record
 from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.varint import put_varint, varint_size
 
@@ -29,9 +26,8 @@ def headers_of(records: RecordsToEncode, row: int) -> tuple[int, int]:
 def _fixed_size(records: RecordsToEncode, row: int, skip: int) -> int:
     """Bytes of a record's body without its two deltas; its attributes have ``skip`` bytes."""
     first, stop = headers_of(records, row)
-    size = (
-        skip + v2.payload_size(payload(records.key, row)[1]) + v2.payload_size(payload(records.value, row)[1]) + varint_size(stop - first)
-    )
+    key, value = lengths(records, row)
+    size = skip + v2.payload_size(key) + v2.payload_size(value) + varint_size(stop - first)
     for i in range(first, stop):
         size += v2.payload_size(payload(records.header_key, i)[1]) + v2.payload_size(payload(records.header_value, i)[1])
     return size
@@ -45,28 +41,19 @@ def split(
 
     ``cut`` flags rows at which a batch has to begin. ``batch_bytes`` and ``batch_records`` limit a batch: bytes of its header and
     uncompressed records, and number of records; a single record may be larger. ``body`` is the address of an int32 for each row: the size
-    of the record's body. ``first`` and ``size`` get the first row and payload size of each batch.
-    """
+    of the record's body. ``first`` and ``size`` get the first row and payload size of each batch."""
     count, used, base, time = 0, 0, 0, 0
     for row in range(records.rows):
         fixed, offset, moment = _fixed_size(records, row, skip), load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)
         inner = fixed + varint_size(moment - time) + varint_size(offset - base)
         whole = varint_size(inner) + inner
-        if (
-            count == 0
-            or cut[row]
-            or used + whole > batch_bytes
-            or row - first[count - 1] >= batch_records
-            or offset - base > _LARGEST_DELTA
-        ):
+        full = count == 0 or used + whole > batch_bytes or row - first[count - 1] >= batch_records
+        if full or cut[row] or offset - base > _LARGEST_DELTA:
             if count > 0:
                 size[count - 1] = used - v2.HEADER
             first[count] = row
-            count += 1
-            base, time = offset, moment
-            inner = fixed + 2
+            base, time, count, used, inner = offset, moment, count + 1, v2.HEADER, fixed + 2
             whole = varint_size(inner) + inner
-            used = v2.HEADER
         used += whole
         store32(body + 4 * row, inner)
     if count > 0:
@@ -78,8 +65,9 @@ def split(
 def measure(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
     """Fill ``body`` and ``size`` as `split` does, for batches with given bounds; deltas are relative to the base values in ``rows``."""
     for b in range(first.shape[0]):
+        start, end = rows_of(first, stop, b)
         size[b] = 0
-        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+        for row in range(start, end):
             time = load64(records.timestamp + 8 * row) - rows[b, table.BASE_TIMESTAMP]
             offset = load64(records.offset + 8 * row) - rows[b, table.BASE_OFFSET]
             inner = _fixed_size(records, row, skip) + varint_size(time) + varint_size(offset)
@@ -100,13 +88,12 @@ def _put(column: ArrowPayloads, row: int, to: int) -> int:
 
 @compiled
 def fill(records: RecordsToEncode, skip: int, first: Int64s, stop: int, rows: Table, body: int, to: Int64s) -> None:
-    """Write the records of batches, of which ``rows`` of the batch table have the base offset and base timestamp.
-
-    ``first`` are the first rows of the batches, and ``stop`` the row after the last one; ``body`` is as filled by `split`. ``to`` are
-    addresses for the first record of each batch; up to 31 bytes after the last one are overwritten.
-    """
+    """Write the records of batches, of which ``rows`` of the batch table have the base offset and base timestamp. ``first`` are the first
+    rows of the batches, and ``stop`` the row after the last one; ``body`` is as filled by `split`. ``to`` are addresses for the first
+    record of each batch; up to 31 bytes after the last one are overwritten."""
     for b in range(first.shape[0]):
-        start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
+        start, end = rows_of(first, stop, b)
+        at = to[b]
         base, time = rows[b, table.BASE_OFFSET], rows[b, table.BASE_TIMESTAMP]
         for row in range(start, end):
             offset, moment = load64(records.offset + 8 * row), load64(records.timestamp + 8 * row)

@@ -19,8 +19,7 @@ def lz4_frames(source: Int64s, size: Int64s, gap: Int64s, header: int, function:
 
     ``source`` and ``size`` are addresses and sizes of the payloads; ``gap`` bytes are left free before each frame; ``made`` gets the sizes
     of the frames. ``header`` has `HEADER` bytes, the first one lowest; ``function`` is the address of ``LZ4_compress_default``. At
-    ``target`` there is memory for all gaps and frames, if no block gets smaller, and for `BOUND` more bytes.
-    """
+    ``target`` there is memory for all gaps and frames, if no block gets smaller, and for `BOUND` more bytes."""
     to = target
     for b in range(source.shape[0]):
         to += gap[b]

@@ -11,22 +11,19 @@ from kolumn.cpu_fallback.encode.messages import ArrowPayloads, copy_payload, pay
 from kolumn.cpu_fallback.machine.address import load8, load64, prefetch_read, store8, store64
 from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats.machine_code.deferred import intrinsic, ir, register_jitable, types
+from kolumn.formats.machine_code.deferred import instruction, ir, register_jitable
 
 AHEAD = 32
 """Rows that are hashed before the first of them is looked up."""
-
 START, LAST, WORDS = range(3)
 """Of a distinct key: where it begins among the bytes of all, and its last offset; how many such words."""
-
 _LOW, _ABSENT = 0xFFFFFFFF, -1
 _LAST, _KEY = 8 * LAST, 8 * WORDS
 
 
 class KeyMap(NamedTuple):
     """Addresses of a table: of its slots, an int64 each, and the number of bits of a slot's number; of `WORDS` int64 for each distinct key,
-    where the next one begins where it ends; of the bytes of these keys. And two secret numbers.
-    """
+    where the next one begins where it ends; of the bytes of these keys. And two secret numbers."""
 
     slots: int
     bits: int
@@ -36,17 +33,12 @@ class KeyMap(NamedTuple):
     more_seed: int
 
 
-@intrinsic
-def _folded(typing: Any, one: Any, other: Any) -> Any:
+@instruction
+def _folded(builder: Any, a: Any, b: Any) -> Any:
     """The two halves of the product of two unsigned words, combined by exclusive or."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide, word = ir.IntType(128), ir.IntType(64)
-        product = builder.mul(*(builder.zext(arg, wide) for arg in args))
-        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word)
-        return builder.xor(high, builder.trunc(product, word))
-
-    return types.int64(types.int64, types.int64), emit
+    wide, word = ir.IntType(128), ir.IntType(64)
+    product = builder.mul(builder.zext(a, wide), builder.zext(b, wide))
+    return builder.xor(builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word), builder.trunc(product, word))
 
 
 @register_jitable(forceinline=True)
@@ -60,24 +52,24 @@ def _tail(source: int, length: int) -> int:
 
 @register_jitable(forceinline=True)
 def _hash(map: KeyMap, source: int, length: int) -> int:
-    found, at, stop = map.seed ^ length, source, source + length
-    while at + 8 <= stop:
-        found = _folded(found ^ load64(at), map.more_seed)
-        at += 8
+    hash, address, stop = map.seed ^ length, source, source + length
+    while address + 8 <= stop:
+        hash = _folded(hash ^ load64(address), map.more_seed)
+        address += 8
     # Two words of keys of eight bytes or more may overlap, which is cheaper than to put a word together.
     last = load64(stop - 8) if length >= 8 else _tail(source, length)
-    return _folded(found ^ last, map.more_seed ^ map.seed)
+    return _folded(hash ^ last, map.more_seed ^ map.seed)
 
 
 @register_jitable(forceinline=True)
-def _is_same(one: int, other: int, length: int) -> bool:
+def _is_same(a: int, b: int, length: int) -> bool:
     done = 0
     while done + 8 <= length:
-        if load64(one + done) != load64(other + done):
+        if load64(a + done) != load64(b + done):
             return False
         done += 8
     while done < length:
-        if load8(one + done) != load8(other + done):
+        if load8(a + done) != load8(b + done):
             return False
         done += 1
     return True
@@ -99,20 +91,18 @@ def _found(map: KeyMap, hash: int, source: int, length: int) -> tuple[int, int]:
             return _ABSENT, slot
         if (held ^ hash) >> 32 == 0:
             number = (held & _LOW) - 1
-            place = map.keys + _KEY * number
-            start = load64(place)
-            if load64(place + _KEY) - start == length and _is_same(map.bytes + start, source, length):
+            key = map.keys + _KEY * number
+            start = load64(key)
+            if load64(key + _KEY) - start == length and _is_same(map.bytes + start, source, length):
                 return number, slot
         slot = (slot + 1) & ((1 << map.bits) - 1)
 
 
 @compiled
 def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int, most_keys: int, most_bytes: int, used: Int64s) -> int:
-    """Add rows to a table from ``row`` on, as long as there is room; those without a key are left out. Returns the first row not added.
-
-    The table has `most_keys` rooms for keys and one more, ``most_bytes`` for their bytes and padding, and more slots than keys. ``offsets``
-    is the address of an int64 for each row. ``used`` are the numbers of distinct keys and of their bytes, and `AHEAD` words of scratch.
-    """
+    """Add rows to a table from ``row`` on, as long as there is room; those without a key are left out. Returns the first row not added. The
+    table has `most_keys` rooms for keys and one more, ``most_bytes`` for their bytes and padding, and more slots than keys. ``offsets`` is
+    the address of an int64 for each row. ``used`` are the numbers of distinct keys and of their bytes, and `AHEAD` words of scratch."""
     while row < rows:
         some = min(rows - row, AHEAD)
         for i in range(some):
@@ -127,16 +117,16 @@ def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int
             offset, hash = load64(offsets + 8 * (row + i)), used[2 + i]
             number, slot = _found(map, hash, source, length)
             if number != _ABSENT:
-                place = map.keys + _KEY * number
-                store64(place + _LAST, max(offset, load64(place + _LAST)))
+                key = map.keys + _KEY * number
+                store64(key + _LAST, max(offset, load64(key + _LAST)))
                 continue
             number, stop = used[0], used[1] + length
             if number == most_keys or stop > most_bytes:
                 return row + i
             copy_payload(map.bytes + used[1], source, length, keys.stop)
-            place = map.keys + _KEY * number
-            store64(place + _KEY, stop)
-            store64(place + _LAST, offset)
+            key = map.keys + _KEY * number
+            store64(key + _KEY, stop)
+            store64(key + _LAST, offset)
             store64(map.slots + 8 * slot, (number + 1) | (hash >> 32 << 32))
             used[0] = number + 1
             used[1] = stop
@@ -148,9 +138,9 @@ def add_keys(map: KeyMap, keys: ArrowPayloads, offsets: int, row: int, rows: int
 def place_keys(map: KeyMap, count: int) -> None:
     """Fill the slots of a table, which are 0, from its ``count`` distinct keys."""
     for number in range(count):
-        place = map.keys + _KEY * number
-        start = load64(place)
-        hash = _hash(map, map.bytes + start, load64(place + _KEY) - start)
+        key = map.keys + _KEY * number
+        start = load64(key)
+        hash = _hash(map, map.bytes + start, load64(key + _KEY) - start)
         slot = _slot(map, hash)
         while load64(map.slots + 8 * slot) != 0:
             slot = (slot + 1) & ((1 << map.bits) - 1)

@@ -1,6 +1,6 @@
 """Encodes records as message sets of `formats.kip98_draft`."""
 
-from kolumn.cpu_fallback.encode.messages import ArrowPayloads, RecordsToEncode, copy_payload, payload
+from kolumn.cpu_fallback.encode.messages import ArrowPayloads, RecordsToEncode, copy_payload, lengths, payload, rows_of
 from kolumn.cpu_fallback.machine.address import load8, load64, store32
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
@@ -13,7 +13,8 @@ _LARGEST_DELTA = 2**31 - 2
 
 @register_jitable
 def _body(records: RecordsToEncode, row: int, delta: int) -> int:
-    return kip98_draft.body_size(delta, payload(records.key, row)[1], payload(records.value, row)[1])
+    key, value = lengths(records, row)
+    return kip98_draft.body_size(delta, key, value)
 
 
 @compiled
@@ -45,8 +46,9 @@ def split(records: RecordsToEncode, cut: Flags, batch_bytes: int, batch_records:
 def measure(records: RecordsToEncode, first: Int64s, stop: int, rows: Table, body: int, size: Int64s) -> None:
     """Fill ``body`` and ``size`` as `split` does, for sets with given bounds; deltas are relative to the base offsets in ``rows``."""
     for b in range(first.shape[0]):
+        start, end = rows_of(first, stop, b)
         size[b] = 0
-        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+        for row in range(start, end):
             inner = _body(records, row, load64(records.offset + 8 * row) - rows[b, table.BASE_OFFSET])
             store32(body + 4 * row, inner)
             size[b] += uvarint_size(inner) + inner
@@ -62,15 +64,14 @@ def _put(column: ArrowPayloads, row: int, to: int) -> int:
 
 @compiled
 def fill(records: RecordsToEncode, control: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
-    """Write the messages of sets. ``control`` is the address of a uint8 for each row, 1 for control messages; 0 if there are none.
-
-    Others are as for `batches.fill`.
-    """
+    """Write the messages of sets. ``control`` is the address of a uint8 for each row, 1 for control messages; 0 if there are none. Others
+    are as for `batches.fill`."""
     for b in range(first.shape[0]):
-        start, end, at = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
+        start, end = rows_of(first, stop, b)
+        at = to[b]
         for row in range(start, end):
             delta, moment = load64(records.offset + 8 * row) - rows[b, table.BASE_OFFSET], load64(records.timestamp + 8 * row)
-            key_length, value_length = payload(records.key, row)[1], payload(records.value, row)[1]
+            key_length, value_length = lengths(records, row)
             inner = kip98_draft.body_size(delta, key_length, value_length)
             marked = load8(control + row) if control else 0
             body = at + uvarint_size(inner)

@@ -1,6 +1,6 @@
 """Encodes records as messages of `formats.enriched`, either single ones or in wrappers."""
 
-from kolumn.cpu_fallback.encode.messages import RecordsToEncode, payload, put_sized, seal_message
+from kolumn.cpu_fallback.encode.messages import RecordsToEncode, add_to_sets, lengths, payload, put_sized, rows_of, seal_message
 from kolumn.cpu_fallback.machine.address import load8, load32, load64
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
@@ -14,23 +14,17 @@ WRAPPER_TAGS = _TIME_BYTES + _COUNT_BYTES
 
 @register_jitable
 def _size(records: RecordsToEncode, tagged: int, row: int) -> int:
-    return enriched.message_size(_TIME_BYTES if load8(tagged + row) else 0, payload(records.key, row)[1], payload(records.value, row)[1])
+    key, value = lengths(records, row)
+    return enriched.message_size(_TIME_BYTES if load8(tagged + row) else 0, key, value)
 
 
 @compiled
 def split(records: RecordsToEncode, tagged: int, cut: Flags, batch_bytes: int, batch_records: int, first: Int64s, size: Int64s) -> int:
-    """Divide records into sets of messages, and compute their sizes.
-
-    ``tagged`` is the address of a uint8 for each row: whether it gets a broker timestamp. The others are as for `batches.split`.
-    """
+    """Divide records into sets of messages, and compute their sizes. ``tagged`` is the address of a uint8 for each row: whether it gets a
+    broker timestamp. The others are as for `batches.split`."""
     count = 0
     for row in range(records.rows):
-        whole = _size(records, tagged, row)
-        if count == 0 or cut[row] or size[count - 1] + whole > batch_bytes or row - first[count - 1] >= batch_records:
-            first[count] = row
-            size[count] = 0
-            count += 1
-        size[count - 1] += whole
+        count = add_to_sets(_size(records, tagged, row), row, cut, batch_bytes, batch_records, first, size, count)
     return count
 
 
@@ -38,8 +32,9 @@ def split(records: RecordsToEncode, tagged: int, cut: Flags, batch_bytes: int, b
 def measure(records: RecordsToEncode, tagged: int, first: Int64s, stop: int, size: Int64s) -> None:
     """Set ``size`` to the sizes of sets with given bounds."""
     for b in range(first.shape[0]):
+        start, end = rows_of(first, stop, b)
         size[b] = 0
-        for row in range(first[b], stop if b + 1 == first.shape[0] else first[b + 1]):
+        for row in range(start, end):
             size[b] += _size(records, tagged, row)
 
 
@@ -53,14 +48,11 @@ def _put_time(at: int, timestamp: int) -> int:
 @compiled
 def fill(records: RecordsToEncode, tagged: int, kinds: int, seconds: int, first: Int64s, stop: int, rows: Table, to: Int64s) -> None:
     """Write the messages of sets; with a codec, offsets are relative to the base offset, and `table.ATTRIBUTES` is set for the wrapper.
-
     ``tagged``, ``kinds`` and ``seconds`` are addresses for each row: of a uint8, whether it gets a broker timestamp; of a uint8, its type;
-    of an int32, its timestamp. Others are as for `batches.fill`.
-    """
+    of an int32, its timestamp. Others are as for `batches.fill`."""
     for b in range(first.shape[0]):
-        start, end, pos = first[b], stop if b + 1 == first.shape[0] else first[b + 1], to[b]
-        base = rows[b, table.BASE_OFFSET] if rows[b, table.CODEC] != 0 else 0
-        keyed = False
+        start, end = rows_of(first, stop, b)
+        pos, keyed, base = to[b], False, rows[b, table.BASE_OFFSET] if rows[b, table.CODEC] != 0 else 0
         for row in range(start, end):
             size, tag_bytes = _size(records, tagged, row), _TIME_BYTES if load8(tagged + row) else 0
             offset = load64(records.offset + 8 * row) - base

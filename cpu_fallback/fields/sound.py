@@ -16,7 +16,6 @@ from kolumn.formats.machine_code.deferred import register_jitable
 
 INDEX, OFFSET = 0, 1
 """Columns of what is noted of a wrong record; its offset is `table.UNKNOWN` where that cannot be read."""
-
 _OK = int(Code.OK)
 
 
@@ -26,32 +25,14 @@ def sound_records(
 ) -> tuple[int, int, int, int, int, int, int]:
     """Move the sound records of an entry to an address, which may be that of the payload.
 
-    Parameters
-    ----------
-    row : int64 array of `table.WIDTH`
-        Of an entry with a right checksum. Its count becomes that of the records that stay; the last offset of a wrapper becomes that of the
-        last message that stays, since offsets of messages count from there.
-    payload, size : int
-        Address and bytes of the decompressed records or messages.
-    to : int
-    format : int
-        Index into `layouts.FORMATS`.
-    check_crcs : bool
-        Whether to compare the checksums of messages.
-    wrong : int64 array of shape (m, 2)
-        Out: the first wrong records, `INDEX` and `OFFSET`.
-
-    Returns
-    -------
-    kept, bytes : int
-        Records that stay; 0 if nothing of the entry can be read.
-    bad, framed : int
-        Wrong records, and how many have a length that leads on.
-    broken : int
-        Position from which on nobody can tell where records begin, -1 if all lengths lead on to the end.
-    before, after : int
-        Offset of the last record before the first wrong one, and of the first one after the last wrong one; else `table.UNKNOWN`.
-    """
+    ``row``: int64 array of `table.WIDTH`, of an entry with a right checksum. Its count becomes that of the records that stay; the last
+    offset of a wrapper becomes that of the last message that stays, since offsets of messages count from there. ``payload``, ``size``:
+    address and bytes of the decompressed records or messages. ``format``: index into `layouts.FORMATS`. ``check_crcs``: whether to compare
+    the checksums of messages. ``wrong``: int64 array of shape (m, 2); out: the first wrong records, `INDEX` and `OFFSET`.
+    Returns ``kept``, ``bytes``: records that stay; 0 if nothing of the entry can be read. ``bad``, ``framed``: wrong records, and how many
+    have a length that leads on. ``broken``: position from which on nobody can tell where records begin, -1 if all lengths lead on to the
+    end. ``before``, ``after``: offset of the last record before the first wrong one, and of the first one after the last wrong one; else
+    `table.UNKNOWN`."""
     layout = row[table.LAYOUT]
     framed, last, broken = _framed(layout, payload, size, row[table.CODEC])
     base = _base(row, payload, framed, last, broken)
@@ -134,8 +115,8 @@ def _judged(row: Int64s, buf: int, at: int, stop: int, base: int, number: int, h
         code, _, _ = layouts.count(layout, buf + at, stop - at, check_crcs)
     else:
         _, _, code, _ = layouts.inner_messages(buf + at, stop - at, layout, highest, check_crcs)
-    found = layouts.message(layout, buf, at, stop, row[table.CODEC], row[table.ATTRIBUTES], base, number)
-    return found.code if code == _OK else code, found.offset if found.code == _OK else table.UNKNOWN
+    message = layouts.message(layout, buf, at, stop, row[table.CODEC], row[table.ATTRIBUTES], base, number)
+    return message.code if code == _OK else code, message.offset if message.code == _OK else table.UNKNOWN
 
 
 @register_jitable

@@ -2,8 +2,7 @@
 
     payloads ──▶ frame (compiled) ──▶ table of blocks ──▶ decoder of the library, block by block ──▶ arena, without gaps
 
-A payload that is malformed, or larger than allowed, gets a code and no bytes, and does not affect the others. A payload of more than
-`LARGE` bytes is measured before memory is allocated for it: it is decompressed twice, the first time without an output.
+A payload that is malformed, or larger than allowed, gets a code and no bytes, and does not affect the others.
 """
 
 import threading
@@ -44,21 +43,11 @@ _local = threading.local()
 class Inflated:
     """Result of `inflate`.
 
-    Attributes
-    ----------
-    arena : ndarray of uint8
-        Decompressed bytes, followed by at least `PAD` unused ones.
-    start, size : ndarray of int64
-        Position in ``arena`` and number of the bytes of each payload; size 0 for a failed one.
-    code : ndarray of int64
-        `Code`: OK, BAD_STREAM, TOO_LARGE or BAD_CODEC.
-    where : ndarray of int64
-        Position in the source buffer of the error in a failed payload.
-    found : dict of int to str
-        For each failed payload, the text of its error.
-    done : int
-        How many payloads, from the first on, were processed. The values of the arrays are undefined for the others.
-    """
+    ``arena``: ndarray of uint8, decompressed bytes, followed by at least `PAD` unused ones. ``start``, ``size``: ndarray of int64, position
+    in ``arena`` and number of the bytes of each payload; size 0 for a failed one. ``code``: ndarray of int64, `Code`: OK, BAD_STREAM,
+    TOO_LARGE or BAD_CODEC. ``where``: ndarray of int64, position in the source buffer of the error in a failed payload. ``found``: dict of
+    int to str, for each failed payload, the text of its error. ``done``: how many payloads, from the first on, were processed. The values
+    of the arrays are undefined for the others."""
 
     arena: np.ndarray
     start: np.ndarray
@@ -71,15 +60,8 @@ class Inflated:
 
 @dataclass(frozen=True)
 class Share:
-    """Limit of the bytes that one call may decompress.
-
-    Attributes
-    ----------
-    bytes : int
-        No payload is begun once this many bytes are decompressed.
-    large : bool
-        Whether the first payload may decompress to more than that.
-    """
+    """Limit of the bytes that one call may decompress. ``bytes``: no payload is begun once this many bytes are decompressed. ``large``:
+    whether the first payload may decompress to more than that."""
 
     bytes: int = UNBOUNDED
     large: bool = True
@@ -100,36 +82,17 @@ class FlawError(Exception):
 
 
 def inflate(
-    buf: np.ndarray,
-    start: np.ndarray,
-    size: np.ndarray,
-    codec: np.ndarray,
-    magic: np.ndarray,
-    max_bytes: int,
-    max_ratio: float,
+    buf: np.ndarray, start: np.ndarray, size: np.ndarray, codec: np.ndarray, magic: np.ndarray, max_bytes: int, max_ratio: float,
     share: Share = _EVERYTHING,
-) -> Inflated:
+) -> Inflated:  # fmt: skip
     """Decompress the payloads ``buf[start : start + size]``. Copies; libraries and compiled code run without the GIL.
 
-    Parameters
-    ----------
-    buf : ndarray of uint8
-        Has `PAD` readable bytes after the last payload.
-    start, size : ndarray of int64
-    codec, magic : ndarray of int
-        Codec number and magic of the entry of each payload.
-    max_bytes : int
-        Largest decompressed size of one payload.
-    max_ratio : float
-        Largest ratio of decompressed to compressed size, above `RATIO_FLOOR`.
-    share : Share
-        How many bytes to decompress; by default all.
-
-    Notes
-    -----
-    Memory is allocated for the measured output of the decoders, or for an upper bound that follows from the compressed bytes, never for
-    a length that is only claimed by the stream.
-    """
+    ``buf``: ndarray of uint8 with `PAD` readable bytes after the last payload. ``start``, ``size``: ndarray of int64. ``codec``, ``magic``:
+    ndarray of int, codec number and magic of the entry of each payload. ``max_bytes``: largest decompressed size of one payload.
+    ``max_ratio``: largest ratio of decompressed to compressed size, above `RATIO_FLOOR`. ``share``: how many bytes to decompress; by
+    default all.
+    Memory is allocated for the measured output of the decoders, or for an upper bound that follows from the compressed bytes, never for a
+    length that is only claimed by the stream."""
     start, size, codec, magic = (np.ascontiguousarray(x, np.int64) for x in (start, size, codec, magic))
     limit = np.minimum(float(max_bytes), np.maximum(RATIO_FLOOR, max_ratio * size)).astype(np.int64)
     table, flaw, where, careful = frame(buf, start, size, codec, magic, np.minimum(limit, min(LARGE, share.bytes)))
@@ -170,7 +133,6 @@ class _Run:
         self.source, self.address, self.size = buf.data, int(buf.ctypes.data), size
         self.table, self.limit, self.flaw, self.where, self.share = table, limit, flaw, where, share
         self.max_bytes, self.max_ratio = UNBOUNDED, float(UNBOUNDED)
-        self._unwanted: memoryview | None = None
         self.count = np.zeros(len(table), np.int64)
         self.words: dict[int, str] = {}
         self.at = 0
@@ -283,13 +245,8 @@ class _Run:
         return f"; {' and '.join(needed)} {'suffices' if len(needed) == 1 else 'suffice'}"
 
     def _each(self, first: int, last: int, most: int, keep: bool = True) -> int:
-        """Decompress rows [first, last) of one payload; returns the number of bytes. Without ``keep`` the output is only counted.
-
-        Raises
-        ------
-        _LargerError
-            The output has more than ``most`` bytes.
-        """
+        """Decompress rows [first, last) of one payload; returns the number of bytes. Without ``keep`` the output is only counted. Raises
+        `_LargerError`: the output has more than ``most`` bytes."""
         total = 0
         for row in range(first, last):
             self.failed = row
@@ -303,7 +260,9 @@ class _Run:
                 self._blocks(row, row + 1)
                 self.at, count = at, self.at - at
             elif kind == LZ4_BLOCK:
-                count = cramjam.lz4.decompress_block_into(self.source[source:stop], self._scratch(bound), bound)
+                # The memory is another's as soon as nobody holds the buffer.
+                _held, scratch = take(bound)
+                count = cramjam.lz4.decompress_block_into(self.source[source:stop], scratch, bound)
             else:
                 count = bound
             if keep:
@@ -313,12 +272,6 @@ class _Run:
             if total > most:
                 raise _LargerError
         return total
-
-    def _scratch(self, size: int) -> memoryview:
-        """Memory for output that is discarded."""
-        if self._unwanted is None or len(self._unwanted) < size:
-            self._unwanted = take(size)[1]
-        return self._unwanted[:size]
 
     def _fail(self, row: int, flaw: int, where: int, words: str = "") -> int:
         """Set the error of the payload of ``row`` and discard its output; returns the row after its last one."""

@@ -1,11 +1,53 @@
-"""Lists the compressed blocks of many payloads in one table, by the framing functions of `kolumn.formats.codecs`."""
+"""Locates the payload of each entry, and lists its compressed blocks in one table by the framing functions of `kolumn.formats.codecs`."""
 
 import numpy as np
 
 import kolumn.formats.codecs.known  # noqa: F401 (the framings as compiled functions first)
+from kolumn.core.errors import Code
 from kolumn.cpu_fallback.machine.arrays import Constants, Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats.codecs import END, flaws, gzip, known, lz4
+from kolumn.formats import layouts, table
+from kolumn.formats.codecs import END, NONE, flaws, gzip, known, lz4
+from kolumn.formats.machine_code.deferred import register_jitable
+
+_OK, _NULL_WRAPPER = int(Code.OK), int(Code.NULL_WRAPPER)
+
+
+@compiled
+def locate(buf: int, origin: int, rows: Table, start: Int64s, size: Int64s, codec: Int64s) -> None:
+    """Fill ``start`` (position in the segment), ``size`` (bytes) and ``codec`` of each entry's payload. An entry whose payload cannot be
+    located, or whose codec is not allowed, gets a code in ``rows``. A batch with a record count of 0, or a draft's set, has nothing to
+    decompress if no bytes follow its header, whatever codec that names."""
+    for b in range(rows.shape[0]):
+        row = rows[b]
+        start[b], size[b], codec[b] = row[table.POSITION], 0, 0
+        if row[table.CODE] != _OK:
+            continue
+        if layouts.holds_messages(row[table.LAYOUT]):
+            row[table.CODE], start[b], size[b] = _message(buf - origin, row)
+        elif row[table.SIZE] == row[table.PAYLOAD] and (row[table.COUNT] == 0 or layouts.is_set(row[table.LAYOUT])):
+            continue
+        else:
+            row[table.CODE] = layouts.codec_code(row[table.LAYOUT], row[table.ATTRIBUTES], row[table.CODEC])
+            start[b], size[b] = row[table.POSITION] + row[table.PAYLOAD], row[table.SIZE] - row[table.PAYLOAD]
+        if row[table.CODE] == _OK:
+            codec[b] = row[table.CODEC]
+        else:
+            size[b] = 0
+
+
+@register_jitable
+def _message(buf: int, row: Int64s) -> tuple[int, int, int]:
+    """Code, start and size of the message itself or, with a codec, of its compressed payload."""
+    position, end = row[table.POSITION], row[table.POSITION] + row[table.SIZE]
+    code = layouts.codec_code(row[table.LAYOUT], row[table.ATTRIBUTES], row[table.CODEC])
+    if code != _OK or row[table.CODEC] == NONE:
+        return code, position, row[table.SIZE]
+    code, value, length = layouts.wrapped(row[table.LAYOUT], buf, position, end)
+    if code == _OK and length < 0:
+        return _NULL_WRAPPER, value, 0
+    return code, value, length
+
 
 PAYLOAD, KIND, SOURCE, STOP, BOUND = range(5)
 COLUMNS = 5
@@ -14,19 +56,9 @@ CODEC, COUNT = flaws.CODEC, known.COUNT
 
 @compiled
 def _frame(
-    buf: int,
-    start: Constants,
-    size: Constants,
-    codec: Constants,
-    magic: Constants,
-    limit: Constants,
-    first: int,
-    row: int,
-    table: Table,
-    flaw: Int64s,
-    where: Int64s,
-    careful: Flags,
-) -> tuple[int, int]:
+    buf: int, start: Constants, size: Constants, codec: Constants, magic: Constants, limit: Constants, first: int, row: int, table: Table,
+    flaw: Int64s, where: Int64s, careful: Flags,
+) -> tuple[int, int]:  # fmt: skip
     """Fill the table from payload ``first`` and row ``row`` on; stops at a payload for whose blocks the table has no room."""
     for i in range(first, len(start)):
         at, end, c = start[i], start[i] + size[i], codec[i]
@@ -84,16 +116,9 @@ def wrong(start: Int64s, size: Int64s, magic: Int64s, out: Int64s, length: Int64
 def frame(
     buf: np.ndarray, start: np.ndarray, size: np.ndarray, codec: np.ndarray, magic: np.ndarray, limit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Blocks of all payloads whose framing is valid.
-
-    Returns
-    -------
-    table : ndarray of int64, shape (blocks, COLUMNS)
-    flaw, where : ndarray of int64
-        Of each payload. The table has no blocks of a payload with a flaw.
-    careful : ndarray of bool
-        True for payloads whose blocks could decompress to more than ``limit``.
-    """
+    """Blocks of all payloads whose framing is valid. Returns ``table``: ndarray of int64, shape (blocks, COLUMNS). ``flaw``, ``where``:
+    ndarray of int64, of each payload. The table has no blocks of a payload with a flaw. ``careful``: ndarray of bool, set for payloads
+    whose blocks could decompress to more than ``limit``."""
     flaw, where, careful = np.zeros(len(start), np.int64), np.zeros(len(start), np.int64), np.zeros(len(start), np.bool_)
     table = np.empty((len(start) + int(size.sum()) // 8192 + 16, COLUMNS), np.int64)
     payload, rows = 0, 0

@@ -1,10 +1,7 @@
 """Decoders of C libraries that compiled code calls, so that their output is in the CPU's cache when its records are read.
 
-If a library cannot be called, payloads of its codec are decompressed by a Python package (`arena`).
-
-ISA-L's decoder of deflate streams, which the package ``isal`` exports.
-
-Finds a libzstd whose functions compiled code can call.
+ISA-L's decoder of deflate streams, which the package ``isal`` exports, and a libzstd. If a library cannot be called, payloads of its codec
+are decompressed by a Python package (`arena`).
 """
 
 import ctypes
@@ -25,13 +22,9 @@ class Head(ctypes.Structure):
     """First fields of ``struct inflate_state`` of igzip_lib.h. Internal tables and settings of the library follow them."""
 
     _fields_ = (
-        ("next_out", ctypes.c_void_p),
-        ("avail_out", ctypes.c_uint32),
-        ("total_out", ctypes.c_uint32),
-        ("next_in", ctypes.c_void_p),
-        ("read_in", ctypes.c_uint64),
-        ("avail_in", ctypes.c_uint32),
-    )
+        ("next_out", ctypes.c_void_p), ("avail_out", ctypes.c_uint32), ("total_out", ctypes.c_uint32),
+        ("next_in", ctypes.c_void_p), ("read_in", ctypes.c_uint64), ("avail_in", ctypes.c_uint32),
+    )  # fmt: skip
 
 
 NEXT_OUT, AVAIL_OUT = Head.next_out.offset, Head.avail_out.offset
@@ -84,7 +77,6 @@ def _as_told(isal: Any) -> bool:
 
 PLACES = ("backports.zstd._zstd", "libzstd.so.1", "zstandard._cffi")
 """Modules, and a library of the system, that export libzstd. The last one is slower: it lacks libzstd's assembly for Huffman codes."""
-
 _MAJOR, _MINOR, _PATCH = zstandard.ZSTD_VERSION
 # Older versions accept damaged payloads that this one rejects, and the result of a read must not depend on the machine.
 _OLDEST = 10000 * _MAJOR + 100 * _MINOR + _PATCH
@@ -162,9 +154,7 @@ class Decoder(NamedTuple):
 
 class Decoders(NamedTuple):
     """``isal_inflate_stateless`` with an ``inflate_state``, ``LZ4_decompress_safe``, ``ZSTD_decompressDCtx`` with a ``ZSTD_DCtx``.
-
-    ``contents`` is 1 if content checksums of lz4 frames are compared.
-    """
+    ``contents`` is 1 if content checksums of lz4 frames are compared."""
 
     deflate: Decoder
     lz4: Decoder

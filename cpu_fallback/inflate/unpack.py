@@ -1,4 +1,4 @@
-"""Decompresses payloads in compiled code, so that a batch stays in the cache: snappy here, the others by the libraries of `decoders`.
+"""Decompresses payloads in compiled code, so that a batch stays in the cache: snappy here, the others by `libraries`.
 
 What is here accepts a subset of the payloads that the libraries accept, with the same result. For other payloads they give up, and
 the package decompresses or rejects them (`arena`). They write at most to their stop, look back at most to their target, and copy in
@@ -13,20 +13,8 @@ import numpy as np
 
 from kolumn.cpu_fallback.inflate import blocks  # noqa: F401 (the framings as compiled functions first)
 from kolumn.cpu_fallback.inflate.libraries import AVAIL_IN, AVAIL_OUT, NEXT_IN, NEXT_OUT, Decoder, Decoders
-from kolumn.cpu_fallback.machine.address import (
-    call,
-    copy16,
-    copy32,
-    copy_padded,
-    load8,
-    load8_early,
-    load32,
-    load64,
-    select,
-    store8,
-    store32,
-    store64,
-)
+from kolumn.cpu_fallback.machine import address
+from kolumn.cpu_fallback.machine.address import copy16, copy32, copy_padded, load8, load32, load64, store8, store32, store64
 from kolumn.formats import crc
 from kolumn.formats.codecs import END, GZIP, LZ4, SNAPPY, STORED, ZSTD, gzip, lz4, snappy, zstd
 from kolumn.formats.machine_code.deferred import register_jitable
@@ -34,10 +22,8 @@ from kolumn.formats.memory import u32_little_at
 
 GIVEN_UP = -1
 """Returned instead of a size if the payload is malformed, unusual, or does not fit."""
-
 WRONG_CONTENT = -2
 """Returned if an lz4 frame's content checksum is compared and wrong."""
-
 
 _LAST_TAG = 8
 """Bytes from a tag to the end of a block, so that all that is read at once for what is usual is within the padding."""
@@ -45,25 +31,10 @@ _LAST_TAG = 8
 
 @register_jitable
 def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, libraries: Decoders) -> int:
-    """Decompress a payload.
+    """Decompress a payload of a batch with this codec and ``magic``.
 
-    Parameters
-    ----------
-    codec, magic : int
-        Codec number and magic of the batch.
-    buf : int
-        Address of the payload.
-    end : int
-        Bytes of the payload.
-    target, stop : int
-        Addresses of the first byte of the output, and of the byte after the room for it.
-    libraries : Decoders
-        Functions for gzip, lz4 and zstd, and what is compared of lz4.
-
-    Returns
-    -------
-    int
-        Number of decompressed bytes, `GIVEN_UP` or `WRONG_CONTENT`.
+    ``buf`` is the address of its ``end`` bytes; ``target`` and ``stop`` are the addresses of the first byte of the output and of the byte
+    after the room for it. Returns the number of decompressed bytes, `GIVEN_UP` or `WRONG_CONTENT`.
     """
     if codec == ZSTD:
         return _zstd_frames(libraries.zstd, buf, end, target, stop)
@@ -92,7 +63,7 @@ def unpack(codec: int, buf: int, end: int, magic: int, target: int, stop: int, l
             size = bound
         elif codec == LZ4:
             # The function returns an int, which is negative for a malformed block; the upper half of the word is undefined.
-            size = call(libraries.lz4.function, (buf + first, to, last - first, bound)) & 0xFFFFFFFF
+            size = address.call(libraries.lz4.function, (buf + first, to, last - first, bound)) & 0xFFFFFFFF
             if size > bound:
                 return GIVEN_UP
         else:
@@ -119,7 +90,7 @@ def _gzip_members(library: Decoder, buf: int, end: int, target: int, stop: int) 
         store64(library.state + NEXT_OUT, to)
         store32(library.state + AVAIL_OUT, stop - to)
         # The function returns an int, so the upper half of the word is undefined.
-        if call(library.function, (library.state,)) & 0xFFFFFFFF != 0:
+        if address.call(library.function, (library.state,)) & 0xFFFFFFFF != 0:
             return GIVEN_UP
         at = load64(library.state + NEXT_IN) - buf
         size = load64(library.state + NEXT_OUT) - to
@@ -132,11 +103,9 @@ def _gzip_members(library: Decoder, buf: int, end: int, target: int, stop: int) 
 
 @register_jitable
 def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -> int:
-    """Decompress the frames of a payload, each by one call.
-
-    This gives up at a frame that could decompress to more than its window. ``ZSTD_decompressDCtx`` looks back into the whole target, and
-    Java's stream into the window, so for such a frame the one could accept an offset that the other rejects.
-    """
+    """Decompress the frames of a payload, each by one call. This gives up at a frame that could decompress to more than its window.
+    ``ZSTD_decompressDCtx`` looks back into the whole target, and Java's stream into the window, so for such a frame the one could accept an
+    offset that the other rejects."""
     at, to = 0, target
     while True:
         flaw, at, first, last, bound, kind = zstd.block(buf, at, end, 0)
@@ -147,7 +116,7 @@ def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -
         _, _, window, _ = zstd.frame_header(buf, first, last)
         if bound > window:
             return GIVEN_UP
-        size = call(library.function, (library.state, to, min(bound, stop - to), buf + first, last - first))
+        size = address.call(library.function, (library.state, to, min(bound, stop - to), buf + first, last - first))
         # The function returns a size_t, whose largest values are errors; as an int64 they are negative.
         if size < 0:
             return GIVEN_UP
@@ -155,10 +124,8 @@ def _zstd_frames(library: Decoder, buf: int, end: int, target: int, stop: int) -
 
 
 def _tags() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What the tag of a copy tells: its length; which of the next 16 bits are of its offset; its length less the offset's other bits.
-
-    A tag of any other kind gets a difference that no offset makes up for, so it is found by the comparison that finds overlaps.
-    """
+    """What the tag of a copy tells: its length; which of the next 16 bits are of its offset; its length less the offset's other bits. A tag
+    of any other kind gets a difference that no offset makes up for, so it is found by the comparison that finds overlaps."""
     length, mask, less = np.zeros(256, np.uint8), np.zeros(256, np.uint16), np.full(256, 1 << 20, np.int32)
     for six in range(64):
         short, long = six << 2 | 1, six << 2 | 2
@@ -183,10 +150,10 @@ def snappy_block(at: int, end: int, target: int, stop: int) -> int:
         # kind 0: literals, length 6 bits | 1: copy, length 3 bits, offset 3 + 8 bits | 2: copy, length 6 bits, offset 16 bits
         six, no_literals = tag >> 2, tag & 3 != 0
         after = at + 2 + six
-        copy = select(no_literals, at, after)
-        literals = select(no_literals, 0, six + 1)
+        copy = address.select(no_literals, at, after)
+        literals = address.select(no_literals, 0, six + 1)
         word = load32(copy)
-        tag = select(word & 2 != 0, load8_early(copy + 3), load8_early(copy + 2))
+        tag = address.select(word & 2 != 0, address.load8_early(copy + 3), address.load8_early(copy + 2))
         kind = word & 0xFF
         length = _LENGTH[kind]
         apart = ((word >> 8) & _MASK[kind]) - _LESS[kind]

@@ -8,78 +8,50 @@ import ctypes
 from importlib.util import find_spec
 from typing import Any
 
-from kolumn.formats.machine_code.deferred import arrayobj, cgutils, intrinsic, ir, register_jitable, types
+from kolumn.formats.machine_code.deferred import arrayobj, cgutils, instruction, intrinsic, ir, register_jitable, types
 
 STEP = 32
 PAD = 64
 """Bytes that every source and target buffer has after its last used byte, so that copies in whole steps need no loop for the rest."""
 
 
-def _pointer(builder: Any, address: Any, kind: Any) -> Any:
-    return builder.inttoptr(address, kind.as_pointer())
+def _pointer(builder: Any, address: Any, type: Any) -> Any:
+    return builder.inttoptr(address, type.as_pointer())
 
 
 def _store(width: int) -> Any:
-    @intrinsic
-    def store(typing: Any, address: Any, value: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = ir.IntType(width)
-            word = args[1] if width == 64 else builder.trunc(args[1], kind)
-            builder.store(word, _pointer(builder, args[0], kind)).align = 1
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), emit
+    @instruction
+    def store(builder: Any, address: Any, value: Any) -> None:
+        word = value if width == 64 else builder.trunc(value, ir.IntType(width))
+        builder.store(word, _pointer(builder, address, ir.IntType(width))).align = 1
 
     return store
 
 
-store8, store16, store32, store64 = _store(8), _store(16), _store(32), _store(64)
-
-
-@intrinsic
-def load64(typing: Any, address: Any) -> Any:
-    """Eight bytes at ``address`` as a little-endian int64, unaligned."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        word = builder.load(_pointer(builder, args[0], ir.IntType(64)))
-        word.align = 1
-        return word
-
-    return types.int64(types.int64), emit
-
-
 def _load(width: int) -> Any:
-    @intrinsic
-    def load(typing: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            word = builder.load(_pointer(builder, args[0], ir.IntType(width)))
-            word.align = 1
-            return builder.zext(word, ir.IntType(64))
-
-        return types.int64(types.int64), emit
+    @instruction
+    def load(builder: Any, address: Any) -> Any:
+        word = builder.load(_pointer(builder, address, ir.IntType(width)))
+        word.align = 1
+        return word if width == 64 else builder.zext(word, ir.IntType(64))
 
     return load
 
 
-load16, load32 = _load(16), _load(32)
-"""Two and four bytes at an address as a little-endian unsigned integer, unaligned."""
-
-
 def _copy(width: int) -> Any:
-    @intrinsic
-    def copy(typing: Any, target: Any, source: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            vector = ir.VectorType(ir.IntType(8), width)
-            word = builder.load(_pointer(builder, args[1], vector))
-            word.align = 1
-            builder.store(word, _pointer(builder, args[0], vector)).align = 1
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), emit
+    @instruction
+    def copy(builder: Any, target: Any, source: Any) -> None:
+        vector = ir.VectorType(ir.IntType(8), width)
+        word = builder.load(_pointer(builder, source, vector))
+        word.align = 1
+        builder.store(word, _pointer(builder, target, vector)).align = 1
 
     return copy
 
 
+load8, load16, load32, load64 = _load(8), _load(16), _load(32), _load(64)
+store8, store16, store32, store64 = _store(8), _store(16), _store(32), _store(64)
+"""Words at an address, little-endian, unaligned. The narrow ones have no sign."""
 copy16, copy32 = _copy(16), _copy(STEP)
 """Copy 16 or 32 bytes from the second address to the first, unaligned. It is one load and one store, so the two may overlap."""
 
@@ -108,50 +80,26 @@ def select(typing: Any, condition: Any, a: Any, b: Any) -> Any:
     return types.int64(types.boolean, types.int64, types.int64), emit
 
 
-@intrinsic
-def trailing_zeros(typing: Any, word: Any) -> Any:
+@instruction
+def trailing_zeros(builder: Any, word: Any) -> Any:
     """Number of zeros below the lowest set bit of a word that is not 0."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.IntType(1)(1))
-
-    return types.int64(types.int64), emit
+    return builder.cttz(word, ir.IntType(1)(1))
 
 
-@intrinsic
-def load8(typing: Any, address: Any) -> Any:
-    """Byte at ``address`` as an int64."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.zext(builder.load(_pointer(builder, args[0], ir.IntType(8))), ir.IntType(64))
-
-    return types.int64(types.int64), emit
-
-
-@intrinsic
-def load8_early(typing: Any, address: Any) -> Any:
+@instruction
+def load8_early(builder: Any, address: Any) -> Any:
     """As `load8`, where it stands: of two such loads LLVM does not make one, which would have to wait until its address is chosen."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        byte = builder.load_atomic(_pointer(builder, args[0], ir.IntType(8)), "unordered", 1)
-        return builder.zext(byte, ir.IntType(64))
-
-    return types.int64(types.int64), emit
+    return builder.zext(builder.load_atomic(_pointer(builder, address, ir.IntType(8)), "unordered", 1), ir.IntType(64))
 
 
 def _prefetch(write: int) -> Any:
-    @intrinsic
-    def prefetched(typing: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-            name = "llvm.prefetch.p0i8"
-            ask = builder.module.globals.get(name) or ir.Function(
-                builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), name
-            )
-            builder.call(ask, [_pointer(builder, args[0], ir.IntType(8)), word(write), word(3), word(1)])
-            return context.get_dummy_value()
-
-        return types.void(types.int64), emit
+    @instruction
+    def prefetched(builder: Any, address: Any) -> None:
+        byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, word, word, word]), "llvm.prefetch.p0i8"
+        )
+        builder.call(function, [builder.inttoptr(address, byte), word(write), word(3), word(1)])
 
     return prefetched
 
@@ -207,36 +155,28 @@ def copy_padded(target: int, source: int, size: int) -> None:
         done += STEP
 
 
-def _external(name: str, narrow: int | None = None) -> Any:
-    """A function of the C library, whose arguments and result are words; argument ``narrow`` is an int of 32 bits."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        word = ir.IntType(64)
-        given = [builder.trunc(one, ir.IntType(32)) if k == narrow else one for k, one in enumerate(args)]
-        kind = ir.FunctionType(word, [one.type for one in given])
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), given)
-
-    return emit
+def _external(builder: Any, name: str, *given: Any) -> Any:
+    """Call a function of the C library, which returns a word."""
+    type = ir.FunctionType(ir.IntType(64), [one.type for one in given])
+    return builder.call(cgutils.get_or_insert_function(builder.module, type, name), given)
 
 
-@intrinsic
-def _pread(typing: Any, file: Any, target: Any, size: Any, position: Any) -> Any:
+@instruction
+def _pread(builder: Any, file: Any, target: Any, size: Any, position: Any) -> Any:
     """``ssize_t pread(int, void *, size_t, off_t)``."""
-    return types.int64(types.int64, types.int64, types.int64, types.int64), _external("pread", narrow=0)
+    return _external(builder, "pread", builder.trunc(file, ir.IntType(32)), target, size, position)
 
 
-@intrinsic
-def _memcpy(typing: Any, target: Any, source: Any, size: Any) -> Any:
+@instruction
+def _memcpy(builder: Any, target: Any, source: Any, size: Any) -> Any:
     """``void *memcpy(void *, const void *, size_t)``."""
-    return types.int64(types.int64, types.int64, types.int64), _external("memcpy")
+    return _external(builder, "memcpy", target, source, size)
 
 
 @register_jitable
 def fetch(file: int, target: int, size: int, position: int) -> int:
-    """Copy bytes of a segment to an address; returns how many, or a negative number.
-
-    ``file`` is a file descriptor, or minus the address of the segment in memory. Then ``position + size`` must not be larger than it.
-    """
+    """Copy bytes of a segment to an address; returns how many, or a negative number. ``file`` is a file descriptor, or minus the address of
+    the segment in memory. Then ``position + size`` must not be larger than it."""
     if file >= 0:
         return _pread(file, target, size, position)
     _memcpy(target, position - file, size)

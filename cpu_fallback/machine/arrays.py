@@ -27,7 +27,6 @@ Int64s = Annotated[NDArray[np.int64], ArrayKind(_INT64, 1)]
 Constants = Annotated[NDArray[np.int64], ArrayKind(_INT64, 1, readonly=True)]
 """Like `Int64s`, for arrays that are not written, and may be read-only."""
 Flags = Annotated[NDArray[np.bool_], ArrayKind(_FLAG, 1)]
-
 Kind = Any
 """int, bool, float; a `ArrayKind`; or a named tuple's class and the kinds of its fields."""
 

@@ -13,7 +13,7 @@ from ctypes import addressof, c_char, c_double, c_int64
 from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
-import kolumn.formats.machine_code.scalar  # noqa: F401
+import kolumn.formats.machine_code.words  # noqa: F401
 from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.arrays import ArrayKind, Kind, arguments, results
 from kolumn.cpu_fallback.machine.compile_ahead import object_code
@@ -24,10 +24,8 @@ _Loop = TypeVar("_Loop", bound=Callable[..., Any])
 
 
 def compiled(function: _Loop) -> _Loop:
-    """Make a loop for the CPU: it releases the GIL, and processes share its machine code.
-
-    Parameters and the result must be annotated, see `kolumn.cpu_fallback.machine.arrays`.
-    """
+    """Make a loop for the CPU: it releases the GIL, and processes share its machine code. Parameters and the result must be annotated, see
+    `kolumn.cpu_fallback.machine.arrays`."""
     return cast(_Loop, Loop(function))
 
 
@@ -46,11 +44,6 @@ class Loop:
     def __call__(self, *given: Any) -> Any:
         return (self._run or self._loaded())(*given)
 
-    @property
-    def is_loaded(self) -> bool:
-        """Whether its machine code is in this process."""
-        return self._run is not None
-
     def _loaded(self) -> Callable[..., Any]:
         code = loops.stored(self.name) or object_code(self.name)
         link()
@@ -59,15 +52,14 @@ class Loop:
 
 
 def caller(name: str, function: Callable[..., Any], entry: Callable[[bytes, Any], int]) -> Callable[..., Any]:
-    """The function that Python calls: arguments become words, and words become the result.
-
-    It is made as text, one expression for all arguments, because calls for each field would take longer than some loops.
-    """
+    """The function that Python calls: arguments become words, and words become the result. It is made as text, one expression for all
+    arguments, because calls for each field would take longer than some loops."""
     kinds, returned = arguments(function), results(function)
     types = returned if isinstance(returned, list) else [] if returned is None else [returned]
     known: dict[str, Any] = {
         "pack": struct.Struct("".join(map(_format, kinds))).pack, "address": _address, "addressof": addressof, "buffer": c_char.from_buffer,
-        "space": c_int64 * max(1, len(types)), "entry": entry, "real": _real, "failed": _failed, "name": name,
+        "space": c_int64 * max(1, len(types)), "entry": entry, "failed": _failed,
+        "name": name, "real": lambda word: c_double.from_buffer(c_int64(word)).value,
     }  # fmt: skip
     names = [f"a{number}" for number in range(len(kinds))]
     words = [word for each, kind in zip(names, kinds, strict=True) for word in _words(each, kind, known)]
@@ -110,7 +102,3 @@ def _format(kind: Kind) -> str:
     if isinstance(kind, tuple):
         return "".join(map(_format, kind[1]))
     return {int: "q", bool: "?7x", float: "d"}[kind]
-
-
-def _real(word: int) -> float:
-    return c_double.from_buffer(c_int64(word)).value

@@ -29,21 +29,20 @@ _Result = TypeVar("_Result")
 # Modules that take longest to compile come first, because the last one that `build` starts should be short.
 GROUPS = {
     "reading": (
-        "stream", "stream_messages", "fields.records", "fields.sound", "check.walk", "check.checksums", "inflate.blocks", "count",
-        "check.search", "inflate.locate", "machine.checksum", "columns.timestamps",
+        "stream", "stream_messages", "fields.records", "fields.sound", "check", "inflate.blocks", "count", "machine.checksum",
+        "fields.target",
     ),
     "small segments": ("stream_files",),
     "writing": (
         "encode.batches", "encode.messages", "encode.tagged", "encode.sets", "encode.sizes",
-        "encode.frames", "encode.key_map", "encode.filter", "encode.down_convert", "encode.index",
+        "encode.frames", "encode.key_map", "encode.rewrite", "encode.index",
     ),
     "typed values": ("values.framing",),
     "Avro": ("values.avro",),
     "Protobuf": ("values.protobuf",),
-    "JSON": ("values.json", "values.lines"),
+    "JSON": ("values.json",),
 }  # fmt: skip
 """Modules of `kolumn.cpu_fallback` with loops, by the task that needs them."""
-
 Announce = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Called with a text and a number of steps, 0 if it is unknown. The yielded function is called with the number of newly done steps."""
 
@@ -89,23 +88,23 @@ def warmup() -> Warmup:
     MissingError
         There is no folder that only this user can write to, or it cannot be written to any longer.
     """
-    start, place, compiled = time.monotonic(), Path(str(loops.shipped() or loops.folder() or "")), 0
-    if place == Path():
+    start, folder, compiled = time.monotonic(), Path(str(loops.shipped() or loops.folder() or "")), 0
+    if folder == Path():
         raise MissingError("there is no folder for machine code: set KOLUMN_CACHE_DIR to a folder that only you can write to")
     for group in GROUPS:
         done = _ensure(group)
         if done is None:
-            raise MissingError(f"{place}: the loops for {group} are missing and could not be stored: see the log of 'kolumn'")
+            raise MissingError(f"{folder}: the loops for {group} are missing and could not be stored: see the log of 'kolumn'")
         compiled += done
-    return Warmup(place, sum(len(loops_of(group)) for group in GROUPS), compiled, time.monotonic() - start)
+    return Warmup(folder, sum(len(loops_of(group)) for group in GROUPS), compiled, time.monotonic() - start)
 
 
 def is_ready(group: str) -> bool:
     """Whether the machine code of one of `GROUPS` is complete."""
     if loops.shipped() is not None:
         return True
-    place = loops.folder()
-    return place is not None and (place / f"{group}.ready").exists()
+    folder = loops.folder()
+    return folder is not None and (folder / f"{group}.ready").exists()
 
 
 def loops_of(group: str) -> list[str]:
@@ -121,12 +120,12 @@ def prepare() -> None:
     _ensure("reading")
 
 
-def store(place: Path, loop: str) -> bool:
+def store(folder: Path, loop: str) -> bool:
     """Compile a loop into a folder; False if its code is there."""
-    if loops.read(place / file_of(loop)) is not None:
+    if loops.read(folder / file_of(loop)) is not None:
         return False
     import_module(loop.split(":")[0])
-    loops.write(place / file_of(loop), emit(LOOPS[loop].py_func, entry_of(loop)))
+    loops.write(folder / file_of(loop), emit(LOOPS[loop].py_func, entry_of(loop)))
     return True
 
 
@@ -142,12 +141,12 @@ def object_code(loop: str) -> bytes:
         with _announce("compiling machine code in this process, and only for it", 0):
             pass
     code = _in_thread(partial(emit, LOOPS[loop].py_func, entry_of(loop)))
-    place = loops.folder()
-    if place is not None and group is not None:
+    folder = loops.folder()
+    if folder is not None and group is not None:
         # A file was damaged. If the folder cannot be written to, the next process compiles this loop too.
         with suppress(OSError):
-            place.mkdir(mode=0o755, exist_ok=True)
-            loops.write(place / file_of(loop), code)
+            folder.mkdir(mode=0o755, exist_ok=True)
+            loops.write(folder / file_of(loop), code)
     return code
 
 
@@ -159,25 +158,25 @@ def _ensure(group: str) -> int | None:
     """Compile a group; returns how many of its loops had no machine code, or None if it cannot be stored."""
     if is_ready(group):
         return 0
-    place = loops.folder()
-    if place is None:
+    folder = loops.folder()
+    if folder is None:
         return None
     try:
-        place.mkdir(mode=0o755, exist_ok=True)
-        with _one_group, _locked(place / "lock"):
-            return 0 if is_ready(group) else _compile(place, group)
+        folder.mkdir(mode=0o755, exist_ok=True)
+        with _one_group, _locked(folder / "lock"):
+            return 0 if is_ready(group) else _compile(folder, group)
     except OSError as error:
         logger.info("machine code cannot be stored: %s", error)
         return None
 
 
-def _compile(place: Path, group: str) -> int:
+def _compile(folder: Path, group: str) -> int:
     names, compiled = loops_of(group), 0
-    with _announce(f"compiling machine code for {group}, once for this machine, into {place}", len(names)) as step:
+    with _announce(f"compiling machine code for {group}, once for this machine, into {folder}", len(names)) as step:
         for name in names:
-            compiled += _in_thread(partial(store, place, name))
+            compiled += _in_thread(partial(store, folder, name))
             step(1)
-    (place / f"{group}.ready").touch(mode=0o644)
+    (folder / f"{group}.ready").touch(mode=0o644)
     return compiled
 
 
@@ -203,8 +202,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _in_thread(work: Callable[[], _Result]) -> _Result:
     """Compile in a thread, so that Ctrl-C ends the wait of the main thread: LLVM does not react to signals, and a KeyboardInterrupt in one
-    of its callbacks is lost. The thread finishes its loop, and the next compilation waits for that; the end of the process does not.
-    """
+    of its callbacks is lost. The thread finishes its loop, and the next compilation waits for that; the end of the process does not."""
     done: Future[_Result] = Future()
 
     def run() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from kolumn.cpu_fallback.machine.address import call, function_address, library
 from kolumn.formats import crc
-from kolumn.formats.machine_code.deferred import intrinsic, ir, overload, register_jitable, types
+from kolumn.formats.machine_code.deferred import implement, instruction, ir, register_jitable
 
 _ADDRESSES = {name: c_int64() for name in ("crc32_iscsi", "crc32_gzip_refl")}
 """Addresses of ISA-L's functions, 0 if there are none: variables of object code, as ``kolumn.`` and the name."""
@@ -31,13 +31,10 @@ def link() -> bool:
 
 
 def _address_of(name: str) -> Any:
-    @intrinsic
-    def function(typing: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            word, variable = ir.IntType(64), f"kolumn.{name}"
-            return builder.load(builder.module.globals.get(variable) or ir.GlobalVariable(builder.module, word, variable))
-
-        return types.int64(), emit
+    @instruction
+    def function(builder: Any) -> Any:
+        variable = f"kolumn.{name}"
+        return builder.load(builder.module.globals.get(variable) or ir.GlobalVariable(builder.module, ir.IntType(64), variable))
 
     return function
 
@@ -46,28 +43,22 @@ _iscsi, _gzip_refl = map(_address_of, _ADDRESSES)
 
 
 @register_jitable
-def _castagnoli(at: int, end: int) -> int:
-    """Register of CRC-32C. The function inverts nothing, and takes an int for the size: no entry is larger."""
+def _crc32c(buf: int, at: int, end: int) -> int:
+    """CRC-32C. The function inverts nothing, and takes an int for the size: no entry is larger."""
     function = _iscsi()
     if function == 0:
-        return crc.crc_bytes(crc.CRC32C, 0xFFFFFFFF, at, 0, end - at)
-    return call(function, (at, end - at, 0xFFFFFFFF)) & 0xFFFFFFFF
-
-
-@overload(crc.crc32c, target="cpu")
-def _crc32c(buf, at, end):  # type: ignore[no-untyped-def]
-    return lambda buf, at, end: _castagnoli(buf + at, buf + end) ^ 0xFFFFFFFF
+        return crc.crc_bytes(crc.CRC32C, 0xFFFFFFFF, buf, at, end) ^ 0xFFFFFFFF
+    return (call(function, (buf + at, end - at, 0xFFFFFFFF)) ^ 0xFFFFFFFF) & 0xFFFFFFFF
 
 
 @register_jitable
-def _ieee(at: int, end: int) -> int:
+def _crc32(buf: int, at: int, end: int) -> int:
     """CRC-32. The function takes and returns it inverted, as zlib's does."""
     function = _gzip_refl()
     if function == 0:
-        return crc.crc_bytes(crc.CRC32, 0xFFFFFFFF, at, 0, end - at) ^ 0xFFFFFFFF
-    return call(function, (0, at, end - at)) & 0xFFFFFFFF
+        return crc.crc_bytes(crc.CRC32, 0xFFFFFFFF, buf, at, end) ^ 0xFFFFFFFF
+    return call(function, (0, buf + at, end - at)) & 0xFFFFFFFF
 
 
-@overload(crc.crc32, target="cpu")
-def _crc32(buf, at, end):  # type: ignore[no-untyped-def]
-    return lambda buf, at, end: _ieee(buf + at, buf + end)
+implement(crc.crc32c, _crc32c, target="cpu")
+implement(crc.crc32, _crc32, target="cpu")

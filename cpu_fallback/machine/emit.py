@@ -18,15 +18,8 @@ EXTERNAL = {"memcpy", "memmove", "memset", "memcmp", "pread"} | SYMBOLS
 
 
 def emit(function: Callable[..., Any], entry: str) -> bytes:
-    """Object code of a loop, with a function of the name ``entry``.
-
-    Raises
-    ------
-    TypeError
-        Its annotations do not say what it returns.
-    RuntimeError
-        It needs something that is not there without Numba.
-    """
+    """Object code of a loop, with a function of the name ``entry``. Raises `TypeError`: its annotations do not say what it returns. Raises
+    `RuntimeError`: it needs something that is not there without Numba."""
     apply()
     link()
     from llvmlite import binding
@@ -40,26 +33,24 @@ def emit(function: Callable[..., Any], entry: str) -> bytes:
         raise TypeError(f"{entry} returns {compiled.fndesc.restype}, and not {results(function)}")
     module = binding.parse_assembly(cgutils.normalize_ir_text(str(_entry(context, compiled.fndesc, entry))))
     module.link_in(compiled.library._get_module_for_linking(), preserve=True)
-    defined = [one for one in (*module.functions, *module.global_variables) if not one.is_declaration]
-    for one in defined:
-        if one.name != entry:
-            one.linkage = "internal"
-    machine, builder = codegen._tm, None
-    if processor.is_for_arm():
-        machine, builder = _arm(module)
-    builder = builder or codegen._pass_builder()
+    for symbol in (*module.functions, *module.global_variables):
+        if not symbol.is_declaration and symbol.name != entry:
+            symbol.linkage = "internal"
+    machine, builder = _arm(module) if processor.is_for_arm() else (codegen._tm, codegen._pass_builder())
     builder.getModulePassManager().run(module, builder)
-    needed = {one.name for one in (*module.functions, *module.global_variables) if one.is_declaration and not one.name.startswith("llvm.")}
+    needed = {
+        symbol.name
+        for symbol in (*module.functions, *module.global_variables)
+        if symbol.is_declaration and not symbol.name.startswith("llvm.")
+    }
     if needed - EXTERNAL:
         raise RuntimeError(f"{entry} needs {', '.join(sorted(needed - EXTERNAL))}")
     return bytes(machine.emit_object(module))
 
 
 def _arm(module: Any) -> tuple[Any, Any]:
-    """Make a module one for AArch64: the machine that emits it, and the builder of its passes.
-
-    What Numba made is for any processor with words of 64 bits, as long as it was not asked for instructions of x86-64.
-    """
+    """Make a module one for AArch64: the machine that emits it, and the builder of its passes. What Numba made is for any processor with
+    words of 64 bits, as long as it was not asked for instructions of x86-64."""
     from llvmlite import binding
 
     binding.initialize_all_targets()
@@ -86,7 +77,7 @@ def _numba_type(kind: Kind) -> Any:
 def _words(kind: Any) -> list[type] | type | None:
     """As `arrays.results`, of Numba's type."""
     if isinstance(kind, types.BaseTuple):
-        return [_word(one) for one in kind.types]
+        return [_word(inner) for inner in kind.types]
     return None if isinstance(kind, types.NoneType) else _word(kind)
 
 
@@ -102,9 +93,9 @@ def _entry(context: Any, described: Any, name: str) -> Any:
     loop = ir.Function(module, kind, described.llvm_func_name)
     function = ir.Function(module, ir.FunctionType(code, [words, words]), name)
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    given, at = [], 0
+    given, position = [], 0
     for one in described.argtypes:
-        value, at = _load(context, builder, one, function.args[0], at)
+        value, position = _load(context, builder, one, function.args[0], position)
         given.append(value)
     status, result = context.call_conv.call_function(builder, loop, described.restype, described.argtypes, given)
     with builder.if_then(status.is_error, likely=False):
@@ -117,32 +108,32 @@ def _entry(context: Any, described: Any, name: str) -> Any:
     return module
 
 
-def _load(context: Any, builder: Any, kind: Any, words: Any, at: int) -> tuple[Any, int]:
-    """An argument from the words at ``at``, and where the next one begins."""
+def _load(context: Any, builder: Any, kind: Any, words: Any, position: int) -> tuple[Any, int]:
+    """An argument from the words at ``position``, and where the next one begins."""
 
-    def word(place: int) -> Any:
-        return builder.load(cgutils.gep_inbounds(builder, words, place))
+    def word(position: int) -> Any:
+        return builder.load(cgutils.gep_inbounds(builder, words, position))
 
     if isinstance(kind, types.BaseTuple):
         parts = []
         for one in kind.types:
-            part, at = _load(context, builder, one, words, at)
+            part, position = _load(context, builder, one, words, position)
             parts.append(part)
-        return context.make_tuple(builder, kind, parts), at
+        return context.make_tuple(builder, kind, parts), position
     if isinstance(kind, types.Array):
         array = context.make_array(kind)(context, builder)
-        shape = [word(at + 1 + k) for k in range(kind.ndim)]
+        shape = [word(position + 1 + k) for k in range(kind.ndim)]
         item = strides_from = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
         strides: list[Any] = []
         for count in reversed(shape):
             strides.insert(0, strides_from)
             strides_from = builder.mul(strides_from, count)
-        data = builder.inttoptr(word(at), array.data.type)
+        data = builder.inttoptr(word(position), array.data.type)
         arrayobj.populate_array(array, data=data, shape=shape, strides=strides, itemsize=item, meminfo=None)
-        return array._getvalue(), at + 1 + kind.ndim
+        return array._getvalue(), position + 1 + kind.ndim
     if isinstance(kind, types.Float):
-        return builder.bitcast(word(at), ir.DoubleType()), at + 1
-    return (builder.trunc(word(at), ir.IntType(1)) if isinstance(kind, types.Boolean) else word(at)), at + 1
+        return builder.bitcast(word(position), ir.DoubleType()), position + 1
+    return (builder.trunc(word(position), ir.IntType(1)) if isinstance(kind, types.Boolean) else word(position)), position + 1
 
 
 def _as_word(builder: Any, kind: Any, value: Any) -> Any:

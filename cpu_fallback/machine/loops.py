@@ -1,11 +1,8 @@
 """All compiled loops, and their object code: in the package, compiled ahead, or in a folder of the user.
 
-A folder's name depends on everything that can change the code: a fingerprint of all source files that can end up in it, and the processor.
-In the user's folder, where code is for this very processor, it depends on the versions of Numba and LLVM as well. The version of Python is
-not in it, since object code does not know Python.
-
-A file holds the SHA-256 of the object code, and then the code. LLVM may end the process over an object that is cut off or altered, so only
-what has the right digest is loaded. The digest authenticates nobody; who could write to the folder is what counts
+A folder's name has a fingerprint of all source files that can end up in the code, and the processor; in the user's folder, where code is
+for this very processor, the versions of Numba and LLVM too. A file holds the SHA-256 of the object code, and then the code: LLVM may end
+the process over an object that is cut off or altered. The digest authenticates nobody; who could write to the folder is what counts
 (`kolumn.formats.machine_code.cache`).
 """
 
@@ -27,16 +24,7 @@ if TYPE_CHECKING:
 
 LOOPS: dict[str, Any] = {}
 """Every loop of an imported module, by ``module:name``."""
-
-SOURCES = (
-    "formats/machine_code/deferred.py",
-    "formats/machine_code/scalar.py",
-    "formats/machine_code/words.py",
-    "core/errors.py",
-    "cpu_fallback",
-    "values/wire",
-    "formats",
-)
+SOURCES = ("core/errors.py", "cpu_fallback", "values/wire", "formats")
 """Source files of Kolumn that can end up in machine code, as functions or as constants."""
 _PREFIX = "kolumn.cpu_fallback."
 _DIGEST = 32
@@ -101,23 +89,23 @@ def stored(loop: str) -> bytes | None:
     return None
 
 
-def read(place: "Traversable") -> bytes | None:
+def read(path: "Traversable") -> bytes | None:
     """Object code in a file; None if there is no such file, or if it is not as it was written."""
     try:
-        data = place.read_bytes()
+        data = path.read_bytes()
     except OSError:
         return None
     code = data[_DIGEST:]
     return code if hashlib.sha256(code).digest() == data[:_DIGEST] else None
 
 
-def write(place: Path, code: bytes) -> None:
+def write(path: Path, code: bytes) -> None:
     """Write a file, whole or not at all, that others cannot write to, with any umask."""
-    draft = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(draft, "wb", opener=no_others) as file:
             file.write(hashlib.sha256(code).digest() + code)
-        draft.replace(place)
+        draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise

@@ -11,23 +11,8 @@ from functools import cache
 from typing import NamedTuple
 
 _V3 = (
-    "avx",
-    "avx2",
-    "bmi",
-    "bmi2",
-    "cx16",
-    "f16c",
-    "fma",
-    "lzcnt",
-    "movbe",
-    "popcnt",
-    "sahf",
-    "sse3",
-    "sse4.1",
-    "sse4.2",
-    "ssse3",
-    "xsave",
-)
+    "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3", "xsave",
+)  # fmt: skip
 _V4 = (*_V3, "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
 _SETTINGS = ("KOLUMN_NATIVE", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX", "NUMBA_OPT")
 
@@ -54,7 +39,6 @@ class ProcessorLevel(NamedTuple):
 
 ARM, ARM_TRIPLE, FOR_ARM = "armv8-a", "aarch64-unknown-linux-gnu", "KOLUMN_COMPILE_FOR_ARM"
 """The level of AArch64, LLVM's name of that system, and the variable of compilers on another one that compile for it."""
-
 LEVELS = {
     "x86-64-v4": ProcessorLevel("x86-64-v4", _V4),
     "x86-64-v3": ProcessorLevel("x86-64-v3", _V3),

@@ -1,66 +1,27 @@
 """Avro values on the CPU: a loop over rows, each by the program of its writer's schema."""
 
-import kolumn.cpu_fallback.values.text
+import kolumn.cpu_fallback.values.words
 import kolumn.values.wire.compiled  # noqa: F401
-from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.cpu_fallback.values.avro_walk import BLOCK, begin_rows, decided, segment_of, walk
-from kolumn.cpu_fallback.values.varints import after_varint_by_words, uvarint_by_words
-from kolumn.formats.machine_code.deferred import overload, register_jitable
+from kolumn.formats.machine_code.deferred import implement, register_jitable
 from kolumn.formats.machine_code.words import load64, store8
-from kolumn.values.wire import avro, json_numbers
+from kolumn.values.wire import avro
 from kolumn.values.wire.avro import decode
 from kolumn.values.wire.columns import DONE, INVALID, ColumnTables, put_nulls, restore
 
 _FEW = 8
 """Rows of a schema that are fewer are not walked."""
-
-
-@overload(json_numbers.little64, target="cpu")
-def _little64(at):  # type: ignore[no-untyped-def]
-    return lambda at: address.load64(at)
-
-
-@overload(json_numbers.little32, target="cpu")
-def _little32(at):  # type: ignore[no-untyped-def]
-    return lambda at: address.load32(at)
-
-
-@register_jitable
-def _longer_at(at: int, end: int) -> tuple[int, int]:
-    value, at = uvarint_by_words(at, end)
-    return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
-
-
-@overload(json_numbers.after_long, target="cpu")
-def _after_long(at, end):  # type: ignore[no-untyped-def]
-    return lambda at, end: after_varint_by_words(at, end)
-
-
-@overload(json_numbers.longer_at, target="cpu")
-def _longer(at, end):  # type: ignore[no-untyped-def]
-    return lambda at, end: _longer_at(at, end)
-
-
-@register_jitable
-def _skip(program: int, pc: int, stack: int, at: int, end: int, free: int) -> tuple[int, int, int]:
-    return avro.skip_steps(program, pc, stack, at, end, free)
-
-
-@overload(avro.skip, target="cpu")
-def _skipped(program, pc, stack, at, end, free):  # type: ignore[no-untyped-def]
-    return lambda program, pc, stack, at, end, free: _skip(program, pc, stack, at, end, free)
+implement(avro.skip, avro.skip_steps, target="cpu")
 
 
 @register_jitable
 def _next_block(
     plans: Int64s, stack: int, memory: int, columns: int, at: Int64s, length: Int64s, schema: Int64s, valid: Flags, first: int
 ) -> tuple[int, int, bool]:
-    """Walk the rows from ``first`` on that have the same schema, at most a block; rows without a plan are passed over.
-
-    Returns the row after them, their plan, 0 if they were not walked, and whether all of them are written. Then they are valid.
-    """
+    """Walk the rows from ``first`` on that have the same schema, at most a block; rows without a plan are passed over. Returns the row
+    after them, their plan, 0 if they were not walked, and whether all of them are written. Then they are valid."""
     plan, number, row = plans[schema[first] + 1], schema[first], first
     if plan == 0:
         while row < len(at) and plans[schema[row] + 1] == 0:

@@ -5,7 +5,7 @@ processor predicts between them. The rows of a block do not wait for each other,
 goes back, and nothing reads after its limit; bytes are loaded before the row's end is looked at, also those of the next row.
 
 Only rows are decided whose numbers are short and whose blocks of lists do not say their size. The others, valid or not, are left to the
-program of the row, which writes them again. A plan is int64 words at one address, made by `kolumn.values.avro.walk`:
+program of the row, which writes them again. A plan is int64 words at one address, made by `kolumn.values.avro.decoder`:
 
     segments | operations | place of each segment's program | operations
 
@@ -41,15 +41,12 @@ _AT, _END, _LIMIT, _INSIDE, _MARKS = (8 * BLOCK * k for k in range(5))
 _MORE = -0x7F7F7F7F7F7F7F80
 _SIGN = -(2**63)
 _ROW, _VALID_AT, _FAR = 0xFFFF, 8, 32
-_BLOCK, _COLUMN, _HEAD, _SHIFT = BLOCK, COLUMN, HEAD, SHIFT
-_WORD, _PAGE = WORD, 4096
+_PAGE = 4096
 
 
 @register_jitable
 def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool) -> None:
-    """Begin the rows of a block, whose addresses and lengths are at ``ats`` and ``lengths``. ``more``: a row comes after
-    them.
-    """
+    """Begin the rows of a block, whose addresses and lengths are at ``ats`` and ``lengths``. ``more``: a row comes after them."""
     last = rows if more else rows - 1
     after = load64(ats)
     after_end = after + load64(lengths)
@@ -59,11 +56,11 @@ def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool) -> No
         after = load64(ats + place + 8)
         after_end = after + load64(lengths + place + 8)
         # Words are loaded that reach into the next row. So it has to lie near: then no page is between the two.
-        fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after_end - _WORD)
+        fine = (end >= at) & (after >= end) & (after - end < _PAGE) & (end < after_end - WORD)
         # A row never goes back. So one that passed its end, or has something that is not decided, goes to its limit and stays there.
         store64(memory + _AT + place, at if fine else memory)
         store64(memory + _END + place, end if fine else 0)
-        store64(memory + _LIMIT + place, after_end - _WORD if fine else memory)
+        store64(memory + _LIMIT + place, after_end - WORD if fine else memory)
     if not more:
         store64(memory + _AT + 8 * last, memory)
         store64(memory + _END + 8 * last, 0)
@@ -73,9 +70,8 @@ def begin_rows(memory: int, ats: int, lengths: int, rows: int, more: bool) -> No
 @register_jitable
 def walk(plan: int, stack: int, memory: int, rows: int, columns: int, first: int) -> None:
     """Read a block, whose ``memory`` is as `begin_rows` left it; write columns of numbers, from their row ``first`` on, and marks, and
-    which rows are decided.
-    """
-    place, mark = plan + _HEAD + 8 * load64(plan), memory + _MARKS
+    which rows are decided."""
+    place, mark = plan + HEAD + 8 * load64(plan), memory + _MARKS
     for _ in range(load64(plan + 8)):
         operation, one, two, three = load64(place), load64(place + 8), load64(place + 16), load64(place + 24)
         if operation == RUN:
@@ -88,19 +84,19 @@ def walk(plan: int, stack: int, memory: int, rows: int, columns: int, first: int
             skip_others(plan + one, stack, memory, rows)
             place += 16
         elif operation == TAKE:
-            column = columns + _COLUMN * two
+            column = columns + COLUMN * two
             valid = load64(column + _VALID_AT)
             take(one, load64(column) + three * first, valid + first if valid != 0 else 0, three, memory, rows)
             place += 32
         elif operation == VALID:
-            valid = load64(columns + _COLUMN * one + _VALID_AT)
+            valid = load64(columns + COLUMN * one + _VALID_AT)
             for r in range(rows):
                 store8(valid + first + r, 1)
             place += 16
         else:
             for r in range(rows):
                 store64(mark + 8 * r, load64(memory + _AT + 8 * r))
-            mark += 8 * _BLOCK
+            mark += 8 * BLOCK
             place += 16
 
 
@@ -113,8 +109,8 @@ def decided(memory: int, r: int) -> bool:
 @register_jitable(forceinline=True)
 def segment_of(plan: int, memory: int, r: int, segment: int) -> tuple[int, int, int]:
     """Addresses at which a segment of row ``r`` begins and ends, and of its program."""
-    place = memory + _MARKS + 8 * (2 * _BLOCK * segment + r)
-    return load64(place), load64(place + 8 * _BLOCK), plan + load64(plan + _HEAD + 8 * segment)
+    place = memory + _MARKS + 8 * (2 * BLOCK * segment + r)
+    return load64(place), load64(place + 8 * BLOCK), plan + load64(plan + HEAD + 8 * segment)
 
 
 @register_jitable(forceinline=True)
@@ -164,9 +160,9 @@ def _after(kind: int, atom: int, at: int, limit: int) -> int:
     word = load64(at)
     if atom & OPTIONAL != 0:
         gone, bad = _branch(atom, word)
-        size, wrong = _size(kind, atom >> _SHIFT, word >> 8)
+        size, wrong = _size(kind, atom >> SHIFT, word >> 8)
         return _moved(at, 1 + (size & ~gone), bad | (wrong & ~gone), limit)
-    size, bad = _size(kind, atom >> _SHIFT, word)
+    size, bad = _size(kind, atom >> SHIFT, word)
     return _moved(at, size, bad, limit)
 
 
@@ -277,7 +273,7 @@ def _take(kind: int, atom: int, data: int, valid: int, width: int, memory: int, 
         if optional != 0:
             gone, bad = _branch(atom, word)
             word >>= 8
-        size, wrong = _size(kind, atom >> _SHIFT, word)
+        size, wrong = _size(kind, atom >> SHIFT, word)
         number = word
         if kind in (LONG, INT):
             number = number_of_word(word)

@@ -52,8 +52,7 @@ def recognise_prefixes(
     ``wanted`` is as for `framing.recognise`; ``without`` the index of the schema of a row without a prefix, or `NO_SCHEMA`. ``fixed``:
     every row with a prefix has the schema 0, and the table of known keys, of shape (power of two, `WIDTH`), is not used.
 
-    Returns the first row whose key is not in the table, with its payload, framing and prefix as they were; or the number of rows.
-    """
+    Returns the first row whose key is not in the table, with its payload, framing and prefix as they were; or the number of rows."""
     last_kind, last_high, last_low, last_index, last_id = framing.NONE, 0, 0, without, NO_ID
     # The five bytes of the prefix of the row before: most rows have the same ones.
     again = _NEVER

@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-import kolumn.cpu_fallback.values.text
-import kolumn.cpu_fallback.values.varints
+import kolumn.cpu_fallback.values.words
 import kolumn.values.wire.compiled  # noqa: F401
 from kolumn.cpu_fallback.machine.address import load8, load32, load64, store8
 from kolumn.cpu_fallback.machine.compile import compiled
+from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.values.wire import columns, protobuf, protobuf_wire
 from kolumn.values.wire.columns import ColumnTables
 from kolumn.values.wire.protobuf import ProtobufProgram
@@ -17,8 +17,7 @@ class Rows(NamedTuple):
 
     ``fronts`` says what precedes a message, after a prefix of each framing, see `kolumn.values.wire.protobuf_wire.after_front`.
     ``choices`` has a row for the reader's schema, and one for each writer's. ``valid`` are the flags that are written. With ``bare`` a
-    body that is not valid is tried from its prefix on, and with what may precede a message.
-    """
+    body that is not valid is tried from its prefix on, and with what may precede a message."""
 
     at: int
     length: int
@@ -34,8 +33,7 @@ class Rows(NamedTuple):
 @compiled
 def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first: int, last: int) -> tuple[int, int]:
     """Write rows [first, last): the first row that is not written, and what has no room for it (`kolumn.values.wire.columns`), 0 if all
-    are.
-    """
+    are."""
     # Constants, where the compiler sees them: no passes, and counts next to each other.
     target = ColumnTables(target.columns, target.levels, target.counts, target.fills, 0, 8, target.level_count, 0)
     for row in range(first, last):
@@ -69,33 +67,35 @@ MOST_COMPARED = 16
 """Entries of a map that are compared each with each."""
 
 
+@register_jitable
+def _key(data: int, key_ends: int, width: int, k: int) -> tuple[int, int]:
+    """Address and size of key ``k``."""
+    if key_ends == 0:
+        return data + width * k, width
+    start = load32(key_ends + 4 * k)
+    return data + start, load32(key_ends + 4 * k + 4) - start
+
+
 @compiled
 def repeated_keys(offsets: int, maps: int, data: int, key_ends: int, width: int, keep: int) -> int:
     """Clear the flags (``keep``) of entries whose key comes again in their map; returns their number, -1 if a map has more than
-    `MOST_COMPARED`.
-
-    ``offsets`` are int32 of the ``maps``; keys are bytes with the int32 offsets ``key_ends``, or words of ``width`` bytes.
-    """
-    found = 0
-    for one in range(maps):
-        first, last = load32(offsets + 4 * one), load32(offsets + 4 * one + 4)
+    `MOST_COMPARED`. ``offsets`` are int32 of the ``maps``; keys are bytes with the int32 offsets ``key_ends``, or words of ``width``
+    bytes."""
+    repeated = 0
+    for map in range(maps):
+        first, last = load32(offsets + 4 * map), load32(offsets + 4 * map + 4)
         if last - first > MOST_COMPARED:
             return -1
         for k in range(first, last - 1):
-            at, size = data + width * k, width
-            if key_ends != 0:
-                at, size = data + load32(key_ends + 4 * k), load32(key_ends + 4 * k + 4) - load32(key_ends + 4 * k)
+            address, size = _key(data, key_ends, width, k)
             for other in range(k + 1, last):
-                place, length = data + width * other, width
-                if key_ends != 0:
-                    place, length = data + load32(key_ends + 4 * other), load32(key_ends + 4 * other + 4) - load32(key_ends + 4 * other)
-                same = size == length
-                byte = 0
+                other_address, other_size = _key(data, key_ends, width, other)
+                same, byte = size == other_size, 0
                 while same and byte < size:
-                    same = load8(at + byte) == load8(place + byte)
+                    same = load8(address + byte) == load8(other_address + byte)
                     byte += 1
                 if same:
                     store8(keep + k, 0)
-                    found += 1
+                    repeated += 1
                     break
-    return found
+    return repeated

@@ -1,14 +1,7 @@
-"""Columns on the device as pylibcudf's: no copies, the memory stays with the columns.
+"""Columns on the device as pylibcudf's, without copies; Arrow record batches to cuDF frames and back.
 
-Arrow record batches to cuDF frames and back. cuDF has no binary type: bytes go as strings, the same buffers under another name.
-
-Columns without any value: all rows are null, or there are no rows.
-
-Names of what is inside of nested columns, as cuDF takes them: libcudf has none, and cuDF would number the fields.
-
-list      {"offsets": {}, "element": names of what is in it}
-struct    {name: names of what is in it, ...}
-others    {}
+cuDF has no binary type: bytes go as strings, the same buffers under another name. libcudf has no names of what is inside of nested columns:
+cuDF takes them as a dict, of a list {"offsets": {}, "element": names in it}, of a struct {name: names in it, ...}.
 """
 
 from importlib import import_module
@@ -18,7 +11,7 @@ import pyarrow as pa
 
 from kolumn.core.errors import KolumnError, MissingPackageError
 from kolumn.core.schema import record_schema
-from kolumn.kernels.columns.table import MOST, WIDTHS, Column, DeviceTable
+from kolumn.kernels.columns.table import MOST, WIDTHS, Column, DeviceTable, payload_column
 from kolumn.kernels.machine.device import ADVICE, runtime
 from kolumn.kernels.machine.runtime import Runtime
 
@@ -31,42 +24,27 @@ def all_null(device: Runtime, kind: str, rows: int) -> Column:
     """A column of nulls; with 0 rows an empty one. ``kind`` is one of `WIDTHS`, "string" or "bytes"."""
     # Null rows are told by the bitmap alone, but what is under them should not depend on what the memory held before.
     bitmap = device.zeros(4 * -(-rows // 32)) if rows else None
-    if kind == "string":
-        return Column(kind, rows, device.empty(0), bitmap, rows, (_ends(device, rows),))
-    if kind == "bytes":
-        return Column(kind, rows, None, bitmap, rows, (_ends(device, rows), Column("uint8", 0, device.empty(0))))
+    if kind in ("string", "bytes"):
+        return payload_column(kind, rows, device.zeros(4 * (rows + 1)), device.empty(0), 0, bitmap, rows)
     return Column(kind, rows, device.zeros(WIDTHS[kind] * rows), bitmap, rows)
 
 
 def no_rows(device: Runtime, names: list[str], typed: dict[str, Column], payload: str) -> DeviceTable:
-    """A table without rows.
-
-    Parameters
-    ----------
-    device : Runtime
-    names : list of str
-        Of all columns.
-    typed : dict
-        The columns that values are parsed into, without rows; the others are record columns.
-    payload : str
-        "binary" or "string": what keys, values and headers' values are.
-    """
+    """A table without rows. ``names``: of all columns. ``typed``: dict, the columns that values are parsed into, without rows; the others
+    are record columns. ``payload``: "binary" or "string": what keys, values and headers' values are."""
     known = record_schema([name for name in names if name not in typed], "contiguous")
     columns = [typed[name] if name in typed else _record(device, known.field(name).type, payload) for name in names]
     return DeviceTable(tuple(names), columns, 0)
 
 
-def _record(device: Runtime, kind: pa.DataType, payload: str) -> Column:
-    if pa.types.is_list(kind):
-        key, value = (_record(device, kind.value_type.field(at).type, payload) for at in range(2))
-        return Column("list", 0, children=(_ends(device, 0), Column("struct", 0, children=(key, value), fields=("key", "value"))))
-    if pa.types.is_binary(kind):
+def _record(device: Runtime, type: pa.DataType, payload: str) -> Column:
+    if pa.types.is_list(type):
+        key, value = (_record(device, type.value_type.field(number).type, payload) for number in range(2))
+        ends = Column("int32", 1, device.zeros(4))
+        return Column("list", 0, children=(ends, Column("struct", 0, children=(key, value), fields=("key", "value"))))
+    if pa.types.is_binary(type):
         return all_null(device, "bytes" if payload == "binary" else "string", 0)
-    return all_null(device, "timestamp" if pa.types.is_timestamp(kind) else str(kind), 0)
-
-
-def _ends(device: Runtime, rows: int) -> Column:
-    return Column("int32", rows + 1, device.zeros(4 * (rows + 1)))
+    return all_null(device, "timestamp" if pa.types.is_timestamp(type) else str(type), 0)
 
 
 ChildNames = dict[str, Any]
@@ -90,11 +68,11 @@ def _of_column(column: Column) -> ChildNames:
     return {}
 
 
-def _of_type(kind: pa.DataType) -> ChildNames:
-    if pa.types.is_struct(kind):
-        return {one.name: _of_type(one.type) for one in kind}
-    if pa.types.is_list(kind):
-        return {"offsets": {}, "element": _of_type(kind.value_type)}
+def _of_type(type: pa.DataType) -> ChildNames:
+    if pa.types.is_struct(type):
+        return {one.name: _of_type(one.type) for one in type}
+    if pa.types.is_list(type):
+        return {"offsets": {}, "element": _of_type(type.value_type)}
     return {}
 
 
@@ -132,45 +110,34 @@ def to_column(column: Column) -> Any:
 
     numbers      the same          bool      BOOL8       timestamp   TIMESTAMP_MICROSECONDS
     string       STRING with int32 offsets               bytes       LIST of UINT8
-    decimal128:2 DECIMAL128 of scale -2                  date32      TIMESTAMP_DAYS
-    """
+    decimal128:2 DECIMAL128 of scale -2                  date32      TIMESTAMP_DAYS"""
     import pylibcudf
 
     name, _, scale = column.kind.partition(":")
-
     data, mask = (None if one is None else pylibcudf.gpumemoryview(one) for one in (column.data, column.bitmap))
     children = [to_column(child) for child in column.children]
     return pylibcudf.Column(pylibcudf.DataType(type_ids()[name], -int(scale or 0)), column.rows, data, mask, column.nulls, 0, children)
 
 
 def concatenate(tables: list[DeviceTable], options: Any) -> Named:
-    """One table of all, as `kolumn.decode.device.resident.ResidentOptions` ask for.
-
-    A single table is taken as it is. Several are joined column by column, and the pieces of a column are freed when they are in: at most,
-    all pieces and one whole column are on the device. ``tables`` and their columns are taken away from the caller.
-    """
+    """One table of all, as `kolumn.decode.device.resident.ResidentOptions` ask for. A single table is taken as it is. Several are joined
+    column by column, and the pieces of a column are freed when they are in: at most, all pieces and one whole column are on the device.
+    ``tables`` and their columns are taken away from the caller."""
     import pylibcudf
 
     if not tables:
-        typed = options.typed_columns(runtime(), None)
-        tables.append(no_rows(runtime(), options.names, typed, options.payload))
-    for at, name in enumerate(options.names):
-        _check_size(name, [table.columns[at] for table in tables])
+        tables.append(no_rows(runtime(), options.names, options.typed_columns(runtime(), None), options.payload))
+    for number, name in enumerate(options.names):
+        _check_size(name, [table.columns[number] for table in tables])
     columns, children = [], of_table(tables[0])
-    for at in range(len(options.names)):
-        pieces = [to_column(table.columns[at]) for table in tables]
+    for number in range(len(options.names)):
+        pieces = [to_column(table.columns[number]) for table in tables]
         for table in tables:
-            table.columns[at] = None
-        columns.append(pieces[0] if len(pieces) == 1 else _joined(pieces))
+            table.columns[number] = None
+        columns.append(pieces[0] if len(pieces) == 1 else pylibcudf.concatenate.concatenate(pieces))
         del pieces
     tables.clear()
     return pylibcudf.Table(columns), options.names, children
-
-
-def _joined(pieces: list[Any]) -> Any:
-    import pylibcudf
-
-    return pylibcudf.concatenate.concatenate(pieces)
 
 
 def _check_size(name: str, pieces: list[Column]) -> None:
@@ -189,42 +156,35 @@ def _check_rows(name: str, rows: int) -> None:
 
 
 def from_arrow(table: pa.Table, payload: str) -> Named:
-    """An Arrow table of records on the device, as `in_known_types`; a copy.
-
-    It goes there column by column: at most the table and the chunks of one column are on the device.
-    """
+    """An Arrow table of records on the device, as `in_known_types`; a copy. It goes there column by column: at most the table and the
+    chunks of one column are on the device."""
     import pylibcudf
 
     known = in_known_types(table, payload)
     for name, column in zip(known.column_names, known.columns, strict=True):
         _check_chunks(name, column.chunks)
-    columns = [pylibcudf.Table.from_arrow(known.select([at])).columns()[0] for at in range(known.num_columns)]
+    columns = [pylibcudf.Table.from_arrow(known.select([number])).columns()[0] for number in range(known.num_columns)]
     return pylibcudf.Table(columns), known.column_names, of_schema(known.schema)
 
 
 def _check_chunks(name: str, chunks: list[pa.Array]) -> None:
     """As `_check_size`, of a column that is Arrow's still."""
     _check_rows(name, sum(map(len, chunks)))
-    kind = chunks[0].type
-    if pa.types.is_list(kind):
+    type = chunks[0].type
+    if pa.types.is_list(type):
         ends = [(chunk.offsets[0].as_py(), chunk.offsets[-1].as_py()) if len(chunk) else (0, 0) for chunk in chunks]
         _check_chunks(name, [chunk.values[start:end] for chunk, (start, end) in zip(chunks, ends, strict=True)])
-    elif pa.types.is_struct(kind):
-        for at in range(kind.num_fields):
-            _check_chunks(name, [chunk.field(at) for chunk in chunks])
+    elif pa.types.is_struct(type):
+        for number in range(type.num_fields):
+            _check_chunks(name, [chunk.field(number) for chunk in chunks])
 
 
 def in_known_types(table: pa.Table, payload: str) -> pa.Table:
-    """The same in types that cuDF has: bytes as lists of uint8 or as strings over the same buffers, moments without a zone.
-
-    Chunk by chunk: an array of Arrow's has less than 2 GiB of bytes, a column of cuDF's strings may have more.
-    """
-    return pa.table([_known(column, payload) for column in table.columns], names=table.column_names)
-
-
-def _known(column: pa.ChunkedArray, payload: str) -> pa.ChunkedArray:
+    """The same in types that cuDF has: bytes as lists of uint8 or as strings over the same buffers, moments without a zone. Chunk by chunk:
+    an array of Arrow's has less than 2 GiB of bytes, a column of cuDF's strings may have more."""
     # Without chunks there would be no type.
-    return pa.chunked_array([_nested(chunk, payload) for chunk in column.chunks or [column.combine_chunks()]])
+    chunks = [[_nested(chunk, payload) for chunk in column.chunks or [column.combine_chunks()]] for column in table.columns]
+    return pa.table([pa.chunked_array(column) for column in chunks], names=table.column_names)
 
 
 def _bytes(column: pa.Array, payload: str) -> pa.Array:
@@ -237,35 +197,29 @@ def _bytes(column: pa.Array, payload: str) -> pa.Array:
 
 def _nested(column: pa.Array, payload: str) -> pa.Array:
     """Structs, lists and maps with members of known types; a map is a list of structs, labels are text, times of day are numbers."""
-    kind = column.type
-    if pa.types.is_struct(kind):
-        members = [_nested(column.field(i), payload) for i in range(kind.num_fields)]
-        return pa.StructArray.from_arrays(members, [one.name for one in kind], mask=column.is_null() if column.null_count else None)
-    if pa.types.is_map(kind):
-        column = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+    type = column.type
+    if pa.types.is_struct(type):
+        members = [_nested(column.field(i), payload) for i in range(type.num_fields)]
+        return pa.StructArray.from_arrays(members, [one.name for one in type], mask=column.is_null() if column.null_count else None)
+    if pa.types.is_map(type):
+        column = column.cast(pa.list_(pa.struct([type.key_field, type.item_field])))
     if pa.types.is_list(column.type):
         values = _nested(column.values, payload)
-        kind = pa.list_(pa.field(column.type.value_field.name, values.type))
-        return pa.ListArray.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, column.offset, [values])
-    if pa.types.is_dictionary(kind):
-        return column.cast(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        return column.cast(pa.timestamp(kind.unit))
-    if pa.types.is_time(kind):
-        return column.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
-    if pa.types.is_fixed_size_binary(kind):
+        type = pa.list_(pa.field(column.type.value_field.name, values.type))
+        return pa.ListArray.from_buffers(type, len(column), column.buffers()[:2], column.null_count, column.offset, [values])
+    if pa.types.is_dictionary(type):
+        return column.cast(type.value_type)
+    if pa.types.is_timestamp(type):
+        return column.cast(pa.timestamp(type.unit))
+    if pa.types.is_time(type):
+        return column.cast(pa.int32() if pa.types.is_time32(type) else pa.int64())
+    if pa.types.is_fixed_size_binary(type):
         column = column.cast(pa.binary())
     return _bytes(column, payload) if pa.types.is_binary(column.type) else column
 
 
 def require_cudf() -> None:
-    """Make sure that cuDF is there, before anything is read for it.
-
-    Raises
-    ------
-    MissingError
-        It is not.
-    """
+    """Make sure that cuDF is there, before anything is read for it. Raises `MissingError` if it is not."""
     try:
         import_module("cudf")
     except ImportError as error:
@@ -276,15 +230,8 @@ def require_cudf() -> None:
 
 
 def to_cudf(batch: pa.RecordBatch) -> Any:
-    """A cudf.DataFrame of a record batch; copies to the device.
-
-    Keys, values and headers' values are strings that hold their bytes, UTF-8 or not; moments have no time zone.
-
-    Raises
-    ------
-    MissingError
-        cuDF is not there.
-    """
+    """A cudf.DataFrame of a record batch; copies to the device. Keys, values and headers' values are strings that hold their bytes, UTF-8
+    or not; moments have no time zone. Raises `MissingError` if cuDF is not there."""
     require_cudf()
     import cudf
 
@@ -298,13 +245,8 @@ def from_cudf(frame: "cudf.DataFrame") -> list[pa.RecordBatch]:
 
 
 def from_pylibcudf(table: "pylibcudf.Table", names: list[str], children: list[ChildNames]) -> Any:
-    """A cudf.DataFrame over the columns of a pylibcudf.Table; copies nothing, but dates, which cuDF has as moments.
-
-    Raises
-    ------
-    MissingError
-        cuDF is not there.
-    """
+    """A cudf.DataFrame over the columns of a pylibcudf.Table; copies nothing, but dates, which cuDF has as moments. Raises `MissingError`
+    if cuDF is not there."""
     require_cudf()
     import cudf
 

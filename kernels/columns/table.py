@@ -13,10 +13,8 @@ from kolumn.core.errors import KolumnError
 from kolumn.formats import table
 from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.layouts import CONTROL_NAMES
-from kolumn.kernels.columns.binary import begin_bitmap, headers_of, measure, moved, number_of
-from kolumn.kernels.columns.flags import DraftTimes, Label, Marks, Sequence, draft_times, label, marks, sequence
-from kolumn.kernels.columns.gather import Microseconds, Repeat, microseconds, repeat
-from kolumn.kernels.columns.keep import EVERY_ROW, RowLimits, keep
+from kolumn.kernels.columns.gather import Microseconds, Repeat, begin_bitmap, headers_of, measure, microseconds, moved, number_of, repeat
+from kolumn.kernels.columns.rows import EVERY_ROW, DraftTimes, Label, Marks, RowLimits, Sequence, draft_times, keep, label, marks, sequence
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
@@ -40,23 +38,9 @@ MOST = 2**31 - 1
 
 @dataclass
 class Column:
-    """A column on the device.
-
-    Attributes
-    ----------
-    kind : str
-        One of `WIDTHS`, "string", "bytes" (a list of uint8), "list" or "struct".
-    rows : int
-    data : Memory, optional
-        Of the types in `WIDTHS`, and the bytes of strings.
-    bitmap : Memory, optional
-        Validity in words of 32 rows; None where nothing is null.
-    nulls : int
-    children : tuple of Column
-        Of strings the int32 offsets; of bytes and lists these and what they hold; of structs the fields.
-    fields : tuple of str
-        Of structs the names of the fields.
-    """
+    """A column on the device. ``kind``: one of `WIDTHS`, "string", "bytes" (a list of uint8), "list" or "struct". ``data``: of the types in
+    `WIDTHS`, and the bytes of strings. ``bitmap``: validity in words of 32 rows; None where nothing is null. ``children``: of strings the
+    int32 offsets; of bytes and lists these and what they hold; of structs the fields. ``fields``: of structs the names of the fields."""
 
     kind: str
     rows: int
@@ -72,17 +56,18 @@ class Column:
         return sum(one.size for one in (self.data, self.bitmap) if one is not None) + sum(child.nbytes for child in self.children)
 
 
+def payload_column(kind: str, rows: int, ends: Memory, data: Memory, size: int, mask: Memory | None = None, nulls: int = 0) -> Column:
+    """A column of strings, or of lists of uint8 ("bytes"), with ``size`` bytes."""
+    offsets = Column("int32", rows + 1, ends)
+    if kind == "string":
+        return Column(kind, rows, data, mask, nulls, (offsets,))
+    return Column(kind, rows, None, mask, nulls, (offsets, Column("uint8", size, data)))
+
+
 @dataclass
 class BegunColumn:
-    """A column whose sizes are being computed.
-
-    Attributes
-    ----------
-    wanted : list of tuple
-        Memory, size and start of the int32 sums that are to be downloaded.
-    finish : callable
-        Makes the column when it is given their values; does not wait.
-    """
+    """A column whose sizes are being computed. ``wanted``: memory, size and start of the int32 sums that are to be downloaded. ``finish``:
+    makes the column when it is given their values; does not wait."""
 
     wanted: list[tuple[Memory, int, int]]
     finish: Callable[..., Column]
@@ -110,32 +95,15 @@ class DeviceTable:
 class TableBuilder:
     """Makes the columns of some records.
 
-    Parameters
-    ----------
-    device : Runtime
-    records : DeviceRecords
-    constants : dict
-        "topic", "partition" and "segment", None for null.
-    text : bool
-        Keys, values and headers' values as strings; else as lists of uint8.
-    limits : RowLimits, optional
-        Which rows to keep; None if all are kept, but those of ``dropped``.
-    dropped : bool array of n, optional
-        Batches whose records are all left out.
-    states : sequence of str, optional
-        Names for the column ``transaction``; ``constants["transaction"]`` has a number of each batch (int64 array).
-    """
+    ``constants``: dict, "topic", "partition" and "segment", None for null. ``text``: keys, values and headers' values as strings; else as
+    lists of uint8. ``limits``: which rows to keep; None if all are kept, but those of ``dropped``. ``dropped``: bool array of n, batches
+    whose records are all left out. ``states``: sequence of str, names for the column ``transaction``; ``constants["transaction"]`` has a
+    number of each batch (int64 array)."""
 
     def __init__(
-        self,
-        device: Runtime,
-        records: DeviceRecords,
-        constants: dict[str, Any],
-        text: bool,
-        limits: RowLimits | None,
-        dropped: Flags | None = None,
-        states: Sequence_[str] = (),
-    ) -> None:
+        self, device: Runtime, records: DeviceRecords, constants: dict[str, Any], text: bool, limits: RowLimits | None,
+        dropped: Flags | None = None, states: Sequence_[str] = (),
+    ) -> None:  # fmt: skip
         self.device, self.constants, self.text = device, constants, text
         self.records, self.states = records, states
         if limits is None and dropped is None:
@@ -159,37 +127,33 @@ class TableBuilder:
         records = self.records
         if name in _FIELDS:
             number, kind = _FIELDS[name]
-            return self._repeated(records.batches.address + 8 * number, 8 * table.WIDTH, kind)
+            return Column(kind, records.rows, self._repeated(records.batches.address + 8 * number, 8 * table.WIDTH, kind))
         if name in ("key", "value"):
-            return self._binary(records.key if name == "key" else records.value, self.text)
+            return begin_bytes(self.device, records.key if name == "key" else records.value, self.text)
         if name in ("offset", "timestampMs"):
             return Column("int64", records.rows, records.offset if name == "offset" else records.timestamp)
         if name in ("isControl", "tombstone"):
             return Column("bool", records.rows, self._marks[0 if name == "isControl" else 1])
         if name in ("topic", "segment"):
             return self._labelled(self.device.zeros(4 * records.rows), [self.constants[name]])
+        if name in ("timestampSeconds", "brokerTimestampMs"):
+            return self._draft_times[0 if name == "timestampSeconds" else 1]
+        if name == "codec":
+            return self._labelled(self._repeated(records.batches.address + 8 * table.CODEC, 8 * table.WIDTH, "int32"), list(NAMES))
+        if name == "controlType":
+            return self._labelled(self._marks[2], list(CONTROL_NAMES))
         made: dict[str, Callable[[], Column | BegunColumn]] = {
-            "timestamp": self._timestamp,
-            "headers": self._headers,
-            "partition": self._partition,
-            "transaction": self._transaction,
-            "sequence": self._sequence,
-            "codec": lambda: self._labelled(self._numbers(table.CODEC), list(NAMES)),
-            "controlType": lambda: self._labelled(self._marks[2], list(CONTROL_NAMES)),
-            "timestampSeconds": lambda: self._draft_times[0],
-            "brokerTimestampMs": lambda: self._draft_times[1],
-        }
+            "timestamp": self._timestamp, "headers": self._headers, "partition": self._partition,
+            "transaction": self._transaction, "sequence": self._sequence,
+        }  # fmt: skip
         return made[name]()
 
     @cached_property
     def _marks(self) -> tuple[Memory, Memory, Memory]:
         device, records, n = self.device, self.records, self.records.rows
         found = device.empty(n), device.empty(n), device.empty(4 * n)
-        args = Marks(
-            records.batches.address, records.owner.address, records.key.at.address, records.key.length.address,
-            records.value.length.address, _address(records.attributes), *(one.address for one in found),
-        )  # fmt: skip
-        device.launch(marks, n, args)
+        key, value = records.key, records.value
+        device.launch(marks, n, Marks(records.batches, records.owner, key.at, key.length, value.length, records.attributes, *found))
         return found
 
     @cached_property
@@ -197,51 +161,39 @@ class TableBuilder:
         device, records, n = self.device, self.records, self.records.rows
         seconds, broker, seconds_length, broker_length = (device.empty(width * n) for width in (4, 8, 4, 4))
         args = DraftTimes(
-            records.batches.address, records.owner.address, records.timestamp.address, _address(records.attributes),
-            _address(records.seconds), seconds.address, seconds_length.address, broker.address, broker_length.address,
+            records.batches, records.owner, records.timestamp, records.attributes, records.seconds, seconds, seconds_length,
+            broker, broker_length,
         )  # fmt: skip
         device.launch(draft_times, n, args)
-        return self._nullable("int32", seconds, seconds_length), self._nullable("int64", broker, broker_length)
+        return begin_nullable(device, "int32", seconds, seconds_length, n), begin_nullable(device, "int64", broker, broker_length, n)
 
-    def _nullable(self, kind: str, data: Memory, lengths: Memory) -> BegunColumn:
-        return begin_nullable(self.device, kind, data, lengths, self.records.rows)
-
-    def _repeated(self, source: int, stride: int, kind: str) -> Column:
+    def _repeated(self, source: int, stride: int, kind: str) -> Memory:
+        """A number of its batch for each row; those of the batches are ``stride`` bytes apart, from ``source`` on."""
         n, width = self.records.rows, WIDTHS[kind]
         target = self.device.empty(width * n)
-        self.device.launch(repeat, n, Repeat(source, stride, self.records.owner.address, target.address, width))
-        return Column(kind, n, target)
-
-    def _numbers(self, column: int) -> Memory:
-        numbers = self._repeated(self.records.batches.address + 8 * column, 8 * table.WIDTH, "int32").data
-        assert numbers is not None
-        return numbers
+        self.device.launch(repeat, n, Repeat(source, stride, self.records.owner, target, width))
+        return target
 
     def _timestamp(self) -> BegunColumn:
         n = self.records.rows
         target, lengths = self.device.empty(8 * n), self.device.empty(4 * n)
-        self.device.launch(microseconds, n, Microseconds(self.records.timestamp.address, target.address, lengths.address))
-        return self._nullable("timestamp", target, lengths)
+        self.device.launch(microseconds, n, Microseconds(self.records.timestamp, target, lengths))
+        return begin_nullable(self.device, "timestamp", target, lengths, n)
 
     def _partition(self) -> BegunColumn:
         partition, batches = self.constants["partition"], len(self.records.first) - 1
         numbers = self.device.upload(np.full((2, batches), [[partition or 0], [0 if partition is not None else -1]], np.int64))
         column, null = (self._repeated(numbers.address + 8 * batches * k, 8, "int32") for k in range(2))
-        assert column.data is not None
-        assert null.data is not None
-        return self._nullable("int32", column.data, null.data)
+        return begin_nullable(self.device, "int32", column, null, self.records.rows)
 
     def _transaction(self) -> BegunColumn:
         numbers = self.device.upload(np.ascontiguousarray(self.constants["transaction"], np.int64))
-        repeated = self._repeated(numbers.address, 8, "int32").data
-        assert repeated is not None
-        return self._labelled(repeated, list(self.states))
+        return self._labelled(self._repeated(numbers.address, 8, "int32"), list(self.states))
 
     def _sequence(self) -> Column:
         records, n = self.records, self.records.rows
         target = self.device.empty(4 * n)
-        args = Sequence(records.batches.address, records.owner.address, records.offset.address, target.address)
-        self.device.launch(sequence, n, args)
+        self.device.launch(sequence, n, Sequence(records.batches, records.owner, records.offset, target))
         return Column("int32", n, target)
 
     def _labelled(self, numbers: Memory, names: list[str | None]) -> BegunColumn:
@@ -254,9 +206,6 @@ class TableBuilder:
                 "read a range of offsets at a time, or leave the column out"
             )
         return begin_labels(device, numbers.address, names, n)
-
-    def _binary(self, payloads: DevicePayloads, text: bool) -> BegunColumn:
-        return begin_bytes(self.device, payloads, text)
 
     def _headers(self) -> Column:
         ends, keys, values = headers_of(self.device, self.records)
@@ -282,10 +231,7 @@ def begin_bytes(device: Runtime, payloads: DevicePayloads, text: bool, source: M
     def finish(size: int, nulls: int) -> Column:
         made = moved(device, measured, size, nulls)
         held.clear()
-        mask, ends = made.bitmap if nulls else None, Column("int32", made.rows + 1, made.ends)
-        if text:
-            return Column("string", made.rows, made.data, mask, nulls, (ends,))
-        return Column("bytes", made.rows, None, mask, nulls, (ends, Column("uint8", size, made.data)))
+        return payload_column("string" if text else "bytes", made.rows, made.ends, made.data, size, made.bitmap if nulls else None, nulls)
 
     return BegunColumn(measured.wanted, finish)
 
@@ -298,7 +244,7 @@ def begin_labels(device: Runtime, numbers: int, names: Sequence_[str | None], ro
     begins = text.address + np.cumsum([0, *map(len, encoded)])[:-1].astype(np.int64)
     where, sizes = device.upload(begins), device.upload(lengths)
     found = DevicePayloads(device.empty(8 * rows), device.empty(4 * rows), rows)
-    device.launch(label, rows, Label(numbers, where.address, sizes.address, found.at.address, found.length.address))
+    device.launch(label, rows, Label(numbers, where, sizes, found.at, found.length))
     return begin_bytes(device, found, True, text)
 
 
@@ -315,7 +261,3 @@ def nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: in
 def bytes_column(device: Runtime, payloads: DevicePayloads, text: bool) -> Column:
     """As `begin_bytes`, finished."""
     return finished(device, begin_bytes(device, payloads, text))
-
-
-def _address(memory: Memory | None) -> int:
-    return memory.address if memory is not None else 0

@@ -3,51 +3,33 @@
     payload   | length | record .............. | length | record ...... | length | ...
               start 0                          start 1                  start 2
 
-`hop`: a thread per batch follows the lengths, one dependent load after the other; good where there are many batches. Bound: a
-sector of 32 bytes for each record, and its latency times the records of a batch.
+`hop`: a thread per batch follows the lengths, one dependent load after the other; good where there are many batches. Bound: a sector of
+32 bytes for each record, and its latency times the records of a batch.
 
-`hop_staged`: a warp per batch, for few large ones. Its lanes load a window of the payload into shared memory together, 8 bytes a
-lane, then lane 0 hops within the window at the latency of shared memory, while the loads of the next window are on their way:
+`hop_staged`: a warp per batch, for few large ones. Its lanes load a window of the payload into shared memory together, then lane 0 hops
+within it at the latency of shared memory, while the loads of the next window are on their way:
 
     window    |....| ...................................| 2048 bytes, from a multiple of 8 on; before them the last 32 of the window
               carry  lane 0 | lane 1 | ... | lane 0 | ...   before, in which a record's length may begin
 
-A length of one or two bytes, as nearly all records have, is read without a loop; whatever else there is, the format's function reads.
 Records are often as long as the one before. So all lanes guess first: lane k looks whether a record of that length begins k lengths on.
-Those up to the first wrong guess are right, since each begins where the one before ends.
+Those up to the first wrong guess are right, since each begins where the one before ends. Bound: the payload's bytes, read once; for each
+record the latency of shared memory and of some ten instructions that wait for each other.
 
-Bound: the bytes of the payload that records begin in, read once; for each record the latency of shared memory and of some ten
-instructions that wait for each other.
-
-`hop_sliced` shortens that chain where few large batches have many records: a block per batch, of which each warp has a slice. A warp
-guesses where the first record of its slice begins, as `kolumn.kernels.fields.slices` says, and hops to the end of the slice. The
-guesses are right if each chain ends where the next one begins, since the first one begins where the payload does. Then the warps know
-their row numbers too, and hop once more to write. Where it is not so, one warp hops through the whole batch, as above.
+`hop_sliced`: a block per batch, for few large ones with many records. Each warp has a slice, guesses where the first record of it begins,
+and hops to its end. A guess is a position from which two records follow each other, the second with a higher offset. Bytes inside of a
+value may look like that too: the guesses are right if each chain ends where the next one begins. Then the warps know their row numbers,
+and hop once more to write. Otherwise one warp hops through the whole batch.
 """
 
 import numpy as np
 
 from kolumn.core.errors import Code
-from kolumn.formats import layouts, memory, table, v2
+from kolumn.formats import layouts, memory, table, v2, varint
 from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.machine_code.words import address_of, load64, store32, store64
-from kolumn.kernels.machine.kernel import (
-    WARP,
-    Arguments,
-    Batches,
-    arguments,
-    blocks,
-    field,
-    from_lane,
-    ones,
-    shared_array,
-    thread_of_block,
-    thread_of_grid,
-    thread_per_item,
-    threads_of_grid,
-    votes,
-    wait_for_warp,
-)
+from kolumn.kernels.machine import kernel
+from kolumn.kernels.machine.kernel import WARP, Arguments, Batches, Kernel, arguments, blocks, field, ones, thread_per_item, votes
 
 WINDOW, ROOM = 2048, 32 + 2048 + 8
 """Bytes of a window, and what a warp needs of shared memory for it."""
@@ -59,19 +41,9 @@ _EVEN = 0x3FFE
 """Bits of the zig-zag varint of a length of one or two bytes: the lowest one is the sign."""
 _VARINTS = sum(1 << number for number, layout in layouts.LAYOUTS.items() if layout.hop is v2.following)
 """A bit for each layout whose records begin with their length as a zig-zag varint."""
-
-
 Hop = arguments(__name__, "Hop", Batches, "start", "owner")
-"""Arguments of `hop`: those of `Batches`, and what is written for each row, int32.
-
-``start`` is where the record begins in its payload, -1 where the chain is broken; ``owner`` is the number of its batch.
-"""
-
-
-@register_jitable
-def _must_end(layout: int) -> bool:
-    """Whether the chain has to end where the payload does: after the messages of a wrapper, bytes may be left over."""
-    return not layouts.holds_messages(layout)
+"""Arguments of `hop`: those of `Batches`, and what is written for each row, int32. ``start`` is where the record begins in its payload, -1
+where the chain is broken; ``owner`` is the number of its batch."""
 
 
 @thread_per_item(Hop, block=64)
@@ -88,16 +60,17 @@ def hop(b: int, a: Arguments) -> None:
         store32(a.start + 4 * row, begin if code == _OK else -1)
         store32(a.owner + 4 * row, b)
         row += 1
-    if code != _OK or (at != end and _must_end(layout)):
+    # After the messages of a wrapper, bytes may be left over.
+    if code != _OK or (at != end and not layouts.holds_messages(layout)):
         store32(a.bad + 4 * b, 1)
 
 
 @blocks(Hop, block=64, registers=88)
 def hop_staged(n: int, a: Arguments) -> None:
     """The same for ``n`` batches, a warp each."""
-    windows = address_of(shared_array(_ROOMS, np.uint8))
-    lane, own = thread_of_block() % WARP, thread_of_block() // WARP
-    for b in range(thread_of_grid() // WARP, n, threads_of_grid() // WARP):
+    windows = address_of(kernel.shared_array(_ROOMS, np.uint8))
+    lane, own = kernel.thread_of_block() % WARP, kernel.thread_of_block() // WARP
+    for b in range(kernel.thread_of_grid() // WARP, n, kernel.threads_of_grid() // WARP):
         hop_in_window(b, lane, windows + own * ROOM, a)
 
 
@@ -141,7 +114,7 @@ def hop_in_window(b: int, lane: int, window: int, a: Arguments) -> None:
         for k in range(row + lane, stop, WARP):
             store32(a.start + 4 * k, -1)
             store32(a.owner + 4 * k, b)
-    if lane == 0 and (code != _OK or (at != end and _must_end(layout))):
+    if lane == 0 and (code != _OK or (at != end and not layouts.holds_messages(layout))):
         store32(a.bad + 4 * b, 1)
 
 
@@ -156,24 +129,9 @@ def walk(
     layout: int, wrapped: int, buf: int, end: int, row: int, stop: int, at: int, until: int, lane: int, window: int,
     b: int, start: int, owner: int,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Hop from the record at ``at``, of ``row``, until one begins at ``until`` or later; the lanes of a warp together.
-
-    Parameters
-    ----------
-    stop : int
-        Row after the last one.
-    window : int
-        Shared memory of the warp.
-    b : int
-        Number of the batch.
-    start, owner : int
-        Where positions and the number of the batch are written for each row; nothing is where ``start`` is 0.
-
-    Returns
-    -------
-    row, at, code : int
-        Of the next record.
-    """
+    """Hop from the record at ``at``, of ``row``, until one begins at ``until`` or later; the lanes of a warp together. ``stop``: row after
+    the last one. ``window``: shared memory of the warp. ``b``: number of the batch. ``start``, ``owner``: where positions and the number of
+    the batch are written for each row; nothing is where ``start`` is 0. Returns ``row``, ``at``, ``code``: of the next record."""
     code, length, varints = _OK, 0, has_varints(layout)
     origin = (buf + at) & -8
     last = max((buf + end - 1) & -8, origin)
@@ -182,7 +140,7 @@ def walk(
         _put(window, lane, words)
         following = origin + WINDOW
         words = _fetch(following, last, lane)
-        wait_for_warp()
+        kernel.wait_for_warp()
         begin = row
         limit = min(end if following >= buf + end else origin - buf + _LAST_BYTES, until - 1)
         # Positions in the payload become places in the window.
@@ -191,12 +149,12 @@ def walk(
             row, at = _guess(text, row, stop, at, limit, end, length, lane, start)
         if lane == 0:
             row, at, code, length = _hop_to(layout, wrapped, row, stop, at, limit, end, length, text, start)
-        wait_for_warp()
+        kernel.wait_for_warp()
         # Less than 2 GiB, so 32 bits do.
-        row = from_lane(row, 0)
-        at = from_lane(at, 0)
-        code = from_lane(code, 0)
-        length = from_lane(length, 0)
+        row = kernel.from_lane(row, 0)
+        at = kernel.from_lane(at, 0)
+        code = kernel.from_lane(code, 0)
+        length = kernel.from_lane(length, 0)
         if start != 0:
             for k in range(begin + lane, row, WARP):
                 store32(owner + 4 * k, b)
@@ -209,7 +167,7 @@ def walk(
         elif row < stop:
             origin = here & -8
             words = _fetch(origin, last, lane)
-        wait_for_warp()
+        kernel.wait_for_warp()
     return row, at, code
 
 
@@ -246,20 +204,9 @@ def _guess(text: int, row: int, stop: int, at: int, limit: int, end: int, length
 def _hop_to(
     layout: int, wrapped: int, row: int, stop: int, at: int, limit: int, end: int, length: int, text: int, start: int
 ) -> tuple[int, int, int, int]:
-    """Hop from the record at ``at``, of ``row``, until one begins after ``limit``.
-
-    Parameters
-    ----------
-    length : int
-        Of the record before.
-    text : int
-        Where the byte at position 0 of the payload would be in the window.
-
-    Returns
-    -------
-    row, at, code, length : int
-        Of the next record, and the length of the one before it.
-    """
+    """Hop from the record at ``at``, of ``row``, until one begins after ``limit``. ``length``: of the record before. ``text``: where the
+    byte at position 0 of the payload would be in the window. Returns ``row``, ``at``, ``code``, ``length``: of the next record, and the
+    length of the one before it."""
     varints, code = has_varints(layout), _OK
     while row < stop and at <= limit:
         if varints:
@@ -291,3 +238,122 @@ def _hop_short(text: int, row: int, stop: int, at: int, limit: int, end: int, le
         at = following
         to += 4
     return (to - start) >> 2, at, length
+
+
+SLICES = 16
+FEW = 4096
+"""With fewer batches than this, each gets a warp or more: fewer threads would leave most of a device idle."""
+LARGE = 128 << 10
+"""Bytes of a batch, on the average, from which on it is cut into slices."""
+LONG = 2048
+"""Bytes of a record, on the average, from which on guesses take longer than they save."""
+_LOG_SLICES = SLICES.bit_length() - 1
+_MOST_ROWS = 2**31 - 1
+_SEARCHED = 4 * LONG
+_PART = 24
+"""Bytes of what a warp knows of its slice: where the first record begins, how many do, and where the first one after them begins."""
+_ALL_ROOMS, _PARTS = SLICES * ROOM, SLICES * _PART
+
+
+def hop_for(size: int, batches: int, rows: int) -> tuple[Kernel, int]:
+    """The fastest kernel for batches of ``size`` bytes with so many rows together, and its items."""
+    if batches >= FEW:
+        return hop, batches
+    if LARGE * batches <= size <= LONG * rows:
+        return hop_sliced, SLICES * batches
+    return hop_staged, batches
+
+
+@blocks(Hop, block=WARP * SLICES, registers=128)
+def hop_sliced(n: int, a: Arguments) -> None:
+    """Note where the records of batches begin, ``n`` slices of them."""
+    windows = address_of(kernel.shared_array(_ALL_ROOMS, np.uint8))
+    known = address_of(kernel.shared_array(_PARTS, np.uint8))
+    lane, own = kernel.thread_of_block() % WARP, kernel.thread_of_block() // WARP
+    for b in range(kernel.block_of_grid(), n // SLICES, kernel.blocks_of_grid()):
+        _hop_in_slices(b, lane, own, windows + own * ROOM, known, a)
+        # What this batch was known by is not needed any more.
+        kernel.wait_for_block()
+
+
+@register_jitable
+def _hop_in_slices(b: int, lane: int, own: int, window: int, known: int, a: Arguments) -> None:
+    """Follow the chain of batch ``b``; the threads of a block together, of which a warp has slice ``own``."""
+    buf, end = load64(a.payload + 8 * b), load64(a.size + 8 * b)
+    layout, wrapped = field(a, b, table.LAYOUT), field(a, b, table.CODEC)
+    at, until = _begin(end, own), _begin(end, own + 1)
+    if has_varints(layout):
+        if own > 0:
+            at = _search(buf, at, min(until, at + _SEARCHED), until, end, lane, layouts.attribute_bytes(layout))
+        rows, following, code = walk(layout, wrapped, buf, end, 0, _MOST_ROWS, at, until, lane, window, b, 0, 0)
+        if lane == 0:
+            store64(known + _PART * own, at)
+            store64(known + _PART * own + 8, rows)
+            store64(known + _PART * own + 16, following if code == _OK else -1)
+    elif lane == 0:
+        store64(known + _PART * own, -1)
+    kernel.wait_for_block()
+    row, stop, mine = _linked(known, end, load64(a.first + 8 * b), own)
+    if row == load64(a.first + 8 * (b + 1)):
+        if mine >= 0:
+            walk(layout, wrapped, buf, end, mine, stop, at, until, lane, window, b, a.start, a.owner)
+    elif own == 0:
+        hop_in_window(b, lane, window, a)
+
+
+@register_jitable
+def _begin(end: int, number: int) -> int:
+    """Where a slice of a payload begins."""
+    return (end * number) >> _LOG_SLICES
+
+
+@register_jitable
+def _linked(known: int, end: int, row: int, own: int) -> tuple[int, int, int]:
+    """The row after all, negative unless each slice ends where the next one begins; the row after slice ``own``, and its first, or -1."""
+    at, stop, mine = 0, 0, -1
+    for k in range(SLICES):
+        # A record may be longer than a slice: nothing begins there.
+        if at < _begin(end, k + 1):
+            if load64(known + _PART * k) != at:
+                return -1, 0, -1
+            if k == own:
+                mine = row
+            row += load64(known + _PART * k + 8)
+            at = load64(known + _PART * k + 16)
+            if at < 0:
+                return -1, 0, -1
+            if k == own:
+                stop = row
+    return row if at == end else -1, stop, mine
+
+
+@register_jitable
+def _search(buf: int, at: int, last: int, until: int, end: int, lane: int, skip: int) -> int:
+    """The first position in [at, last) at which a record seems to begin; ``until`` if there is none. All lanes return the same."""
+    while at < last:
+        right = at + lane < last and _seems_record(buf, at + lane, end, skip)
+        found = votes(right)
+        if found != 0:
+            return at + ones((found & -found) - 1)
+        at += WARP
+    return until
+
+
+@register_jitable
+def _seems_record(buf: int, at: int, end: int, skip: int) -> bool:
+    """Whether the fields of a record and of another one after it fit at ``at``."""
+    fits, following, offset = _fits(buf, at, end, skip)
+    if not fits or following == end:
+        return fits
+    fits, _, after = _fits(buf, following, end, skip)
+    return fits and after > offset
+
+
+@register_jitable
+def _fits(buf: int, at: int, end: int, skip: int) -> tuple[bool, int, int]:
+    """Whether a record fits at ``at`` whose attributes are 0, as those of all records are; the position after it, its offset delta."""
+    _, body = varint.varint32(buf, at, end)
+    if body < 0 or (skip != 0 and memory.load8(buf, body) != 0):
+        return False, 0, 0
+    record = v2.fields(buf, at, end, skip)
+    return record.code == _OK and (record.header_count > 0 or record.headers == record.next), record.next, record.offset_delta

@@ -2,28 +2,20 @@
 
     thread i    reads its record from the length to the end of its last header, skipping the payloads:
                 | length | attr | time delta | offset delta | key length | key .... | value length | value .... | headers |
-                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^               ^^^^^^^^^^^^               ^^^^^^^^^^^
-                writes row i of nine columns
+                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^               ^^^^^^^^^^^^               ^^^^^^^^^^^
+                writes row i of nine columns; `headers` walks the headers of one record and writes their rows
 
-Bound: two or three sectors of 32 bytes read for each record, 44 bytes written.
-
-Records on the device, as `kolumn.kernels.fields` writes them.
-
-Headers of records: a thread per record walks its own.
-
-    thread i    | key length | key | value length | value | key length | ...
-                writes rows first[i] to first[i + 1] of the headers' columns
-
-Bound: the sectors of 32 bytes that headers' lengths are in, 24 bytes written for each header.
+Bound: two or three sectors of 32 bytes read for each record, 44 bytes written; for headers the sectors that their lengths are in, and 24
+bytes written for each.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import Code
 from kolumn.formats import layouts, table, v2
-from kolumn.formats.fields import Message, Record
+from kolumn.formats.entry import Message, Record
 from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
 from kolumn.kernels.fields.hop import Hop
@@ -31,8 +23,6 @@ from kolumn.kernels.machine.kernel import Arguments, arguments, field, thread_pe
 from kolumn.kernels.machine.runtime import Memory, Runtime
 
 _OK = int(Code.OK)
-
-
 Fields = arguments(
     __name__, "Fields", Hop, "offset", "timestamp", "key", "key_length", "value", "value_length", "header", "headers", "attributes",
     "seconds",
@@ -44,8 +34,7 @@ Fields = arguments(
     key_length, value_length   int32; -1 for null
     header                     int64: address of the first header
     headers                    int32: how many there are
-    attributes, seconds        uint8 and int64, as in `kolumn.cpu_fallback.fields.target.Target`; 0 if they are not wanted
-"""
+    attributes, seconds        uint8 and int64, as in `kolumn.cpu_fallback.fields.target.Target`; 0 if they are not wanted"""
 
 
 @thread_per_item(Fields)
@@ -61,11 +50,11 @@ def fields(i: int, a: Arguments) -> None:
 
 
 @register_jitable
-def _payloads(i: int, buf: int, found: Record | Message, a: Arguments) -> None:
-    store64(a.key + 8 * i, buf + found.key)
-    store32(a.key_length + 4 * i, max(found.key_length, -1))
-    store64(a.value + 8 * i, buf + found.value)
-    store32(a.value_length + 4 * i, max(found.value_length, -1))
+def _payloads(i: int, buf: int, parsed: Record | Message, a: Arguments) -> None:
+    store64(a.key + 8 * i, buf + parsed.key)
+    store32(a.key_length + 4 * i, max(parsed.key_length, -1))
+    store64(a.value + 8 * i, buf + parsed.value)
+    store32(a.value_length + 4 * i, max(parsed.value_length, -1))
 
 
 @register_jitable
@@ -112,18 +101,18 @@ def _message(i: int, b: int, start: int, layout: int, a: Arguments) -> bool:
     code, stop = layouts.hop(layout, buf, start, end, wrapped)
     if code != _OK:
         return True
-    found = layouts.message(
+    message = layouts.message(
         layout, buf, start, stop, wrapped, field(a, b, table.ATTRIBUTES), load64(a.base + 8 * b), i - load64(a.first + 8 * b)
     )
-    if found.code != _OK:
+    if message.code != _OK:
         return True
-    timestamp = found.timestamp
-    if found.dated and field(a, b, table.TIMESTAMP_TYPE) == table.LOG_APPEND_TIME:
+    timestamp = message.timestamp
+    if message.dated and field(a, b, table.TIMESTAMP_TYPE) == table.LOG_APPEND_TIME:
         timestamp = field(a, b, table.MAX_TIMESTAMP)
-    store64(a.offset + 8 * i, found.offset)
+    store64(a.offset + 8 * i, message.offset)
     store64(a.timestamp + 8 * i, timestamp)
-    _payloads(i, buf, found, a)
-    _others(i, found.attributes, found.seconds, a)
+    _payloads(i, buf, message, a)
+    _others(i, message.attributes, message.seconds, a)
     return False
 
 
@@ -140,25 +129,10 @@ class DevicePayloads:
 class DeviceRecords:
     """Records on the device, a row each.
 
-    Attributes
-    ----------
-    rows : int
-    batches : Memory
-        The batch table, int64 of shape (n, `table.WIDTH`).
-    first : int64 array of n + 1
-        Host memory: where each batch's rows begin.
-    owner : Memory
-        int32: number of each row's batch.
-    start : Memory
-        int32: where each record begins in its payload; not written of rows that were chosen later.
-    offset, timestamp : Memory
-        int64; ms.
-    key, value : DevicePayloads
-    header, headers : Memory
-        int64 address of the first header, and int32 how many there are.
-    attributes, seconds : Memory, optional
-        uint8 and int64, of drafts.
-    """
+    ``batches``: the batch table, int64 of shape (n, `table.WIDTH`). ``first``: int64 array of n + 1, host memory: where each batch's rows
+    begin. ``owner``: int32: number of each row's batch. ``start``: int32: where each record begins in its payload; not written of rows that
+    were chosen later. ``offset``, ``timestamp``: int64; ms. ``header``, ``headers``: int64 address of the first header, and int32 how many
+    there are. ``attributes``, ``seconds``: uint8 and int64, of drafts."""
 
     rows: int
     batches: Memory
@@ -190,35 +164,23 @@ def empty_records(device: Runtime, rows: int, batches: Memory, first: Int64s, dr
 
 
 _LARGEST = 2**31 - 1
-
-
-class Headers(NamedTuple):
-    """Arguments of `headers`; addresses.
-
-    ``header`` (int64) is where each record's first one begins, ``ends`` (int32 of n + 1) the list offsets. Written for each header:
-    the addresses of its ``key`` and ``value`` (int64) and their lengths (int32, -1 for a null value).
-    """
-
-    header: int
-    ends: int
-    key: int
-    key_length: int
-    value: int
-    value_length: int
+Headers = arguments(__name__, "Headers", "header ends key key_length value value_length")
+"""Arguments of `headers`; addresses. ``header`` (int64) is where each record's first one begins, ``ends`` (int32 of n + 1) the list
+offsets. Written for each header: the addresses of its ``key`` and ``value`` (int64) and their lengths (int32, -1 for a null value)."""
 
 
 @thread_per_item(Headers)
-def headers(i: int, a: Headers) -> None:
+def headers(i: int, a: Arguments) -> None:
     """Write the headers of record ``i``, which `fields` has found to be right."""
     row, stop = load32(a.ends + 4 * i), load32(a.ends + 4 * (i + 1))
     if row == stop:
         return
     buf, at = load64(a.header + 8 * i), 0
     while row < stop:
-        one = v2.record_header(buf, at, _LARGEST)
-        store64(a.key + 8 * row, buf + one.key)
-        store32(a.key_length + 4 * row, one.key_length)
-        store64(a.value + 8 * row, buf + one.value)
-        store32(a.value_length + 4 * row, max(one.value_length, -1))
-        at = one.next
+        header = v2.record_header(buf, at, _LARGEST)
+        store64(a.key + 8 * row, buf + header.key)
+        store32(a.key_length + 4 * row, header.key_length)
+        store64(a.value + 8 * row, buf + header.value)
+        store32(a.value_length + 4 * row, max(header.value_length, -1))
+        at = header.next
         row += 1

@@ -17,10 +17,9 @@ from kolumn.core.recycle import LARGEST_LOCKED, take_locked
 from kolumn.kernels.machine import staging
 from kolumn.kernels.machine.image import image
 from kolumn.kernels.machine.kernel import Kernel
-from kolumn.kernels.machine.lifetime import Block, Streams
 from kolumn.kernels.machine.nvcomp import Decompressor
 from kolumn.kernels.machine.runtime import PAD
-from kolumn.kernels.machine.staging import Staged
+from kolumn.kernels.machine.staging import Block, Staged, Streams
 
 _OUT_OF_MEMORY = (cupy.cuda.memory.OutOfMemoryError, MemoryError)
 _TO_HOST = cupy.cuda.runtime.memcpyDeviceToHost
@@ -30,13 +29,8 @@ _CONCURRENT = 32
 
 
 def page_locked(size: int) -> Bytes:
-    """Host memory that copies to and from the device can run beside: uint8 array of ``size``, unlocked and freed with the array.
-
-    Raises
-    ------
-    MemoryError
-        The system locks no more memory.
-    """
+    """Host memory that copies to and from the device can run beside: uint8 array of ``size``, unlocked and freed with the array. Raises
+    `MemoryError`: the system locks no more memory."""
     # It belongs to a context, and would make one on this thread's current device if that is another.
     assert cupy.cuda.runtime.getDevice() in _used, "page-locked memory before the device was chosen"
     try:
@@ -112,7 +106,7 @@ def _freeing(device: int) -> Stream:
 
 
 def _order(device: int, before: Stream, after: Stream) -> None:
-    """As `lifetime.Streams` says, by an event. A thread that frees may have another current device."""
+    """As `Streams` says, by an event. A thread that frees may have another current device."""
     runtime = cupy.cuda.runtime
     with cupy.cuda.Device(device):
         event = runtime.eventCreateWithFlags(runtime.eventDisableTiming)
@@ -131,15 +125,8 @@ def _function(kernel: Kernel, arch: int) -> Any:
 
 
 class CudaRuntime:
-    """The current device for one thread, with a stream of its own.
-
-    Copies in, kernels and copies out of different threads overlap; those of one follow each other.
-
-    Parameters
-    ----------
-    memory : int
-        Most bytes of the pool.
-    """
+    """The current device for one thread, with a stream of its own. Copies in, kernels and copies out of different threads overlap; those of
+    one follow each other. ``memory``: most bytes of the pool."""
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
@@ -230,9 +217,7 @@ class CudaRuntime:
         """Run a kernel: its parameters are n and the integers of ``args``, 64 bits each."""
         if not n:
             return
-        blocks = kernel.grid(n)
-        if not kernel.lanes:
-            blocks = min(blocks, self._most_blocks)
+        blocks = kernel.grid(n) if kernel.lanes else min(kernel.grid(n), self._most_blocks)
         with self.stream:
             _function(kernel, self.arch)((blocks,), (kernel.block,), (np.int64(n), *map(np.int64, args)))
 

@@ -22,20 +22,14 @@ _limit: list[int] = []
 _pinned: list[bool] = []
 SHARE = 0.8
 """Share of a device's memory for the pool, unless a task opened the device: the rest is for libraries that allocate by themselves."""
-
 CUDA = 13
 """What the kernels are compiled for: an older driver does not take their PTX, whatever CuPy is for."""
 ADVICE = "pip install 'kolumn[gpu]', and see `kolumn doctor`"
 
 
 def count() -> int:
-    """How many devices CUDA sees in this process.
-
-    Raises
-    ------
-    MissingError
-        CuPy is not installed, there is no driver or an old one, or no device.
-    """
+    """How many devices CUDA sees in this process. Raises `MissingError`: CuPy is not installed, there is no driver or an old one, or no
+    device."""
     try:
         import cupy
     except ImportError as error:
@@ -75,16 +69,9 @@ def memory_of(device: int) -> int:
 
 
 def open_device(device: int, share: float) -> None:
-    """Make a device current, with a pool that takes at most ``share`` of its memory and grows to it by need.
-
-    RMM's resource of the device is used as it is where the process has set one, and so is CuPy's allocator: another pool beside
-    theirs could not have the memory that they hold.
-
-    Raises
-    ------
-    MissingError
-        RMM is not there.
-    """
+    """Make a device current, with a pool that takes at most ``share`` of its memory and grows to it by need. RMM's resource of the device
+    is used as it is where the process has set one, and so is CuPy's allocator: another pool beside theirs could not have the memory that
+    they hold. Raises `MissingError`: RMM is not there."""
     try:
         import cupy
         import rmm.mr
@@ -113,13 +100,7 @@ def _most_of(pool: Any) -> int:
 
 
 def runtime() -> Runtime:
-    """The device as this thread sees it, opened on first use.
-
-    Raises
-    ------
-    MissingError
-        There is no device, or a package is missing.
-    """
+    """The device as this thread sees it, opened on first use. Raises `MissingError`: there is no device, or a package is missing."""
     if _given:
         return _given[-1]
     if not hasattr(_local, "lent"):
@@ -146,11 +127,9 @@ def runtime() -> Runtime:
 
 
 class _Lent:
-    """The runtime of a thread, which goes to another one when the thread has ended.
-
-    Its stream must outlive every piece of memory that is freed in its order. Pieces can be garbage that only a collection finds, as those
-    in the traceback of an error are, and a collection that finds the stream too may destroy that first. So no runtime ever ends.
-    """
+    """The runtime of a thread, which goes to another one when the thread has ended. Its stream must outlive every piece of memory that is
+    freed in its order. Pieces can be garbage that only a collection finds, as those in the traceback of an error are, and a collection that
+    finds the stream too may destroy that first. So no runtime ever ends."""
 
     def __init__(self, runtime: Any) -> None:
         self.runtime = runtime

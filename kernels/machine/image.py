@@ -22,28 +22,14 @@ if TYPE_CHECKING:
     from kolumn.kernels.machine.kernel import Kernel
 
 ARCHITECTURES = (80, 90, 100)
-SOURCES = (
-    "formats/machine_code/deferred.py",
-    "formats/machine_code/scalar.py",
-    "formats/machine_code/words.py",
-    "core/errors.py",
-    "kernels",
-    "values/wire",
-    "formats",
-)
+SOURCES = ("core/errors.py", "kernels", "values/wire", "formats")
 """Sources that can end up in a kernel, as functions or as constants."""
 OLDEST = 80
 """Architecture of the PTX: newer ones take it too."""
 
 
 def assembler() -> str:
-    """Path of ptxas.
-
-    Raises
-    ------
-    MissingError
-        It is not there.
-    """
+    """Path of ptxas. Raises `MissingError`: it is not there."""
     packaged = Path(sysconfig.get_paths()["purelib"], "nvidia", "cu13", "bin", "ptxas")
     found = str(packaged) if packaged.exists() else which("ptxas")
     if found is None:
@@ -74,13 +60,8 @@ def image(kernel: "Kernel", arch: int) -> Path:
 
 
 def compiled(kernel: "Kernel", arch: int) -> Path:
-    """File with the PTX of a kernel as the sources are now, in the cache folder; compiled if it is not there yet.
-
-    Raises
-    ------
-    MissingError
-        There is no cache folder that can be written to.
-    """
+    """File with the PTX of a kernel as the sources are now, in the cache folder; compiled if it is not there yet. Raises `MissingError`:
+    there is no cache folder that can be written to."""
     folder = cache_folder()
     if folder is None:
         raise MissingError("no writable cache folder for compiled kernels: set KOLUMN_CACHE_DIR")

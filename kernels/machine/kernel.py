@@ -1,43 +1,33 @@
 """What a kernel is: a body, the arguments that it takes, and how threads share its items.
 
-A body is a scalar function like those of the formats. It does the work of one thread for item ``i`` of ``n``, and takes its
-arguments as a named tuple of 64-bit integers, addresses mostly, so that a kernel is launched with plain numbers:
+A body is a scalar function like those of the formats. It does the work of one thread for item ``i`` of ``n``:
 
     thread_per_item   body(i, args)                      thread t does item t; with ``staged`` tables body(i, tables, args)
     warp_per_item     body(i, lane, lanes, args)         ``lanes`` neighbouring threads, at most a warp, do an item together
     blocks            body(args)                         the kernel assigns items to its threads itself
-Two things run a body: `shell` under the compiler for CUDA, whose PTX tests run on the CPU too, and a plain loop on the CPU.
 
-What the threads of a GPU know of each other, for kernels: LLVM's names of one instruction each.
-
-Numbers of threads and blocks are 32-bit words that are never negative. What talks to other threads has to be reached by all lanes of the
-warp, or by all threads of the block.
-
-What all kernels get of a run of batches: its table, and where the records of each batch lie.
+Two things run a body: `shell` under the compiler for CUDA, whose PTX tests run on the CPU too, and a plain loop on the CPU. What talks to
+other threads has to be reached by all lanes of the warp, or by all threads of the block. Numbers of threads are never negative.
 """
 
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from kolumn.formats import table
-from kolumn.formats.machine_code.deferred import arrayobj, cgutils, intrinsic, ir, register_jitable, types
+from kolumn.formats.machine_code.deferred import arrayobj, cgutils, instruction, intrinsic, ir, register_jitable, types
 from kolumn.formats.machine_code.words import address_of, load64, store64
 
-_SHARED = 3
-"""Address space of a block's shared memory."""
+_SHARED = 3  # the address space of a block's shared memory
 
 
 def _register(name: str) -> Any:
-    @intrinsic
-    def read(typing: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.zext(_call(builder, f"llvm.nvvm.read.ptx.sreg.{name}", 32), ir.IntType(64))
-
-        return types.int64(), emit
+    @instruction
+    def read(builder: Any) -> Any:
+        return builder.zext(_call(builder, f"llvm.nvvm.read.ptx.sreg.{name}", 32), ir.IntType(64))
 
     return read
 
@@ -45,49 +35,32 @@ def _register(name: str) -> Any:
 def _call(builder: Any, name: str, width: int, *args: Any) -> Any:
     """Call LLVM's function of a name, which returns an integer; of no width: nothing."""
     returned = ir.IntType(width) if width else ir.VoidType()
-    kind = ir.FunctionType(returned, [one.type for one in args])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
+    function = ir.FunctionType(returned, [arg.type for arg in args])
+    return builder.call(cgutils.get_or_insert_function(builder.module, function, name), args)
 
 
 thread_of_block, threads_of_block = _register("tid.x"), _register("ntid.x")
 block_of_grid, blocks_of_grid = _register("ctaid.x"), _register("nctaid.x")
 
 
-def _all_lanes() -> Any:
-    return ir.Constant(ir.IntType(32), -1)
-
-
-@intrinsic
-def wait_for_block(typing: Any) -> Any:
+@instruction
+def wait_for_block(builder: Any) -> None:
     """Go on when all threads of the block are here, and see what they wrote."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _call(builder, "llvm.nvvm.barrier0", 0)
-        return context.get_dummy_value()
-
-    return types.void(), emit
+    _call(builder, "llvm.nvvm.barrier0", 0)
 
 
-@intrinsic
-def wait_for_warp(typing: Any) -> Any:
+@instruction
+def wait_for_warp(builder: Any) -> None:
     """Go on when all lanes of the warp are here, and see what they wrote."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _call(builder, "llvm.nvvm.bar.warp.sync", 0, _all_lanes())
-        return context.get_dummy_value()
-
-    return types.void(), emit
+    _call(builder, "llvm.nvvm.bar.warp.sync", 0, ir.IntType(32)(-1))
 
 
 def _shuffle(kind: str) -> Any:
-    @intrinsic
-    def shuffle(typing: Any, value: Any, lane: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            word = ir.IntType(32)
-            given = (_all_lanes(), builder.trunc(args[0], word), builder.trunc(args[1], word), ir.Constant(word, 31))
-            return builder.sext(_call(builder, f"llvm.nvvm.shfl.sync.{kind}.i32", 32, *given), ir.IntType(64))
-
-        return types.int64(types.int64, types.int64), emit
+    @instruction
+    def shuffle(builder: Any, value: Any, lane: Any) -> Any:
+        word = ir.IntType(32)
+        given = (ir.IntType(32)(-1), builder.trunc(value, word), builder.trunc(lane, word), ir.Constant(word, 31))
+        return builder.sext(_call(builder, f"llvm.nvvm.shfl.sync.{kind}.i32", 32, *given), ir.IntType(64))
 
     return shuffle
 
@@ -101,19 +74,15 @@ def votes(typing: Any, vote: Any) -> Any:
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         bit = builder.trunc(args[0], ir.IntType(1))
-        return builder.zext(_call(builder, "llvm.nvvm.vote.ballot.sync", 32, _all_lanes(), bit), ir.IntType(64))
+        return builder.zext(_call(builder, "llvm.nvvm.vote.ballot.sync", 32, ir.IntType(32)(-1), bit), ir.IntType(64))
 
     return types.int64(types.boolean), emit
 
 
-@intrinsic
-def ones(typing: Any, word: Any) -> Any:
+@instruction
+def ones(builder: Any, word: Any) -> Any:
     """How many bits are set."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.int64(types.int64), emit
+    return builder.ctpop(word)
 
 
 @intrinsic
@@ -130,14 +99,9 @@ def shared_array(typing: Any, size: Any, kind: Any) -> Any:
         data = builder.addrspacecast(room, held.as_pointer())
         array = context.make_array(signature.return_type)(context, builder)
         width, one = context.get_abi_sizeof(item), context.get_constant
-        arrayobj.populate_array(
-            array,
-            data=builder.bitcast(data, item.as_pointer()),
-            shape=[one(types.intp, count)],
-            strides=[one(types.intp, width)],
-            itemsize=one(types.intp, width),
-            meminfo=None,
-        )
+        bytes = one(types.intp, width)
+        data = builder.bitcast(data, item.as_pointer())
+        arrayobj.populate_array(array, data=data, shape=[one(types.intp, count)], strides=[bytes], itemsize=bytes, meminfo=None)
         return array._getvalue()
 
     return types.Array(kind.dtype, 1, "C")(size, kind), emit
@@ -174,30 +138,26 @@ Arguments = Any
 
 
 def arguments(module: str, name: str, *parts: Arguments) -> Arguments:
-    """A named tuple with the fields of others, and fields of these names, by the module that defines it under this name."""
-    return namedtuple(name, [field for part in parts for field in ([part] if isinstance(part, str) else part._fields)], module=module)
+    """A named tuple of integers by the module that defines it under this name: with the fields of other ones, and of these names. What has
+    an address stands for it, and None for 0."""
+    fields = [field for part in parts for field in (part.split() if isinstance(part, str) else part._fields)]
+    plain: Any = namedtuple(name, fields, module=module)  # type: ignore[misc]
+
+    def new(cls: Any, *given: Any) -> Any:
+        return plain.__new__(cls, *(0 if one is None else getattr(one, "address", one) for one in given))
+
+    return type(name, (plain,), {"__slots__": (), "__module__": module, "__new__": new})
 
 
 @dataclass(frozen=True)
 class Kernel:
     """A kernel.
 
-    Attributes
-    ----------
-    name : str
-    body : callable
-    args : type
-        A named tuple of integers; the launch passes ``n`` and its fields, in order.
-    lanes : int
-        Threads for each item; 0 if the body assigns items to threads itself.
-    block : int
-        Threads in a block.
-    registers : int
-        Registers that a thread may use on sm_90: 65,536 / (block * blocks that should fit).
-    staged : int
-        Bytes of shared memory for a copy of tables, 0 without one. The arguments have ``tables`` and ``table_bytes``, their address and
-        size; the body takes after the number of the item where to look: at the copy, or at the tables themselves if they do not fit.
-    """
+    ``args``: a named tuple of integers; the launch passes ``n`` and its fields, in order. ``lanes``: threads for each item; 0 if the body
+    assigns items to threads itself. ``block``: threads in a block. ``registers``: registers that a thread may use on sm_90: 65,536 / (block
+    * blocks that should fit). ``staged``: bytes of shared memory for a copy of tables, 0 without one. The arguments have ``tables`` and
+    ``table_bytes``, their address and size; the body takes after the number of the item where to look: at the copy, or at the tables
+    themselves if they do not fit."""
 
     name: str
     body: Callable[..., None]
@@ -275,40 +235,17 @@ def blocks(args: Any, block: int = 256, registers: int = 64) -> Callable[[Callab
     return lambda function: _define(function, args, 0, block, registers)
 
 
-_WIDTH = table.WIDTH
+Batches = arguments(__name__, "Batches", "rows payload size first base bad format")
+"""A run of batches on the device; addresses of int64 columns with a row for each batch.
 
+The arguments of `count`, `hop` and `fields` begin with these.
 
-class Batches(NamedTuple):
-    """A run of batches on the device; addresses of int64 columns with a row for each batch.
-
-    The arguments of `count`, `hop` and `fields` begin with these.
-
-    Attributes
-    ----------
-    rows : int
-        The batch table, of shape (n, `table.WIDTH`).
-    payload, size : int
-        Address and bytes of the records or messages, inflated.
-    first : int
-        n + 1 row numbers: where each batch's rows begin.
-    base : int
-        What is added to inner offsets.
-    bad : int
-        int32, initially zeros: 1 if something in the batch is wrong. The CPU finds out which record it is, and why.
-    format : int
-        Of `layouts`.
-    """
-
-    rows: int
-    payload: int
-    size: int
-    first: int
-    base: int
-    bad: int
-    format: int
+``rows``: the batch table, of shape (n, `table.WIDTH`). ``payload``, ``size``: address and bytes of the records or messages, inflated.
+``first``: n + 1 row numbers: where each batch's rows begin. ``base``: what is added to inner offsets. ``bad``: int32, initially zeros:
+1 if something in the batch is wrong. The CPU finds out which record it is, and why. ``format``: of `layouts`."""
 
 
 @register_jitable
 def field(a: Any, b: int, column: int) -> int:
     """A field of a row of the batch table: ``a`` is a kernel's arguments, of which ``rows`` is its address."""
-    return load64(a.rows + 8 * (_WIDTH * b + column))
+    return load64(a.rows + 8 * (table.WIDTH * b + column))

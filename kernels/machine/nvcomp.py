@@ -1,12 +1,9 @@
 """nvCOMP's batched C interface, versions 5 and 6: it decompresses blocks where they are, with a status for each.
 
 The Python interface of the library has no statuses and takes lists; here all arrays are on the device. What the library does with
-broken input is not defined, so only batches with a right checksum come here.
-
-The decompression engine of a GPU (Blackwell): what it decompresses, and a memory pool whose memory may go through it.
-
-nvCOMP takes the engine by itself where the memory on both sides is fit for it; that of a pool is if the pool was made with a flag. See
-CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK and CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS in cuda.h of CUDA 12.8.
+broken input is not defined, so only batches with a right checksum come here. It takes the decompression engine of a GPU (Blackwell) where
+the memory on both sides is fit for it; that of a pool is if the pool was made with a flag (CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS and
+CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK in cuda.h of CUDA 12.8).
 """
 
 import ctypes
@@ -44,13 +41,7 @@ class Alignment(ctypes.Structure):
 
 
 def load() -> Any:
-    """The library: from its package, or from where the system looks.
-
-    Raises
-    ------
-    MissingError
-        It is not there, or of another version.
-    """
+    """The library: from its package, or from where the system looks. Raises `MissingError`: it is not there, or of another version."""
     try:
         spec = find_spec("nvidia.libnvcomp")
     except ModuleNotFoundError:
@@ -68,13 +59,8 @@ def load() -> Any:
 
 
 class Decompressor:
-    """The library's decompressors.
-
-    Parameters
-    ----------
-    memory : int, optional
-        Bytes of the pool: temporary memory of zstd takes at most a quarter of it in the three chunks that are on a device at a time.
-    """
+    """The library's decompressors. ``memory``: bytes of the pool: temporary memory of zstd takes at most a quarter of it in the three
+    chunks that are on a device at a time."""
 
     def __init__(self, memory: int | None = None) -> None:
         self.library = load()
@@ -111,11 +97,8 @@ class Decompressor:
         return out, (statuses == 0) & (out >= 0) & (out <= room)
 
     def _begin(self, device: Any, kind: int, start: int, stop: int, room: Int64s, arrays: tuple[int, int]) -> None:
-        """Ask for some blocks, ``arrays`` are the addresses of what is given of all, and of the answers.
-
-        Those that need too much temporary memory together are halved. The memory serves the next ones: it is freed in the order of
-        the stream.
-        """
+        """Ask for some blocks, ``arrays`` are the addresses of what is given of all, and of the answers. Those that need too much temporary
+        memory together are halved. The memory serves the next ones: it is freed in the order of the stream."""
         n, count, largest, total = len(room), stop - start, int(room[start:stop].max()), int(room[start:stop].sum())
         given, answer = arrays[0] + 8 * start, arrays[1]
         need = self.temporary(kind, count, largest, total)
@@ -151,10 +134,8 @@ logger = logging.getLogger(__name__)
 
 
 def engines() -> list[tuple[tuple[str, ...], int]]:
-    """Of each GPU the codecs that its engine decompresses, none without an engine, and the most bytes of one operation.
-
-    Asks the driver alone, which takes no memory of a GPU. Empty where there is no driver.
-    """
+    """Of each GPU the codecs that its engine decompresses, none without an engine, and the most bytes of one operation. Asks the driver
+    alone, which takes no memory of a GPU. Empty where there is no driver."""
     try:
         driver = ctypes.CDLL(_LIBRARY)
     except OSError:

@@ -38,15 +38,8 @@ class View:
 
 
 class Runtime(Protocol):
-    """A device as one thread sees it: everything happens in the order of the calls, and downloads wait for it.
-
-    Attributes
-    ----------
-    memory : int
-        Bytes of the pool at most.
-    reads_files : bool
-        Whether `load` bypasses the host's memory. If not, the host reads the bytes.
-    """
+    """A device as one thread sees it: everything happens in the order of the calls, and downloads wait for it. ``memory``: bytes of the
+    pool at most. ``reads_files``: whether `load` bypasses the host's memory. If not, the host reads the bytes."""
 
     memory: int
     reads_files: bool
@@ -89,18 +82,6 @@ class Runtime(Protocol):
         """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
 
     def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
-        """Decompress blocks of a kind of `kolumn.formats.codecs`.
-
-        Parameters
-        ----------
-        kind : int
-        sources, sizes, room, targets : int64 arrays of n
-            Device addresses and bytes of the blocks, room for and device address of what they inflate to.
-
-        Returns
-        -------
-        sizes : int64 array of n
-            Bytes that came out.
-        fine : bool array of n
-            Whether the block was inflated whole, as far as the library can tell.
-        """
+        """Decompress blocks of a kind of `kolumn.formats.codecs`. ``sources``, ``sizes``, ``room``, ``targets``: int64 arrays of n, device
+        addresses and bytes of the blocks, room for and device address of what they inflate to. Returns ``sizes``: int64 array of n, bytes
+        that came out. ``fine``: bool array of n, whether the block was inflated whole, as far as the library can tell."""

@@ -3,15 +3,12 @@
     payload       00 00 00 00 07 | body             body at 5, framing CONFLUENT, key (0, 7)
     known keys    framing | high | low | index | id     int64, sorted by the first three; the index of the schema, or `NO_SCHEMA`
 
-The host does not know which keys there are. So it downloads those of the payloads whose key is not in the table, looks them up, and
-launches the kernel again: once, as long as no new schema is met. It does the same as `kolumn.values.framing.Framer` on the CPU.
-
-Bound: the first bytes of each payload, and what is written: some 50 bytes for each.
+The host downloads the payloads' keys that are not in the table, looks them up, and launches the kernel again: once, as long as no new
+schema is met. Bound: the first bytes of each payload, and some 50 bytes written for each.
 """
 
 import threading
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,88 +21,67 @@ from kolumn.formats.machine_code.words import load32, load64, store8, store32, s
 from kolumn.kernels.columns.assemble import all_null
 from kolumn.kernels.columns.table import Column, nullable
 from kolumn.kernels.fields.records import DevicePayloads
-from kolumn.kernels.machine.kernel import thread_per_item
+from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
-from kolumn.values.decoders import PayloadFramer
-from kolumn.values.framing import FORGOTTEN, Framer
+from kolumn.values.framing import FORGOTTEN, Framer, PayloadFramer
 from kolumn.values.schemas.schema import Schema
 from kolumn.values.wire.framing import APICURIO, CONFLUENT, GLUE_ZLIB, NO_ID, NO_SCHEMA, NONE, recognise
 
-_APICURIO, _CONFLUENT, _GLUE_ZLIB, _NONE, _NO_SCHEMA, _NO_ID = APICURIO, CONFLUENT, GLUE_ZLIB, NONE, NO_SCHEMA, NO_ID
 WIDTH, INDEX = 5, 3
 """Columns of the table of known keys, and which of them is the index of the schema."""
 _KEY = 8 * WIDTH
+Fronts = arguments(
+    __name__, "Fronts",
+    "at length skip wanted without known keys named body body_length prefix framing schema ids has_id new left found",
+)  # fmt: skip
+"""Arguments of `fronts`; addresses, but for ``keys`` and the numbers from ``skip`` to ``without``, which are as in `FrontRules`.
 
-
-class Fronts(NamedTuple):
-    """Arguments of `fronts`; addresses, but for ``keys`` and the numbers from ``skip`` to ``without``, which are as in `FrontRules`.
-
-    at, length              int64, int32: where payloads are; a length of -1 for null
-    known, keys             the table of known keys, and how many it has; -1: every prefix names the schema of the reader
-    named                   1 if headers have named the schemas of the rows whose ``framing`` is not `NONE`: these and ``ids`` are set
-    body … has_id           what is written, as in `DeviceBodies`
-    new                     uint8: 1 if the key of a row is not known
-    left                    two int64 0: become 1 if a key is not known, and if a body is compressed, which only the host can decompress
-    found                   int64 of (rows, 2): keys that are not known; 0 if no key is looked up
-    """
-
-    at: int
-    length: int
-    skip: int
-    wanted: int
-    without: int
-    known: int
-    keys: int
-    named: int
-    body: int
-    body_length: int
-    prefix: int
-    framing: int
-    schema: int
-    ids: int
-    has_id: int
-    new: int
-    left: int
-    found: int
+at, length              int64, int32: where payloads are; a length of -1 for null
+known, keys             the table of known keys, and how many it has; -1: every prefix names the schema of the reader
+named                   1 if headers have named the schemas of the rows whose ``framing`` is not `NONE`: these and ``ids`` are set
+body … has_id           what is written, as in `DeviceBodies`
+new                     uint8: 1 if the key of a row is not known
+left                    two int64 0: become 1 if a key is not known, and if a body is compressed, which only the host can decompress
+found                   int64 of (rows, 2): keys that are not known; 0 if no key is looked up"""
 
 
 @thread_per_item(Fronts)
-def fronts(i: int, a: Fronts) -> None:
+def fronts(i: int, a: Arguments) -> None:
     """Write where the body of payload ``i`` is, and what its prefix says."""
     at, length = load64(a.at + 8 * i), load32(a.length + 4 * i)
-    kind, size, index, id, new = _NONE, 0, _NO_SCHEMA, _NO_ID, 0
-    if a.named != 0 and load32(a.framing + 4 * i) != _NONE:
+    kind, size, index, id, new = NONE, 0, NO_SCHEMA, NO_ID, 0
+    if a.named != 0 and load32(a.framing + 4 * i) != NONE:
         kind, index, id = load32(a.framing + 4 * i), load32(a.schema + 4 * i), load64(a.ids + 8 * i)
-        if index == _NO_SCHEMA:
+        if index == NO_SCHEMA:
             length = -1
     elif length >= 0:
         high, low, index, size = 0, 0, a.without, a.skip
         if size == 0:
             kind, size, high, low = recognise(at, 0, length, a.wanted)
-        if kind != _NONE:
+        if kind != NONE:
             index = 0
             if a.keys >= 0:
                 row = _row_of(a.known, a.keys, kind, high, low)
-                index = load64(row + 24) if row != 0 else _NO_SCHEMA
-                id = load64(row + 32) if row != 0 else _NO_ID
+                index = load64(row + 24) if row != 0 else NO_SCHEMA
+                id = load64(row + 32) if row != 0 else NO_ID
                 new = 0 if row != 0 else 1
                 if new != 0:
                     store64(a.found + 16 * i, high)
                     store64(a.found + 16 * i + 8, low)
-            if kind in (_CONFLUENT, _APICURIO):
+            if kind in (CONFLUENT, APICURIO):
                 id = low
-        if index == _NO_SCHEMA or length < size:
+        if index == NO_SCHEMA or length < size:
             length = -1
         else:
             at, length = at + size, length - size
-            if kind == _GLUE_ZLIB:
+            if kind == GLUE_ZLIB:
                 store64(a.left + 8, 1)
     store64(a.body + 8 * i, at)
     store32(a.body_length + 4 * i, length)
     store32(a.prefix + 4 * i, size)
     store32(a.framing + 4 * i, kind)
     # Without a table index 0 stands for the reader's schema.
-    store32(a.schema + 4 * i, index if a.keys >= 0 else max(index - 1, _NO_SCHEMA))
+    store32(a.schema + 4 * i, index if a.keys >= 0 else max(index - 1, NO_SCHEMA))
     store64(a.ids + 8 * i, id)
     store32(a.has_id + 4 * i, 0 if id >= 0 else -1)
     store8(a.new + i, new)
@@ -132,10 +108,8 @@ def _row_of(known: int, keys: int, kind: int, high: int, low: int) -> int:
 
 @dataclass(frozen=True)
 class DeviceBodies:
-    """`kolumn.values.decoder.Bodies` on the device: ``at`` and ``ids`` int64, the others int32.
-
-    ``has_id`` is -1 for a row without a schema id; ``ids`` is None if no row has one.
-    """
+    """`kolumn.values.decoder.Bodies` on the device: ``at`` and ``ids`` int64, the others int32. ``has_id`` is -1 for a row without a schema
+    id; ``ids`` is None if no row has one."""
 
     at: Memory
     length: Memory
@@ -163,8 +137,7 @@ class DeviceFramer:
 
     def bodies(self, device: Runtime, payloads: DevicePayloads, headers: pa.Array | None) -> DeviceBodies | None:
         """The bodies; None if the host has to take them out, because some are compressed. ``headers`` of the same rows are in host memory,
-        None if there are none or nobody asks for them.
-        """
+        None if there are none or nobody asks for them."""
         n, rules = payloads.count, self.framer.rules
         wide, narrow = 8 * n, 4 * n
         at, ids, found, length, prefix, framing, schema, has_id, new = device.pieces(
@@ -180,10 +153,8 @@ class DeviceFramer:
             table = device.upload(np.concatenate([known, np.zeros((1, WIDTH), np.int64)]))
             left = _KEY * len(known)
             args = Fronts(
-                payloads.at.address, payloads.length.address, rules.skip, rules.wanted, rules.without, table.address,
-                -1 if rules.fixed else len(known), int(named is not None), at.address, length.address, prefix.address, framing.address,
-                schema.address, ids.address, has_id.address, new.address,
-                table.address + left, found.address,
+                payloads.at, payloads.length, rules.skip, rules.wanted, rules.without, table, -1 if rules.fixed else len(known),
+                int(named is not None), at, length, prefix, framing, schema, ids, has_id, new, table.address + left, found,
             )  # fmt: skip
             device.launch(fronts, n, args)
             if not n or not rules.wanted:

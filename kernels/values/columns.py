@@ -1,30 +1,64 @@
 """Typed columns from keys or values, next to the columns of their records, on the device."""
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from kolumn.core.arrays import AnyArray
 from kolumn.core.buffers import flags
-from kolumn.kernels.columns.binary import headers_of
-from kolumn.kernels.columns.table import Column, bytes_column
+from kolumn.core.errors import ArgumentError
+from kolumn.core.schema import beside
+from kolumn.kernels.columns.gather import headers_of
+from kolumn.kernels.columns.table import Column, bytes_column, payload_column
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine.runtime import Memory, Runtime
-from kolumn.kernels.values.bodies import DeviceBodies
-from kolumn.kernels.values.message_columns import parse_messages
-from kolumn.kernels.values.schema import Values
+from kolumn.kernels.values.bodies import DeviceBodies, DeviceFramer
+from kolumn.kernels.values.messages import Messages, parse_messages
 from kolumn.kernels.values.typed import fields_of, kind_of, parse_records
 from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.memory import nodes
+from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.typed import Typed
+
+
+@dataclass(frozen=True)
+class Values:
+    """How the payloads of a column are decoded: what the call asks for, with its types; ``messages`` of "protobuf"."""
+
+    typed: Typed
+    framer: DeviceFramer
+    messages: Messages | None = None
+
+    @classmethod
+    def of(cls, typed: Typed) -> "Values":
+        """How a device decodes a column, whose types are known; `ArgumentError` with the reason if the host has to decode it."""
+        if typed.errors == "raise":
+            raise ArgumentError("the first value that is not valid is looked for on the host")
+        if typed.kind == "avro":
+            assert isinstance(typed.decoder, AvroDecoder)
+            for node in nodes(typed.decoder.layout.root):
+                kind_of(node.type)
+            return cls(typed, DeviceFramer(typed.framer))
+        if typed.kind == "protobuf":
+            assert isinstance(typed.decoder, ProtobufDecoder)
+            return cls(typed, DeviceFramer(typed.framer), Messages.of(typed.decoder))
+        raise ArgumentError(f"{typed.kind}: decoded on the host")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column and those beside it: flags of validity, schema ids, payloads."""
+        return (self.typed.column, *beside(self.typed.column))
+
 
 Fields = tuple[dict[str, Column], Column]
 """Columns of fields, and flags of validity."""
 
 
 def typed_columns(device: Runtime, records: DeviceRecords | None, how: Values, asked: Collection[str], payload: str) -> dict[str, Column]:
-    """The columns of a typed column that are ``asked`` for, by their names; with fields as columns, these under their own.
-
-    ``records`` is None for no rows; ``payload`` is "binary" or "string": what the payload is as a column.
-    """
+    """The columns of a typed column that are ``asked`` for, by their names; with fields as columns, these under their own. ``records`` is
+    None for no rows; ``payload`` is "binary" or "string": what the payload is as a column."""
     name, valid, schema_id, raw = how.names
     payloads = DevicePayloads(device.empty(0), device.empty(0), 0) if records is None else getattr(records, name)
     headers = None if records is None or not how.typed.framer.needs_headers else _headers(device, records)
@@ -102,24 +136,22 @@ def _uploaded(device: Runtime, array: pa.Array) -> Column:
     if kind == "bool":
         return Column(kind, rows, device.upload(np.asarray(array.fill_null(False)).astype(np.uint8)), mask, nulls)
     if kind == "list":
-        return Column(kind, rows, None, mask, nulls, (_ends(device, array), _uploaded(device, array.values)))
+        return Column(
+            kind, rows, None, mask, nulls, (Column("int32", rows + 1, device.upload(_ends(array))), _uploaded(device, array.values))
+        )
     if kind in ("string", "bytes"):
-        data = array.buffers()[2]
-        ends = _ends(device, array)
-        size = np.frombuffer(array.buffers()[1], np.int32, rows + 1)[-1] if rows else 0
-        held = device.upload(np.frombuffer(data, np.uint8, size)) if size else device.empty(0)
-        if kind == "string":
-            return Column(kind, rows, held, mask, nulls, (ends,))
-        return Column(kind, rows, None, mask, nulls, (ends, Column("uint8", int(size), held)))
+        bounds = _ends(array)
+        size = int(bounds[-1])
+        held = device.upload(np.frombuffer(array.buffers()[2], np.uint8, size)) if size else device.empty(0)
+        return payload_column(kind, rows, device.upload(bounds), held, size, mask, nulls)
     width = array.type.bit_width // 8
     words = np.frombuffer(array.buffers()[1], np.uint8, width * rows) if rows else np.empty(0, np.uint8)
     return Column(kind, rows, device.upload(words) if rows else device.empty(0), mask, nulls)
 
 
-def _ends(device: Runtime, array: pa.Array) -> Column:
-    rows = len(array)
-    ends = np.frombuffer(array.buffers()[1], np.int32, rows + 1) if rows else np.zeros(1, np.int32)
-    return Column("int32", rows + 1, device.upload(ends))
+def _ends(array: pa.Array) -> AnyArray:
+    """Offsets of an array of bytes or lists, int32."""
+    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1) if len(array) else np.zeros(1, np.int32)
 
 
 def _mask(device: Runtime, array: pa.Array) -> Memory:

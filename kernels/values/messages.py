@@ -1,56 +1,49 @@
-"""Protobuf messages on the device: the program of `kolumn.values.wire.protobuf` run by a thread per message.
+"""Protobuf messages on the device: the program of `kolumn.values.wire.protobuf` run by a thread per message, in the passes of `passes`.
 
-The passes are those of `passes`. What a thread has written it cannot take back. So it leaves a message to the host in which a string,
-bytes or a message come again, or a second member of a oneof, or an unknown group. No serializer writes such messages.
-
-Bound: the messages' bytes, read once, those from the first list or message on twice, and the columns' bytes, written once.
+What a thread has written it cannot take back. So it leaves a message to the host in which a string, bytes or a message come again, or a
+second member of a oneof, or an unknown group. No serializer writes such messages. Bound: the messages' bytes, read once, those from the
+first list or message on twice, and the columns' bytes, written once.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
+import numpy as np
+import pyarrow as pa
+
+from kolumn.core.errors import ArgumentError
 from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
 from kolumn.formats.memory import load8
+from kolumn.kernels.columns.table import Column, begin_labels, finished, nullable
 from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
+from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, uncount, writing
+from kolumn.kernels.values.typed import LayoutColumns, kind_of
+from kolumn.values.memory import LayoutNode
+from kolumn.values.protobuf.decoder import BARE_FRONTS, FRONTS, ProtobufDecoder
+from kolumn.values.protobuf.schema import TIMES, Shape, has_required, is_closed
+from kolumn.values.protobuf.schema import symbols as symbols_of
 from kolumn.values.wire.columns import DONE, INVALID, put_nulls
-from kolumn.values.wire.protobuf import UNDECIDED, ProtobufProgram, write_message
+from kolumn.values.wire.protobuf import BITS, FRAME, UNDECIDED, ProtobufProgram, write_message
 from kolumn.values.wire.protobuf_wire import CHOICE, after_front, symbol_of
 
-_DONE, _INVALID, _CHOICE, _UNDECIDED = DONE, INVALID, CHOICE, UNDECIDED
 _SECOND = 1_000_000_000
 _NEAR = 1 << 62
 _FIRST_SECOND, _FIRST_NANO = divmod(-(2**63), _SECOND)
 _LAST_SECOND, _LAST_NANO = divmod(2**63 - 1, _SECOND)
+MessageValues = arguments(
+    __name__, "MessageValues",
+    "at length prefix framing schema bare fronts choices messages fields direct symbols frames frame_bytes",
+)  # fmt: skip
+"""What both passes take of the messages; addresses, but for the numbers.
 
-
-class MessageValues(NamedTuple):
-    """What both passes take of the messages; addresses, but for the numbers.
-
-    at … schema                           as in `kolumn.kernels.values.bodies.DeviceBodies`
-    bare                                  1 if a body that is not valid may be a value without a prefix
-    fronts, choices                       places among the tables, as `kolumn.values.wire.protobuf_wire.after_front` takes them: int64 of
-                                          each framing, and a row of the reader's schema and of each writer's
-    messages, fields, direct, symbols     places among the tables
-    frames, frame_bytes                   memory for the frames of all threads, and how much one has
-    """
-
-    at: int
-    length: int
-    prefix: int
-    framing: int
-    schema: int
-    bare: int
-    fronts: int
-    choices: int
-    messages: int
-    fields: int
-    direct: int
-    symbols: int
-    frames: int
-    frame_bytes: int
-
-
+at … schema                           as in `kolumn.kernels.values.bodies.DeviceBodies`
+bare                                  1 if a body that is not valid may be a value without a prefix
+fronts, choices                       places among the tables, as `kolumn.values.wire.protobuf_wire.after_front` takes them: int64 of
+                                      each framing, and a row of the reader's schema and of each writer's
+messages, fields, direct, symbols     places among the tables
+frames, frame_bytes                   memory for the frames of all threads, and how much one has"""
 MessagePass = arguments(__name__, "MessagePass", MessageValues, Cells, WriteTables)
 """Arguments of both passes."""
 
@@ -58,30 +51,30 @@ MessagePass = arguments(__name__, "MessagePass", MessageValues, Cells, WriteTabl
 @thread_per_item(MessagePass, block=128, staged=STAGED)
 def measure_messages(i: int, tables: int, a: Arguments) -> None:
     """Write the columns of value ``i`` itself, what it takes elsewhere, and whether it is valid; or that the host has to look at it."""
-    t, p, code, bare = counting(i, tables, a), _program(i, tables, a), _INVALID, 0
+    t, p, code, bare = counting(i, tables, a), _program(i, tables, a), INVALID, 0
     while load32(a.length + 4 * i) >= 0:
         # Loaded again in the second turn: registers are few.
         at = load64(a.at + 8 * i)
         stop = at + load32(a.length + 4 * i)
         if bare == 0:
-            choice = tables + a.choices + _CHOICE * (load32(a.schema + 4 * i) + 1)
+            choice = tables + a.choices + CHOICE * (load32(a.schema + 4 * i) + 1)
             at = after_front(at, stop, load64(tables + a.fronts + 8 * load32(a.framing + 4 * i)), choice)
         else:
             at -= load32(a.prefix + 4 * i)
         if at >= 0:
             code = write_message(t, p, i, at, stop)
-            if code == _DONE:
+            if code == DONE:
                 break
             uncount(i, a)
         # A message may only look as if there were a prefix.
-        if bare != 0 or a.bare == 0 or code > _DONE:
+        if bare != 0 or a.bare == 0 or code > DONE:
             break
         bare = 1
-    if code == _UNDECIDED:
+    if code == UNDECIDED:
         store64(a.left, 1)
-    if code != _DONE:
+    if code != DONE:
         put_nulls(t, a.first_fill, a.fills, i)
-    store8(a.valid + i, 1 if code == _DONE else 0)
+    store8(a.valid + i, 1 if code == DONE else 0)
 
 
 @thread_per_item(MessagePass, block=128, staged=STAGED)
@@ -100,20 +93,14 @@ def _program(i: int, tables: int, a: Arguments) -> ProtobufProgram:
     return ProtobufProgram(tables + a.messages, tables + a.fields, tables + a.direct, tables + a.symbols, a.frames + a.frame_bytes * i, 0)
 
 
-class Moments(NamedTuple):
-    """Arguments of `moments`: int64 ``seconds`` and int32 ``nanos`` of a Timestamp or Duration, uint8 ``flags`` of what is not null or 0;
-    out: int64 ``target``, and int32 ``lengths``, -1 for null."""
-
-    seconds: int
-    nanos: int
-    flags: int
-    target: int
-    lengths: int
+Moments = arguments(__name__, "Moments", "seconds nanos flags target lengths")
+"""Arguments of `moments`: int64 ``seconds`` and int32 ``nanos`` of a Timestamp or Duration, uint8 ``flags`` of what is not null or 0;
+out: int64 ``target``, and int32 ``lengths``, -1 for null."""
 
 
 @thread_per_item(Moments)
-def moments(i: int, a: Moments) -> None:
-    """Write the nanoseconds of row ``i``, as `kolumn.values.protobuf.finish` does; null if 64 bits do not hold them."""
+def moments(i: int, a: Arguments) -> None:
+    """Write the nanoseconds of row ``i``, as `kolumn.values.protobuf.decoder` does; null if 64 bits do not hold them."""
     seconds, nanos = load64(a.seconds + 8 * i), load32(a.nanos + 4 * i)
     fine = (a.flags == 0 or load8(a.flags, i) != 0) and seconds >= -_NEAR and seconds < _NEAR
     if fine:
@@ -128,18 +115,13 @@ def moments(i: int, a: Moments) -> None:
     store32(a.lengths + 4 * i, 0 if fine else -1)
 
 
-class Symbols(NamedTuple):
-    """Arguments of `symbols`: int32 ``numbers``; ``flags`` as in `Moments`; ``known`` as of `symbol_of`, 0 if the numbers are indexes
-    already; int32 ``target``, -1 for null and for a number without a symbol."""
-
-    numbers: int
-    flags: int
-    known: int
-    target: int
+Symbols = arguments(__name__, "Symbols", "numbers flags known target")
+"""Arguments of `symbols`: int32 ``numbers``; ``flags`` as in `Moments`; ``known`` as of `symbol_of`, 0 if the numbers are indexes
+already; int32 ``target``, -1 for null and for a number without a symbol."""
 
 
 @thread_per_item(Symbols)
-def symbols(i: int, a: Symbols) -> None:
+def symbols(i: int, a: Arguments) -> None:
     """Write the index of the symbol of row ``i``."""
     index = -1
     if a.flags == 0 or load8(a.flags, i) != 0:
@@ -147,3 +129,110 @@ def symbols(i: int, a: Symbols) -> None:
         if a.known != 0:
             index = symbol_of(a.known, index)
     store32(a.target + 4 * i, index)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """A message that a GPU decodes, what decodes it on the host, and how many messages are around a message at most."""
+
+    decoder: ProtobufDecoder
+    depth: int
+
+    @classmethod
+    def of(cls, decoder: ProtobufDecoder) -> "Messages":
+        """Check a message; `ArgumentError` if the host has to decode it: it has a map, a required field, or one of more than 62 fields."""
+        whole = decoder.shape
+        if not whole.fields:
+            raise ArgumentError("a message without fields has no columns")
+        if has_required(whole):
+            raise ArgumentError("required fields are looked for on the host")
+        return cls(decoder, _depth(whole))
+
+
+def _depth(shape: Shape) -> int:
+    """Messages around a message in this one, at most; checks each."""
+    if shape.is_map:
+        raise ArgumentError(f"{shape.name}: keys of a map that come again are looked for on the host")
+    if len(shape.fields) > BITS:
+        raise ArgumentError(f"{shape.name}: a message of more than {BITS} fields is decoded on the host")
+    if not shape.special and not shape.fields:
+        kind_of(shape.type.value_type if shape.is_list else shape.type)
+    return max((1 + _depth(one) for one in shape.fields if one.is_message), default=0)
+
+
+def parse_messages(device: Runtime, bodies: DeviceBodies, how: Messages) -> tuple[Column, Column] | None:
+    """The struct column of messages, and flags of the values that are messages; None if the host has to decode them. That is so if the
+    thread of a message leaves it to the host."""
+    n, decoder, layout, tables = bodies.count, how.decoder, how.decoder.layout, how.decoder.tables
+    choices, names = decoder.choices(bodies.schemas, lambda data: device.upload(np.frombuffer(data or b"\0", np.uint8)))
+    frame_bytes = FRAME * (how.depth + 1)
+    given = [BARE_FRONTS if bodies.bare else FRONTS, choices, tables.messages, tables.fields, tables.direct, tables.symbols]
+    made = _MessageColumns(device, layout, n, given, [frame_bytes * n])
+    (fronts, chosen, *program), (frames,) = made.given, made.room
+    own = (
+        bodies.at, bodies.length, bodies.prefix, bodies.framing, bodies.schema, int(bodies.bare), fronts, chosen, *program,
+        frames, frame_bytes,
+    )  # fmt: skip
+    left = made.written(own, measure_messages, write_messages)
+    del names
+    return None if left else (made.message(decoder.shape), made.valid)
+
+
+class _MessageColumns(LayoutColumns):
+    """Makes the columns of a message of its raw ones, as `kolumn.values.protobuf.decoder` does on the host."""
+
+    def message(self, shape: Shape) -> Column:
+        """The column of the values."""
+        self.mark()
+        return self.struct(shape, self.layout.root)
+
+    def struct(self, shape: Shape, node: LayoutNode) -> Column:
+        """Messages with their fields."""
+        mask, nulls = self.masks.get(node.column, (None, 0))
+        inner = tuple(self.field(one, child) for one, child in zip(shape.fields, node.children, strict=True))
+        names = tuple(one.name for one in shape.fields)
+        return Column("struct", self.rows[node.level], None, mask, nulls, inner, names)
+
+    def field(self, shape: Shape, node: LayoutNode) -> Column:
+        """A field."""
+        if not shape.is_list:
+            return self.value(shape, node)
+        rows, ends = self.rows[node.level], self.made[node.column].ends
+        return Column("list", rows, children=(Column("int32", rows + 1, ends), self.value(shape, node.children[0])))
+
+    def value(self, shape: Shape, node: LayoutNode) -> Column:
+        """A value of a field, or the elements of its list."""
+        mask, nulls = self.masks.get(node.column, (None, 0))
+        type = shape.type.value_type if shape.is_list else shape.type
+        if shape.special in TIMES:
+            return self.times(node, kind_of(type))
+        if shape.special:
+            return replace(self.node(node.children[0]), bitmap=mask, nulls=nulls)
+        if shape.is_message:
+            return self.struct(shape, node)
+        return self.enum(shape, node) if pa.types.is_dictionary(type) else self.node(node)
+
+    def times(self, node: LayoutNode, kind: str) -> Column:
+        """Timestamps or durations of seconds and nanoseconds."""
+        rows, device = self.rows[node.level], self.device
+        seconds, nanos = (self.made[child.column].data for child in node.children)
+        target, lengths = device.empty(8 * rows), device.empty(4 * rows)
+        device.launch(moments, rows, Moments(seconds, nanos, self.flags(node), target, lengths))
+        return nullable(device, kind, target, lengths, rows)
+
+    def enum(self, shape: Shape, node: LayoutNode) -> Column:
+        """Names of the numbers of an open enum, or of the indexes of a closed one."""
+        rows, device, names = self.rows[node.level], self.device, symbols_of(shape.field.enum_type)
+        order = sorted(range(len(names)), key=list(names).__getitem__)
+        known = device.upload(np.array([len(names), *sorted(names), *order], np.int64))
+        indexes = device.empty(4 * rows)
+        table = None if is_closed(shape.field.enum_type) else known
+        device.launch(symbols, rows, Symbols(self.made[node.column].data, self.flags(node), table, indexes))
+        return finished(device, begin_labels(device, indexes.address, list(names.values()), rows))
+
+    def flags(self, node: LayoutNode) -> Memory | None:
+        """What says which rows are not null; of fields that cannot be null, which values are valid; None without any."""
+        valid = self.made[node.column].valid if node.column >= 0 else None
+        if valid is None and node.level == 0:
+            valid = self.made[self.layout.root.column].valid
+        return valid

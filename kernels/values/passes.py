@@ -8,63 +8,97 @@
     second pass      writes what is in lists from there on, if there are any
 
 The first cell of a row is what is before the row; after it comes a cell of each value, which its thread counts on. A value that is not
-valid has no bytes and no elements: the first pass makes it null, and the second one passes over it.
+valid has no bytes and no elements. Numbers in a value are read by aligned words: a piece of device memory has PAD bytes more.
 """
 
-from typing import NamedTuple
-
 import kolumn.values.wire.compiled  # noqa: F401 (the decoders as compiled functions first)
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import load64, store32, store64
+from kolumn.formats.machine_code.deferred import implement, register_jitable
+from kolumn.formats.machine_code.words import load64, loadu32, shifted, store32, store64
 from kolumn.formats.memory import load8
 from kolumn.kernels.columns.gather import move_short
-from kolumn.kernels.machine.kernel import Arguments, thread_per_item, warp_per_item
+from kolumn.kernels.machine.kernel import Arguments, arguments, ones, thread_per_item, warp_per_item
+from kolumn.values.wire import json_numbers, protobuf_wire
 from kolumn.values.wire.columns import ColumnTables
 
+_MALFORMED = protobuf_wire.MALFORMED
+
+
+@register_jitable
+def _word(at: int) -> int:
+    """Eight bytes from ``at`` on."""
+    low = at & -8
+    return shifted(load64(low), load64(low + 8), 8 * (at & 7))
+
+
+@register_jitable
+def _uvarint(at: int, stop: int) -> tuple[int, int]:
+    if at >= stop:
+        return 0, _MALFORMED
+    byte = load8(at, 0)
+    return (byte, at + 1) if byte < 0x80 else _longer(at, stop)
+
+
+@register_jitable
+def _longer(at: int, stop: int) -> tuple[int, int]:
+    """A varint of which one byte is there at least."""
+    word = _word(at)
+    value, last = json_numbers.number_of_word(word), ~word & json_numbers.MORE
+    size = ones(last ^ (last - 1)) >> 3 if last != 0 else 9
+    if size > stop - at:
+        return 0, _MALFORMED
+    if size < 9:
+        return value, at + size
+    byte = load8(at, 8)
+    value |= (byte & 0x7F) << 56
+    if byte < 0x80:
+        return value, at + 9
+    if stop - at < 10 or load8(at, 9) >= 0x80:
+        return 0, _MALFORMED
+    return value | (load8(at, 9) & 1) << 63, at + 10
+
+
+@register_jitable
+def _zigzag(at: int, end: int) -> tuple[int, int]:
+    value, at = _longer(at, end) if at < end else (0, _MALFORMED)
+    return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), at
+
+
+@register_jitable
+def _half(at: int) -> int:
+    """Four bytes from ``at`` on, without a sign."""
+    return (loadu32(at & -4) | (loadu32((at + 3) & -4) << 32)) >> (8 * (at & 3)) & 0xFFFFFFFF
+
+
+@register_jitable
+def _lowest_bit(bits: int) -> int:
+    return ones(~bits & (bits - 1))
+
+
+for _function, _by in (
+    (json_numbers.longer_at, _zigzag), (json_numbers.little64, _word), (json_numbers.little32, _half),
+    (protobuf_wire.uvarint, _uvarint), (protobuf_wire.lowest_bit, _lowest_bit),
+):  # fmt: skip
+    implement(_function, _by, target="gpu")
 FLAGS = 24
 """Bytes of a row of what `flag_bits` is told of columns."""
 STAGED = 6144
 """Bytes of tables of which a block keeps a copy."""
 TEXTS = 40
 """Bytes of a row of what `texts` is told of columns."""
-_FLAGS, _TEXTS = FLAGS, TEXTS
+Cells = arguments(__name__, "Cells", "counts cursors stride cells valid left")
+"""What both passes take after their own arguments.
 
+counts, cursors   the first cells, of level 0, which has none, and of the first column of bytes
+stride, cells     bytes of a row of cells, and how many rows there are
+valid             uint8: 1 if a value is valid
+left              int64: becomes 1 if the first pass leaves a value to the host"""
+WriteTables = arguments(__name__, "WriteTables", "tables table_bytes column_table fill_table root first_fill fills ends ended")
+"""What a pass that writes takes last.
 
-class Cells(NamedTuple):
-    """What both passes take after their own arguments.
-
-    counts, cursors   the first cells, of level 0, which has none, and of the first column of bytes
-    stride, cells     bytes of a row of cells, and how many rows there are
-    valid             uint8: 1 if a value is valid
-    left              int64: becomes 1 if the first pass leaves a value to the host
-    """
-
-    counts: int
-    cursors: int
-    stride: int
-    cells: int
-    valid: int
-    left: int
-
-
-class WriteTables(NamedTuple):
-    """What a pass that writes takes last.
-
-    tables, table_bytes        where tables begin, and their bytes; those that the kernel takes itself come first
-    column_table, fill_table   places among the tables, see `kolumn.values.wire.columns`
-    root, first_fill, fills    the column of the value itself, and the fills of a value
-    ends, ended                int64 addresses of the ends that the second pass writes, and how many they are; the first of each is 0
-    """
-
-    tables: int
-    table_bytes: int
-    column_table: int
-    fill_table: int
-    root: int
-    first_fill: int
-    fills: int
-    ends: int
-    ended: int
+tables, table_bytes        where tables begin, and their bytes; those that the kernel takes itself come first
+column_table, fill_table   places among the tables, see `kolumn.values.wire.columns`
+root, first_fill, fills    the column of the value itself, and the fills of a value
+ends, ended                int64 addresses of the ends that the second pass writes, and how many they are; the first of each is 0"""
 
 
 @register_jitable
@@ -91,19 +125,13 @@ def writing(i: int, tables: int, a: Arguments) -> ColumnTables:
     return ColumnTables(tables + a.column_table, 0, a.counts + own, tables + a.fill_table, a.cursors + own, a.stride, 0, 2)
 
 
-class Texts(NamedTuple):
-    """Arguments of `texts`: addresses of the first row and after the last one of a table.
-
-    It has a row of int64 for each column: its sums, from the first value's on; what is before them; int32 ends; where each text is, 0 for a
-    list; and where they go.
-    """
-
-    columns: int
-    stop: int
+Texts = arguments(__name__, "Texts", "columns stop")
+"""Arguments of `texts`: addresses of the first row and after the last one of a table. It has a row of int64 for each column: its sums, from
+the first value's on; what is before them; int32 ends; where each text is, 0 for a list; and where they go."""
 
 
 @warp_per_item(Texts, lanes=4)
-def texts(i: int, lane: int, lanes: int, a: Texts) -> None:
+def texts(i: int, lane: int, lanes: int, a: Arguments) -> None:
     """Write where row ``i`` of some columns of bytes and lists ends, and copy its bytes."""
     column = a.columns
     while column < a.stop:
@@ -116,25 +144,18 @@ def texts(i: int, lane: int, lanes: int, a: Texts) -> None:
                 store32(ends, 0)
         if sources != 0:
             move_short(load64(sources + 8 * i), target + begin, target + end, lane, lanes)
-        column += _TEXTS
+        column += TEXTS
 
 
-class FlagBits(NamedTuple):
-    """Arguments of `flag_bits`: 2^shift words of each column; and addresses.
-
-    ``columns`` has a row of int64 for each: uint8 flags, how many rows they are, and where the bitmap is. ``nulls`` are int64 of each word:
-    how many it has.
-    """
-
-    columns: int
-    shift: int
-    nulls: int
+FlagBits = arguments(__name__, "FlagBits", "columns shift nulls")
+"""Arguments of `flag_bits`: 2^shift words of each column; and addresses. ``columns`` has a row of int64 for each: uint8 flags, how many
+rows they are, and where the bitmap is. ``nulls`` are int64 of each word: how many it has."""
 
 
 @thread_per_item(FlagBits)
-def flag_bits(i: int, a: FlagBits) -> None:
+def flag_bits(i: int, a: Arguments) -> None:
     """Write 32 bits of validity: 1 where a flag is not 0, and after the last row. Columns with fewer words have no nulls in the others."""
-    column = a.columns + _FLAGS * (i >> a.shift)
+    column = a.columns + FLAGS * (i >> a.shift)
     word = i & ((1 << a.shift) - 1)
     flags, rows, bits, nulls = load64(column), load64(column + 8), 0, 0
     for k in range(32):
@@ -148,14 +169,11 @@ def flag_bits(i: int, a: FlagBits) -> None:
     store64(a.nulls + 8 * i, nulls)
 
 
-class EvenEnds(NamedTuple):
-    """Arguments of `even_ends`: ``ends``, int32 of n, and the ``width`` of every row."""
-
-    ends: int
-    width: int
+EvenEnds = arguments(__name__, "EvenEnds", "ends width")
+"""Arguments of `even_ends`: ``ends``, int32 of n, and the ``width`` of every row."""
 
 
 @thread_per_item(EvenEnds)
-def even_ends(i: int, a: EvenEnds) -> None:
+def even_ends(i: int, a: Arguments) -> None:
     """Write where row ``i`` begins if all have the same width."""
     store32(a.ends + 4 * i, a.width * i)

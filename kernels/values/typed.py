@@ -1,4 +1,8 @@
-"""Columns of any layout on the device: memory for them, the two passes that write them, and the tree of columns that they are."""
+"""Columns of any layout on the device: memory for them, the two passes that write them, and the tree of columns that they are.
+
+Avro records run a program of `kolumn.values.wire.avro`, a thread per value: each that of its own schema. Bound: the values'
+bytes, read once, their lists twice, and the columns' bytes, written once.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,15 +12,72 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import ArgumentError, KolumnError
-from kolumn.kernels.columns.table import Column, begin_labels, finished
-from kolumn.kernels.machine.kernel import Kernel
+from kolumn.formats.machine_code.words import load32, load64, store8, store64
+from kolumn.kernels.columns.table import Column, begin_labels, finished, payload_column
+from kolumn.kernels.machine.kernel import Arguments, Kernel, arguments, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.values import passes
 from kolumn.kernels.values.bodies import DeviceBodies
-from kolumn.kernels.values.passes import TEXTS, EvenEnds, FlagBits, Texts, even_ends, flag_bits, texts
-from kolumn.kernels.values.records import FRAME, measure_values, write_values
+from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, uncount, writing
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.memory import ColumnLayout, LayoutNode
-from kolumn.values.wire.columns import NULL_BYTES, NULL_LIST, NULL_WORD
+from kolumn.values.wire.avro import decode
+from kolumn.values.wire.columns import DONE, NULL_BYTES, NULL_LIST, NULL_WORD, put_nulls
+
+FRAME = 24
+"""Bytes of a frame of a value's stack."""
+_INVALID, _BARE = -1, -(2**63)
+Records = arguments(__name__, "Records", "at length prefix schema bare notes programs stack frames")
+"""What both passes take of the values; addresses, but for the numbers.
+
+at … schema      as in `kolumn.kernels.values.bodies.DeviceBodies`
+bare             1 if a body that is not valid may be a value without a prefix, of the reader's schema
+notes            int64: 0, or where the first pass saw the first list, as `kolumn.values.wire.avro.decode` leaves it; negative for a
+                 value without a prefix, which begins before its body
+programs         place among the tables: int64 of the reader's schema and of each writer's: where its steps are, 0 if not known
+stack, frames    memory for so many frames of each value"""
+RecordPass = arguments(__name__, "RecordPass", Records, Cells, WriteTables)
+"""Arguments of both passes."""
+
+
+@thread_per_item(RecordPass, block=128, staged=STAGED)
+def measure_values(i: int, tables: int, a: Arguments) -> None:
+    """Write the columns of value ``i`` itself, what it takes in each level and column, and whether it is valid."""
+    t, code, bare = counting(i, tables, a), _INVALID, 0
+    while True:
+        # Loaded again in the second turn, and after it: registers are few.
+        back, schema = (load32(a.prefix + 4 * i), 0) if bare != 0 else (0, load32(a.schema + 4 * i) + 1)
+        begin, end = load64(a.at + 8 * i) - back, load64(a.at + 8 * i) + load32(a.length + 4 * i)
+        program = a.programs + load64(tables + a.programs + 8 * schema)
+        if end < begin + back or program == a.programs:
+            break
+        code = decode(t, tables + program, a.tables + program, a.stack + FRAME * a.frames * i, begin, end, i, 0)
+        if code == DONE:
+            break
+        uncount(i, a)
+        # A value may only look as if there were a prefix.
+        if bare != 0 or a.bare == 0 or load32(a.prefix + 4 * i) <= 0:
+            break
+        bare = 1
+    if code != DONE:
+        put_nulls(t, a.first_fill, a.fills, i)
+    lists = load64(a.stack + FRAME * a.frames * i) if code == DONE else 0
+    store64(a.notes + 8 * i, lists | _BARE if bare != 0 and lists != 0 else lists)
+    store8(a.valid + i, 1 if code == DONE else 0)
+
+
+@thread_per_item(RecordPass, block=128, staged=STAGED)
+def write_values(i: int, tables: int, a: Arguments) -> None:
+    """Write what is in lists of value ``i`` into the columns, from where the sums say."""
+    t, note = writing(i, tables, a), load64(a.notes + 8 * i)
+    if note != 0:
+        schema, begin = load32(a.schema + 4 * i) + 1, load64(a.at + 8 * i)
+        end = begin + load32(a.length + 4 * i)
+        if note < 0:
+            schema, begin, note = 0, begin - load32(a.prefix + 4 * i), note ^ _BARE
+        program = a.programs + load64(tables + a.programs + 8 * schema)
+        decode(t, tables + program, a.tables + program, a.stack + FRAME * a.frames * i, begin, end, i, note)
+
 
 _KINDS = {
     pa.bool_(): "bool", pa.int8(): "int8", pa.int16(): "int16", pa.int32(): "int32", pa.int64(): "int64", pa.uint8(): "uint8",
@@ -30,10 +91,8 @@ _MOST = 2**31 - 1
 
 
 def kind_of(type: pa.DataType) -> str:
-    """Kind of the column of a type; `ArgumentError` if cuDF has nothing for it.
-
-    Times of day are their integers, enums strings, fixed sizes bytes, maps lists of key and value; timestamps have no zone.
-    """
+    """Kind of the column of a type; `ArgumentError` if cuDF has nothing for it. Times of day are their integers, enums strings, fixed sizes
+    bytes, maps lists of key and value; timestamps have no zone."""
     if pa.types.is_timestamp(type):
         return _UNITS[type.unit]
     if pa.types.is_duration(type):
@@ -62,10 +121,7 @@ def parse_records(device: Runtime, bodies: DeviceBodies, decoder: AvroDecoder) -
     table = np.concatenate([np.where([one is None for one in programs], 0, begins), *words])
     made = LayoutColumns(device, decoder.layout, n, [table], [FRAME * frames * n, 8 * n])
     stack, notes = made.room
-    own = (
-        bodies.at.address, bodies.length.address, bodies.prefix.address, bodies.schema.address, int(bodies.bare), notes.address,
-        *made.given, stack.address, frames,
-    )  # fmt: skip
+    own = (bodies.at, bodies.length, bodies.prefix, bodies.schema, int(bodies.bare), notes, *made.given, stack, frames)
     made.written(own, measure_values, write_values)
     return made.column(), made.valid
 
@@ -90,11 +146,9 @@ class Made:
 
 
 class LayoutColumns:
-    """Columns of a layout on the device for ``n`` values: memory that kernels write, and the tree of columns that it becomes.
-
-    What else the kernels are told, ``tables``, goes to the device with the others: ``given`` are their places among the tables of a pass.
-    They need ``room`` bytes of memory for themselves. ``valid`` are flags of the values.
-    """
+    """Columns of a layout on the device for ``n`` values: memory that kernels write, and the tree of columns that it becomes. What else the
+    kernels are told, ``tables``, goes to the device with the others: ``given`` are their places among the tables of a pass. They need
+    ``room`` bytes of memory for themselves. ``valid`` are flags of the values."""
 
     def __init__(self, device: Runtime, layout: ColumnLayout, n: int, tables: Sequence[Int64s] = (), room: Sequence[int] = ()) -> None:
         self.device, self.layout, self.rows = device, layout, [n] + [0] * (len(layout.levels) - 1)
@@ -127,10 +181,8 @@ class LayoutColumns:
     def _allocate(
         self, numbers: Sequence[int], sizes: Mapping[int, int], kept: Sequence[int] = (), room: Sequence[int] = ()
     ) -> list[Memory]:
-        """Memory for columns, and pieces that are asked for: what is kept, and by another allocation what only the kernels need.
-
-        Columns of bytes without a size get memory for where their texts are.
-        """
+        """Memory for columns, and pieces that are asked for: what is kept, and by another allocation what only the kernels need. Columns of
+        bytes without a size get memory for where their texts are."""
         lasting, passing = [(number, "data", sizes[number]) for number in sizes], []
         for number in numbers:
             spec = self.layout.columns[number]
@@ -164,19 +216,16 @@ class LayoutColumns:
         ]
         return flagged, (-(-max(counts, default=1) // 32) - 1).bit_length(), np.array(columns, np.int64)
 
-    def written(self, own: tuple[int, ...], first: Kernel, second: Kernel) -> bool:
+    def written(self, own: tuple[Memory | int, ...], first: Kernel, second: Kernel) -> bool:
         """Write the columns, as `kolumn.kernels.values.passes` says; a wait. ``own`` are the arguments that the passes take before those of
-        all.
-
-        Returns whether the first pass leaves a value to the host. Then the columns are not complete.
-        """
+        all. Returns whether the first pass leaves a value to the host. Then the columns are not complete."""
         device, cells, n, lists, width = self.device, self._cells, self.rows[0], len(self.rows) - 1, self.rows[0] + 2
         words = len(self._flagged) << self._shift
         places = cells.address - 8 * width, cells.address + 8 * width * lists, 8 * width, self._count // width
-        shared = (*own, *places, address_of(self.valid.data), cells.address + cells.size - 8)
-        device.launch(first, n, first.args._make((*shared, *self._tables, 0, 0)))
+        shared = (*own, *places, self.valid.data, cells.address + cells.size - 8)
+        device.launch(first, n, first.args(*shared, *self._tables, 0, 0))
         nulls = cells.address + 8 * self._count
-        device.launch(flag_bits, words, FlagBits(self._columns, self._shift, nulls))
+        device.launch(passes.flag_bits, words, passes.FlagBits(self._columns, self._shift, nulls))
         if self._count + words:
             device.running_sum(cells, self._count + words, 8)
         # All sums go on from row to row: the last cell of each is the first of the next.
@@ -191,10 +240,11 @@ class LayoutColumns:
 
     def _note_masks(self, nulls: Sequence[int]) -> None:
         """Note how many nulls the columns with flags have; their bitmaps are there."""
-        self.masks.update({number: (self.made[number].bitmap, count) for number, count in zip(self._flagged, nulls, strict=True)})
+        for number, count in zip(self._flagged, nulls, strict=True):
+            self.masks[number] = self.made[number].bitmap if count else None, count
         self._flagged = []
 
-    def _write_rest(self, shared: tuple[int, ...], second: Kernel, totals: list[int]) -> None:
+    def _write_rest(self, shared: tuple[Memory | int | None, ...], second: Kernel, totals: list[int]) -> None:
         """Write texts, ends, and what the second pass writes, by the totals of lists and columns of bytes."""
         device, layout, late, n, lists = self.device, self.layout, self._late, self.rows[0], len(self.rows) - 1
         for row, total in enumerate(totals):
@@ -219,9 +269,9 @@ class LayoutColumns:
                 of_texts.append((sums, begun, one.ends.address, address_of(one.sources), address_of(one.data)))
         ends = np.array([address_of(self.made[number].ends) for number in late if self.made[number].ends is not None], np.int64)
         self._columns, at, ends_at = self._upload(table, [flags, np.array(of_texts, np.int64), ends])
-        device.launch(texts, n if of_texts else 0, Texts(at, at + TEXTS * len(of_texts)))
+        device.launch(passes.texts, n if of_texts else 0, passes.Texts(at, at + passes.TEXTS * len(of_texts)))
         if late:
-            device.launch(second, n, second.args._make((*shared, *self._tables, ends_at, len(ends))))
+            device.launch(second, n, second.args(*shared, *self._tables, ends_at, len(ends)))
 
     def mark(self) -> None:
         """Make the bitmaps of the flags of validity that the second pass has written; a wait if there are any."""
@@ -229,7 +279,7 @@ class LayoutColumns:
         if not words:
             return
         nulls = self.device.empty(8 * words)
-        self.device.launch(flag_bits, words, FlagBits(self._columns, self._shift, nulls.address))
+        self.device.launch(passes.flag_bits, words, passes.FlagBits(self._columns, self._shift, nulls))
         self.device.running_sum(nulls, words, 8)
         places = [(at << self._shift) - 1 for at in range(1, len(self._flagged) + 1)]
         sums = [int(one.view(np.int64)[0]) for one in self.device.downloads([(nulls, 8, 8 * at) for at in places])]
@@ -243,8 +293,7 @@ class LayoutColumns:
     def node(self, node: LayoutNode) -> Column:
         """The column of a node."""
         rows, kind = self.rows[node.level], kind_of(node.type)
-        bitmap, nulls = self.masks.get(node.column, (None, 0))
-        mask = bitmap if nulls else None
+        mask, nulls = self.masks.get(node.column, (None, 0))
         if kind == "struct":
             return Column(kind, rows, None, mask, nulls, tuple(map(self.node, node.children)), tuple(one.name for one in node.type))
         one = self.made[node.column]
@@ -254,17 +303,16 @@ class LayoutColumns:
             items = inner[0] if pa.types.is_list(node.type) else Column("struct", entries, children=tuple(inner), fields=("key", "value"))
             return Column(kind, rows, None, mask, nulls, (Column("int32", rows + 1, one.ends), items))
         if node.symbols:
-            return self._named(node, one, bitmap if nulls else None, nulls)
+            return self._named(node, one, mask, nulls)
         if self.layout.columns[node.column].kind == NULL_BYTES:
-            ends = Column("int32", rows + 1, one.ends)
             assert one.data is not None
-            if kind == "string":
-                return Column(kind, rows, one.data, mask, nulls, (ends,))
-            return Column(kind, rows, None, mask, nulls, (ends, Column("uint8", one.data.size, one.data)))
+            assert one.ends is not None
+            return payload_column(kind, rows, one.ends, one.data, one.data.size, mask, nulls)
         if kind == "bytes":
-            even, assert_data = self.device.empty(4 * (rows + 1)), one.data
-            self.device.launch(even_ends, rows + 1, EvenEnds(even.address, node.width))
-            return Column(kind, rows, None, mask, nulls, (Column("int32", rows + 1, even), Column("uint8", node.width * rows, assert_data)))
+            even = self.device.empty(4 * (rows + 1))
+            self.device.launch(passes.even_ends, rows + 1, passes.EvenEnds(even, node.width))
+            assert one.data is not None
+            return payload_column(kind, rows, even, one.data, node.width * rows, mask, nulls)
         return Column(kind, rows, one.data, mask, nulls)
 
     def _named(self, node: LayoutNode, one: Made, mask: Memory | None, nulls: int) -> Column:

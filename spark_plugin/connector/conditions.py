@@ -3,21 +3,19 @@
 A condition is a tree of lists, as the connector makes it of Spark's predicates: ``["AND", a, b]``, ``["NOT", a]``, ``[">=", "offset", 5]``,
 ``["IN", "topic", ["a", None]]``, ``["IS_NULL", "topic"]``, and ``["?"]`` for what it does not know. Timestamps are microseconds since 1970.
 Topic and partition of all records of a partition are the same, so conditions on these two alone are decided here; of all others Spark
-compares each row again, and wider is right.
-
-What a scan decodes: the columns that Spark asked for, and their fields where validity does not depend on which.
+compares each row again, and wider is right. `only_asked` is what a scan decodes: the columns that Spark asked for, and their fields where
+validity does not depend on which.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from kolumn.spark_plugin.options.positions import Key
-from kolumn.spark_plugin.options.read import LoadOptions
+from kolumn.spark_plugin.options import Key, LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.values.typed import Typed
 
@@ -26,7 +24,6 @@ _UNITS = {"offset": 1, "timestamp": 1000}
 _NAMES = {"topic": 0, "partition": 1}
 _LAST = 2**63 - 1
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-_T = TypeVar("_T")
 
 
 class Box(NamedTuple):
@@ -44,58 +41,33 @@ class Box(NamedTuple):
 
     def and_(self, other: "Box") -> "Box":
         """What is in both."""
-        return self._each(other, lambda pair: max(_known(pair), default=None), lambda pair: min(_known(pair), default=None))
+        pairs = [[bound for bound in pair if bound is not None] for pair in zip(self, other, strict=True)]
+        return Box(*(most(pair, default=None) for most, pair in zip((max, min, max, min), pairs, strict=True)))
 
     def or_(self, other: "Box") -> "Box":
         """The smallest that contains both."""
-        return self._each(
-            other,
-            lambda pair: None if None in pair else min(_known(pair)),
-            lambda pair: None if None in pair else max(_known(pair)),
-        )
-
-    def _each(self, other: "Box", low: "_Bound", high: "_Bound") -> "Box":
-        start_offset, end_offset, start_timestamp, end_timestamp = zip(self, other, strict=True)
-        return Box(low(start_offset), high(end_offset), low(start_timestamp), high(end_timestamp))
+        pairs = zip((min, max, min, max), self, other, strict=True)
+        return Box(*(None if a is None or b is None else most(a, b) for most, a, b in pairs))
 
 
-_Pair = tuple[int | None, int | None]
-_Bound = Callable[[_Pair], int | None]
 EVERYTHING = Box()
 
 
-def _known(pair: _Pair) -> list[int]:
-    return [one for one in pair if one is not None]
-
-
 def boxes(conditions: Iterable[Condition], groups: Mapping[Key, object], columns: Iterable[str]) -> dict[Key, Box]:
-    """The topic partitions that conditions leave, and where in them.
+    """The topic partitions that conditions leave, and where in them. All of the conditions hold for a row that is wanted.
 
-    Parameters
-    ----------
-    conditions : iterable of list
-        All of them hold for a row that is wanted.
-    groups : mapping
-        Topic partitions.
-    columns : iterable of str
-        The record columns of the read: another column may have the name of one, as a field of a value.
+    ``columns`` are the record columns of the read: another column may have the name of one, as a field of a value.
     """
     known = frozenset(columns)
-    found = {}
-    for key in groups:
-        box: Box | None = EVERYTHING
-        for one in conditions:
-            box = _both(box, _where(one, key, known, True))
-        if box is not None:
-            found[key] = box
-    return found
+    found = {key: _where(["AND", ["ALWAYS_TRUE"], *conditions], key, known, True) for key in groups}
+    return {key: box for key, box in found.items() if box is not None}
 
 
 def is_decided(condition: Condition, columns: Iterable[str]) -> bool:
     """Whether a condition is about topic and partition alone, so that it holds for all records of a partition or for none."""
     operator, *parts = condition
     if operator in ("AND", "OR", "NOT"):
-        return all(is_decided(one, columns) for one in parts)
+        return all(is_decided(part, columns) for part in parts)
     return operator.startswith("ALWAYS_") or (operator in _TESTS and parts[0] in _NAMES and parts[0] in columns)
 
 
@@ -103,17 +75,17 @@ def is_useful(condition: Condition, columns: Iterable[str]) -> bool:
     """Whether a condition says anything about topics, partitions, offsets or times."""
     operator, *parts = condition
     if operator in ("AND", "OR", "NOT"):
-        return any(is_useful(one, columns) for one in parts)
+        return any(is_useful(part, columns) for part in parts)
     return operator.startswith("ALWAYS_") or (operator != "?" and parts[0] in (_NAMES | _UNITS) and parts[0] in columns)
 
 
-def _both(one: Box | None, other: Box | None) -> Box | None:
-    found = None if one is None or other is None else one.and_(other)
-    return None if found is None or found.is_empty else found
+def _both(a: Box | None, b: Box | None) -> Box | None:
+    box = None if a is None or b is None else a.and_(b)
+    return None if box is None or box.is_empty else box
 
 
-def _either(one: Box | None, other: Box | None) -> Box | None:
-    return other if one is None else one if other is None else one.or_(other)
+def _either(a: Box | None, b: Box | None) -> Box | None:
+    return b if a is None else a if b is None else a.or_(b)
 
 
 def _where(condition: Condition, key: Key, columns: frozenset[str], wanted: bool) -> Box | None:
@@ -122,8 +94,7 @@ def _where(condition: Condition, key: Key, columns: frozenset[str], wanted: bool
     if operator == "NOT":
         return _where(parts[0], key, columns, not wanted)
     if operator in ("AND", "OR"):
-        found = [_where(one, key, columns, wanted) for one in parts]
-        return reduce(_both if (operator == "AND") == wanted else _either, found)
+        return reduce(_both if (operator == "AND") == wanted else _either, (_where(part, key, columns, wanted) for part in parts))
     if operator.startswith("ALWAYS_"):
         return EVERYTHING if (operator == "ALWAYS_TRUE") == wanted else None
     if operator == "?" or parts[0] not in columns:
@@ -136,18 +107,18 @@ def _where(condition: Condition, key: Key, columns: frozenset[str], wanted: bool
 def _range(operator: str, column: str, values: list[Any], wanted: bool) -> Box | None:
     """The range of a comparison of offsets or timestamps."""
     if operator == "IN" and wanted:
-        low, high = "=", [one for one in values[0] if one is not None]
-    else:
-        low, high = (operator if wanted else _NEGATED.get(operator, "?")), values
-    if low == "<=>" and values[0] is not None:
-        low = "="
-    if low not in _NEGATED or low == "<>":
+        operator, values = "=", [value for value in values[0] if value is not None]
+    elif not wanted:
+        operator = _NEGATED.get(operator, "?")
+    if operator == "<=>" and values[0] is not None:
+        operator = "="
+    if operator not in _NEGATED or operator == "<>":
         return EVERYTHING
-    if not high or None in high:
+    if not values or None in values:
         # Nothing is equal to null, nor less than it.
         return None
-    found = _bounds(low, [int(one) for one in high], _UNITS[column])
-    box = Box(*found) if column == "offset" else Box(None, None, *found)
+    bounds = _bounds(operator, [int(value) for value in values], _UNITS[column])
+    box = Box(*bounds) if column == "offset" else Box(None, None, *bounds)
     return None if box.is_empty else box
 
 
@@ -163,15 +134,12 @@ def _bounds(operator: str, values: list[int], unit: int) -> tuple[int | None, in
 
 
 def _compared(test: Callable[[Any, Any], bool]) -> Callable[..., bool | None]:
-    def found(own: Any, value: Any) -> bool | None:
-        return None if own is None or value is None else test(_ordered(own), _ordered(value))
+    def compared(*values: Any) -> bool | None:
+        # Spark orders strings by their bytes.
+        own, value = (value.encode() if isinstance(value, str) else value for value in values)
+        return None if own is None or value is None else test(own, value)
 
-    return found
-
-
-def _ordered(value: Any) -> Any:
-    """Spark orders strings by their bytes."""
-    return value.encode() if isinstance(value, str) else value
+    return compared
 
 
 def _in(own: Any, values: list[Any]) -> bool | None:
@@ -202,43 +170,38 @@ _WHOLE = ("avro", "protobuf", "fixed")
 
 
 def only_asked(options: LoadOptions, asked: StructType) -> LoadOptions:
-    """The options of a scan with the record columns that it needs, and with the fields of typed ones.
+    """The options of a scan, with types, with the record columns that it needs, and with the fields of typed ones.
 
-    Parameters
-    ----------
-    options : LoadOptions
-        With the types of its typed columns.
-    asked : StructType
-        The columns of the scan; with Spark's nested pruning a struct has some of its fields.
+    ``asked`` are the columns of the scan; with Spark's nested pruning a struct has some of its fields.
     """
     names, columns = set(asked.fieldNames()), options.decode.columns
     # Fields of a value may be columns of the scan.
-    needed = options.only(tuple(one for one in columns if set(options.only((one,)).decode.schema.names) & names))
+    needed = options.only(tuple(column for column in columns if set(options.only((column,)).decode.schema.names) & names))
     whole = spark_schema(needed.decode.schema, needed.payload)
-    return replace(needed, decode=replace(needed.decode, typed=tuple(_only(one, whole, asked) for one in needed.decode.typed)))
+    return replace(needed, decode=replace(needed.decode, typed=tuple(_only(typed, whole, asked) for typed in needed.decode.typed)))
 
 
-def _only(one: Typed, whole: StructType, asked: StructType) -> Typed:
-    if one.kind not in _WHOLE or not pa.types.is_struct(one.type):
-        return one
-    kind = cast(pa.StructType, one.type)
-    if one.flat:
-        there, wanted = (StructType([field for field in some if kind.get_field_index(field.name) >= 0]) for some in (whole, asked))
-    elif one.column in asked.fieldNames():
-        there, wanted = (cast(StructType, some[one.column].dataType) for some in (whole, asked))
+def _only(typed: Typed, whole: StructType, asked: StructType) -> Typed:
+    if typed.kind not in _WHOLE or not pa.types.is_struct(typed.type):
+        return typed
+    own = cast(pa.StructType, typed.type)
+    if typed.flat:
+        there, wanted = (StructType([field for field in some if own.get_field_index(field.name) >= 0]) for some in (whole, asked))
+    elif typed.column in asked.fieldNames():
+        there, wanted = (cast(StructType, some[typed.column].dataType) for some in (whole, asked))
     else:
-        return one
-    names = tuple(_names(kind, wanted))
+        return typed
+    names = tuple(_names(own, wanted))
     # A dot in a name would be taken for a field of a struct.
     if not names or wanted == there or any("." in part for name in names for part in name):
-        return one
-    return replace(one, columns=tuple(".".join(name) for name in names))
+        return typed
+    return replace(typed, columns=tuple(".".join(name) for name in names))
 
 
-def _names(kind: pa.DataType, wanted: DataType) -> Iterator[tuple[str, ...]]:
+def _names(type_: pa.DataType, wanted: DataType) -> Iterator[tuple[str, ...]]:
     """Paths of the fields that are wanted."""
     for field in cast(StructType, wanted):
-        own, inner = kind.field(field.name).type, field.dataType
+        own, inner = type_.field(field.name).type, field.dataType
         if pa.types.is_list(own) and isinstance(inner, ArrayType):
             own, inner = own.value_type, inner.elementType
         if pa.types.is_struct(own) and isinstance(inner, StructType) and inner.fields:

@@ -1,21 +1,31 @@
-"""The answers to what the connector asks on the driver: the schema, whether headers tell, the plan, the topics."""
+"""The answers to what the connector asks on the driver: the schema, whether headers tell, the plan, the topics, and about streams.
 
+Answers about a stream are those of `kolumn.spark_plugin.stream.RecordStream`, so offsets and guarantees are the same with and without the
+jar. A worker may end between two questions. So what a stream remembers is with the JVM, and comes with each question:
+
+    stream      options with the types of values, as the run began with them
+    target      where a run of Trigger.AvailableNow ends
+    triggered   when the last micro-batch began, in seconds of this machine's monotonic clock
+"""
+
+import json
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from typing import cast
 
+from pyspark.sql.types import StructType
+
 from kolumn.copies.ranges import every_range
 from kolumn.core.errors import KolumnError
 from kolumn.log.headers import headers
 from kolumn.source.segments import Range, Segment
-from kolumn.spark_plugin.connector import streams
 from kolumn.spark_plugin.connector.conditions import EVERYTHING, Box, Condition, boxes, is_decided, is_useful, only_asked
 from kolumn.spark_plugin.connector.statistics import NAMES, Estimate, estimate, tells
-from kolumn.spark_plugin.connector.wire import Json
 from kolumn.spark_plugin.connector.work import (
     Job,
+    Json,
     Work,
     are_ordered,
     by_partition,
@@ -27,12 +37,12 @@ from kolumn.spark_plugin.connector.work import (
     packed,
     strings,
     struct,
-)
-from kolumn.spark_plugin.options.positions import Key
-from kolumn.spark_plugin.options.read import LoadOptions
-from kolumn.spark_plugin.read.batches import PAYLOAD_RATIO
+    unpacked,
+)  # fmt: skip
+from kolumn.spark_plugin.options import Key, LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
-from kolumn.spark_plugin.read.splits import Bounds, Split, limits_of, pack, segments_by_partition, share
+from kolumn.spark_plugin.read.splits import PAYLOAD_RATIO, Bounds, Split, limits_of, pack, segments_by_partition, share
+from kolumn.spark_plugin.stream import RecordStream, Topics, behind, from_json
 
 _FEW = 1000
 """So many segments are not worth another task, if only their headers are read."""
@@ -74,7 +84,7 @@ def _conditions(question: Json) -> Json:
     """Which conditions the plan uses, and which it decides, so that no row has to be compared."""
     columns = options_of(question).decode.columns
     conditions = cast(list[Condition], question["conditions"])
-    return {"useful": [is_useful(one, columns) for one in conditions], "decided": [is_decided(one, columns) for one in conditions]}
+    return {name: [says(condition, columns) for condition in conditions] for name, says in (("useful", is_useful), ("decided", is_decided))}
 
 
 def _plan(question: Json) -> Json:
@@ -90,7 +100,9 @@ def _planned(question: Json) -> Json:
     asked = struct(question["asked"])
     conditions = cast(list[Condition], question["conditions"]) + cast(list[Condition], question["found"])
     columns = options.decode.columns
-    options = replace(_for_headers(options) if totals else only_asked(options, asked), slots=cast(int, question["slots"]))
+    # Headers have no columns but these.
+    headers_alone = replace(options, decode=replace(options.decode, columns=("offset", "timestamp"), typed=()))
+    options = replace(headers_alone if totals else only_asked(options, asked), slots=cast(int, question["slots"]))
     groups = segments_by_partition(options)
     limits = limits_of(options, groups)
     where = boxes(conditions, groups, columns)
@@ -99,24 +111,24 @@ def _planned(question: Json) -> Json:
     keys, ordered = None, False
     if totals:
         splits = _for_totals(options, groups)
-        found = Estimate(len(splits), 64 * len(splits))
+        size = Estimate(len(splits), 64 * len(splits))
     else:
         splits = share(options, groups, limits, by_tasks(question))
-        found = estimate([one for split in splits for one in split.ranges], options.decode)
+        size = estimate([part for split in splits for part in split.ranges], options.decode)
         if limit >= 0:
             whole = all(box == EVERYTHING for box in where.values())
             splits = _first(splits, limit) if whole and tells(options) else splits
-            found = Estimate(min(limit, found.rows), found.bytes * min(limit, found.rows) // max(1, found.rows))
+            size = Estimate(min(limit, size.rows), size.bytes * min(limit, size.rows) // max(1, size.rows))
         elif question["keyed"]:
             splits, keys = by_partition(splits, options.slots or 1, bool(question["mustBeKeyed"]))
             ordered = keys is not None and "offset" in asked.fieldNames() and are_ordered(splits, keys)
     return {
         "work": packed(Work(options, asked, limit, totals, ordered=ordered)),
-        "splits": [packed(one) for one in splits],
+        "splits": list(map(packed, splits)),
         "keys": keys,
         "ordered": ordered,
-        "rows": found.rows,
-        "bytes": found.bytes,
+        "rows": size.rows,
+        "bytes": size.bytes,
     }
 
 
@@ -128,39 +140,73 @@ def _narrowed(options: LoadOptions, limits: dict[Key, Bounds], where: dict[Key, 
         bounds[key] = (0, 0) if inner.is_empty else (inner.start_offset, inner.end_offset)
     times = reduce(Box.or_, where.values()) if where else EVERYTHING
     times = times.and_(Box(None, None, options.decode.start_timestamp, options.decode.end_timestamp))
-    return replace(
-        options, decode=replace(options.decode, start_timestamp=times.start_timestamp, end_timestamp=times.end_timestamp)
-    ), bounds
-
-
-def _for_headers(options: LoadOptions) -> LoadOptions:
-    return replace(options, decode=replace(options.decode, columns=("offset", "timestamp"), typed=()))
+    decode = replace(options.decode, start_timestamp=times.start_timestamp, end_timestamp=times.end_timestamp)
+    return replace(options, decode=decode), bounds
 
 
 def _for_totals(options: LoadOptions, groups: dict[Key, list[Segment]]) -> list[Split]:
-    whole = [one for segments in groups.values() for one in every_range(segments, options.decode)]
+    whole = [part for segments in groups.values() for part in every_range(segments, options.decode)]
     # Headers of small segments take as long as it takes to open these.
     most = max(_FEW, -(-len(whole) // (options.slots or 1)))
-    parts = pack(whole, PAYLOAD_RATIO * options.split_bytes)
-    return [Split(some[at : at + most]) for some in parts for at in range(0, len(some), most)] or [Split(())]
+    packs = pack(whole, PAYLOAD_RATIO * options.split_bytes)
+    return [Split(parts[i : i + most]) for parts in packs for i in range(0, len(parts), most)] or [Split(())]
 
 
 def _first(splits: list[Split], limit: int) -> list[Split]:
     """The beginning of the first split, if headers say that it has as many rows as a limit wants; else all splits."""
-    found: list[Range] = []
+    before: list[Range] = []
     count = 0
-    for one in splits[0].ranges if splits else ():
-        if one.fault is not None or one.is_bounded:
+    for part in splits[0].ranges if splits else ():
+        if part.fault is not None or part.is_bounded:
             break
-        for entries in headers(one.segment, one.start, one.end):
-            for position, size, records, control in zip(
-                *(column.tolist() for column in (entries.position, entries.size, entries.count, entries.control)), strict=True
-            ):
+        for entries in headers(part.segment, part.start, part.end):
+            columns = entries.end, entries.count, entries.control
+            for end, records, control in zip(*(column.tolist() for column in columns), strict=True):
                 count += max(0, records) if not control else 0
                 if count >= limit:
-                    return [Split((*found, replace(one, end=position + size)), splits[0].bounds)]
-        found.append(one)
+                    return [Split((*before, replace(part, end=end)), splits[0].bounds)]
+        before.append(part)
     return splits
+
+
+def _stream(question: Json) -> Json:
+    """A stream begins; its options are checked."""
+    options = replace(options_of(question), slots=cast(int, question["slots"]))
+    schema, asked = struct(question["schema"]), struct(question["asked"])
+    RecordStream(options, schema)
+    return {
+        "stream": packed((options, schema)),
+        "work": packed(Work(only_asked(options, asked), asked, live=True)),
+        "limits": [list(limit) for limit in options.limits],
+        "least": options.least,
+        "delayMs": options.delay_ms,
+    }
+
+
+def _reader(question: Json) -> RecordStream:
+    options, schema = cast(tuple[LoadOptions, StructType], unpacked(question["stream"], tuple))
+    return RecordStream(options, schema)
+
+
+def _offset(text: object) -> Topics:
+    return cast(Topics, json.loads(cast(str, text)))
+
+
+def _latest(question: Json) -> Json:
+    """Where the next micro-batch ends, and where the log does."""
+    reader = _reader(question)
+    if question["target"] is not None:
+        reader.target = from_json(_offset(question["target"]))
+    if question["triggered"] is not None:
+        reader.triggered = cast(float, question["triggered"])
+    offset = reader.next_offset(_offset(question["start"]), bool(question["limited"]))
+    triggered = reader.triggered if reader.triggered >= 0 else None
+    return {"offset": json.dumps(offset), "end": json.dumps(reader.reportLatestOffset()), "triggered": triggered}
+
+
+def _batch(question: Json) -> Json:
+    """The splits of a micro-batch."""
+    return {"splits": list(map(packed, _reader(question).partitions(_offset(question["start"]), _offset(question["end"]))))}
 
 
 _ANSWERS: dict[str, Callable[[Json], Json]] = {
@@ -170,5 +216,11 @@ _ANSWERS: dict[str, Callable[[Json], Json]] = {
     "plan": _plan,
     "piece": done,
     "topics": _topics,
-    **streams.ANSWERS,
+    "stream": _stream,
+    "initial": lambda question: {"offset": json.dumps(_reader(question).initialOffset())},
+    "target": lambda question: {"target": json.dumps(_reader(question).reportLatestOffset())},
+    "latest": _latest,
+    "batch": _batch,
+    # How far a stream is behind the log, for its progress.
+    "behind": lambda question: {"metrics": behind(_offset(question["start"]), _offset(question["end"]))},
 }

@@ -2,7 +2,7 @@
 
 Blocks are memfds. They have no names, so nothing is left of them when this process ends, and the limit of /dev/shm does not apply. The
 JVM opens them as /proc/PID/fd/N and maps them read-only. It says when nothing refers to a batch any more, and only then is its memory used
-again: consumers (RAPIDS is one) may hold a batch for longer than until they ask for the next.
+again: consumers such as RAPIDS may hold a batch for longer than until they ask for the next.
 """
 
 import mmap
@@ -25,10 +25,9 @@ _CONSTANTS = 64
 """Buffers that all batches of a read share, as names of topics, are copied once; so many are remembered."""
 _MOST = 1 << 28
 """Bytes of blocks from which on those that wait to be used again are given back: a few small buffers could keep many arenas."""
-_NONE = (-1, 0, 0)
 _UNIT = 64
 
-Place = tuple[int, int, int]
+Location = tuple[int, int, int]
 """Number of a block, first byte in it, and bytes."""
 
 
@@ -43,8 +42,8 @@ class SharedBlocks:
         self._dropped: list[int] = []
         self._held: dict[int, list[object]] = {}
         self._arena: Bytes | None = None
-        self._at = 0
-        self._constants: dict[tuple[int, int], tuple[Place, Bytes, pa.Buffer]] = {}
+        self._arena_used = 0
+        self._constants: dict[tuple[int, int], tuple[Location, Bytes, pa.Buffer]] = {}
         self._bytes, self._most = 0, _MOST
 
     def __len__(self) -> int:
@@ -64,10 +63,10 @@ class SharedBlocks:
         if size >= _SMALL:
             return self._block(size)
         size = -(-max(size, 1) // _UNIT) * _UNIT
-        if self._arena is None or self._at + size > len(self._arena):
-            self._arena, self._at = self._block(_ARENA), 0
-        self._at += size
-        return self._arena[self._at - size : self._at]
+        if self._arena is None or self._arena_used + size > len(self._arena):
+            self._arena, self._arena_used = self._block(_ARENA), 0
+        self._arena_used += size
+        return self._arena[self._arena_used - size : self._arena_used]
 
     def _give_back(self) -> None:
         """Let all blocks go that no batch is in. If batches need so many, twice as many are allowed: blocks are still used again."""
@@ -113,43 +112,38 @@ class SharedBlocks:
     def describe(self, batch: pa.RecordBatch, constant: frozenset[str]) -> bytes:
         """A batch as numbers: blocks that were dropped, blocks that are new, nodes and buffers in Arrow's order.
 
-        Parameters
-        ----------
-        batch : pa.RecordBatch
-            No array of it begins within its buffers (`from_start`).
-        constant : frozenset of str
-            Columns whose buffers all batches share, mostly.
+        No array of it begins within its buffers (`from_start`). All batches share the buffers of the ``constant`` columns, mostly.
         """
         keep: list[object] = [batch]
         nodes: list[int] = []
-        places: list[Place] = []
+        locations: list[Location] = []
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             _add_nodes(column, nodes)
             for buffer in column.buffers():
-                places.append(_NONE if buffer is None or not buffer.size else self._place(buffer, keep, name in constant))
+                locations.append((-1, 0, 0) if buffer is None or not buffer.size else self._locate(buffer, keep, name in constant))
         # Only blocks that this batch refers to are announced: others might be gone before the JVM opens them.
-        new = sorted({place[0] for place in places} - self._told - {-1})
+        new = sorted({block for block, _, _ in locations} - self._told - {-1})
         self._told.update(new)
         dropped, self._dropped = self._dropped, []
         number = next(self._batches) & 0x7FFFFFFF
         self._held[number] = keep
         text = [struct.pack(f">i{len(dropped)}ii", len(dropped), *dropped, len(new))]
-        text += [struct.pack(">iiq", one, self._blocks[one][2], self._blocks[one][1]) for one in new]
+        text += [struct.pack(">iiq", block, self._blocks[block][2], self._blocks[block][1]) for block in new]
         text.append(struct.pack(f">iii{len(nodes)}q", number, batch.num_rows, len(nodes) // 2, *nodes))
-        text.append(struct.pack(">i" + "iqq" * len(places), len(places), *(part for place in places for part in place)))
+        text.append(struct.pack(">i" + "iqq" * len(locations), len(locations), *(part for location in locations for part in location)))
         return b"".join(text)
 
-    def _place(self, buffer: pa.Buffer, keep: list[object], constant: bool) -> Place:
+    def _locate(self, buffer: pa.Buffer, keep: list[object], constant: bool) -> Location:
         """Where a buffer lies. One that is elsewhere is copied, one that all batches share only once."""
-        found = self._find(buffer.address, buffer.size)
-        if found is not None:
-            return found
+        location = self._find(buffer.address, buffer.size)
+        if location is not None:
+            return location
         key = (buffer.address, buffer.size)
         if constant and key in self._constants:
-            place, array, _ = self._constants[key]
+            location, array, _ = self._constants[key]
             # The batch holds it too: the bounded memory of constants may forget it while the batch is on its way.
             keep.append(array)
-            return place
+            return location
         if constant:
             array = self.new(buffer.size)
             keep.append(array)
@@ -158,16 +152,16 @@ class SharedBlocks:
             keep.append(owner)
             array = np.frombuffer(view, np.uint8)
         array[: buffer.size] = np.frombuffer(buffer, np.uint8)
-        found = self._find(array.ctypes.data, buffer.size)
-        assert found is not None
+        location = self._find(array.ctypes.data, buffer.size)
+        assert location is not None
         if constant:
             if len(self._constants) >= _CONSTANTS:
                 self._constants.clear()
             # The buffer is held so that nothing else gets its address.
-            self._constants[key] = found, array, buffer
-        return found
+            self._constants[key] = location, array, buffer
+        return location
 
-    def _find(self, address: int, size: int) -> Place | None:
+    def _find(self, address: int, size: int) -> Location | None:
         # A block may go meanwhile, when garbage is collected.
         for number, (start, length, _) in list(self._blocks.items()):
             if start <= address and address + size <= start + length:
@@ -190,14 +184,14 @@ def can_describe(schema: pa.Schema) -> bool:
     return all(_is_known(field.type) for field in schema)
 
 
-def _is_known(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind):
-        return kind.num_fields > 0 and all(_is_known(kind.field(i).type) for i in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return _is_known(kind.key_type) and _is_known(kind.item_type)
-    if pa.types.is_list(kind):
-        return _is_known(kind.value_type)
-    return not pa.types.is_null(kind) and not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)
+def _is_known(type_: pa.DataType) -> bool:
+    if pa.types.is_struct(type_):
+        return type_.num_fields > 0 and all(_is_known(field.type) for field in type_)
+    if pa.types.is_map(type_):
+        return _is_known(type_.key_type) and _is_known(type_.item_type)
+    if pa.types.is_list(type_):
+        return _is_known(type_.value_type)
+    return not pa.types.is_null(type_) and not pa.types.is_nested(type_) and not pa.types.is_dictionary(type_)
 
 
 def _children(array: pa.Array) -> list[pa.Array]:

@@ -1,9 +1,7 @@
 """How many rows and bytes a scan has, for Spark's planner: from a few headers, and from the records of a few batches.
 
-Counts, first and last offsets, and last timestamps from the headers of batches, and from records where headers do not tell.
-
-Headers are believed: no checksum of a payload is compared, as with the statistics of a Parquet file. With ``checkCrcs=true`` given
-explicitly nothing is taken from headers.
+Counts, first and last offsets, and last timestamps come from the headers of batches, and from records where headers do not tell. Headers
+are believed, as the statistics of a Parquet file: no checksum of a payload is compared. With checkCrcs=true nothing is taken from headers.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,16 +12,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from kolumn.core.errors import KolumnError
+from kolumn.damage.findings import Tally
 from kolumn.damage.segment_end import at_stop
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.decode.result import Tally
 from kolumn.formats.entries import Entries
 from kolumn.log.chunks import HEADER_WINDOW, Stop, chunks
 from kolumn.log.headers import headers, with_last_offsets
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.spark_plugin.options.read import LoadOptions
+from kolumn.spark_plugin.options import LoadOptions
 from kolumn.spark_plugin.read.task import read_task, warn
 
 _SAMPLES = 4
@@ -36,8 +34,7 @@ _WIDTHS = {"topic": 16}
 """Bytes of names in a row, which most rows share."""
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Rows of a scan, and their bytes in Spark's memory."""
 
     rows: int
@@ -50,40 +47,25 @@ def estimate(ranges: Sequence[Range], options: Options) -> Estimate:
     Each place represents the range that it is in. Compressed entries count with their decompressed size: too small an estimate would
     make Spark send a large table to every executor.
     """
-    parts = [one for one in ranges if one.fault is None and one.end > one.start]
-    size = sum(one.end - one.start for one in parts)
+    parts = [part for part in ranges if part.fault is None and part.end > part.start]
+    size = sum(part.end - part.start for part in parts)
     width = _fixed_width(options)
     looked = rows = taken = 0.0
-    for one in parts[:: max(1, len(parts) // _SAMPLES)][:_SAMPLES]:
-        found = _look(one)
-        if found is not None:
-            own = found.records * (one.end - one.start) / found.bytes
-            looked, rows = looked + one.end - one.start, rows + own
-            taken += own * (width if width is not None else _decoded_width(found.first, options))
+    for part in parts[:: max(1, len(parts) // _SAMPLES)][:_SAMPLES]:
+        records, seen, first = 0, 0, part
+        for entries in islice(headers(part.segment, part.start, part.end), _HEADER_CHUNKS):
+            if not seen:
+                few = max(1, int((entries.end - part.start <= _SAMPLE_BYTES).sum()))
+                first = replace(part, end=min(part.end, entries[few - 1].end))
+            records, seen = records + int(entries.count.clip(min=1).sum()), int(entries[-1].end) - part.start
+        if seen:
+            own = records * (part.end - part.start) / seen
+            looked, rows = looked + part.end - part.start, rows + own
+            taken += own * (width if width is not None else _decoded_width(first, options))
     if not looked:
         return Estimate(0, size)
     # If nothing can be decoded, rows are as wide as in the log.
     return Estimate(max(1, round(rows * size / looked)), round(taken * size / looked) or size)
-
-
-class _Seen(NamedTuple):
-    """What some headers of a range say: records, bytes of their entries, and the first of them."""
-
-    records: int
-    bytes: int
-    first: Range
-
-
-def _look(one: Range) -> _Seen | None:
-    """Sample the first headers of a range; None without one."""
-    found: _Seen | None = None
-    for entries in islice(headers(one.segment, one.start, one.end), _HEADER_CHUNKS):
-        records, end = int(entries.count.clip(min=1).sum()), int(entries[-1].end)
-        if found is None:
-            few = max(1, int((entries.end - one.start <= _SAMPLE_BYTES).sum()))
-            found = _Seen(0, 0, replace(one, end=min(one.end, entries[few - 1].end)))
-        found = found._replace(records=found.records + records, bytes=end - one.start)
-    return found
 
 
 def _fixed_width(options: Options) -> int | None:
@@ -99,14 +81,14 @@ def _fixed_width(options: Options) -> int | None:
     return total
 
 
-def _decoded_width(one: Range, options: Options) -> float:
+def _decoded_width(part: Range, options: Options) -> float:
     """Bytes of a row; 0 if no record can be decoded, which its task finds out."""
     # Planned on the CPU: the driver must not open a GPU, even if the tasks use one.
     decode = replace(options, backend="cpu", isolation_level="read_uncommitted", start_offset=None, end_offset=None)
     decode = replace(decode, start_timestamp=None, end_timestamp=None, errors="skip")
     rows = size = 0
     try:
-        for batch in scan_ranges([replace(one, start_offset=None, end_offset=None, transactions=None)], decode):
+        for batch in scan_ranges([replace(part, start_offset=None, end_offset=None, transactions=None)], decode):
             rows, size = rows + batch.num_rows, size + batch.nbytes
     except KolumnError:
         return 0
@@ -122,19 +104,19 @@ def tells(options: LoadOptions) -> bool:
     """Whether each entry that is read returns all of its records, so that its header tells how many rows that are."""
     decode = options.decode
     ranges = (decode.start_offset, decode.end_offset, decode.start_timestamp, decode.end_timestamp, options.start, options.end)
-    strict = any(one.errors == "raise" for one in decode.typed)
+    strict = any(typed.errors == "raise" for typed in decode.typed)
     plain = decode.format == "kafka" and decode.isolation_level == "read_uncommitted" and decode.errors == "raise" and not strict
-    return plain and decode.replicas != "merge" and not options.checks_crcs and all(one is None for one in ranges)
+    return plain and decode.replicas != "merge" and not options.checks_crcs and all(bound is None for bound in ranges)
 
 
+@dataclass
 class HeaderTotals:
-    """What was found so far."""
+    """Count, first and last offset, and newest timestamp of the records so far."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.first: int | None = None
-        self.last: int | None = None
-        self.newest_ms: int | None = None
+    count: int = 0
+    first: int | None = None
+    last: int | None = None
+    newest_ms: int | None = None
 
     def add(self, count: int, first: int, last: int, newest_ms: int) -> None:
         """Add some records; -1 ms is no timestamp."""
@@ -158,11 +140,11 @@ def rows_of_totals(ranges: Iterable[Range], options: Options, names: tuple[str, 
     """
     rows: list[tuple[int | str | None, ...]] = []
     grouped = any(name in ("topic", "partition") for name in names)
-    for one in ranges:
-        found = totals_of(one, options, frozenset(names))
-        if found.count:
-            place = {"topic": one.segment.topic, "partition": one.segment.partition}
-            rows.append(tuple(place[name] if name in place else found.named(name) for name in names))
+    for part in ranges:
+        totals = totals_of(part, options, frozenset(names))
+        if totals.count:
+            key = {"topic": part.segment.topic, "partition": part.segment.partition}
+            rows.append(tuple(key[name] if name in key else totals.named(name) for name in names))
     if not rows and not grouped:
         rows.append(tuple(map(HeaderTotals().named, names)))
     if rows:
@@ -170,14 +152,14 @@ def rows_of_totals(ranges: Iterable[Range], options: Options, names: tuple[str, 
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def totals_of(one: Range, options: Options, names: frozenset[str]) -> HeaderTotals:
+def totals_of(part: Range, options: Options, names: frozenset[str]) -> HeaderTotals:
     """The totals of a range, with an error for a chain of entries that breaks."""
-    found = HeaderTotals()
-    if one.fault is not None or one.is_bounded:
-        _decode([one], options, found)
-        return found
-    with SegmentFile(one.segment) as file:
-        walk, floor = chunks(file, one.start, one.end, HEADER_WINDOW, payloads=False), one.floor
+    totals = HeaderTotals()
+    if part.fault is not None or part.is_bounded:
+        _decode([part], options, totals)
+        return totals
+    with SegmentFile(part.segment) as file:
+        walk, floor = chunks(file, part.start, part.end, HEADER_WINDOW, payloads=False), part.floor
         while True:
             try:
                 entries = with_last_offsets(file, next(walk).entries)
@@ -185,14 +167,14 @@ def totals_of(one: Range, options: Options, names: frozenset[str]) -> HeaderTota
                 stop: Stop = end.value
                 break
             floor = entries.last_known_offset(floor)
-            _add(entries, one, options, names, found)
+            _add(entries, part, options, names, totals)
         trouble = at_stop(file, stop, floor, Tally())
         if trouble is not None:
             raise trouble.error from None
-    return found
+    return totals
 
 
-def _add(entries: Entries, one: Range, options: Options, names: frozenset[str], found: HeaderTotals) -> None:
+def _add(entries: Entries, part: Range, options: Options, names: frozenset[str], totals: HeaderTotals) -> None:
     if not options.include_control:
         entries = entries[entries.control == 0]
     told = entries.magic == 2
@@ -205,14 +187,14 @@ def _add(entries: Entries, one: Range, options: Options, names: frozenset[str], 
     kept = entries[told & (entries.count > 0)]
     if len(kept):
         low, high, newest = int(kept.base_offset.min()), int(kept.last_offset.max()), int(kept.max_timestamp.max())
-        found.add(int(kept.count.sum()), low, high, newest)
+        totals.add(int(kept.count.sum()), low, high, newest)
     rest = entries[~told]
-    _decode([replace(one, start=each.position, end=each.end) for each in rest], options, found)
+    _decode([replace(part, start=entry.position, end=entry.end) for entry in rest], options, totals)
 
 
-def _decode(ranges: list[Range], options: Options, found: HeaderTotals) -> None:
+def _decode(ranges: list[Range], options: Options, totals: HeaderTotals) -> None:
     narrow = replace(options, columns=("offset", "timestampMs"), typed=())
     for batch in read_task([(ranges, narrow)], warn) if ranges else ():
         offsets, times = (column.to_numpy() for column in batch.columns)
         if len(offsets):
-            found.add(len(offsets), int(offsets.min()), int(offsets.max()), int(times.max()))
+            totals.add(len(offsets), int(offsets.min()), int(offsets.max()), int(times.max()))

@@ -1,13 +1,7 @@
-"""What a task gets from the plan, as text: what all tasks of a scan share, and what is its own.
+"""What a task gets from the plan, as text: what all tasks of a scan share, and what is its own; and what the connector's questions share.
 
-Planning by a Spark job, where the headers of many segments have to be read to cut them.
-
-Only the JVM can start one. So the plan stops with the pieces of the job, tasks do them in their workers, and the plan is asked for once
-more, with what they found.
-
-What the connector's questions have in common: the options of a table, and its columns.
-
-Splits of one topic partition each, so that Spark groups, joins and sorts by topic and partition without an exchange.
+Only the JVM can start a Spark job, which reads the headers of many segments to cut them. So the plan stops with the pieces of the job,
+tasks do them in their workers, and the plan is asked for once more, with what they found.
 """
 
 import base64
@@ -26,33 +20,22 @@ from kolumn.core.errors import KolumnError
 from kolumn.log.headers import headers
 from kolumn.source.segments import Range
 from kolumn.source.storage import is_url
-from kolumn.spark_plugin.connector.wire import Json
-from kolumn.spark_plugin.options.positions import Key
-from kolumn.spark_plugin.options.read import LoadOptions
+from kolumn.spark_plugin.options import Key, LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema, with_columns
-from kolumn.spark_plugin.read.splits import Split, with_types_of
+from kolumn.spark_plugin.read.splits import Split, key_of, with_types_of
 from kolumn.spark_plugin.session.session import MANY, Run, by_threads
 
 _T = TypeVar("_T")
+Json = dict[str, object]
 
 
 @dataclass(frozen=True)
 class Work:
     """What the tasks of a scan share.
 
-    Attributes
-    ----------
-    options : LoadOptions
-    schema : StructType
-        The columns that Spark asked for, in its order; of `totals` those of the results.
-    limit : int
-        As many rows are enough of each task; negative for all.
-    totals : tuple of str
-        What is asked for of the headers (`totals.py`); empty for rows.
-    live : bool
-        Whether the log is being written: the files have to be those that the split was planned from.
-    ordered : bool
-        Whether Spark was told that offsets ascend in each split.
+    ``schema`` has the columns that Spark asked for, in its order. ``limit`` rows are enough of each task; a negative one means all.
+    ``totals`` are asked for of the headers, none for rows. ``live``: the log is being written, so the files have to be those that the
+    split was planned from. ``ordered``: Spark was told that offsets ascend in each split.
     """
 
     options: LoadOptions
@@ -63,16 +46,16 @@ class Work:
     ordered: bool = False
 
 
-def packed(one: object) -> str:
+def packed(value: object) -> str:
     """An object as text, compressed: the paths of many segments are much the same."""
-    return base64.b64encode(zlib.compress(pickle.dumps(one, pickle.HIGHEST_PROTOCOL), 1)).decode()
+    return base64.b64encode(zlib.compress(pickle.dumps(value, pickle.HIGHEST_PROTOCOL), 1)).decode()
 
 
-def unpacked(text: object, kind: type[_T]) -> _T:
+def unpacked(text: object, class_: type[_T]) -> _T:
     """The object of a text that `packed` made, in this process or in the driver's."""
-    found = pickle.loads(zlib.decompress(base64.b64decode(cast(str, text))))
-    assert isinstance(found, kind)
-    return found
+    value = pickle.loads(zlib.decompress(base64.b64decode(cast(str, text))))
+    assert isinstance(value, class_)
+    return value
 
 
 _PIECE = 100
@@ -80,13 +63,7 @@ _PIECE = 100
 
 
 class Job(Exception):  # noqa: N818 (it is no error)
-    """A plan needs a job first.
-
-    Attributes
-    ----------
-    pieces : list of str
-        What its tasks do.
-    """
+    """A plan needs a job first, whose tasks do these pieces."""
 
     def __init__(self, pieces: list[str]) -> None:
         super().__init__(f"{len(pieces)} pieces")
@@ -99,12 +76,12 @@ def by_tasks(question: Json) -> Run:
     def run(function: Callable[[Any], Any], items: list[Any]) -> Iterable[Any]:
         told = question.get("pieces")
         if told is None and len(items) >= MANY:
-            raise Job([packed((function, items[at : at + _PIECE])) for at in range(0, len(items), _PIECE)])
+            raise Job([packed((function, items[i : i + _PIECE])) for i in range(0, len(items), _PIECE)])
         known = dict(pair for text in cast(list[str], told or []) for pair in unpacked(text, list))
         # A segment may have grown meanwhile.
-        rest = [one for one in items if one not in known]
+        rest = [item for item in items if item not in known]
         known |= zip(rest, by_threads(function, rest), strict=True)
-        return [known[one] for one in items]
+        return [known[item] for item in items]
 
     return run
 
@@ -144,9 +121,9 @@ def options_of(question: Json) -> LoadOptions:
     return with_columns(known, schema)
 
 
-def strings(found: object) -> tuple[str, ...]:
+def strings(values: object) -> tuple[str, ...]:
     """A list of strings, which may be missing."""
-    return tuple(cast(list[str], found or []))
+    return tuple(cast(list[str], values or []))
 
 
 def struct(text: object) -> StructType:
@@ -166,7 +143,7 @@ _LOOKED_AT = 1000
 
 def by_partition(splits: list[Split], slots: int, always: bool) -> tuple[list[Split], list[Key] | None]:
     """Splits of one topic partition each, and which; unless that would be too many tasks."""
-    parts = [(key, Split(tuple(own), split.bounds)) for split in splits for key, own in groupby(split.ranges, _keyed_key)]
+    parts = [(key, Split(tuple(own), split.bounds)) for split in splits for key, own in groupby(split.ranges, key_of)]
     if len(parts) > _KEYED * max(len(splits), slots) and not always:
         return splits, None
     return [split for _, split in parts], [key for key, _ in parts]
@@ -174,18 +151,18 @@ def by_partition(splits: list[Split], slots: int, always: bool) -> tuple[list[Sp
 
 def are_ordered(splits: Sequence[Split], keys: Sequence[Key]) -> bool:
     """Whether each split is a whole topic partition whose headers say that offsets ascend. Of others the order is of no use to Spark."""
-    ranges = [one for split in splits for one in split.ranges]
-    if len(set(keys)) < len(keys) or len(ranges) > _LOOKED_AT or any(is_url(one.segment.path) for one in ranges):
+    ranges = [part for split in splits for part in split.ranges]
+    if len(set(keys)) < len(keys) or len(ranges) > _LOOKED_AT or any(is_url(part.segment.path) for part in ranges):
         return False
     return all(_ascend(split.ranges) for split in splits)
 
 
 def _ascend(ranges: Sequence[Range]) -> bool:
     last = -1
-    for one in ranges:
-        if one.fault is not None:
+    for part in ranges:
+        if part.fault is not None:
             return False
-        for entries in headers(one.segment, one.start, one.end):
+        for entries in headers(part.segment, part.start, part.end):
             # The first offset of a wrapper is not in its header.
             if (entries.magic != 2).any() or entries.base_offset[0] <= last or (entries.base_offset[1:] <= entries.last_offset[:-1]).any():
                 return False
@@ -194,17 +171,7 @@ def _ascend(ranges: Sequence[Range]) -> bool:
 
 
 def ascending(offsets: Int64s, last: int) -> int:
-    """The last of some offsets, which Spark was told ascend.
-
-    Raises
-    ------
-    KolumnError
-        They do not, which headers did not show.
-    """
+    """The last of some offsets, which Spark was told ascend. Raises `KolumnError` if they do not, which headers did not show."""
     if len(offsets) and (offsets[0] <= last or (offsets[1:] <= offsets[:-1]).any()):
         raise KolumnError("offsets do not ascend within a batch of records: spark.kolumn.reportPartitioning=false reads them as they are")
     return int(offsets[-1]) if len(offsets) else last
-
-
-def _keyed_key(one: Range) -> Key:
-    return one.segment.topic, one.segment.partition

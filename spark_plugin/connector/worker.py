@@ -1,9 +1,19 @@
 """A process that plans and decodes for the connector, for one caller at a time.
 
 The JVM starts it as ``python -P -m kolumn.spark_plugin.connector.worker SOCKET``, and keeps it for the next task. It ends when its
-standard input does, that is with the JVM, however that ends.
+standard input does, that is with the JVM, however that ends. Over the socket, numbers are big-endian:
+
+    at first                                      int32 descriptor of a block to try, -1 without shared memory
+    question  int32 length, JSON                  answer  int32 length, JSON
+    read      the same, then one of               answer  "R", "M" or "S", the schema as an Arrow IPC message
+              "N" next, "S" stop;                         "B" and a batch, "E" and a JSON of metrics, "X" and a JSON with the error
+              each with the numbers of batches
+              that the JVM no longer refers to
+
+With "M" a batch is the description of buffers that lie in memory the JVM maps (`shared.py`), with "S" an Arrow IPC message.
 """
 
+import json
 import logging
 import os
 import signal
@@ -11,20 +21,96 @@ import socket
 import struct
 import sys
 import threading
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from time import perf_counter
 from typing import cast
 
 import pyarrow as pa
 from pyspark.worker_util import setup_memory_limits
 
+from kolumn.damage.findings import Damage, Tally
+from kolumn.source.segments import Range
 from kolumn.spark_plugin.connector.questions import answer, in_words
 from kolumn.spark_plugin.connector.shared import SharedBlocks, can_describe, from_start, probe
-from kolumn.spark_plugin.connector.task import CONSTANT, Task
-from kolumn.spark_plugin.connector.wire import NEXT, Gone, Json, frame, read_command, read_question, send, send_all
-from kolumn.spark_plugin.connector.work import Work, unpacked
+from kolumn.spark_plugin.connector.statistics import rows_of_totals
+from kolumn.spark_plugin.connector.work import Json, Work, ascending, unpacked
+from kolumn.spark_plugin.read.schema import arrow_schema, in_schema
 from kolumn.spark_plugin.read.splits import Split
+from kolumn.spark_plugin.read.task import read_split, warn
 from kolumn.spark_plugin.session.gpu_task import assign
+from kolumn.spark_plugin.stream import check_planned
+
+CONSTANT = frozenset({"topic", "partition", "segment", "timestampType"})
+"""Columns whose buffers the batches of a segment share, mostly."""
+_NEXT = b"N"
+_LARGEST = 1 << 30
+"""The largest frame in bytes: a longer one is not from the connector."""
+
+
+@dataclass
+class Counted:
+    """What a task did: the metrics in Spark's UI. Names are those of the connector."""
+
+    logBytes: int = 0  # noqa: N815
+    logBatches: int = 0  # noqa: N815
+    records: int = 0
+    damaged: int = 0
+    lost: int = 0
+    decodeMs: float = 0  # noqa: N815
+
+
+class Task:
+    """The work of a task: batches in the schema that Spark asked for, and what is counted on the way."""
+
+    def __init__(self, split: Split, work: Work) -> None:
+        self.schema = arrow_schema(work.schema)
+        self.counted = Counted()
+        self._batches = self._limited(self._decoded(split, work), work.limit)
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next batch that has rows; None at the end."""
+        start = perf_counter()
+        try:
+            batch = next((batch for batch in self._batches if batch.num_rows), None)
+            self.counted.records += 0 if batch is None else batch.num_rows
+            return batch
+        finally:
+            self.counted.decodeMs += (perf_counter() - start) * 1000
+
+    def _decoded(self, split: Split, work: Work) -> Iterator[pa.RecordBatch]:
+        if work.totals:
+            yield from rows_of_totals(split.ranges, work.options.decode, work.totals, self.schema)
+            return
+        last = -1
+        if work.live:
+            check_planned(split)
+        for batch in read_split(split, work.options, self._left_out, self._range_done):
+            if work.ordered:
+                last = ascending(batch.column("offset").to_numpy(), last)
+            yield in_schema(batch, self.schema)
+
+    def _range_done(self, _: Range, tally: Tally) -> None:
+        self.counted.logBytes += tally.valid_bytes
+        self.counted.logBatches += tally.batches
+
+    def _left_out(self, damage: Damage) -> None:
+        self.counted.damaged += 1
+        self.counted.lost += damage.records_lost or 0
+        warn(damage)
+
+    def _limited(self, batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if 0 <= limit <= batch.num_rows:
+                yield batch.slice(0, limit)
+                return
+            limit = max(-1, limit - batch.num_rows)
+            yield batch
+
+
+class _Gone(Exception):  # noqa: N818 (it is no error that the JVM ends)
+    """The JVM has closed its end."""
 
 
 class Worker:
@@ -37,11 +123,14 @@ class Worker:
     def serve(self) -> None:
         """Answer questions and read until the JVM is gone."""
         while True:
-            question = read_question(self.connection)
+            (size,) = struct.unpack(">i", self._receive(4))
+            if not 0 <= size <= _LARGEST:
+                raise _Gone
+            question: Json = json.loads(self._receive(size))
             if question["op"] == "read":
                 self._read(question)
             else:
-                send(self.connection, answer(question))
+                self._answer(answer(question))
 
     def _read(self, question: Json) -> None:
         """Decode a split; one batch is decoded ahead while Spark works on the last."""
@@ -50,24 +139,24 @@ class Worker:
             assign(cast(list[str], question["gpus"]), cast(int, question["partition"]))
             task = Task(unpacked(question["split"], Split), unpacked(question["work"], Work))
             in_memory = self._in_memory(bool(question["shared"]), task.schema)
-            send_all(self.connection, (b"M" if in_memory else b"S") + task.schema.serialize().to_pybytes())
+            self.send((b"M" if in_memory else b"S") + task.schema.serialize().to_pybytes())
             asked = False
             waiting = task.next()
-            while self._told() == NEXT:
+            while self._command() == _NEXT:
                 asked = True
                 if waiting is None:
                     break
                 self._hand_over(waiting, in_memory)
                 asked = False
                 waiting = task.next()
-        except Gone:
+        except _Gone:
             raise
         except Exception as error:
             # The JVM hears of it when it asks for the next batch, and not at all if it stops.
-            if asked or self._told() == NEXT:
-                send(self.connection, {"error": in_words(error)}, b"X")
+            if asked or self._command() == _NEXT:
+                self._answer({"error": in_words(error)}, b"X")
                 return
-        send(self.connection, asdict(task.counted) | {"decodeMs": round(task.counted.decodeMs)}, b"E")
+        self._answer(asdict(task.counted) | {"decodeMs": round(task.counted.decodeMs)}, b"E")
 
     def _in_memory(self, shared: bool, schema: pa.Schema) -> bool:
         if not shared or not can_describe(schema):
@@ -77,18 +166,48 @@ class Worker:
             self.blocks.use()
         return True
 
-    def _told(self) -> bytes:
-        command, released = read_command(self.connection)
+    def _command(self) -> bytes:
+        """The next command of a read; the memory of the batches that come with it may be used again."""
+        command, count = struct.unpack(">ci", self._receive(5))
+        released = struct.unpack(f">{count}i", self._receive(4 * count))
         if self.blocks is not None:
             self.blocks.release(released)
-        return command
+        return bytes(command)
 
     def _hand_over(self, batch: pa.RecordBatch, in_memory: bool) -> None:
         if in_memory:
             assert self.blocks is not None
-            send_all(self.connection, b"B" + frame(self.blocks.describe(from_start(batch), CONSTANT)))
+            self.send(b"B" + _frame(self.blocks.describe(from_start(batch), CONSTANT)))
         else:
-            send_all(self.connection, b"B" + batch.serialize().to_pybytes())
+            self.send(b"B" + batch.serialize().to_pybytes())
+
+    def _answer(self, content: Mapping[str, object], status: bytes = b"") -> None:
+        """An answer, as the end of a read after its status."""
+        self.send(status + _frame(json.dumps(content).encode()))
+
+    def send(self, data: bytes) -> None:
+        """Send bytes; raises `_Gone` if nobody reads them any more."""
+        try:
+            self.connection.sendall(data)
+        except OSError as error:
+            raise _Gone from error
+
+    def _receive(self, size: int) -> bytes:
+        """So many bytes; raises `_Gone` at the end of the stream."""
+        received = bytearray()
+        while len(received) < size:
+            try:
+                part = self.connection.recv(size - len(received))
+            except OSError as error:
+                raise _Gone from error
+            if not part:
+                raise _Gone
+            received += part
+        return bytes(received)
+
+
+def _frame(text: bytes) -> bytes:
+    return struct.pack(">i", len(text)) + text
 
 
 def _until_orphaned() -> None:
@@ -105,10 +224,11 @@ def main(path: str) -> None:
     threading.Thread(target=_until_orphaned, daemon=True).start()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, level=logging.WARNING)
     setup_memory_limits(int(os.environ.get("PYSPARK_EXECUTOR_MEMORY_MB", "-1")))
-    with socket.socket(socket.AF_UNIX) as connection, suppress(Gone, ConnectionError):
+    with socket.socket(socket.AF_UNIX) as connection, suppress(_Gone, ConnectionError):
         connection.connect(path)
-        send_all(connection, struct.pack(">i", probe()))
-        Worker(connection).serve()
+        worker = Worker(connection)
+        worker.send(struct.pack(">i", probe()))
+        worker.serve()
 
 
 if __name__ == "__main__":

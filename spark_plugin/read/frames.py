@@ -18,7 +18,7 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
 from kolumn.options import Options
 from kolumn.readers.gpu import resident_options
-from kolumn.spark_plugin.options.read import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
+from kolumn.spark_plugin.options import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits, with_types_of
 from kolumn.spark_plugin.read.task import read_task, warn
@@ -82,14 +82,15 @@ def read_segments(
         An option is unknown, a value is not allowed, the source has no segments, or one of ``transform`` and ``schema`` is given
         without the other. Errors in workers are raised as a PySparkException when the DataFrame is used.
     """
-    _check(spark, payload, transform, schema, frame)
-    asked = LoadOptions.given(source, _size(split_bytes, transform), slots(spark), **options)
-    return _frame(spark, asked, payload, transform, schema, frame)
-
-
-def _frame(
-    spark: SparkSession, asked: LoadOptions, payload: str, transform: Transform | None, schema: StructType | str | None, frame: str
-) -> DataFrame:
+    use_this_python(spark)
+    for name, value, allowed in (("payload", payload, _PAYLOADS), ("frame", frame, _FRAMES)):
+        if value not in allowed:
+            raise ArgumentError(f"{name}={value!r}: expected one of {', '.join(allowed)}")
+    if (transform is None) != (schema is None):
+        raise ArgumentError("transform and schema go together: schema names the columns that transform returns")
+    if split_bytes is None:
+        split_bytes = SPLIT_BYTES if transform is None else 4 * SPLIT_BYTES
+    asked = LoadOptions.given(source, split_bytes, slots(spark), **options)
     splits = [split.ranges for split in plan_splits(asked, by_job(spark))]
     asked = with_types_of(asked)
     known = asked.decode.schema
@@ -100,8 +101,7 @@ def _frame(
         decode = asked.decode if transform is None else _decoded_as(asked.decode, frame)
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
             for batch in read_task([(splits[number], decode)], warn):
-                found = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)
-                for part in found:
+                for part in [crossing(batch)] if transform is None else apply(transform, batch, expected, frame):
                     yield from conform(part, expected)
 
     crossed = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
@@ -113,20 +113,6 @@ def _decoded_as(options: Options, frame: str) -> Options:
     if frame == "cudf" and choose(options.backend) == "gpu":
         return resident_options(options, "string") or options
     return options
-
-
-def _check(spark: SparkSession, payload: str, transform: Transform | None, schema: StructType | str | None, frame: str) -> None:
-    use_this_python(spark)
-    if payload not in _PAYLOADS:
-        raise ArgumentError(f"payload={payload!r}: expected one of {', '.join(_PAYLOADS)}")
-    if (transform is None) != (schema is None):
-        raise ArgumentError("transform and schema go together: schema names the columns that transform returns")
-    if frame not in _FRAMES:
-        raise ArgumentError(f"frame={frame!r}: expected one of {', '.join(_FRAMES)}")
-
-
-def _size(split_bytes: int | None, transform: Transform | None) -> int:
-    return split_bytes if split_bytes is not None else SPLIT_BYTES if transform is None else 4 * SPLIT_BYTES
 
 
 def crossing_schema(known: pa.Schema) -> StructType:
@@ -161,8 +147,8 @@ def is_payload(field: pa.Field) -> bool:
 def _member(headers: pa.ListArray, name: str) -> pa.ListArray:
     """One field of a list of structs, as a list that shares the validity and offset buffers."""
     values = headers.values.field(name)
-    kind = pa.list_(pa.field("element", values.type))
-    return pa.ListArray.from_buffers(kind, len(headers), headers.buffers()[:2], headers.null_count, headers.offset, [values])
+    type_ = pa.list_(pa.field("element", values.type))
+    return pa.ListArray.from_buffers(type_, len(headers), headers.buffers()[:2], headers.null_count, headers.offset, [values])
 
 
 def _column(field: pa.Field, payload: str) -> Column:
@@ -184,33 +170,26 @@ def _typed(schema: StructType | str) -> StructType:
 
 
 def apply(transform: Transform, batch: "pa.RecordBatch | DeviceTable", expected: pa.Schema, frame: str) -> list[pa.RecordBatch]:
-    """Apply ``transform`` to a batch, in the worker.
-
-    Raises
-    ------
-    ArgumentError
-        It returned another type than it was given, or other columns than ``expected``.
-    """
+    """Apply ``transform`` to a batch, in the worker. Raises `ArgumentError` if it returns another type, or other columns than expected."""
     if frame == "arrow":
-        given = transform(batch)
-        if not isinstance(given, pa.RecordBatch):
-            raise ArgumentError(f"transform has to return a pyarrow.RecordBatch, it returned {type(given).__name__}")
-        found = [given]
+        returned = transform(batch)
+        if not isinstance(returned, pa.RecordBatch):
+            raise ArgumentError(f"transform has to return a pyarrow.RecordBatch, it returned {type(returned).__name__}")
+        batches = [returned]
     else:
-        found = _on_gpu(transform, batch)
-    names = found[0].schema.names
+        batches = _on_gpu(transform, batch)
+    names = batches[0].schema.names
     if set(names) != set(expected.names) or len(names) != len(expected):
         raise ArgumentError(f"transform returned the columns {names}, the schema has {expected.names}")
-    return found
+    return batches
 
 
 def _on_gpu(transform: Transform, batch: "pa.RecordBatch | DeviceTable") -> list[pa.RecordBatch]:
     use_gpu()
     from kolumn.kernels.columns.assemble import from_cudf, from_pylibcudf, named, to_cudf
 
-    on_host = isinstance(batch, pa.RecordBatch)
-    frame = to_cudf(batch) if on_host else from_pylibcudf(*named(batch))
-    given = transform(frame)
-    if type(given) is not type(frame):
-        raise ArgumentError(f"transform has to return a cudf.DataFrame, it returned {type(given).__name__}")
-    return from_cudf(given)
+    frame = to_cudf(batch) if isinstance(batch, pa.RecordBatch) else from_pylibcudf(*named(batch))
+    returned = transform(frame)
+    if type(returned) is not type(frame):
+        raise ArgumentError(f"transform has to return a cudf.DataFrame, it returned {type(returned).__name__}")
+    return from_cudf(returned)

@@ -1,6 +1,6 @@
 """Spark types of the columns, and Arrow batches in the schema and size that Spark expects.
 
-Types of typed columns in Spark, and their columns in those types: Spark has no unsigned numbers, labels or times of day.
+Spark has no unsigned numbers, labels or times of day: typed columns have other types there.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Payload
-from kolumn.options import Options
-from kolumn.spark_plugin.options.read import LoadOptions
+from kolumn.spark_plugin.options import LoadOptions
 
 _WIDER = {
     pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
@@ -24,64 +23,66 @@ _INTERVAL = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("nanosecon
 _INTERVAL_LAYOUT = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
 
 
-def spark_type(kind: pa.DataType) -> pa.DataType:
+def spark_type(own: pa.DataType) -> pa.DataType:
     """The type of Arrow that Spark has for a type.
 
     Labels (dictionaries) are strings, unsigned numbers the next wider ones (uint64 is decimal(20,0)), times of day numbers of their unit,
     moments microseconds, bytes of one length bytes, intervals of months structs, decimals of more than 38 digits strings.
     """
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, spark_type(one.type)) for one in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(spark_type(kind.key_type), spark_type(kind.item_type))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(pa.field("element", spark_type(kind.value_type)))
-    if pa.types.is_dictionary(kind):
-        return spark_type(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", tz=None if kind.tz is None else "UTC")
-    if pa.types.is_duration(kind):
+    if pa.types.is_struct(own):
+        return pa.struct([pa.field(field.name, spark_type(field.type)) for field in own])
+    if pa.types.is_map(own):
+        return pa.map_(spark_type(own.key_type), spark_type(own.item_type))
+    if pa.types.is_list(own) or pa.types.is_large_list(own):
+        return pa.list_(pa.field("element", spark_type(own.value_type)))
+    if pa.types.is_dictionary(own):
+        return spark_type(own.value_type)
+    if pa.types.is_timestamp(own):
+        return pa.timestamp("us", tz=None if own.tz is None else "UTC")
+    if pa.types.is_duration(own):
         return pa.duration("us")
-    if pa.types.is_time(kind):
+    if pa.types.is_time(own):
         return pa.int64()
-    if pa.types.is_fixed_size_binary(kind):
+    if pa.types.is_fixed_size_binary(own):
         return pa.binary()
-    if kind == pa.month_day_nano_interval():
+    if own == pa.month_day_nano_interval():
         return _INTERVAL
-    if pa.types.is_decimal256(kind):
+    if pa.types.is_decimal256(own):
         return pa.string()
-    return _WIDER.get(kind, kind)
+    return _WIDER.get(own, own)
 
 
-def in_spark(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def in_spark(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """A column in the type that Spark expects, which `spark_type` says but for the names of members. Copies what has another type.
 
     Spark may ask for some of a struct's members; then the names say which.
     """
     own = column.type
-    if own == kind:
+    if own == wanted:
         return column
-    nulls = column.is_null() if column.null_count else None
     if own == pa.month_day_nano_interval():
-        return in_spark(_interval(column), kind)
+        return in_spark(_interval(column), wanted)
     if pa.types.is_struct(own):
-        names = [one.name for one in own]
-        places = range(len(names)) if len(names) == kind.num_fields else [names.index(one.name) for one in kind]
-        members = [in_spark(column.field(i), one.type) for i, one in zip(places, kind, strict=True)]
-        return pa.StructArray.from_arrays(members, fields=list(kind), mask=nulls)
+        names = [field.name for field in own]
+        positions = range(len(names)) if len(names) == wanted.num_fields else [names.index(field.name) for field in wanted]
+        members = [in_spark(column.field(i), field.type) for i, field in zip(positions, wanted, strict=True)]
+        return pa.StructArray.from_arrays(members, fields=list(wanted), mask=_nulls(column))
     if pa.types.is_map(own):
-        entries = [in_spark(member, one) for member, one in ((column.keys, kind.key_type), (column.items, kind.item_type))]
-        pairs = pa.StructArray.from_arrays(entries, fields=[kind.key_field, kind.item_field])
-        return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, column.offset, [pairs])
-    if pa.types.is_list(own):
-        values = in_spark(column.values, kind.value_type)
-        return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, column.offset, [values])
-    if pa.types.is_binary(own) and pa.types.is_string(kind):
+        entries = [in_spark(member, type_) for member, type_ in ((column.keys, wanted.key_type), (column.items, wanted.item_type))]
+        values = pa.StructArray.from_arrays(entries, fields=[wanted.key_field, wanted.item_field])
+    elif pa.types.is_list(own):
+        values = in_spark(column.values, wanted.value_type)
+    elif pa.types.is_binary(own) and pa.types.is_string(wanted):
         # The same bytes, valid UTF-8 or not.
-        return pa.Array.from_buffers(kind, len(column), column.buffers(), column.null_count, column.offset)
-    if pa.types.is_time32(own):
-        column = column.cast(pa.int32())
-    return column.cast(kind, safe=not pa.types.is_temporal(own))
+        return pa.Array.from_buffers(wanted, len(column), column.buffers(), column.null_count, column.offset)
+    else:
+        column = column.cast(pa.int32()) if pa.types.is_time32(own) else column
+        return column.cast(wanted, safe=not pa.types.is_temporal(own))
+    return pa.Array.from_buffers(wanted, len(column), column.buffers()[:2], column.null_count, column.offset, [values])
+
+
+def _nulls(column: pa.Array) -> pa.Array | None:
+    return column.is_null() if column.null_count else None
 
 
 def _interval(column: pa.Array) -> pa.StructArray:
@@ -89,12 +90,11 @@ def _interval(column: pa.Array) -> pa.StructArray:
     data = column.buffers()[1]
     rows = np.frombuffer(data, _INTERVAL_LAYOUT)[column.offset : column.offset + len(column)]
     members = [pa.array(np.ascontiguousarray(rows[name])) for name in _INTERVAL_LAYOUT.names or ()]
-    return pa.StructArray.from_arrays(members, fields=list(_INTERVAL), mask=column.is_null() if column.null_count else None)
+    return pa.StructArray.from_arrays(members, fields=list(_INTERVAL), mask=_nulls(column))
 
 
-# Larger batches only make Spark slower: it converts each batch into rows before it requests the next.
-MAX_ROWS = 50_000
-MAX_BYTES = 8 << 20
+MAX_ROWS, MAX_BYTES = 50_000, 8 << 20
+"""Larger batches only make Spark slower: it converts each batch into rows before it requests the next."""
 
 
 def spark_schema(schema: pa.Schema, payload: Payload = "binary") -> StructType:
@@ -102,12 +102,12 @@ def spark_schema(schema: pa.Schema, payload: Payload = "binary") -> StructType:
 
     With ``payload="string"`` keys and values that are not decoded are strings of the same bytes.
     """
-    known = pa.schema([pa.field(one.name, spark_type(_as(payload, one))) for one in schema])
+
+    def as_string(field: pa.Field) -> bool:
+        return payload == "string" and field.name in ("key", "value") and pa.types.is_binary(field.type)
+
+    known = pa.schema([pa.field(field.name, pa.string() if as_string(field) else spark_type(field.type)) for field in schema])
     return from_arrow_schema(known, prefer_timestamp_ntz=True).toNullable()
-
-
-def _as(payload: Payload, one: pa.Field) -> pa.DataType:
-    return pa.string() if payload == "string" and one.name in ("key", "value") and pa.types.is_binary(one.type) else one.type
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -118,30 +118,14 @@ def arrow_schema(schema: StructType) -> pa.Schema:
         return to_arrow_schema(schema)
 
 
-def check_schema(schema: StructType, decode: Options, payload: Payload = "binary") -> tuple[str, ...]:
-    """Compare the schema of a read, which may be the user's own, with the columns that exist.
+def with_columns(options: LoadOptions, schema: StructType) -> LoadOptions:
+    """The options with the columns of a schema, which may be the user's own. If the options name columns too, both must be the same.
 
-    Parameters
-    ----------
-    schema : StructType
-    decode : Options
-        With the types of its typed columns.
-    payload : str
-        Whether keys and values are binary or strings.
-
-    Returns
-    -------
-    tuple of str
-        The names of the columns, in order.
-
-    Raises
-    ------
-    ArgumentError
-        A column does not exist, has another type, or is declared NOT NULL.
+    The options have the types of their typed columns. Raises `ArgumentError` if a column does not exist, has another type, or is NOT NULL.
     """
-    given = schema.fieldNames()
+    given, decode = schema.fieldNames(), options.decode
     chosen = decode if given == decode.schema.names else decode.with_columns(given)
-    expected = spark_schema(chosen.schema, payload)
+    expected = spark_schema(chosen.schema, options.payload)
     if given != expected.fieldNames():
         fields = ", ".join(expected.fieldNames())
         raise ArgumentError(f"the schema has the columns {', '.join(given)}, the read has {fields}: leave the schema out, and select")
@@ -150,16 +134,10 @@ def check_schema(schema: StructType, decode: Options, payload: Payload = "binary
             raise ArgumentError(f"column {field.name} is {known.dataType.simpleString()}, not {field.dataType.simpleString()}")
         if not field.nullable:
             raise ArgumentError(f"column {field.name} is nullable: leave out NOT NULL")
-    return chosen.columns
-
-
-def with_columns(options: LoadOptions, schema: StructType) -> LoadOptions:
-    """The options with the columns of a schema. If the options name columns too, both must be the same."""
-    columns = check_schema(schema, options.decode, options.payload)
-    if options.names_columns and columns != options.decode.columns:
-        asked = ", ".join(options.decode.columns)
-        raise ArgumentError(f"the schema has the columns {', '.join(columns)}, the options ask for {asked}: give one of the two")
-    return options.only(columns)
+    if options.names_columns and chosen.columns != decode.columns:
+        columns, asked = ", ".join(chosen.columns), ", ".join(decode.columns)
+        raise ArgumentError(f"the schema has the columns {columns}, the options ask for {asked}: give one of the two")
+    return options.only(chosen.columns)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -1,11 +1,7 @@
-"""Splits: which bytes of which segments one task reads. They are planned from headers alone; a split contains ranges, never bytes.
+"""Splits: which bytes of which segments one task reads, planned from headers alone. A split contains ranges, never bytes.
 
 A segment that is not larger than a split is not opened. The headers of the others are read by several threads, or by a Spark job if
 there are thousands and a session is available: Spark plans Python data sources in one worker without a session.
-
-Where the log of a topic partition begins and ends now, and whether the requested offsets still exist.
-
-Whether a topic is the one that was read before: brokers assign an id to each topic, and write it next to the segments.
 """
 
 import logging
@@ -15,7 +11,7 @@ from functools import partial
 
 from pyspark.sql.datasource import InputPartition
 
-from kolumn.copies.ends import log_end
+from kolumn.copies.copies import log_end
 from kolumn.copies.ranges import log_ranges
 from kolumn.copies.tiers import log_of
 from kolumn.core.errors import KolumnError
@@ -28,8 +24,7 @@ from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import read_topic_id
 from kolumn.source.storage import beside
-from kolumn.spark_plugin.options.positions import EARLIEST, LATEST, Key, Position
-from kolumn.spark_plugin.options.read import LoadOptions
+from kolumn.spark_plugin.options import EARLIEST, LATEST, Key, LoadOptions
 from kolumn.spark_plugin.session.session import Run, by_threads
 
 logger = logging.getLogger(__name__)
@@ -38,35 +33,28 @@ Bounds = tuple[int | None, int | None]
 """First offset and the one after the last; None for no bound."""
 
 
-def resolve(position: Position | None, groups: dict[Key, list[Segment]], decode: Options) -> dict[Key, int]:
-    """Offsets of a position that may not have been given."""
-    return {} if position is None else position.resolve(groups, decode)
-
-
 def log_start(segments: list[Segment]) -> int | None:
     """The earliest offset, from the first segment's name; None if that is not a base offset."""
     return min((s.base_offset for s in segments if s.base_offset is not None), default=None)
 
 
-def bounds(starts: dict[Key, int], ends: dict[Key, int], groups: dict[Key, list[Segment]], fail: bool) -> dict[Key, Bounds]:
-    """The bounds of each partition, compared with the offsets of its log.
+def limits_of(options: LoadOptions, groups: dict[Key, list[Segment]]) -> dict[Key, Bounds]:
+    """The bounds of each topic partition that the positions of the options mean, compared with the offsets of its log.
 
-    Raises
-    ------
-    KolumnError
-        An offset is outside of the log, if ``fail``; otherwise a warning is logged, and the offsets that exist are read.
+    An offset outside of the log raises `KolumnError` with ``fail_on_data_loss``; otherwise a warning is logged, and what exists is read.
     """
-    found: dict[Key, Bounds] = {}
+    starts, ends = ({} if side is None else side.resolve(groups, options.decode) for side in (options.start, options.end))
+    limits: dict[Key, Bounds] = {}
     for key, segments in groups.items():
         start, end = starts.get(key, EARLIEST), ends.get(key, LATEST)
         if start == LATEST or end == EARLIEST:
             # The read starts at the end or ends at the beginning: nothing is read.
-            found[key] = (0, 0)
+            limits[key] = (0, 0)
             continue
         if max(start, end) >= 0:
-            _compare(key, start, end, segments, fail)
-        found[key] = (None if start < 0 else start, None if end < 0 else end)
-    return found
+            _compare(key, start, end, segments, options.fail_on_data_loss)
+        limits[key] = (None if start < 0 else start, None if end < 0 else end)
+    return limits
 
 
 def _compare(key: Key, start: int, end: int, segments: list[Segment], fail: bool) -> None:
@@ -85,52 +73,41 @@ def lost(what: str, fail: bool, option: str = "failOnDataLoss=false") -> None:
     logger.warning("%s. Continuing with what is there, as %s says", what, option)
 
 
-SMALLEST = 4 << 20
+_SMALLEST = 4 << 20
 """Minimum bytes of a task: fewer are not worth its start."""
+PAYLOAD_RATIO = 16
+"""Factor on a task's bytes of the log if it reads only headers: walking 16 KiB batches takes a sixteenth of the time of decoding them."""
+
+
+def key_of(part: Range) -> Key:
+    """The topic partition of a range."""
+    return part.segment.topic, part.segment.partition
 
 
 class Split(InputPartition):
-    """The input of one task: ranges of whole batches, in the order of the log.
-
-    Attributes
-    ----------
-    ranges : tuple of Range
-    bounds : dict
-        First offset and the one after the last for topic partitions that are not read as a whole.
-    """
+    """The input of one task: ranges of whole batches in the order of the log, and bounds of partitions that are not read as a whole."""
 
     def __init__(self, ranges: tuple[Range, ...], bounds: Mapping[Key, Bounds] = {}) -> None:
         super().__init__(ranges)
-        keys = {(one.segment.topic, one.segment.partition) for one in ranges}
+        keys = set(map(key_of, ranges))
         self.ranges = ranges
         self.bounds = {key: value for key, value in bounds.items() if key in keys and value != (None, None)}
 
+    def bounds_of(self, key: Key) -> Bounds:
+        """The bounds of a topic partition."""
+        return self.bounds.get(key, (None, None))
+
 
 def plan_splits(options: LoadOptions, run: Run = by_threads) -> list[Split]:
-    """Find the segments and distribute them among splits.
-
-    Returns
-    -------
-    list of Split
-        At least one: for an empty list Spark would make a partition of its own.
-    """
+    """Find the segments and distribute them among splits, at least one: for an empty list Spark would make a partition of its own."""
     groups = segments_by_partition(options)
     return share(options, groups, limits_of(options, groups), run) or [Split(())]
-
-
-def limits_of(options: LoadOptions, groups: dict[Key, list[Segment]]) -> dict[Key, Bounds]:
-    """The bounds of each topic partition that the positions of the options mean; errors as `kolumn.spark_plugin.read.splits.bounds`."""
-    starts, ends = resolve(options.start, groups, options.decode), resolve(options.end, groups, options.decode)
-    return bounds(starts, ends, groups, options.fail_on_data_loss)
 
 
 def segments_by_partition(options: LoadOptions) -> dict[Key, list[Segment]]:
     """The live segments of each selected topic partition; with ``replicas="merge"``, those of all its copies.
 
-    Raises
-    ------
-    ArgumentError
-        As `kolumn.copies.copies.one_log`; also if a topic or partition is named but does not exist.
+    Raises `ArgumentError` as `kolumn.copies.copies.one_log`, and if a topic or partition is named that does not exist.
     """
     groups = options.wanted.choose(live_segments(options.paths, options.decode).segments)
     if options.decode.replicas == "merge":
@@ -154,25 +131,24 @@ def even(size: int, split_bytes: int, slots: int | None) -> int:
     if slots is None:
         return split_bytes
     rounds = max(1, -(-size // (slots * split_bytes)))
-    return min(split_bytes, max(SMALLEST, -(-size // (slots * rounds))))
+    return min(split_bytes, max(_SMALLEST, -(-size // (slots * rounds))))
 
 
 def share(options: LoadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds], run: Run = by_threads) -> list[Split]:
     """Distribute the bytes within the bounds of each topic partition among splits."""
-    chosen = [one for key, segments in groups.items() for one in _within(segments, limits.get(key, (None, None)), options)]
-    target = even(sum(one.end - one.start for one in chosen), options.split_bytes, options.slots)
+    chosen: list[Range] = []
+    for key, segments in groups.items():
+        limit = limits.get(key, (None, None))
+        if limit != (0, 0):
+            # Without the batches before the first record that the range of offsets or times can select.
+            chosen += log_ranges(segments, replace(options.decode.within(*limit), threads=SIZES[PLAN]))
+    size = sum(part.end - part.start for part in chosen)
+    target = even(size, options.split_bytes, options.slots)
     if options.min_partitions is not None:
-        target = max(1, min(target, sum(one.end - one.start for one in chosen) // options.min_partitions))
+        target = max(1, min(target, size // options.min_partitions))
     counts = dict(_parts(chosen, target, options.max_records, run))
     packed = pack(with_transactions(list(counts), options.decode), target, counts, options.max_records)
     return [Split(group, limits) for group in packed]
-
-
-def _within(segments: list[Segment], limit: Bounds, options: LoadOptions) -> list[Range]:
-    """Parts of the segments, without the batches before the first record that the range of offsets or times can select."""
-    if limit == (0, 0):
-        return []
-    return log_ranges(segments, replace(narrowed(options, limit).decode, threads=SIZES[PLAN]))
 
 
 def wanted(segments: list[Segment], options: Options, target: int, run: Run = by_threads) -> list[Range]:
@@ -181,26 +157,21 @@ def wanted(segments: list[Segment], options: Options, target: int, run: Run = by
     return with_transactions([part for part, _ in _parts(chosen, target, None, run)], options)
 
 
-def narrowed(options: LoadOptions, limit: Bounds) -> LoadOptions:
-    """The options with their range of offsets narrowed to ``limit``."""
-    return replace(options, decode=options.decode.within(*limit))
-
-
 def _parts(chosen: Iterable[Range], target: int, records: int | None, run: Run) -> Iterator[tuple[Range, int]]:
-    """Parts of ranges, with the number of offsets in each. Only ranges whose headers have to be read are passed to ``run``."""
-    ranges = [(one, one.fault is None and (records is not None or one.end - one.start > target)) for one in chosen]
-    cut = iter(run(partial(_cut, target=target, records=records), [one for one, is_cut in ranges if is_cut]))
-    for one, is_cut in ranges:
-        yield from next(cut) if is_cut else [(one, 0)]
+    """Parts of ranges, with the number of offsets in each; 0 if offsets are not limited.
+
+    Only ranges whose headers have to be read are passed to ``run``.
+    """
+    ranges = [(part, part.fault is None and (records is not None or part.end - part.start > target)) for part in chosen]
+    cut_parts = iter(run(partial(_cut, target=target, records=records), [part for part, is_cut in ranges if is_cut]))
+    for part, is_cut in ranges:
+        yield from next(cut_parts) if is_cut else [(part, 0)]
 
 
 def _cut(chosen: Range, target: int, records: int | None) -> list[tuple[Range, int]]:
-    """Parts of a range with the number of offsets in each; 0 if offsets are not limited."""
-    return [(part, 0) for part in cut(chosen, target)] if records is None else _count(chosen, target, records)
-
-
-def _count(chosen: Range, target: int, records: int) -> list[tuple[Range, int]]:
     """Like `kolumn.log.headers.cut`, with at most ``records`` offsets in a part, unless one entry has more."""
+    if records is None:
+        return [(part, 0) for part in cut(chosen, target)]
     parts, rest, first = [], chosen, chosen.floor + 1
     last = rest.floor
     for entries in headers(chosen.segment, chosen.start, chosen.end):
@@ -212,12 +183,7 @@ def _count(chosen: Range, target: int, records: int) -> list[tuple[Range, int]]:
     return [*parts, (rest, last - rest.floor)]
 
 
-def pack(
-    ranges: Iterable[Range],
-    target: int,
-    counts: Mapping[Range, int] = {},
-    records: int | None = None,
-) -> Iterator[tuple[Range, ...]]:
+def pack(ranges: Iterable[Range], target: int, counts: Mapping[Range, int] = {}, records: int | None = None) -> Iterator[tuple[Range, ...]]:
     """Combine neighbouring ranges up to ``target`` bytes: starting a task takes as long as reading a few MiB.
 
     With ``records``, a task also has at most that many offsets, counted by ``counts``.
@@ -237,16 +203,12 @@ def pack(
 
 def topic_ids(segments: Iterable[Segment]) -> dict[str, str]:
     """Ids of topics from ``partition.metadata`` (Kafka 2.8 and later); one file of each topic is read. Topics without one are left out."""
-    found: dict[str, str] = {}
-    seen: set[str] = set()
+    first: dict[str, Segment] = {}
     for segment in segments:
-        if segment.topic is None or segment.topic in seen:
-            continue
-        seen.add(segment.topic)
-        number = read_topic_id(beside(segment.path, "partition.metadata"))
-        if number is not None:
-            found[segment.topic] = number
-    return found
+        if segment.topic is not None:
+            first.setdefault(segment.topic, segment)
+    read = {topic: read_topic_id(beside(segment.path, "partition.metadata")) for topic, segment in first.items()}
+    return {topic: number for topic, number in read.items() if number is not None}
 
 
 def created_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

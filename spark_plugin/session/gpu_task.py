@@ -9,8 +9,7 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.recycle import share_locked
 
 SHARE, WORKERS, JVM_SHARE = "KOLUMN_GPU_SHARE", "KOLUMN_GPU_WORKERS", "KOLUMN_GPU_JVM_SHARE"
-"""Environment of a worker, set by `rapids.configure`: the fraction of a GPU's memory for all workers together, their number, and the
-fraction for the JVM's pool."""
+"""Environment, set by `rapids.configure`: the part of a GPU's memory for all workers together, their number, and the part of the JVM."""
 CONTEXT_BYTES = 384 << 20
 """Kept free for each process on a GPU: its CUDA context and the code of libraries, which no pool counts. An estimate, not measured."""
 
@@ -28,18 +27,8 @@ def use_gpu() -> int:
     """Make the task's GPU the current device of this worker, with a memory pool of the worker's own; done once in a worker's life.
 
     A pool that RMM has in this worker by then stays: what is Kolumn's comes from it, and the shares of `rapids.configure` don't bound it.
-
-    Returns
-    -------
-    int
-        Number of the device, as CUDA numbers devices in this process.
-
-    Raises
-    ------
-    MissingError
-        The packages of ``kolumn[gpu]`` are not installed, or there is no GPU.
-    ArgumentError
-        The shares of the JVM and of all workers, and their contexts, are more than this GPU has.
+    Returns the number of the device in this process. Raises `MissingError` without the packages of ``kolumn[gpu]`` or without a GPU, and
+    `ArgumentError` as `check_shares`.
     """
     global _used
     if _used is None:
@@ -66,18 +55,8 @@ def _of_context() -> tuple[Sequence[str], int]:
 def check_shares(total: int, jvm: float, python: float, workers: int) -> None:
     """Add up what is taken of a GPU: the JVM's pool, those of the workers, and a context for each of these processes.
 
-    Parameters
-    ----------
-    total : int
-        Bytes of the GPU.
-    jvm, python : float
-        Parts for the JVM's pool, and for all workers together.
-    workers : int
-
-    Raises
-    ------
-    ArgumentError
-        It is more than there is.
+    ``jvm`` and ``python`` are parts of the GPU's ``total`` bytes, the latter for all ``workers`` together. Raises `ArgumentError` if it is
+    more than there is.
     """
     pools, contexts = int(jvm * total) + workers * int(python / workers * total), (1 + workers) * CONTEXT_BYTES
     if pools + contexts > total:
@@ -89,18 +68,10 @@ def check_shares(total: int, jvm: float, python: float, workers: int) -> None:
 
 
 def choose(addresses: Sequence[str], visible: str | None, partition: int, devices: int) -> int:
-    """Number of the device for a task.
+    """Number of the device for a task with this partition.
 
-    Parameters
-    ----------
-    addresses : sequence of str
-        GPUs that Spark has assigned to the task: numbers on the host.
-    visible : str, optional
-        CUDA_VISIBLE_DEVICES: if it is set, CUDA numbers only the devices that it lists.
-    partition : int
-        The task's partition.
-    devices : int
-        How many devices CUDA sees, at least one.
+    Spark may have assigned GPUs to it (``addresses``, numbers on the host). If CUDA_VISIBLE_DEVICES (``visible``) is set, CUDA numbers
+    only the devices that it lists. CUDA sees at least one of ``devices``.
     """
     listed = [name.strip() for name in visible.split(",")] if visible else []
     if addresses:

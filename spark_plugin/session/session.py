@@ -1,9 +1,6 @@
-"""Planning with the help of a session. Data sources are planned without a session.
+"""What the driver asks of a session: how many tasks run at a time, planning by a job, and which Python the workers run.
 
-Which Python Spark's workers run, and whether Kolumn is installed there.
-
-Spark uses PYSPARK_PYTHON, or else ``python3`` of the PATH. That is not this Python if its environment was not activated. Which Python
-is used for what:
+Spark uses PYSPARK_PYTHON, or else ``python3`` of the PATH, which is not this Python if its environment was not activated:
 
     a class that was registered, functions    driver's ``pythonExec``, with every task
     ``format("kolumn")``, nothing registered  PYSPARK_DRIVER_PYTHON, PYSPARK_PYTHON or python3, as the JVM found them when it was started
@@ -27,7 +24,6 @@ from kolumn.core.threads import PLAN, workers
 
 MANY = 2000
 """Number of segments from which on their headers are read by a Spark job."""
-
 Run = Callable[[Callable[[Any], Any], list[Any]], Iterable[Any]]
 """Applies a function to all items of a list; the results are in the list's order."""
 
@@ -58,20 +54,14 @@ def by_job(spark: SparkSession) -> Run:
     return run
 
 
-_NAMES = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-_SECONDS = 60
 _ASK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('kolumn') else 3)"
 
 
-def use_this_python(spark: "SparkSession") -> None:
+def use_this_python(spark: SparkSession) -> None:
     """Make a local session's workers run the Python of this process, unless another one was configured.
 
-    Workers on other machines are not changed: what is installed there is not known here.
-
-    Raises
-    ------
-    MissingError
-        Another one was configured, and Kolumn is not installed there.
+    Workers on other machines are not changed: what is installed there is not known here. Raises `MissingError` if another Python was
+    configured for a local session, and Kolumn is not installed there.
     """
     try:
         context = spark.sparkContext
@@ -92,15 +82,18 @@ def use_this_python(spark: "SparkSession") -> None:
 
 
 def use_this_python_to_find_formats() -> None:
-    """Point the JVM that will be started to this Python, if ``python3`` of the PATH would not find ``format("kolumn")``. Called on import.
+    """Point the JVM that will be started to this Python, if ``python3`` of the PATH would not find ``format("kolumn")``.
 
-    This is done only if the environment names no Python; without it, the format would be unknown.
+    Called on import; does nothing if the environment names a Python.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
     if main is not None and str(main.name).startswith("pyspark."):
         # This process is a worker.
         return
-    if any(name in os.environ for name in (*_NAMES, "PYSPARK_GATEWAY_PORT")) or SparkContext._active_spark_context is not None:
+    if (
+        any(name in os.environ for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"))
+        or SparkContext._active_spark_context is not None
+    ):
         return
     if lacks_kolumn("python3") is not None:
         os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -109,16 +102,16 @@ def use_this_python_to_find_formats() -> None:
 @cache
 def lacks_kolumn(python: str) -> str | None:
     """Why Kolumn cannot be used with a Python, given by its name or path; None if Kolumn is installed there."""
-    found = shutil.which(python)
-    if found is None:
+    path = shutil.which(python)
+    if path is None:
         return f"{python}, which is not there"
-    if _is_this(found):
+    if _is_this(path):
         return None
     try:
-        done = subprocess.run([found, "-c", _ASK], stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+        done = subprocess.run([path, "-c", _ASK], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{found}, which does not run: {error}"
-    return None if done.returncode == 0 else f"{found}, where Kolumn is not installed"
+        return f"{path}, which does not run: {error}"
+    return None if done.returncode == 0 else f"{path}, where Kolumn is not installed"
 
 
 def _is_this(python: str) -> bool:

@@ -1,22 +1,26 @@
 """`export`: the workers write Parquet themselves. Every record is in the target exactly once, even if tasks fail or are repeated.
 
-Plan of an export: the new records of each partition are cut into jobs, and jobs are combined into tasks.
+The new records of each partition are cut into jobs, and jobs are combined into tasks. A task decodes, splits by day if requested, and
+writes files under names that no other attempt has.
 """
 
 import os
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Literal, Unpack, get_args
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from kolumn.copies.copies import copies, overlaps
-from kolumn.copies.ends import log_end
+from kolumn.copies.copies import copies, log_end, overlaps
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
@@ -26,12 +30,40 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
-from kolumn.spark_plugin.options.read import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
+from kolumn.spark_plugin.options import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
 from kolumn.spark_plugin.read.splits import created_anew, even, log_start, lost, pack, topic_ids, wanted
+from kolumn.spark_plugin.read.task import read_task, warn
 from kolumn.spark_plugin.session.session import Run, by_job, by_threads, slots, use_this_python
-from kolumn.spark_plugin.write.staged import ExportJob, ExportLayout, make_staging, write_job
-from kolumn.tools.parquet import refuse_empty_records
+from kolumn.tools import parquet
 from kolumn.writers.commit.manifest import FOLDER, ExportTarget, Manifest
+from kolumn.writers.commit.staged_file import StagedFile, make_folders, writing
+
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+IN_THE_FOLDER = ("topic", "partition")
+"""Columns that are in the names of folders, and therefore not in the files."""
+
+
+@dataclass(frozen=True)
+class ExportJob:
+    """Ranges of one topic-partition, from the first offset that is not in the target yet."""
+
+    topic: str
+    partition: int
+    start_offset: int | None
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True)
+class ExportLayout:
+    """How files are written: file system, folder of the run's attempts, and contents of a file."""
+
+    files: fs.FileSystem
+    staging: str
+    options: Options
+    by_day: bool
+    row_group_rows: int
+    compression: str
+
 
 GOES_ON = "fail_on_data_loss=False"
 """The argument that exports the records that exist, as messages name it."""
@@ -42,12 +74,8 @@ def plan_jobs(
 ) -> Iterator[ExportJob]:
     """The new records of each partition, in pieces of about ``split_bytes``.
 
-    Raises
-    ------
-    ArgumentError
-        A segment has no topic or partition, or a partition is in two folders that overlap while ``replicas`` is "raise".
-    KolumnError
-        With ``fail_on_data_loss``: the log of a partition ends before the target's last offset, or begins after it.
+    Raises `ArgumentError` if a segment has no topic or partition, or if a partition is in two folders that overlap while ``replicas`` is
+    "raise", and `KolumnError` with ``fail_on_data_loss`` if a log ends before the target's last offset, or begins after it.
     """
     unnamed = [segment.path for segment in segments if segment.topic is None or segment.partition is None]
     if unnamed:
@@ -57,7 +85,7 @@ def plan_jobs(
     for (topic, partition), group in groupby(sorted(segments, key=_key), key=_key):
         # Several directories keep the order of the source, which decides which of them is the first.
         own = list(group)
-        own = own if copies(own) else sorted(own, key=_base)
+        own = own if copies(own) else sorted(own, key=lambda segment: segment.base_offset or 0)
         start = manifest.next_offset(topic, partition)
         if start is not None:
             _compare(own, start, decode, fail_on_data_loss)
@@ -89,10 +117,6 @@ def _key(segment: Segment) -> tuple[str, int]:
     return segment.topic or "", segment.partition or 0
 
 
-def _base(segment: Segment) -> int:
-    return segment.base_offset or 0
-
-
 def plan_tasks(jobs: Iterable[ExportJob], target: int) -> Iterator[list[ExportJob]]:
     """Small partitions share a task."""
     group: list[ExportJob] = []
@@ -108,18 +132,9 @@ def plan_tasks(jobs: Iterable[ExportJob], target: int) -> Iterator[list[ExportJo
         yield group
 
 
-_RESULT = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("day", pa.string()),
-        ("staged", pa.string()),
-        ("rows", pa.int64()),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-    ]
-)
-_RESULT_DDL = "topic string, partition int, day string, staged string, rows bigint, first bigint, last bigint"
+_TEXTS, _NUMBERS = ("topic", "day", "staged"), ("partition", "rows", "first", "last")
+_RESULT = pa.schema([*((name, pa.string()) for name in _TEXTS), *((name, pa.int64()) for name in _NUMBERS)])
+_RESULT_DDL = ", ".join([*(f"{name} string" for name in _TEXTS), *(f"{name} bigint" for name in _NUMBERS)])
 
 
 @known_keywords(NOT_IN_SPARK)
@@ -176,20 +191,27 @@ def export(
     KolumnError
         A log does not continue where the target ends (with ``fail_on_data_loss``), or another export is writing to the target.
     """
-    _check(spark, format, compression, row_group_rows)
-    asked = LoadOptions.given(source, split_bytes, slots(spark), **options)
-    decode = asked.decode.with_columns(_columns(asked.decode.columns, by_day))
-    place, run = _target(target, filesystem), uuid.uuid4().hex
-    layout = ExportLayout(place.files, place.staging(run), decode, by_day, row_group_rows, compression)
-    with place.alone():
-        return _run(spark, replace(asked, fail_on_data_loss=fail_on_data_loss), place, layout, run)
+    use_this_python(spark)
+    if format != "parquet":
+        raise ArgumentError(f"format={format!r}: expected 'parquet'; the format of the log is always found out")
+    if compression not in get_args(keywords.Compression):
+        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(get_args(keywords.Compression))}")
+    if row_group_rows < 1:
+        raise ArgumentError(f"row_group_rows={row_group_rows}: expected at least 1")
+    asked = replace(LoadOptions.given(source, split_bytes, slots(spark), **options), fail_on_data_loss=fail_on_data_loss)
+    columns = dict.fromkeys((*asked.decode.columns, "offset", *(("timestamp",) if by_day else ())))
+    destination, run = _target(target, filesystem), uuid.uuid4().hex
+    decode = asked.decode.with_columns(tuple(columns))
+    layout = ExportLayout(destination.files, destination.staging(run), decode, by_day, row_group_rows, compression)
+    with destination.alone():
+        return _run(spark, asked, destination, layout, run)
 
 
-def _run(spark: SparkSession, asked: LoadOptions, place: ExportTarget, layout: ExportLayout, run: str) -> Manifest:
+def _run(spark: SparkSession, asked: LoadOptions, destination: ExportTarget, layout: ExportLayout, run: str) -> Manifest:
     segments = live_segments(asked.paths, layout.options).segments
     layout = replace(layout, options=with_types(layout.options, asked.paths, map(Range.whole, segments)))
-    refuse_empty_records(layout.options.schema)
-    before = _continue(place.open(), place.root, layout.options, layout.by_day)
+    parquet.refuse_empty_records(layout.options.schema)
+    before = _continue(destination.open(), destination.root, layout.options, layout.by_day)
     target = even(sum(segment.size for segment in segments), asked.split_bytes, asked.slots)
     now = topic_ids(segments)
     for what in created_anew(before.topics, now):
@@ -200,26 +222,13 @@ def _run(spark: SparkSession, asked: LoadOptions, place: ExportTarget, layout: E
     if not tasks:
         return before
     try:
-        make_staging(place.files, layout.staging)
-        found = _write(spark, tasks, layout)
-        return _publish(place, before, run, found) if found else before
+        make_staging(destination.files, layout.staging)
+        files = _write(spark, tasks, layout)
+        return _publish(destination, before, run, files) if files else before
     finally:
-        _tidy(place, run)
-
-
-def _check(spark: SparkSession, format: str, compression: str, row_group_rows: int) -> None:
-    use_this_python(spark)
-    if format != "parquet":
-        raise ArgumentError(f"format={format!r}: expected 'parquet'; the format of the log is always found out")
-    if compression not in get_args(keywords.Compression):
-        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(get_args(keywords.Compression))}")
-    if row_group_rows < 1:
-        raise ArgumentError(f"row_group_rows={row_group_rows}: expected at least 1")
-
-
-def _columns(columns: tuple[str, ...], by_day: bool) -> tuple[str, ...]:
-    needed = ("offset", "timestamp") if by_day else ("offset",)
-    return (*columns, *(name for name in needed if name not in columns))
+        # A run whose intent is written still needs its staged files. One without has failed or is done.
+        if not destination.pending():
+            destination.discard(run)
 
 
 def _target(target: str, filesystem: Any) -> ExportTarget:
@@ -238,7 +247,7 @@ def _continue(manifest: Manifest, root: str, decode: Options, by_day: bool) -> M
     settings = {name: list(value) if isinstance(value := getattr(decode, name), tuple) else value for name in names} | {"by_day": by_day}
     if decode.typed or "types" in manifest.settings:
         # Targets of reads without typed columns say nothing of types.
-        settings["types"] = {one.column: str(one.type) for one in decode.typed if one.column in decode.columns}
+        settings["types"] = {typed.column: str(typed.type) for typed in decode.typed if typed.column in decode.columns}
     for name in (*manifest.settings, *({"types"} & set(settings) - set(manifest.settings))) if manifest.settings else ():
         if manifest.settings.get(name) != settings.get(name):
             raise ArgumentError(
@@ -261,19 +270,101 @@ def _write(spark: SparkSession, tasks: list[list[ExportJob]], layout: ExportLayo
     return [row.asDict() for row in frame.collect()]
 
 
-def _publish(place: ExportTarget, before: Manifest, run: str, found: list[dict[str, Any]]) -> Manifest:
+def _publish(destination: ExportTarget, before: Manifest, run: str, staged: list[dict[str, Any]]) -> Manifest:
     moves, files = {}, []
-    for one in found:
-        folder = f"topic={quote(one['topic'], safe=' ')}/partition={one['partition']}" + (f"/day={one['day']}" if one["day"] else "")
-        final = f"{folder}/{one['first']:020d}-{one['staged']}"
-        moves[f"{FOLDER}/staging/{run}/{one['staged']}"] = final
-        files.append({"path": final} | {name: one[name] for name in ("topic", "partition", "rows", "first", "last")})
+    for file in staged:
+        folder = f"topic={quote(file['topic'], safe=' ')}/partition={file['partition']}" + (f"/day={file['day']}" if file["day"] else "")
+        final = f"{folder}/{file['first']:020d}-{file['staged']}"
+        moves[f"{FOLDER}/staging/{run}/{file['staged']}"] = final
+        files.append({"path": final} | {name: file[name] for name in ("topic", "partition", "rows", "first", "last")})
     after = before.after(sorted(files, key=lambda file: file["path"]))
-    place.publish(after, moves)
+    destination.publish(after, moves)
     return after
 
 
-def _tidy(place: ExportTarget, run: str) -> None:
-    """Remove the run's staged files, unless its intent is written: such a run still needs them. One without has failed or is done."""
-    if not place.pending():
-        place.discard(run)
+def make_staging(files: fs.FileSystem, staging: str) -> None:
+    """Make the folder of a run's attempts, on the driver, so that a task still running after the run's end cannot make it again."""
+    if not isinstance(files, fs.LocalFileSystem):
+        files.create_dir(staging, recursive=True)
+        return
+    folder = Path(staging)
+    with writing(folder):
+        make_folders(folder.parent.parent)
+        make_folders(folder, 0o700)
+
+
+def write_job(job: ExportJob, layout: ExportLayout) -> Iterator[dict[str, Any]]:
+    """Write the records of a job; yields the place and contents of each complete file."""
+    options = layout.options if job.start_offset is None else replace(layout.options, start_offset=job.start_offset)
+    files: dict[str, _File] = {}
+    try:
+        for batch in read_task([(job.ranges, options)], warn):
+            for day, part in _days(batch) if layout.by_day else [("", batch)]:
+                if day not in files:
+                    files[day] = _File(layout)
+                files[day].add(part)
+        for day, file in files.items():
+            yield {"topic": job.topic, "partition": job.partition, "day": day} | file.close()
+    finally:
+        for file in files.values():
+            file.abandon()
+
+
+def _days(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Parts of a batch by UTC day of the timestamp, records in order."""
+    days = pc.strftime(batch.column("timestamp"), "%Y-%m-%d").fill_null(NO_DAY)
+    for day in pc.unique(days).to_pylist():
+        yield day, batch.filter(pc.equal(days, day))
+
+
+class _File:
+    """One Parquet file whose row groups have the same number of rows and are sorted by offset, as a log is."""
+
+    def __init__(self, layout: ExportLayout) -> None:
+        self.layout = layout
+        self.name = f"{uuid.uuid4().hex}.parquet"
+        self.schema = pa.schema([field for field in layout.options.schema if field.name not in IN_THE_FOLDER])
+        path = f"{layout.staging}/{self.name}"
+        is_local = isinstance(layout.files, fs.LocalFileSystem)
+        self.stream: Any = StagedFile(Path(path)) if is_local else layout.files.open_output_stream(path)
+        order = pq.SortingColumn(self.schema.get_field_index("offset"))
+        self.writer = parquet.writer(self.stream, self.schema, layout.compression, sorting_columns=[order])
+        self.waiting: list[pa.RecordBatch] = []
+        self.rows, self.first, self.last = 0, 2**63 - 1, -1
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take records; a row group is written when there are enough for it."""
+        part = batch.select(self.schema.names)
+        span = pc.min_max(part.column("offset")).as_py()
+        self.first, self.last = min(self.first, span["min"]), max(self.last, span["max"])
+        self.rows += part.num_rows
+        self.waiting.append(part)
+        if sum(batch.num_rows for batch in self.waiting) >= self.layout.row_group_rows:
+            self._write()
+
+    def close(self) -> dict[str, Any]:
+        """Complete the file."""
+        self._write()
+        self.writer.close()
+        if isinstance(self.stream, StagedFile):
+            self.stream.complete()
+        else:
+            self.stream.close()
+        return {"staged": self.name, "rows": self.rows, "first": self.first, "last": self.last}
+
+    def abandon(self) -> None:
+        """Close the file without completing it; its bytes are removed with the staging folder."""
+        if isinstance(self.stream, StagedFile):
+            self.stream.abandon()
+            self.writer.close()
+        elif not self.stream.closed:
+            self.writer.close()
+            self.stream.close()
+
+    def _write(self) -> None:
+        table = pa.Table.from_batches(self.waiting, self.schema)
+        if bool(np.any(np.diff(table["offset"].to_numpy()) < 0)):
+            table = table.sort_by("offset")
+        if table.num_rows:
+            self.writer.write_table(table, row_group_size=self.layout.row_group_rows)
+        self.waiting = []

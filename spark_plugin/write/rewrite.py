@@ -24,6 +24,7 @@ from kolumn.source.segments import Segment
 from kolumn.spark_plugin.session.session import by_job, use_this_python
 from kolumn.spark_plugin.write.staging import Staging, files_of, move_all
 from kolumn.writers.commit.run import recover
+from kolumn.writers.compaction.cleaner import LatestOffsets
 from kolumn.writers.compaction.compact import (
     DAY_MS,
     Compaction,
@@ -34,7 +35,6 @@ from kolumn.writers.compaction.compact import (
     folder_of,
     plan_partition,
 )
-from kolumn.writers.compaction.latest import LatestOffsets
 from kolumn.writers.conversion.convert import Conversion, ConversionJob, can_roll, root_of, targets
 
 _TASKS_EACH = 4
@@ -73,24 +73,23 @@ def convert(
     """
     use_this_python(spark)
     chosen = Options.of(format=source_format, **options)
-    job = ConversionJob.of(chosen, format, magic, codec, level, timestamp, drop_transactions, batch_bytes, index_interval_bytes)
-    return _convert(spark, job, source, target)
-
-
-def _convert(spark: SparkSession, job: ConversionJob, source: keywords.Source, target: str) -> Conversion:
-    items = _places(job.chosen(live_segments(source, job.options).one_log()), target)
-    found: dict[str, Any] = {}
+    job = ConversionJob.of(
+        chosen, format=format, magic=magic, codec=codec, level=level, timestamp=timestamp, drop_transactions=drop_transactions,
+        batch_bytes=batch_bytes, index_interval_bytes=index_interval_bytes,
+    )  # fmt: skip
+    named = _new_targets(job.chosen(live_segments(source, job.options).one_log()), target)
+    transactions: dict[str, Any] = {}
     if job.drop_transactions:
-        firsts = list({folder_of(segment): segment for segment, _ in items}.items())
-        states = by_job(spark)(lambda one: transactions_of_segment(one[1], job.options), firsts)
-        found = {folder: state for (folder, _), state in zip(firsts, states, strict=True)}
+        firsts = {folder_of(segment): segment for segment, _ in named}
+        states = by_job(spark)(lambda segment: transactions_of_segment(segment, job.options), list(firsts.values()))
+        transactions = dict(zip(firsts, states, strict=True))
 
     def write(segment: Segment, path: Path) -> Conversion:
-        return job.segment(segment, path, found.get(folder_of(segment)), can_roll(target))
+        return job.segment(segment, path, transactions.get(folder_of(segment)), can_roll(target))
 
     total = Conversion()
-    for made in _written(spark, target, [(place, segment) for segment, place in items], write):
-        total.add(made)
+    for conversion in _written(spark, target, [(name, segment) for segment, name in named], write):
+        total.add(conversion)
     return total
 
 
@@ -131,17 +130,13 @@ def compact(
     )
     if how.first_dirty:
         raise ArgumentError("first_dirty_offset: a round in Spark cleans whole partitions; leave it out, or use kolumn.compact")
-    return _compact(spark, how, source, target, include_active)
-
-
-def _compact(spark: SparkSession, how: CompactionSettings, source: keywords.Source, target: str, include_active: bool) -> Compaction:
     segments = one_directory(live_segments(source, how.options).one_log(), "compact")
-    places = dict(_places(segments, target))
+    names = dict(_new_targets(segments, target))
     partitions = [list(own) for _, own in groupby(segments, key=folder_of)]
     plans = list(by_job(spark)(lambda own: plan_partition(own, how, include_active), partitions))
     tasks = [(plan, i) for plan in plans for i in range(len(plan.dirty))]
     latest = _latest(spark, tasks, how)
-    observed = [one for plan in plans for one in _observed(plan)]
+    observed = [producers for plan in plans for producers in _observed(plan)]
 
     def write(item: Segment | tuple[int, Any], path: Path) -> Compaction:
         if isinstance(item, Segment):
@@ -151,12 +146,12 @@ def _compact(spark: SparkSession, how: CompactionSettings, source: keywords.Sour
         round = plan.round(how, LatestOffsets.of(offsets), observed[number])
         return clean_segment(plan.dirty[i], path, round, plan.legacy_deletes[i], how, can_roll(target))
 
-    dirty = [(places[plan.dirty[i]], (number, latest[number])) for number, (plan, i) in enumerate(tasks)]
+    dirty = [(names[plan.dirty[i]], (number, latest[number])) for number, (plan, i) in enumerate(tasks)]
     total = Compaction()
-    for made in _written(spark, target, [*dirty, *((places[one], one) for plan in plans for one in plan.rest)], write):
-        total.add(made)
-    folders = list(dict.fromkeys(map(storage.parent, places.values())))
-    total.segments.sort(key=lambda one: (folders.index(storage.parent(one)), one))
+    for compaction in _written(spark, target, [*dirty, *((names[segment], segment) for plan in plans for segment in plan.rest)], write):
+        total.add(compaction)
+    folders = list(dict.fromkeys(map(storage.parent, names.values())))
+    total.segments.sort(key=lambda name: (folders.index(storage.parent(name)), name))
     return total
 
 
@@ -170,9 +165,9 @@ def _latest(spark: SparkSession, tasks: list[tuple[CompactionPlan, int]], how: C
         for batch in batches:
             for number in batch["id"].to_pylist():
                 plan, i = tasks[number]
-                own, found = folders.index(folder_of(plan.dirty[i])), LatestOffsets()
-                plan.round(how, found).add_keys(plan.dirty[i], how.options)
-                for chunk in found.table().to_batches():
+                own, latest = folders.index(folder_of(plan.dirty[i])), LatestOffsets()
+                plan.round(how, latest).add_keys(plan.dirty[i], how.options)
+                for chunk in latest.table().to_batches():
                     folder = pa.repeat(pa.scalar(own, pa.int32()), chunk.num_rows)
                     yield pa.RecordBatch.from_arrays([folder, *chunk.columns], names=["folder", "key", "offset"])
 
@@ -189,43 +184,40 @@ def _observed(plan: CompactionPlan) -> Iterator[frozenset[int]]:
         yield frozenset(seen)
         for entries in headers(segment):
             for row in entries[(entries.transactional | entries.control) == 1]:
-                producer = row.producer_id
-                if row.control:
-                    seen.discard(producer)
-                else:
-                    seen.add(producer)
+                (seen.discard if row.control else seen.add)(row.producer_id)
 
 
-def _places(segments: list[Segment], target: str) -> list[tuple[Segment, str]]:
-    items = list(targets(segments, target))
+def _new_targets(segments: list[Segment], target: str) -> list[tuple[Segment, str]]:
+    """Each segment with the name that it is written to, which no file has."""
+    named = list(targets(segments, target))
     # This has to be done before anything looks for existing files.
     recover(root_of(target))
-    for _, place in items:
-        if storage.look(place) is not None:
-            raise ArgumentError(f"{place} already exists: name another target, or remove it")
-    return items
+    for _, name in named:
+        if storage.look(name) is not None:
+            raise ArgumentError(f"{name} already exists: name another target, or remove it")
+    return named
 
 
 def _written(spark: SparkSession, target: str, items: list[tuple[str, Any]], write: Callable[[Any, Path], Any]) -> list[Any]:
-    """Write items to their places, in tasks; a failed job leaves no files. Returns the results of ``write``, with final names."""
+    """Write items to their names, in tasks; a failed job leaves no files. Returns the results of ``write``, with final names."""
     if not items:
         return []
-    where = Staging(root_of(target), "rewrite")
+    staging = Staging(root_of(target), "rewrite")
 
     def work(item: tuple[str, Any]) -> tuple[str, Any]:
         """The folder of this attempt, and the result."""
-        place, what = item
-        with where.attempt() as (folder, name):
-            return name, write(what, folder / storage.base_name(place))
+        final, what = item
+        with staging.attempt() as (folder, name):
+            return name, write(what, folder / storage.base_name(final))
 
     try:
         slots = _TASKS_EACH * spark.sparkContext.defaultParallelism
         done = spark.sparkContext.parallelize(items, min(len(items), slots)).map(work).collect()
-        placed = [(place, name, made) for (place, _), (name, made) in zip(items, done, strict=True)]
-        files = [(file, storage.beside(place, storage.base_name(file))) for place, name, _ in placed for file in files_of(name)]
-        move_all(where.root, where.name, files)
-        for place, _, made in placed:
-            made.segments = [storage.beside(place, one) for one in made.segments]
-        return [made for _, _, made in placed]
+        written = [(final, name, result) for (final, _), (name, result) in zip(items, done, strict=True)]
+        files = [(file, storage.beside(final, storage.base_name(file))) for final, name, _ in written for file in files_of(name)]
+        move_all(staging.root, staging.name, files)
+        for final, _, result in written:
+            result.segments = [storage.beside(final, segment) for segment in result.segments]
+        return [result for _, _, result in written]
     finally:
-        where.remove()
+        staging.remove()

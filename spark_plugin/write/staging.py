@@ -1,15 +1,25 @@
-"""A folder for files that tasks have written, until the driver moves them to their places; it is on the file system of the target."""
+"""Files that tasks have written, in a folder on the target's file system, until the driver moves them to their places.
+
+Staged segments become part of a log directory: all of them, or no segment if anything is wrong with one.
+"""
 
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from kolumn.copies.copies import log_end
+from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import storage
-from kolumn.writers.commit.liveness import WAIT_S, hold, write_owner
-from kolumn.writers.commit.run import commit, discard, new_folder
+from kolumn.source.names import LOG
+from kolumn.source.segments import SIDE_FILES, find_segments
+from kolumn.source.storage import FolderEntry
+from kolumn.writers.commit.liveness import WAIT_S, committing, hold, write_owner
+from kolumn.writers.commit.run import commit, discard, new_folder, recover
 from kolumn.writers.commit.staged_file import make_folders, writing
 from kolumn.writers.outgoing import send
 
@@ -49,6 +59,12 @@ class Staging:
         discard(self.name)
 
 
+def _make(folder: Path) -> Path:
+    with writing(folder):
+        folder.mkdir(mode=0o700)
+    return folder
+
+
 def move_all(root: str, staging: str, moves: list[tuple[str, str]], gone: Sequence[str] = ()) -> None:
     """Move staged files to their names below a folder and remove the files ``gone``: all of this is done, or nothing."""
     if storage.is_url(root):
@@ -65,10 +81,94 @@ def move_all(root: str, staging: str, moves: list[tuple[str, str]], gone: Sequen
 
 def files_of(folder: str) -> list[str]:
     """Names of the files in an attempt's folder, in the order in which they must appear at their places: segments last."""
-    return sorted((one.name for one in storage.listing(folder)), key=storage.logs_last)
+    return sorted((file.name for file in storage.listing(folder)), key=storage.logs_last)
 
 
-def _make(folder: Path) -> Path:
-    with writing(folder):
-        folder.mkdir(mode=0o700)
-    return folder
+@dataclass(frozen=True)
+class StagedSegments:
+    """Segments of one topic-partition that one task has written: a staged folder, and their first and last offset."""
+
+    topic: str
+    partition: int
+    folder: str
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        """Name of the topic-partition's folder."""
+        return f"{self.topic}-{self.partition}"
+
+
+def publish(target: str, staging: str, pieces: list[StagedSegments], overwrite: bool, format: str = "kafka") -> None:
+    """Move staged segments from a job's folder to their places in a log directory; ``overwrite`` removes all topic-partitions in it.
+
+    Raises `ArgumentError` if offsets overlap, between tasks or with the existing log, or if ``overwrite`` would remove files that Kolumn
+    did not write: nothing has changed then. Raises `KolumnError` if another run on this machine is committing to the log directory, a file
+    cannot be moved, or staged files no longer exist: what was moved has been moved back, and the next job completes an ``overwrite``.
+    """
+    with nullcontext() if storage.is_url(target) else committing(Path(target)):
+        recover(target, own=staging)
+        pieces = sorted((piece for piece in pieces if piece.last >= 0), key=lambda piece: (piece.name, piece.first))
+        for name, group in groupby(pieces, key=lambda piece: piece.name):
+            own = list(group)
+            for piece, following in pairwise(own):
+                if following.first <= piece.last:
+                    raise ArgumentError(
+                        f"{name}: one task has the offsets {piece.first} to {piece.last}, another {following.first} to {following.last}. "
+                        'Bring a partition into one task, or cut it by offsets: df.repartition("topic", "partition")'
+                    )
+            folder = storage.within(target, name)
+            end = None if overwrite else end_of(folder, format)
+            if end is not None and own[0].first < end:
+                raise ArgumentError(f"{folder}: its log ends at offset {end}, and records from {own[0].first} on were to be appended")
+        gone = _replaced(target) if overwrite else []
+        move_all(target, staging, [move for piece in pieces for move in _files(piece, target)], gone)
+
+
+def end_of(folder: str, format: str) -> int | None:
+    """Where the log of a topic-partition ends; None if there is no log."""
+    there = storage.look(folder)
+    if there is None or not there.is_folder or not any(file.name.endswith(LOG) for file in storage.listing(folder)):
+        return None
+    return log_end([replace(segment, format=format) for segment in find_segments(folder)])
+
+
+def _replaced(target: str) -> list[str]:
+    """Files of all topic-partitions that exist; a link to a folder is listed as a link.
+
+    Raises `ArgumentError` if one of them is not a file that Kolumn writes.
+    """
+    names: list[str] = []
+    foreign: list[str] = []
+    try:
+        segments = find_segments(target)
+    except ArgumentError:
+        segments = []
+    for folder in sorted({storage.parent(segment.path) for segment in segments}):
+        if storage.is_url(target):
+            entries = storage.listing(folder)
+        elif os.path.samefile(folder, target):
+            raise ArgumentError(f"{target} holds segments itself: name a log directory, which has a folder for each topic-partition")
+        elif os.path.islink(folder):
+            names.append(folder)
+            continue
+        else:
+            entries = [FolderEntry(entry.path, 0, entry.is_symlink() or not entry.is_file()) for entry in os.scandir(folder)]
+        for entry in entries:
+            (names if not entry.is_folder and entry.name.endswith((LOG, *SIDE_FILES)) else foreign).append(entry.name)
+    if foreign:
+        raise ArgumentError(
+            f"{target}: overwrite removes every topic-partition, and {len(foreign)} files or folders in them were not written by Kolumn: "
+            f"{', '.join(sorted(foreign)[:5])}: move them away, or name another target"
+        )
+    return names
+
+
+def _files(piece: StagedSegments, target: str) -> list[tuple[str, str]]:
+    """Where each file of a piece is, and where it goes."""
+    there = storage.look(piece.folder)
+    names = files_of(piece.folder) if there is not None and there.is_folder else []
+    if not any(storage.base_name(name) == f"{piece.first:020}{LOG}" for name in names):
+        raise KolumnError(f"{piece.folder}: segments of {piece.name} that were staged no longer exist: somebody has removed them")
+    return [(name, storage.within(target, piece.name, storage.base_name(name))) for name in names]

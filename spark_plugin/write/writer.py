@@ -1,6 +1,7 @@
 """``df.write.format("kolumn")``: each task writes segments into its own folder, the driver moves those of successful tasks."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +17,70 @@ from pyspark.sql.types import StructType
 from kolumn.core.errors import ArgumentError
 from kolumn.formats.layouts import FORMAT_NAMES, FORMATS
 from kolumn.source.storage import within
-from kolumn.spark_plugin.options.write import WriteOptions, check_topic
+from kolumn.spark_plugin.options import Rule, local, parsed, refuse_table
 from kolumn.spark_plugin.read.schema import arrow_schema
-from kolumn.spark_plugin.write.publish import StagedSegments, end_of, publish
-from kolumn.spark_plugin.write.staging import Staging
+from kolumn.spark_plugin.write.staging import StagedSegments, Staging, end_of, publish
 from kolumn.writers.commit.run import recover, withdraw
-from kolumn.writers.segments import SegmentFiles
-from kolumn.writers.table import check_columns
-from kolumn.writers.write import Writer
+from kolumn.writers.entries import EntrySettings, check_columns
+from kolumn.writers.outgoing import name_of
+from kolumn.writers.write import SegmentFiles, Writer, settings
+
+_RULES: dict[str, Rule] = {
+    "path": ("path", str, "a path"),
+    "format": ("format", str, "the name of a format"),
+    "magic": ("magic", int, "an integer"),
+    "codec": ("codec", str, "the name of a codec"),
+    "level": ("level", int, "an integer"),
+    "batchBytes": ("batch_bytes", int, "an integer"),
+    "batchRecords": ("batch_records", int, "an integer"),
+    "segmentBytes": ("segment_bytes", int, "an integer"),
+    "indexIntervalBytes": ("index_interval_bytes", int, "an integer"),
+    "topic": ("topic", str, "a name"),
+    "partition": ("partition", int, "an integer"),
+}
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of one ``save``: those of `kolumn.write` in camelCase, and where the records go.
+
+    ``path`` is the log directory, or its URL. ``topic`` and ``partition`` are those of all records, if the DataFrame has no such column.
+    """
+
+    path: str
+    how: EntrySettings
+    segment_bytes: int
+    index_interval_bytes: int
+    topic: str | None
+    partition: int | None
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> "WriteOptions":
+        """Read the options of a data source. Raises `ArgumentError` for an unknown name, a value that is not allowed, or without a path."""
+        refuse_table(texts)
+        values = dict(parsed(name, text, _RULES, "Options of a write") for name, text in texts.items())
+        if "path" not in values:
+            raise ArgumentError("no path: name a log directory in save(...)")
+        how = settings(
+            values.get("format", "kafka"), values.get("magic"), values.get("codec", "none"), values.get("level"),
+            values.get("batch_bytes", 16384), values.get("batch_records"),
+        )  # fmt: skip
+        for name in ("segment_bytes", "index_interval_bytes"):
+            if values.get(name, 1) < 1:
+                raise ArgumentError(f"{name}={values[name]}: expected at least 1")
+        if "topic" in values:
+            check_topic(values["topic"])
+        sizes = values.get("segment_bytes", 1 << 30), values.get("index_interval_bytes", 4096)
+        return cls(name_of(local(values["path"])), how, *sizes, values.get("topic"), values.get("partition"))
+
+
+def check_topic(name: object) -> str:
+    """Raise `ArgumentError` unless Kafka would accept a topic name (``Topic.validate``): it becomes part of a folder's name."""
+    if not isinstance(name, str) or not _TOPIC.fullmatch(name) or name in (".", ".."):
+        raise ArgumentError(f"topic {name!r}: expected 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'")
+    return name
+
 
 _SORTED = 'df.repartition("topic", "partition").sortWithinPartitions("offset") brings the records of a partition together, in order'
 
@@ -55,16 +112,16 @@ class SegmentWriter(DataSourceArrowWriter):
         """Write the rows of one task; every attempt has its own folder."""
         context = TaskContext.get()
         task = context.partitionId() if context is not None else 0
-        open_now: dict[tuple[str, int], _Partition] = {}
+        partitions: dict[tuple[str, int], _Partition] = {}
         with self.staging.attempt() as (folder, name), ExitStack() as stack:
             for batch in iterator:
                 for key, part in _by_partition(batch, self.options, task):
-                    if key not in open_now:
-                        open_now[key] = stack.enter_context(_Partition(folder, key, self.options, self._next_offset(key)))
-                    open_now[key].add(part)
-            for one in open_now.values():
-                one.finish()
-        return WrittenSegments([one.piece(name) for one in open_now.values()])
+                    if key not in partitions:
+                        partitions[key] = stack.enter_context(_Partition(folder, key, self.options, self._next_offset(key)))
+                    partitions[key].add(part)
+            for own in partitions.values():
+                own.finish()
+        return WrittenSegments([own.piece(name) for own in partitions.values()])
 
     def _next_offset(self, key: tuple[str, int]) -> int:
         folder = within(self.options.path, f"{key[0]}-{key[1]}")

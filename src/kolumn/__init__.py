@@ -23,16 +23,14 @@ if TYPE_CHECKING:
     from kolumn.readers.gpu import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
     from kolumn.readers.polars import scan_polars
     from kolumn.readers.verified import Report
-    from kolumn.tools.groups import groups
-    from kolumn.tools.open_transactions import open_transactions
-    from kolumn.tools.rebuild_index import Rebuilt, rebuild_index
+    from kolumn.tools.broker_folders import Rebuilt, rebuild_index
+    from kolumn.tools.coordinators import groups, open_transactions
     from kolumn.tools.recover import Recovery, recover
     from kolumn.tools.sizes import Space, space
-    from kolumn.writers.commit.leftovers import Leftover, tidy
-    from kolumn.writers.compaction.by_age import Cleaning, clean
-    from kolumn.writers.compaction.compact import Compaction, compact
+    from kolumn.writers.compaction.compact import Cleaning, Compaction, clean, compact
     from kolumn.writers.conversion.broker import assign_offsets, for_fetch, mirror
     from kolumn.writers.conversion.convert import Conversion, convert, losses
+    from kolumn.writers.outgoing import Leftover, tidy
     from kolumn.writers.write import write
 
 __version__ = "0.1.0"
@@ -96,8 +94,8 @@ _LAZY = {
     "assign_offsets": "kolumn.writers.conversion.broker",
     "for_fetch": "kolumn.writers.conversion.broker",
     "mirror": "kolumn.writers.conversion.broker",
-    "clean": "kolumn.writers.compaction.by_age",
-    "Cleaning": "kolumn.writers.compaction.by_age",
+    "clean": "kolumn.writers.compaction.compact",
+    "Cleaning": "kolumn.writers.compaction.compact",
     "space": "kolumn.tools.sizes",
     "Space": "kolumn.tools.sizes",
     "compact": "kolumn.writers.compaction.compact",
@@ -105,21 +103,21 @@ _LAZY = {
     "convert": "kolumn.writers.conversion.convert",
     "losses": "kolumn.writers.conversion.convert",
     "Conversion": "kolumn.writers.conversion.convert",
-    "groups": "kolumn.tools.groups",
-    "rebuild_index": "kolumn.tools.rebuild_index",
-    "Rebuilt": "kolumn.tools.rebuild_index",
+    "groups": "kolumn.tools.coordinators",
+    "rebuild_index": "kolumn.tools.broker_folders",
+    "Rebuilt": "kolumn.tools.broker_folders",
     "recover": "kolumn.tools.recover",
     "Recovery": "kolumn.tools.recover",
     "side_files": "kolumn.log.index_files",
-    "open_transactions": "kolumn.tools.open_transactions",
+    "open_transactions": "kolumn.tools.coordinators",
     "read_cudf": "kolumn.readers.gpu",
     "read_pylibcudf": "kolumn.readers.gpu",
     "scan_cudf": "kolumn.readers.gpu",
     "scan_pylibcudf": "kolumn.readers.gpu",
     "scan_polars": "kolumn.readers.polars",
     "Report": "kolumn.readers.verified",
-    "tidy": "kolumn.writers.commit.leftovers",
-    "Leftover": "kolumn.writers.commit.leftovers",
+    "tidy": "kolumn.writers.outgoing",
+    "Leftover": "kolumn.writers.outgoing",
     "Damage": "kolumn.damage.findings",
     "Skipped": "kolumn.damage.findings",
     "warmup": "kolumn.cpu_fallback.machine.compile_ahead",

@@ -10,13 +10,7 @@ from kolumn.cpu_fallback.machine import compile_ahead
 
 
 def choose(backend: str = "auto") -> str:
-    """Name of the backend to use, "cpu" or "gpu".
-
-    Raises
-    ------
-    ArgumentError
-        KOLUMN_BACKEND has another value.
-    """
+    """Name of the backend to use, "cpu" or "gpu". Raises `ArgumentError`: KOLUMN_BACKEND has another value."""
     if backend == "auto":
         backend = os.environ.get("KOLUMN_BACKEND", "auto")
     if backend not in ("auto", "cpu", "gpu", RESIDENT):
@@ -28,19 +22,20 @@ RESIDENT = "gpu, resident"
 """Internal name of the backend whose columns stay on the GPU."""
 
 
-def require(backend: str) -> str:
-    """As `choose`; checks that the backend can run here, and that its machine code exists, before anything is read.
+_prepared = False
+"""Whether the CPU's machine code has been asked for in this process."""
 
-    Raises
-    ------
-    MissingError
-        A GPU was requested, and there is none, or a package is missing.
-    """
+
+def require(backend: str) -> str:
+    """As `choose`; checks that the backend can run here, and that its machine code exists, before anything is read. Raises `MissingError`:
+    a GPU was requested, and there is none, or a package is missing."""
+    global _prepared
     chosen = choose(backend)
     if chosen == "gpu":
         from kolumn.kernels.machine.device import runtime
 
         runtime()
-    else:
+    elif not _prepared:
         compile_ahead.prepare()
+        _prepared = True
     return chosen

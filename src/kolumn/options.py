@@ -12,24 +12,20 @@ import pyarrow as pa
 from kolumn.backend import choose
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, ReadOptions, known_keywords
-from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, resolve_columns
+from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, record_schema, resolve_columns
 from kolumn.formats import layouts
-from kolumn.source.tiers.data_keys import KeyFiles, key_files
-from kolumn.values.stage import schema_of, stored_columns, watched_columns
-from kolumn.values.typed import INTERNAL, Typed, typed_of
+from kolumn.source.tiers.file import KeyFiles, key_files
+from kolumn.values.typed import INTERNAL, Typed, schema_of, stored_columns, typed_of, watched_columns
 
 MIB = 1 << 20
-GPU_CHUNK_BYTES = 64 * MIB
-"""Every chunk costs a GPU some waits and calls of the driver, whatever its size."""
-AHEAD = 2
-"""Chunks in progress for each thread."""
-_SHARE = 8
-"""How many times ``chunk_bytes`` are decompressed in one thread, unless ``memory_bytes`` is given."""
+GPU_CHUNK_BYTES = 64 * MIB  # every chunk costs a GPU some waits and calls of the driver, whatever its size
+AHEAD = 2  # chunks in progress for each thread
+_SHARE = 8  # how many times ``chunk_bytes`` are decompressed in one thread, unless ``memory_bytes`` is given
 _TIME = "ms since 1970 as an int, a datetime, or ISO 8601 text such as '2026-01-31T12:00'"
 _MILLISECOND = timedelta(milliseconds=1)
-_CHOICES = {name: get_args(one.type) for name, one in OPTIONS.items() if get_origin(one.type) is Literal and name not in PAYLOAD_DEFAULTS}
+_LITERALS = {name: get_args(option.type) for name, option in OPTIONS.items() if get_origin(option.type) is Literal}
 # Formats registered for a trial are not in the type.
-_CHOICES["format"] = layouts.FORMAT_NAMES
+_CHOICES = {name: choices for name, choices in _LITERALS.items() if name not in PAYLOAD_DEFAULTS} | {"format": layouts.FORMAT_NAMES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +68,13 @@ class Options:
 
     def with_columns(self, columns: Iterable[str]) -> "Options":
         """The same read with other columns; raises `ArgumentError` for an unknown one."""
-        names = resolve_columns(columns, include_headers=False, typed=[one.column for one in self.typed])
+        names = resolve_columns(columns, include_headers=False, typed=[typed.column for typed in self.typed])
         return replace(self, columns=names, include_headers=False)
 
     @property
     def schema(self) -> pa.Schema:
         """Schema of the record batches; types of values and keys are those of `kolumn.readers.types.with_types`."""
-        return schema_of(self.columns, self.binary, self.typed)
+        return schema_of(self.columns, self.binary, self.typed) if self.typed else record_schema(self.columns, self.binary)
 
     @property
     def stored(self) -> "Options":
@@ -133,30 +129,33 @@ class Options:
         if not given["max_ratio"] > 0:
             raise ArgumentError(f"max_ratio={given['max_ratio']!r}: expected a positive number")
         for name, number in _NUMBERS.items():
-            if given[name] is not None:
+            if given[name] is not DEFAULTS[name] and given[name] is not None:
                 given[name] = number(name, given[name])
-        given["chunk_bytes"] = given["chunk_bytes"] or _chunk_bytes(given["backend"])
+        given["chunk_bytes"] = given["chunk_bytes"] or (GPU_CHUNK_BYTES if choose(given["backend"]) == "gpu" else cls.chunk_bytes)
         given["threads"] = given["threads"] or len(os.sched_getaffinity(0))
         given["max_batch_bytes"] = given["max_batch_bytes"] or cls.max_batch_bytes
-        given["keys"] = key_files(given["keys"])
-        payloads = {name: given.pop(name) for name in PAYLOAD_DEFAULTS}
-        typed = typed_of(payloads) if payloads != PAYLOAD_DEFAULTS else ()
-        columns = given["columns"]
-        if columns is None and any(one.format == INTERNAL for one in typed):
-            # Messages have no schema ids.
-            columns = (*DEFAULT_COLUMNS, "keyValid", "valueValid")
-        named = [columns] if isinstance(columns, str) else columns
-        given["columns"] = resolve_columns(named, bool(given["include_headers"]), [one.column for one in typed])
+        if given["keys"] is not None:
+            given["keys"] = key_files(given["keys"])
+        typed: tuple[Typed, ...] = ()
+        payloads = PAYLOAD_DEFAULTS
+        if not PAYLOAD_DEFAULTS.keys().isdisjoint(options):
+            payloads = {name: given[name] for name in PAYLOAD_DEFAULTS}
+            typed = typed_of(payloads) if payloads != PAYLOAD_DEFAULTS else ()
+        columns, names = given["columns"], list[str]()
+        for payload in typed:
+            names.append(payload.column)
+            if columns is None and payload.format == INTERNAL:
+                # Messages have no schema ids.
+                columns = (*DEFAULT_COLUMNS, "keyValid", "valueValid")
+        for name in payloads:
+            del given[name]
+        given["columns"] = resolve_columns([columns] if isinstance(columns, str) else columns, bool(given["include_headers"]), names)
         return cls(**given, typed=typed)
 
     def progress(self, done: int) -> None:
         """Report that ``done`` more bytes were read."""
         if self.on_progress is not None:
             self.on_progress(done)
-
-
-def _chunk_bytes(backend: str) -> int:
-    return GPU_CHUNK_BYTES if choose(backend) == "gpu" else Options.chunk_bytes
 
 
 def _integer(name: str, value: Any, expected: str = "an integer") -> int:
@@ -166,14 +165,21 @@ def _integer(name: str, value: Any, expected: str = "an integer") -> int:
         return _refuse(name, value, expected)
 
 
-def _positive(name: str, value: object) -> int:
-    number = _integer(name, value)
+def _positive(name: str, value: Any) -> int:
+    number: int = value if type(value) is int else _integer(name, value)
     return number if number > 0 else _refuse(name, value, "a positive integer")
 
 
 def _milliseconds(name: str, value: object) -> int:
     if isinstance(value, str):
-        value = _moment(name, value)
+        try:
+            return int(value)
+        except ValueError:
+            pass
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return _refuse(name, value, _TIME)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
@@ -185,17 +191,6 @@ _NUMBERS: dict[str, Callable[[str, object], int]] = {
     **dict.fromkeys(("start_timestamp", "end_timestamp"), _milliseconds),
     **dict.fromkeys(("threads", "chunk_bytes", "memory_bytes", "max_batch_bytes"), _positive),
 }
-
-
-def _moment(name: str, text: str) -> int | datetime:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return _refuse(name, text, _TIME)
 
 
 def _refuse(name: str, value: object, expected: str) -> Any:

@@ -5,8 +5,12 @@ import json
 import os
 import re
 import shutil
+from contextlib import closing
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 import zstandard
@@ -14,14 +18,15 @@ import zstandard
 import kolumn
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
-from kit.tiers import Aiven
+from kit.outcome import raises
+from kit.replicas import flip
+from kit.tiers import Aiven, aiven_of
 from kolumn.cli import main
 from kolumn.cli.common import size_of
 from kolumn.source.segments import find_segments
 from kolumn.source.tiers import file as aiven_file
 from kolumn.source.tiers import manifest as aiven_manifest
-from kolumn.source.tiers.data_keys import key_files
-from kolumn.source.tiers.file import Access, AivenFile
+from kolumn.source.tiers.file import Access, AivenFile, key_files
 from kolumn.source.tiers.manifest import AivenManifest, parse
 
 GOLDEN = CORPUS.parent / "aiven"
@@ -29,87 +34,63 @@ FIRST_CHUNK = "9d596667e889bb68c7d8cac5e6b1aa27b4b3b081f9e5103d61b773e7b4f4d9a0"
 """SHA-256 of the first 100000 bytes of the segment from which Aiven's classes made all four."""
 LOG = CORPUS / "transactional" / "txn-zstd-0"
 COLUMNS = ["topic", "partition", "offset", "key", "value"]
-MODES = pytest.mark.parametrize(
-    ("zstd", "key", "chunk"),
-    [(False, None, 10_000), (True, None, 5000), (False, "k:1", 777), (True, "main", 7001), (True, "main", 1 << 20)],
-)
 
 
-def tier(root: Path, chunk: int, key: str | None = None, **how: Any) -> tuple[Aiven, dict[str, Path] | None]:
-    """A log of a broker, in this layout."""
-    root.mkdir(exist_ok=True)
-    made = Aiven(root, chunk, key=key, **how)
-    logs = sorted(LOG.glob("*.log"))
-    ends = [*(int(log.stem) - 1 for log in logs[1:]), kolumn.batches(LOG)["lastOffset"][-1].as_py()]
-    for log, last in zip(logs, ends, strict=True):
-        made.put(log.read_bytes(), "txn-zstd", 0, int(log.stem), last)
-    return made, None if key is None else {key: made.key_file()}
+COMMITTED: dict[str, Any] = {"columns": COLUMNS, "isolation_level": "read_committed"}
 
 
 def read_manifest(path: Path) -> AivenManifest:
     return parse(str(path), path.read_bytes())
 
 
-def plain(first: int, last: int) -> list[bytes]:
-    return [batch([Record(at, value=os.urandom(300))]) for at in range(first, last + 1)]
-
-
-@MODES
+@pytest.mark.parametrize(
+    ("zstd", "key", "chunk"),
+    [(False, None, 10_000), (True, None, 5000), (False, "k:1", 777), (True, "main", 7001), (True, "main", 1 << 20)],
+)
 def test_the_rows_are_those_of_the_broker(tmp_path: Path, zstd: bool, key: str | None, chunk: int) -> None:
-    _, keys = tier(tmp_path / "tier", chunk, key, zstd=zstd)
-    for level in ("read_uncommitted", "read_committed"):
-        expected = kolumn.read(LOG, columns=COLUMNS, isolation_level=level)  # type: ignore[arg-type]
-        assert kolumn.read(tmp_path / "tier", columns=COLUMNS, keys=keys, isolation_level=level).equals(expected)  # type: ignore[arg-type]
-    assert kolumn.read([tmp_path / "tier", LOG], columns=COLUMNS, keys=keys).equals(kolumn.read(LOG, columns=COLUMNS))
-    report = kolumn.verify(tmp_path / "tier", keys=keys)
+    made, keys = aiven_of(LOG, tmp_path, chunk, key=key, zstd=zstd)
+    for how in ({}, {"isolation_level": "read_committed"}, {"start_offset": 500, "end_offset": 600}):
+        assert kolumn.read(made.root, columns=COLUMNS, keys=keys, **how).equals(kolumn.read(LOG, columns=COLUMNS, **how))
+    assert kolumn.read([made.root, LOG], columns=COLUMNS, keys=keys).equals(kolumn.read(LOG, columns=COLUMNS))
+    report = kolumn.verify(made.root, keys=keys)
     assert (report.ok, report.remarks.num_rows) == (True, 0)
-    found = kolumn.read(tmp_path / "tier", columns=COLUMNS, keys=keys, start_offset=500, end_offset=600)
-    assert found.equals(kolumn.read(LOG, columns=COLUMNS, start_offset=500, end_offset=600))
 
 
 def test_each_manifest_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions may begin in other segments of the folder, but there are none that are not known."""
-    made, _ = tier(tmp_path / "tier", 5000)
+    made, _ = aiven_of(LOG, tmp_path, 5000)
     manifests = sorted(made.root.glob("*/*/*.rsm-manifest"))
     read: list[str] = []
     real = aiven_manifest.read_manifest
     monkeypatch.setattr(aiven_manifest, "read_manifest", lambda file: read.append(file.name) or real(file))
-    expected = kolumn.read(LOG, columns=COLUMNS, isolation_level="read_committed")
-    assert kolumn.read(made.root, columns=COLUMNS, isolation_level="read_committed").equals(expected)
-    assert sorted(read) == [str(one) for one in manifests]
+    assert kolumn.read(made.root, **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
+    assert sorted(read) == [str(manifest) for manifest in manifests]
     read.clear()
-    part = kolumn.read(manifests[1:], columns=COLUMNS, isolation_level="read_committed")  # type: ignore[arg-type]
-    assert part.equals(kolumn.read(LOG, columns=COLUMNS, isolation_level="read_committed", start_offset=int(manifests[1].name[:20])))
+    assert kolumn.read(manifests[1:], **COMMITTED).equals(kolumn.read(LOG, **COMMITTED, start_offset=int(manifests[1].name[:20])))
     assert str(manifests[0]) in read
 
 
 def test_every_name_of_it_is_a_source(tmp_path: Path) -> None:
-    made, keys = tier(tmp_path / "tier", 5000, "a", zstd=True)
+    made, keys = aiven_of(LOG, tmp_path / "tier", 5000, key="a", zstd=True)
     folder = next(made.root.glob("*/0"))
     expected = kolumn.read(LOG, columns=COLUMNS)
     for source in (made.root, folder.parent, folder, f"{folder}/*.rsm-manifest", f"local://{made.root}", sorted(folder.glob("*.log"))):
-        assert kolumn.read(source, columns=COLUMNS, keys=keys).equals(expected)  # type: ignore[arg-type]
+        assert kolumn.read(source, columns=COLUMNS, keys=keys).equals(expected)
     (folder / f"{5000:020d}-{'A' * 22}.log").write_bytes(b"not whole yet")
     assert kolumn.read(made.root, columns=COLUMNS, keys=keys).equals(expected)
 
 
-def test_golden_chunk() -> None:
-    """Aiven's classes encrypted and compressed this."""
-    manifest = read_manifest(GOLDEN / "zstdaes.rsm-manifest")
+def test_what_aivens_classes_encrypted_and_compressed() -> None:
+    for mode, end in (("plain", 825_590), ("zstd", 825_696), ("aes", 825_842), ("zstdaes", 825_948)):
+        manifest = read_manifest(GOLDEN / f"{mode}.rsm-manifest")
+        assert (len(manifest.borders), manifest.borders[-1]) == (10, end)
+        assert (manifest.compressed, manifest.encryption is not None) == ("zstd" in mode, "aes" in mode)
     assert (manifest.topic, manifest.partition, manifest.first, manifest.last, manifest.size) == ("orders", 0, 0, 2001, 825_590)
-    assert manifest.borders[-1] == 825_948
     golden = AivenFile(manifest, Access(key_files({"key1": GOLDEN / "priv.der"})))
     assert hashlib.sha256(golden.read_at(100_000, 0)).hexdigest() == FIRST_CHUNK
     with pytest.raises(kolumn.KolumnError, match=r"chunk 1, bytes 100040 to 200080 \(bytes 100000 to 200000 of the segment\).*was cut"):
         golden.read_at(1, 100_000)
     golden.close()
-
-
-@pytest.mark.parametrize(("mode", "borders"), [("plain", 825_590), ("zstd", 825_696), ("aes", 825_842), ("zstdaes", 825_948)])
-def test_golden_manifests(mode: str, borders: int) -> None:
-    manifest = read_manifest(GOLDEN / f"{mode}.rsm-manifest")
-    assert (len(manifest.borders), manifest.borders[-1]) == (10, borders)
-    assert (manifest.compressed, manifest.encryption is not None) == ("zstd" in mode, "aes" in mode)
 
 
 @pytest.mark.skipif("KOLUMN_CORPUS" not in os.environ, reason="needs KOLUMN_CORPUS")
@@ -125,34 +106,27 @@ def test_what_aivens_classes_wrote(tmp_path: Path, mode: str) -> None:
     assert found.equals(kolumn.read(folder / "plain.log", columns=["offset", "value"]))
 
 
-# What is wrong
-
-
 TOPIC = "remoteLogSegmentMetadata.remoteLogSegmentId.topicIdPartition.topicPartition"
 
 
-def broken(tmp_path: Path, key: str | None = "k", zstd: bool = True) -> tuple[Path, Path, dict[str, Path] | None]:
+def broken(root: Path, key: str | None = "k", zstd: bool = True) -> tuple[Path, Path, dict[str, Path] | None]:
     """A segment of 200 batches in chunks of 5000 bytes: its manifest, its object, and the keys."""
-    (tmp_path / "tier").mkdir()
-    made = Aiven(tmp_path / "tier", 5000, zstd=zstd, key=key)
-    manifest = made.put(b"".join(plain(0, 199)), "t", 0, 0, 199)
-    return manifest, manifest.with_suffix(".log"), None if key is None else {key: made.key_file()}
+    root.mkdir(exist_ok=True)
+    made = Aiven(root, 5000, zstd=zstd, key=key)
+    manifest = made.put(b"".join(batch([Record(offset, value=os.urandom(300))]) for offset in range(200)), "t", 0, 0, 199)
+    return manifest, manifest.with_suffix(".log"), made.keys()
 
 
-@pytest.mark.parametrize(("key", "zstd", "reason"), [("k", True, "the tag of AES-GCM is wrong"), (None, True, "zstd")])
-def test_a_changed_byte_names_the_chunk_and_is_a_hole(tmp_path: Path, key: str | None, zstd: bool, reason: str) -> None:
-    _, log, keys = broken(tmp_path, key, zstd)
-    chunk = read_manifest(log.with_suffix(".rsm-manifest")).borders[3]
-    data = bytearray(log.read_bytes())
-    data[chunk + 2] ^= 255
-    log.write_bytes(data)
-    with pytest.raises(
-        kolumn.KolumnError, match=rf"\.log: chunk 3, bytes {chunk} to \d+ \(bytes 15000 to 20000 of the segment\): .*{reason}"
-    ):
-        kolumn.read(log.parent, keys=keys)
+@pytest.mark.parametrize(("key", "reason"), [("k", "the tag of AES-GCM is wrong"), (None, "zstd")])
+def test_a_changed_byte_names_the_chunk_and_is_a_hole(tmp_path: Path, key: str | None, reason: str) -> None:
+    manifest, log, keys = broken(tmp_path, key)
+    chunk = read_manifest(manifest).borders[3]
+    flip(log, chunk + 2)
+    where = rf"\.log: chunk 3, bytes {chunk} to \d+ \(bytes 15000 to 20000 of the segment\): .*{reason}"
+    raises(kolumn.KolumnError, where, kolumn.read, log.parent, keys=keys)
     skipped = kolumn.Skipped()
-    found = kolumn.read(log.parent, keys=keys, errors="skip", on_damage=skipped, columns=["offset"])["offset"].to_pylist()
-    lost = sorted(set(range(200)) - set(found))
+    offsets = kolumn.read(log.parent, keys=keys, errors="skip", on_damage=skipped, columns=["offset"])["offset"].to_pylist()
+    lost = sorted(set(range(200)) - set(offsets))
     assert 10 < len(lost) < 20
     assert lost == list(range(lost[0], lost[-1] + 1))
     assert skipped.stretches > 0
@@ -161,16 +135,14 @@ def test_a_changed_byte_names_the_chunk_and_is_a_hole(tmp_path: Path, key: str |
 
 def test_an_object_that_is_missing_or_cut(tmp_path: Path) -> None:
     manifest, log, keys = broken(tmp_path)
-    whole = log.read_bytes()
-    log.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(kolumn.KolumnError, match=r"expected \d+ bytes, found \d+: the object is missing or was cut"):
-        kolumn.read(manifest, keys=keys)
-    found = kolumn.read(manifest, keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist()
-    assert 80 < len(found) < 100
-    assert found == list(range(len(found)))
+    size = log.stat().st_size
+    os.truncate(log, size // 2)
+    raises(kolumn.KolumnError, r"expected \d+ bytes, found \d+: the object is missing or was cut", kolumn.read, manifest, keys=keys)
+    offsets = kolumn.read(manifest, keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist()
+    assert 80 < len(offsets) < 100
+    assert offsets == list(range(len(offsets)))
     log.unlink()
-    with pytest.raises(kolumn.KolumnError, match=rf"{log.name}: missing: .*{manifest.name} says that it has {len(whole)} bytes"):
-        kolumn.read(manifest, keys=keys)
+    raises(kolumn.KolumnError, rf"{log.name}: missing: .*{manifest.name} says that it has {size} bytes", kolumn.read, manifest, keys=keys)
     skipped = kolumn.Skipped()
     assert kolumn.read(manifest, keys=keys, errors="skip", on_damage=skipped).num_rows == 0
     assert skipped.stretches == 1
@@ -178,12 +150,14 @@ def test_an_object_that_is_missing_or_cut(tmp_path: Path) -> None:
 
 def test_an_object_without_its_manifest_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Manifests are written last, so its copy was not finished; but a manifest may have been lost too."""
-    made, keys = tier(tmp_path / "tier", 5000, "k")
+    made, keys = aiven_of(LOG, tmp_path, 5000, key="k")
     gone = sorted(made.root.glob("*/*/*.rsm-manifest"))[1]
     gone.unlink()
-    lost = {row["offset"] for row in kolumn.read(LOG / f"{gone.name[:20]}.log", columns=["offset"]).to_pylist()}
-    found = kolumn.read(made.root, keys=keys, columns=["offset"])["offset"].to_pylist()
-    assert found == [offset for offset in kolumn.read(LOG, columns=["offset"])["offset"].to_pylist() if offset not in lost]
+    whole, lost, left = (
+        kolumn.read(source, keys=keys, columns=["offset"])["offset"].to_pylist()
+        for source in (LOG, LOG / f"{gone.name[:20]}.log", made.root)
+    )
+    assert left == [offset for offset in whole if offset not in lost]
     text = f"1 objects without a manifest are left out, as copies that were not finished: the first is {gone.with_suffix('.log')}"
     assert text in caplog.text
     caplog.clear()
@@ -192,24 +166,20 @@ def test_an_object_without_its_manifest_is_named(tmp_path: Path, caplog: pytest.
 
 
 def test_keys_that_do_not_fit(tmp_path: Path) -> None:
-    manifest, _, keys = broken(tmp_path)
-    assert keys is not None
+    manifest, _, _ = broken(tmp_path)
     (tmp_path / "other").mkdir()
     other = Aiven(tmp_path / "other", 100, key="k").key_file()
-    text = tmp_path / "text"
-    text.write_text("none")
+    (tmp_path / "text").write_text("none")
     for given, error, words in (
         (None, kolumn.ArgumentError, "encrypted with key 'k': expected its private key in keys={'k': path}, found none"),
         ({"x": other}, kolumn.ArgumentError, "found those of 'x'"),
         ({"k": other}, kolumn.KolumnError, "cannot be unwrapped with key 'k'"),
-        ({"k": text}, kolumn.ArgumentError, "is not a private key in PEM or DER"),
+        ({"k": tmp_path / "text"}, kolumn.ArgumentError, "is not a private key in PEM or DER"),
         ({"k": tmp_path / "no"}, kolumn.ArgumentError, "cannot be read: No such file"),
         ("k=no", kolumn.ArgumentError, "expected a mapping"),
     ):
         for errors in ("raise", "skip"):
-            with pytest.raises(error) as caught:
-                kolumn.read(manifest, keys=given, errors=errors)  # type: ignore[arg-type]
-            assert words in str(caught.value)
+            raises(error, words.replace("{", r"\{"), kolumn.read, manifest, keys=given, errors=errors)
 
 
 def test_every_member_of_a_manifest_is_checked(tmp_path: Path) -> None:
@@ -229,15 +199,10 @@ def test_every_member_of_a_manifest_is_checked(tmp_path: Path) -> None:
     ):  # fmt: skip
         bad = json.loads(json.dumps(good))
         *above, last = path.split(".")
-        place = bad
-        for name in above:
-            place = place[name]
-        place[last] = value
-        with pytest.raises(kolumn.KolumnError, match=rf"^m: manifest of a tier's segment, .*{last}: expected "):
-            parse("m", json.dumps(bad).encode())
+        reduce(getitem, above, bad)[last] = value
+        raises(kolumn.KolumnError, rf"^m: manifest of a tier's segment, .*{last}: expected ", parse, "m", json.dumps(bad).encode())
     for text in (b"", b"[1]", b"{", b"\xff", b"[" * 100_000):
-        with pytest.raises(kolumn.KolumnError, match=r"^m: "):
-            parse("m", text)
+        raises(kolumn.KolumnError, r"^m: ", parse, "m", text)
 
 
 FULL = list(range(30))
@@ -252,7 +217,7 @@ def three(root: Path, zstd: bool, key: str | None) -> tuple[Path, dict[str, Path
     for base, epochs in ((0, {"0": 0}), (10, {"0": 10, "3": 15}), (20, {"3": 20})):
         data = b"".join(batch([Record(at, value=b"v" * 300)], leader_epoch=3 * (at >= 15)) for at in range(base, base + 10))
         made.put(data, "orders", 0, base, base + 9, epochs, indexes)
-    return sorted(root.glob("*/*/*.rsm-manifest"))[1], None if key is None else {key: made.key_file()}
+    return sorted(root.glob("*/*/*.rsm-manifest"))[1], made.keys()
 
 
 @pytest.mark.parametrize(
@@ -268,27 +233,25 @@ def test_a_changed_byte_of_a_manifest_costs_its_segment_alone(tmp_path: Path, zs
     manifest, keys = three(tmp_path / "tier", zstd, key)
     whole = manifest.read_bytes()
     told = whole.find(b"remoteLogSegmentMetadata")
-    columns = ["topic", "partition", "offset"]
+    how: dict[str, Any] = {"keys": keys, "columns": ["topic", "partition", "offset"]}
     for at, before in enumerate(whole):
-        # All digits of its place and its epochs, and some bytes of the rest.
+        # All digits of its topic-partition and its epochs, and some bytes of the rest.
         if at % step and not (at > told and 48 <= before < 58):
             continue
         manifest.write_bytes(whole[:at] + bytes([before ^ flip]) + whole[at + 1 :])
         skipped = kolumn.Skipped()
-        found = kolumn.read(tmp_path / "tier", keys=keys, errors="skip", on_damage=skipped, columns=columns)
-        places = set(zip(found["topic"].to_pylist(), found["partition"].to_pylist(), strict=True))
-        offsets = found["offset"].to_pylist()
-        place = at, whole[at - 20 : at]
-        assert places == {("orders", 0)}, place
-        assert [one for one in offsets if one not in MIDDLE] == FULL[:10] + FULL[20:], place
-        assert offsets == FULL or skipped.stretches, place
+        found = kolumn.read(tmp_path / "tier", errors="skip", on_damage=skipped, **how)
+        offsets, where = found["offset"].to_pylist(), (at, whole[at - 20 : at])
+        assert set(zip(found["topic"].to_pylist(), found["partition"].to_pylist(), strict=True)) == {("orders", 0)}, where
+        assert [offset for offset in offsets if offset not in MIDDLE] == FULL[:10] + FULL[20:], where
+        assert offsets == FULL or skipped.stretches, where
         try:
-            read = kolumn.read(tmp_path / "tier", keys=keys, columns=columns)
+            read = kolumn.read(tmp_path / "tier", **how)
         except kolumn.KolumnError as caught:
-            told_of = str(caught)
+            named = manifest.stem in str(caught)
         else:
-            told_of = manifest.stem if read.equals(found) and offsets == FULL and not skipped.stretches else "nothing"
-        assert manifest.stem in told_of, place
+            named = read.equals(found) and offsets == FULL and not skipped.stretches
+        assert named, where
 
 
 def test_a_manifest_with_too_high_an_end_takes_no_offsets_from_the_next(tmp_path: Path) -> None:
@@ -306,107 +269,73 @@ def test_a_manifest_with_too_high_an_end_takes_no_offsets_from_the_next(tmp_path
 
 def test_a_manifest_that_its_index_files_do_not_fit_leaves_them_unread(tmp_path: Path) -> None:
     """The absent index of aborted transactions would mean that there are none."""
-    made, keys = with_indexes(tmp_path / "tier", "k")
-    expected = kolumn.read(LOG, columns=COLUMNS, isolation_level="read_committed")
+    made, keys = aiven_of(LOG, tmp_path, 2000, key="k", zstd=True, indexes=True)
     for manifest in made.root.glob("*/*/*.rsm-manifest"):
         whole = manifest.read_text()
         for word, other in (('"transaction"', '"trbnsaction"'), ('"segmentIndexes"', '"segmentIndexet"'), ('"size": ', '"size": 1')):
             manifest.write_text(whole.replace(word, other))
-            assert kolumn.read(made.root, columns=COLUMNS, keys=keys, isolation_level="read_committed").equals(expected)
+            assert kolumn.read(made.root, keys=keys, **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
         manifest.write_text(whole)
 
 
-def changed(manifest: Path, **chunk_index: Any) -> None:
-    text = json.loads(manifest.read_text())
-    text["chunkIndex"] |= chunk_index
-    manifest.write_text(json.dumps(text))
-
-
-def test_a_manifest_does_not_decide_how_much_memory_is_taken(tmp_path: Path) -> None:
+def test_sizes_that_a_manifest_claims_are_checked(tmp_path: Path) -> None:
     """64 KiB of zstd hold 2 GiB; a chunk of one byte each would be two thousand million chunks."""
-    manifest, log, _ = broken(tmp_path, None)
+    manifest, log, _ = broken(tmp_path / "zstd", None)
     log.write_bytes(zstandard.ZstdCompressor().compress(bytes(1 << 20)))
-    whole = {"type": "fixed", "originalChunkSize": 2**31 - 1, "originalFileSize": 2**31 - 1, "finalTransformedChunkSize": 1 << 16}
-    changed(manifest, **whole, transformedChunkSize=1 << 16)
+
+    def changed(manifest: Path, **chunk_index: Any) -> Path:
+        text = json.loads(manifest.read_text())
+        text["chunkIndex"] |= chunk_index
+        manifest.write_text(json.dumps(text))
+        return manifest
+
+    whole = {"type": "fixed", "originalFileSize": 2**31 - 1, "transformedChunkSize": 1 << 16, "finalTransformedChunkSize": 1 << 16}
     with pytest.raises(
         kolumn.KolumnError, match=r"its chunks have 2147483647 bytes, and at most \d+ are decoded at once: set memory_bytes"
     ):
-        kolumn.read(manifest)
-    changed(manifest, originalChunkSize=1)
-    with pytest.raises(kolumn.KolumnError, match=r"originalChunkSize: expected at most \d+ chunks"):
-        kolumn.read(manifest)
+        kolumn.read(changed(manifest, originalChunkSize=2**31 - 1, **whole))
+    raises(kolumn.KolumnError, r"originalChunkSize: expected at most \d+ chunks", kolumn.read, changed(manifest, originalChunkSize=1))
     changed(manifest, originalChunkSize=1 << 20, originalFileSize=1 << 20, finalTransformedChunkSize=log.stat().st_size)
     assert kolumn.read(manifest).num_rows == 0
-
-
-def test_chunks_that_are_stored_as_they_are_have_the_size_of_the_segment(tmp_path: Path) -> None:
-    manifest, log, _ = broken(tmp_path, None, zstd=False)
-    changed(manifest, originalFileSize=5000)
+    # Chunks that are stored as they are have the size of the segment.
+    manifest, log, _ = broken(tmp_path / "plain", None, zstd=False)
     with pytest.raises(kolumn.KolumnError, match=rf"originalFileSize: expected the {log.stat().st_size % 5000} bytes of its chunks"):
-        kolumn.read(manifest)
+        kolumn.read(changed(manifest, originalFileSize=5000))
 
 
-def test_neighbouring_chunks_that_are_missing_are_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for zstd, name in ((True, "a"), (False, "b")):
-        (tmp_path / name).mkdir()
-        manifest, log, _ = broken(tmp_path / name, None, zstd=zstd)
-        whole = log.read_bytes()
-        log.write_bytes(whole[: len(whole) // 2])
-        with caplog.at_level("WARNING", "kolumn"):
-            assert kolumn.read(manifest, errors="skip").num_rows > 80
-    holes = [one for one in caplog.messages if one.endswith("left out")]
-    assert [
-        bool(re.search(words, one)) for words, one in zip((r"chunks \d+ to 14, bytes", r"\.log: bytes \d+ to"), holes, strict=True)
-    ] == [True] * 2
+@pytest.mark.parametrize(("zstd", "words"), [(True, r"chunks \d+ to 14, bytes"), (False, r"\.log: bytes \d+ to")])
+def test_neighbouring_chunks_that_are_missing_are_one_warning(
+    tmp_path: Path, zstd: bool, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest, log, _ = broken(tmp_path, None, zstd=zstd)
+    os.truncate(log, log.stat().st_size // 2)
+    with caplog.at_level("WARNING", "kolumn"):
+        assert kolumn.read(manifest, errors="skip").num_rows > 80
+    (hole,) = [message for message in caplog.messages if message.endswith("left out")]
+    assert re.search(words, hole)
 
 
 def test_neighbouring_chunks_are_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest, _, keys = broken(tmp_path)
     (segment,) = find_segments(manifest)
     assert segment.manifest is not None
-    file, calls = AivenFile(segment.manifest, Access(key_files(keys))), []
-    real = file._object
-
-    class Counting:
-        def read_at(self, size: int, start: int) -> bytes:
-            calls.append((start, start + size))
-            return bytes(real.read_at(size, start))
-
-    file._object = Counting()
-    borders = segment.manifest.borders
-    assert len(file.read_at(20_000, 7000)) == 20_000
-    assert calls == [(borders[1], borders[6])]
-    assert len(file.read_at(5000, 26_000)) == 5000
-    assert calls[1:] == [(borders[6], borders[7])]
-    real.close()
-
-
-INDEXES = {"offset": ".index", "timestamp": ".timeindex", "transaction": ".txnindex"}
-
-
-def with_indexes(root: Path, key: str | None) -> tuple[Aiven, dict[str, Path] | None]:
-    """A log of a broker with its index files, in chunks of 2000 bytes; a segment's snapshot is that of its end."""
-    root.mkdir()
-    made = Aiven(root, 2000, key=key, zstd=True)
-    logs = sorted(LOG.glob("*.log"))
-    ends = [*(int(log.stem) - 1 for log in logs[1:]), kolumn.batches(LOG)["lastOffset"][-1].as_py()]
-    for log, last in zip(logs, ends, strict=True):
-        indexes = {name: path.read_bytes() for name, suffix in INDEXES.items() if (path := log.with_suffix(suffix)).exists()}
-        if (snapshot := log.with_name(f"{last + 1:020d}.snapshot")).exists():
-            indexes["producerSnapshot"] = snapshot.read_bytes()
-        made.put(log.read_bytes(), "txn-zstd", 0, int(log.stem), last, indexes=indexes)
-    return made, None if key is None else {key: made.key_file()}
+    file, borders = AivenFile(segment.manifest, Access(key_files(keys))), segment.manifest.borders
+    with closing(file):
+        monkeypatch.setattr(file, "_object", counting := Mock(wraps=file._object))
+        assert len(file.read_at(20_000, 7000)) == 20_000
+        assert len(file.read_at(5000, 26_000)) == 5000
+    assert counting.read_at.mock_calls == [call(end - start, start) for start, end in ((borders[1], borders[6]), (borders[6], borders[7]))]
 
 
 @pytest.mark.parametrize("key", [None, "k"])
 def test_indexes_lead_to_few_chunks(tmp_path: Path, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small range of committed records decodes the chunks with it and with markers, not those before it."""
-    made, keys = with_indexes(tmp_path / "tier", key)
-    decoded: list[tuple[str, int]] = []
+    made, keys = aiven_of(LOG, tmp_path, 2000, key=key, zstd=True, indexes=True)
+    decoded: set[tuple[str, int]] = set()
     real = AivenFile._checked
 
     def counted(self: AivenFile, chunk: int, stored: memoryview) -> bytes:
-        decoded.append((self.manifest.name, chunk))
+        decoded.add((self.manifest.name, chunk))
         return real(self, chunk, stored)
 
     monkeypatch.setattr(AivenFile, "_checked", counted)
@@ -416,10 +345,9 @@ def test_indexes_lead_to_few_chunks(tmp_path: Path, key: str | None, monkeypatch
     for level in ("read_uncommitted", "read_committed"):
         how: dict[str, Any] = {"columns": COLUMNS, "isolation_level": level, "start_offset": last - 40, "end_offset": last - 20}
         decoded.clear()
-        found = kolumn.read(made.root, keys=keys, **how)
-        assert found.equals(kolumn.read(LOG, **how))
-        assert len(set(decoded)) < chunks / 3, (level, len(set(decoded)), chunks)
-    # What was changed is not believed, and costs a walk.
+        assert kolumn.read(made.root, keys=keys, **how).equals(kolumn.read(LOG, **how))
+        assert len(decoded) < chunks / 3, (level, len(decoded), chunks)
+    # What was changed is not believed, and costs a walk; so does what is gone.
     for path in made.root.glob("*/*/*.indexes"):
         data = bytearray(path.read_bytes())
         data[::7] = bytes(len(data[::7]))
@@ -433,52 +361,41 @@ def test_indexes_lead_to_few_chunks(tmp_path: Path, key: str | None, monkeypatch
 @pytest.mark.parametrize("key", [None, "k"])
 def test_an_index_of_aborts_that_is_damaged_is_not_taken_for_absent(tmp_path: Path, key: str | None) -> None:
     """Its snapshot is whole, and a segment without aborts has that alone."""
-    expected = kolumn.read(LOG, columns=COLUMNS, isolation_level="read_committed")
-    made, keys = with_indexes(tmp_path / "tier", key)
+    expected = kolumn.read(LOG, **COMMITTED)
+    made, keys = aiven_of(LOG, tmp_path, 2000, key=key, zstd=True, indexes=True)
     for manifest in made.root.glob("*/*/*.rsm-manifest"):
         whole, indexes = manifest.read_text(), manifest.with_suffix(".indexes")
-        place = json.loads(whole)["segmentIndexes"]["transaction"]
-        data = bytearray(stored := indexes.read_bytes())
-        if not place["size"]:
+        stored, part = indexes.read_bytes(), json.loads(whole)["segmentIndexes"]["transaction"]
+        if not part["size"]:
             continue
-        data[place["position"] : place["position"] + 2] = b"\xff\xff"
-        indexes.write_bytes(data)
-        assert kolumn.read(made.root, columns=COLUMNS, keys=keys, isolation_level="read_committed").equals(expected)
+        indexes.write_bytes(stored[: part["position"]] + b"\xff\xff" + stored[part["position"] + 2 :])
+        assert kolumn.read(made.root, keys=keys, **COMMITTED).equals(expected)
         indexes.write_bytes(stored)
-        manifest.write_text(whole.replace(json.dumps({"transaction": place})[1:-1], '"transaction": {"position": -1, "size": 5}'))
+        manifest.write_text(whole.replace(json.dumps({"transaction": part})[1:-1], '"transaction": {"position": -1, "size": 5}'))
         assert manifest.read_text() != whole
-        assert kolumn.read(made.root, columns=COLUMNS, keys=keys, isolation_level="read_committed").equals(expected)
+        assert kolumn.read(made.root, keys=keys, **COMMITTED).equals(expected)
         manifest.write_text(whole)
 
 
-def test_whole_segments_are_asked_for(tmp_path: Path) -> None:
-    _, log, _ = broken(tmp_path)
-    with pytest.raises(kolumn.ArgumentError, match=r"its bytes are in the chunks of a tier"):
-        kolumn.compact(log.parent, tmp_path / "made")
-
-
-def test_commands_take_key_files(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest, _, keys = broken(tmp_path)
+def test_commands_and_all_that_reads_take_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest, log, keys = broken(tmp_path)
     assert keys is not None
+
+    def run(*arguments: str) -> tuple[Any, str]:
+        monkeypatch.setattr("sys.argv", ["kolumn", *arguments])
+        ended = raises(SystemExit, "", main)
+        return ended.code, capsys.readouterr().err
+
     more = {"sql": ["select count(*) from t"], "report": ["-o", str(tmp_path / "page.html")]}
     for command in ("verify", "cat", "stats", "inspect", "space", "overview", "report", "sql"):
-        monkeypatch.setattr("sys.argv", ["kolumn", command, str(manifest), *more.get(command, []), "--key-file", f"k={keys['k']}"])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code in (0, None), capsys.readouterr().err
-    monkeypatch.setattr("sys.argv", ["kolumn", "verify", str(manifest)])
-    with pytest.raises(SystemExit):
-        main()
-    assert "--key-file k=path" in capsys.readouterr().err
-
-
-def test_all_that_reads_takes_keys(tmp_path: Path) -> None:
-    manifest, _, keys = broken(tmp_path)
+        code, errors = run(command, str(manifest), *more.get(command, []), "--key-file", f"k={keys['k']}")
+        assert code in (0, None), errors
+    assert "--key-file k=path" in run("verify", str(manifest))[1]
     expected = kolumn.read(manifest, keys=keys)
     assert kolumn.scan_polars(manifest, keys=keys).collect().to_arrow()["offset"].to_pylist() == expected["offset"].to_pylist()
-    assert [one.records for one in kolumn.space(manifest, keys=keys)] == [200] * 8
-    with pytest.raises(kolumn.ArgumentError, match="encrypted with key 'k'"):
-        kolumn.space(manifest)
+    assert [row.records for row in kolumn.space(manifest, keys=keys)] == [200] * 8
+    raises(kolumn.ArgumentError, "encrypted with key 'k'", kolumn.space, manifest)
+    raises(kolumn.ArgumentError, r"its bytes are in the chunks of a tier", kolumn.compact, log.parent, tmp_path / "made")
 
 
 def test_the_size_for_a_progress_bar_needs_no_manifest_of_a_segment_that_is_left_out(tmp_path: Path) -> None:
@@ -492,27 +409,17 @@ def test_the_size_for_a_progress_bar_needs_no_manifest_of_a_segment_that_is_left
 def test_indexes_that_cannot_be_fetched_are_not_taken_for_missing(
     tmp_path: Path, key: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    made, keys = with_indexes(tmp_path / "tier", key)
-    how: dict[str, Any] = {"columns": COLUMNS, "isolation_level": "read_committed"}
-    real = aiven_file.open_ranges
-
-    class Reset:
-        def read_at(self, size: int, start: int, /) -> bytes:
-            raise OSError("the connection was reset")
-
-        def close(self) -> None:
-            pass
-
-    url = f"local://{made.root}"
-    monkeypatch.setattr(aiven_file, "open_ranges", lambda name: Reset() if name.endswith(".indexes") else real(name))
-    monkeypatch.setattr("kolumn.source.remote.time.sleep", lambda seconds: None)
-    with pytest.raises(kolumn.KolumnError, match=r"\.indexes: bytes \d+ to \d+ cannot be read: the connection was"):
-        kolumn.read(url, keys=keys, **how)
-    assert kolumn.read(url, keys=keys, errors="skip", **how).equals(kolumn.read(LOG, **how))
+    made, keys = aiven_of(LOG, tmp_path, 2000, key=key, zstd=True, indexes=True)
+    url, real = f"local://{made.root}", aiven_file.open_ranges
+    reset = Mock(read_at=Mock(side_effect=OSError("the connection was reset")))
+    monkeypatch.setattr(aiven_file, "open_ranges", lambda name: reset if name.endswith(".indexes") else real(name))
+    monkeypatch.setattr("kolumn.source.storage.time.sleep", lambda seconds: None)
+    raises(kolumn.KolumnError, r"\.indexes: bytes \d+ to \d+ cannot be read: the connection was", kolumn.read, url, keys=keys, **COMMITTED)
+    assert kolumn.read(url, keys=keys, errors="skip", **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
     assert "the connection was reset; the log is read instead" in caplog.text
     caplog.clear()
     monkeypatch.setattr(aiven_file, "open_ranges", real)
     for path in made.root.glob("*/*/*.indexes"):
         path.unlink()
-    assert kolumn.read(url, keys=keys, **how).equals(kolumn.read(LOG, **how))
+    assert kolumn.read(url, keys=keys, **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
     assert "the log is read instead" in caplog.text

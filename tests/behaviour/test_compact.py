@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 
 import kolumn
 from kit import drafts
+from kit.corpus import HERE as DATA
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch, message, wrapper
+from kit.outcome import raises
 from kit.paths import without
+from kit.replicas import flip, write_log
 from kolumn.core.paths import FILTER
 
-DATA = Path(__file__).parent.parent / "data" / "corpus"
 TIME = 1_700_000_000_000
 DAY = 86_400_000
 RECORD_COLUMNS = [
@@ -40,7 +43,8 @@ ROUNDS: list[tuple[str, list[int], int, int]] = [
 
 @pytest.mark.parametrize(("case", "cleaned", "now", "retention"), ROUNDS, ids=[one[0].split("/")[1] for one in ROUNDS])
 def test_as_the_brokers_cleaner(tmp_path: Path, case: str, cleaned: list[int], now: int, retention: int) -> None:
-    folder = next((root / case for root in _roots() if list((root / case).glob("*.log.deleted"))), None)
+    roots = [DATA, *map(Path, filter(None, [os.environ.get("KOLUMN_CORPUS")]))]
+    folder = next((root / case for root in roots if list((root / case).glob("*.log.deleted"))), None)
     if folder is None:
         pytest.skip("the segments that the broker cleaned are not in this corpus")
     before = tmp_path / "before" / folder.name
@@ -48,15 +52,12 @@ def test_as_the_brokers_cleaner(tmp_path: Path, case: str, cleaned: list[int], n
     names = [f"{offset:020}.log.deleted" for offset in cleaned] or [path.name for path in folder.glob("*.log.deleted")]
     for name in names:
         shutil.copy2(folder / name, before / name.removesuffix(".deleted"))
-    active = max(folder.glob("*.log"))
-    shutil.copy2(active, before)
+    shutil.copy2(max(folder.glob("*.log")), before)
     done = kolumn.compact(before, tmp_path / "after", now=now, delete_retention_ms=retention)
     after = tmp_path / "after" / folder.name
     assert done.retained < done.records
-    assert _unique(kolumn.read(after, columns=RECORD_COLUMNS, include_control=True)) == _unique(
-        kolumn.read(folder, columns=RECORD_COLUMNS, include_control=True)
-    )
-    assert _unique(kolumn.batches(after).select(BATCH_COLUMNS)) == _unique(kolumn.batches(folder).select(BATCH_COLUMNS))
+    for rows in (_records, lambda log: kolumn.batches(log).select(BATCH_COLUMNS)):
+        assert _unique(rows(after)) == _unique(rows(folder))
     assert kolumn.verify(after).ok
 
 
@@ -67,14 +68,17 @@ def way(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def _roots() -> list[Path]:
-    named = os.environ.get("KOLUMN_CORPUS")
-    return [DATA, *([Path(named)] if named else [])]
-
-
 def _unique(table: pa.Table) -> list[str]:
     """Sorted rows without duplicates: segments of earlier rounds may overlap with their cleaned versions."""
     return sorted({repr(row) for row in table.to_pylist()})
+
+
+def _records(folder: Path) -> pa.Table:
+    return kolumn.read(folder, columns=RECORD_COLUMNS, include_control=True)
+
+
+def _offsets(folder: Path, format: str = "kafka") -> list[int]:
+    return [offset for offset, *_ in _kept(folder, format)]
 
 
 @pytest.mark.parametrize("case", ["compacted", "compacted-old"])
@@ -82,22 +86,17 @@ def test_a_cleaned_log_stays_as_it_is(tmp_path: Path, case: str) -> None:
     for folder in sorted(path for path in (DATA / case).iterdir() if path.is_dir()):
         again = kolumn.compact(folder, tmp_path, now=TIME)
         assert again.records == again.retained, folder.name
-        found = kolumn.read(tmp_path / folder.name, columns=RECORD_COLUMNS, include_control=True)
-        assert found.equals(kolumn.read(folder, columns=RECORD_COLUMNS, include_control=True)), folder.name
+        assert _records(tmp_path / folder.name).equals(_records(folder)), folder.name
 
 
-def _log(folder: Path, *segments: bytes, first: int = 0, names: list[int] | None = None) -> Path:
-    place = folder / "t-0"
-    place.mkdir()
-    for i, data in enumerate(segments):
-        (place / f"{(names or list(range(first, first + 1000 * len(segments), 1000)))[i]:020}.log").write_bytes(data)
-    return place
+def _log(folder: Path, *segments: bytes) -> Path:
+    return write_log(folder, *((1000 * i, [data]) for i, data in enumerate(segments)))
 
 
 def _compact(tmp_path: Path, *segments: bytes, format: str = "kafka", **options: Any) -> Path:
-    source = _log(tmp_path, *segments)
-    kolumn.compact(source, tmp_path / "out", format=format, include_active=True, **{"now": TIME, **options})
-    return tmp_path / "out" / "t-0"
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    kolumn.compact(_log(folder, *segments), folder / "out", format=format, include_active=True, **{"now": TIME, **options})
+    return folder / "out" / "t-0"
 
 
 def _kept(folder: Path, format: str = "kafka") -> list[tuple[int, bytes | None, bytes | None]]:
@@ -123,30 +122,28 @@ def test_the_last_of_each_key_stays_where_it_is(tmp_path: Path) -> None:
 
 
 def test_tombstones_go_after_their_horizon(tmp_path: Path) -> None:
-    source = _log(tmp_path, batch(SOME))
-    kolumn.compact(source, tmp_path / "one", include_active=True, now=TIME)
-    kolumn.compact(tmp_path / "one", tmp_path / "two", include_active=True, now=TIME + DAY - 1)
-    assert len(_kept(tmp_path / "two")) == 3
-    kolumn.compact(tmp_path / "one", tmp_path / "three", include_active=True, now=TIME + DAY)
-    assert _kept(tmp_path / "three") == [(1, b"b", b"2"), (3, b"a", b"4")]
+    kolumn.compact(_log(tmp_path, batch(SOME)), tmp_path / "one", include_active=True, now=TIME)
+    for name, now, left in (("two", TIME + DAY - 1, [1, 3, 4]), ("three", TIME + DAY, [1, 3])):
+        kolumn.compact(tmp_path / "one", tmp_path / name, include_active=True, now=now)
+        assert _offsets(tmp_path / name) == left
 
 
-def test_the_active_segment_stays(tmp_path: Path) -> None:
+def test_the_active_segment_stays_and_clean_records_go_because_of_dirty_ones(tmp_path: Path) -> None:
     source = _log(tmp_path, batch(SOME), batch(records((b"a", b"5"), first=1000)))
     kolumn.compact(source, tmp_path / "out", now=TIME)
-    assert [offset for offset, *_ in _kept(tmp_path / "out")] == [1, 3, 4, 1000]
+    assert _offsets(tmp_path / "out") == [1, 3, 4, 1000]
+    dirty = _log(tmp_path / "dirty", batch(SOME), batch(records((b"b", b"5"), first=1000)))
+    kolumn.compact(dirty, tmp_path / "on", now=TIME, include_active=True, first_dirty_offset=1000)
+    assert _offsets(tmp_path / "on") == [0, 3, 4, 1000]
 
 
-def test_empty_batches(tmp_path: Path) -> None:
+def test_empty_batches_of_producers_that_are_known_and_expired(tmp_path: Path) -> None:
     own = {"producer_id": 7, "producer_epoch": 0}
     data = batch(records((b"a", b"1")), base_sequence=0, **own) + batch(records((b"a", b"2"), first=1), base_sequence=1, **own)
     data += batch(records((b"a", b"3"), first=2), producer_id=8, producer_epoch=0, base_sequence=0) + batch(records((None, b""), first=3))
     rows = kolumn.batches(_compact(tmp_path, data)).to_pylist()
     # The first batch is removed; the second is the last one of its producer; the fourth ends the round.
     assert [(row["baseOffset"], row["count"], row["baseSequence"]) for row in rows] == [(1, 0, 1), (2, 1, 0), (3, 0, -1)]
-
-
-def test_expired_producers_need_no_batch(tmp_path: Path) -> None:
     data = batch(records((b"a", b"1")), producer_id=7, base_sequence=0) + batch(records((b"a", b"2"), first=1))
     out = _compact(tmp_path, data, now=TIME + DAY)
     assert [row["baseOffset"] for row in kolumn.batches(out).to_pylist()] == [1]
@@ -169,18 +166,13 @@ def test_transactions(tmp_path: Path) -> None:
     assert [row["baseOffset"] for row in kolumn.batches(tmp_path / "later").to_pylist()] == [0, 3, 4, 5]
 
 
-def test_nothing_from_an_open_transaction_on(tmp_path: Path) -> None:
+def test_what_compaction_leaves_alone(tmp_path: Path) -> None:
     data = batch(records((b"a", b"0")))
     opened = batch(records((b"a", b"1"), first=1000), flags=TRANSACTIONAL, producer_id=7, producer_epoch=0)
     out = _compact(tmp_path, data, opened + batch(records((b"a", b"2"), first=1001)))
     assert [offset for offset, *_ in _kept(out)] == [0, 1000, 1001]
-
-
-def test_a_round_that_goes_on(tmp_path: Path) -> None:
-    """Records of the clean part are removed only because of dirty ones."""
-    source = _log(tmp_path, batch(SOME[:2]), batch(records((b"a", b"9"), first=1000)))
-    kolumn.compact(source, tmp_path / "out", now=TIME, include_active=True, first_dirty_offset=1000)
-    assert _kept(tmp_path / "out") == [(1, b"b", b"2"), (1000, b"a", b"9")]
+    out = _compact(tmp_path, batch([Record(0, b"\0\0\0\2", b"", TIME)], flags=CONTROL) + batch(records((b"a", b"1"), first=1)))
+    assert kolumn.read(out, columns=["offset"], include_control=True)["offset"].to_pylist() == [0, 1]
 
 
 @pytest.mark.parametrize("codec", [0, 1])
@@ -206,7 +198,7 @@ def test_kip87_goes_by_the_bit(tmp_path: Path) -> None:
     assert [(row["offset"], row["tombstone"]) for row in rows] == [(0, False), (1, False), (4, False)]
 
 
-def test_enriched_sets_are_merged(tmp_path: Path) -> None:
+def test_sets_are_merged_as_drafts_do_and_on_request(tmp_path: Path) -> None:
     def sets(first: int, honoured: bool) -> bytes:
         inner = [drafts.tagged(Record(i * 2 if honoured else 50 + i, b"k%d" % (first + i), b"v", -1)) for i in range(3)]
         return drafts.tagged_wrapper(first, inner, 1, flags=drafts.HONOURED if honoured else 0)
@@ -215,25 +207,18 @@ def test_enriched_sets_are_merged(tmp_path: Path) -> None:
     assert [offset for offset, *_ in _kept(out, "enriched")] == [10, 12, 14, 20, 21, 22]
     [row] = kolumn.batches(out, format="enriched").to_pylist()
     assert (row["baseOffset"], row["count"]) == (10, 6)
-
-
-def test_merging_on_request(tmp_path: Path) -> None:
-    data = wrapper(1, SOME[:2], 1) + wrapper(1, SOME[3:], 1)
-    out = _compact(tmp_path, data, merge_bytes=1 << 20)
+    out = _compact(tmp_path, wrapper(1, SOME[:2], 1) + wrapper(1, SOME[3:], 1), merge_bytes=1 << 20)
     assert [offset for offset, *_ in _kept(out)] == [1, 3, 4]
     assert kolumn.batches(out)["lastOffset"].to_pylist() == [4]
 
 
-def test_kip98_sets_keep_their_span(tmp_path: Path) -> None:
+def test_kip98_sets(tmp_path: Path) -> None:
     one = drafts.message_set(0, [drafts.set_message(r, 0) for r in SOME[:2]], 2, producer=(7, 0, 5), max_timestamp=TIME)
     two = drafts.message_set(2, [drafts.set_message(r, 2) for r in SOME[2:4]], 9, producer=(7, 0, 7), max_timestamp=TIME)
     out = _compact(tmp_path, one + two, format="kip98-draft")
     rows = kolumn.batches(out, format="kip98-draft").to_pylist()
     assert [(row["baseOffset"], row["lastOffset"], row["baseSequence"]) for row in rows] == [(0, 1, 5), (2, 10, 7)]
     assert [offset for offset, *_ in _kept(out, "kip98-draft")] == [1, 3]
-
-
-def test_transactions_that_end_within_a_kip98_set(tmp_path: Path) -> None:
     messages = [
         drafts.set_message(Record(0, b"a", b"aborted", TIME), 0), drafts.set_message(Record(1, b"\0\0\0\1", None, TIME), 0, control=True),
         drafts.set_message(Record(2, b"b", b"committed", TIME), 0), drafts.set_message(Record(3, b"\0\0\0\0", None, TIME), 0, control=True),
@@ -245,18 +230,9 @@ def test_transactions_that_end_within_a_kip98_set(tmp_path: Path) -> None:
 
 
 def test_damage_is_left_out_and_told(tmp_path: Path) -> None:
-    data = bytearray(batch(SOME[:2]) + batch(records((b"z", b"1"), first=5)))
-    data[70] ^= 1
-    source = _log(tmp_path, bytes(data))
-    with pytest.raises(kolumn.CorruptBatchError):
-        kolumn.compact(source, tmp_path / "out", include_active=True)
+    source = _log(tmp_path, batch(SOME[:2]) + batch(records((b"z", b"1"), first=5)))
+    flip(source / f"{0:020}.log", 70)
+    raises(kolumn.CorruptBatchError, "", kolumn.compact, source, tmp_path / "out", include_active=True)
     assert not (tmp_path / "out" / "t-0" / f"{0:020}.log").exists()
-    done = kolumn.compact(source, tmp_path / "out", include_active=True, errors="skip")
-    assert len(done.damage) == 1
-    assert [offset for offset, *_ in _kept(tmp_path / "out")] == [5]
-
-
-def test_control_batches_of_kraft_stay(tmp_path: Path) -> None:
-    leader = batch([Record(0, b"\0\0\0\2", b"", TIME)], flags=CONTROL)
-    out = _compact(tmp_path, leader + batch(records((b"a", b"1"), first=1)))
-    assert kolumn.read(out, columns=["offset"], include_control=True)["offset"].to_pylist() == [0, 1]
+    assert len(kolumn.compact(source, tmp_path / "out", include_active=True, errors="skip").damage) == 1
+    assert _offsets(tmp_path / "out") == [5]

@@ -1,39 +1,54 @@
-"""Compaction writes the same bytes with and without columns."""
+"""Compaction and conversion write the same bytes with and without columns, with the same losses and the same damage."""
 
 import os
 import random
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import kolumn
+from kit.corpus import HERE as DATA
 from kit.encoder import Record, batch
-from kit.paths import without
+from kit.paths import counted, without
 from kit.random_logs import KINDS, TIME, Log, source_of
-from kolumn.core.paths import FILTER
-from kolumn.writers.compaction import rewrite
+from kolumn.core.paths import DOWN_CONVERSION, FILTER
+from kolumn.writers.compaction import cleaner
+from kolumn.writers.conversion import convert, regroup
 
-DATA = Path(__file__).parent.parent / "data" / "corpus"
 
-
-def outcome(source: Path, out: Path, **options: Any) -> Any:
-    """All that a compaction tells and writes."""
+def outcome(call: Callable[..., Any], source: Path, out: Path, **options: Any) -> Any:
+    """All that a compaction or a conversion tells and writes."""
     told: list[int] = []
     try:
-        done = kolumn.compact(source, out, on_progress=told.append, **{"include_active": True, "now": TIME, **options})
+        done = call(source, out, on_progress=told.append, **options)
     except kolumn.KolumnError as error:
         return str(error)
     files = {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
-    return files, done.records, done.retained, done.bytes, done.retained_bytes, [str(one) for one in done.damage], sum(told)
+    facts = ("records", "retained", "bytes", "retained_bytes") if call is kolumn.compact else ("batches", "records", "copied", "lost")
+    return files, *(getattr(done, name) for name in facts), list(map(str, done.damage)), sum(told)
+
+
+def compacted(source: Path, out: Path, **options: Any) -> Any:
+    return outcome(kolumn.compact, source, out, **{"include_active": True, "now": TIME, **options})
+
+
+def same(source: Path, folder: Path, **options: Any) -> Any:
+    with without(DOWN_CONVERSION), counted() as calls:
+        expected = outcome(kolumn.convert, source, folder / "columns", **options)
+    assert not calls[DOWN_CONVERSION]
+    assert outcome(kolumn.convert, source, folder / "direct", **options) == expected
+    return expected
 
 
 def same_in_both_ways(source: Path, folder: Path, **options: Any) -> Any:
-    filtered = outcome(source, folder / "filtered", **options)
+    filtered = compacted(source, folder / "filtered", **options)
     with without(FILTER):
-        assert outcome(source, folder / "decoded", **options) == filtered
+        assert compacted(source, folder / "decoded", **options) == filtered
     return filtered
 
 
@@ -69,16 +84,12 @@ def test_damaged_logs(tmp_path: Path, errors: str) -> None:
         same_in_both_ways(source, tmp_path / str(number), errors=errors)
 
 
-def test_offsets_that_do_not_grow(tmp_path: Path) -> None:
+def test_offsets_that_do_not_grow_or_are_outside_of_their_batch(tmp_path: Path) -> None:
     """Then how many records of a batch are the last of their keys does not tell which ones."""
     one, two = (batch([Record(5, key, b"1", TIME), Record(6, b"b", b"2", TIME)]) for key in (b"a", b"c"))
-    source = source_of(tmp_path, [one + two + batch([Record(7, b"b", b"", TIME)])])
-    same_in_both_ways(source, tmp_path / "out")
-
-
-def test_offsets_outside_of_their_batch(tmp_path: Path) -> None:
+    same_in_both_ways(source_of(tmp_path / "1", [one + two + batch([Record(7, b"b", b"", TIME)])]), tmp_path / "out-1")
     far = batch([Record(5, b"a", b"1", TIME), Record(90, b"b", b"2", TIME), Record(91, b"a", b"2", TIME)], last_offset=6)
-    same_in_both_ways(source_of(tmp_path, [far]), tmp_path / "out")
+    same_in_both_ways(source_of(tmp_path / "2", [far]), tmp_path / "out-2")
 
 
 @pytest.mark.slow
@@ -97,14 +108,7 @@ def test_plain_batches_do_not_become_columns(tmp_path: Path, codec: str, monkeyp
     records[3][8:] = [Record(38, b"key-38", None, TIME), Record(39, b"key-5", None, TIME)]
     number = {"none": 0, "lz4": 3, "zstd": 4}[codec]
     source = source_of(tmp_path, [b"".join(batch(some, codec=number) for some in records) + batch([Record(40, b"last", b"", TIME)])])
-    asked = list[int]()
-    pieces_of = rewrite.pieces_of
-
-    def counted(source: Any, origin: int, entries: Any, *arguments: Any, **named: Any) -> Any:
-        asked.extend(entries.base_offset.tolist())
-        return pieces_of(source, origin, entries, *arguments, **named)
-
-    monkeypatch.setattr(rewrite, "pieces_of", counted)
+    monkeypatch.setattr(cleaner, "pieces_of", asked := Mock(wraps=cleaner.pieces_of))
     done = kolumn.compact(source, tmp_path / "out", include_active=True, now=TIME, delete_retention_ms=10)
     [folder] = (tmp_path / "out").iterdir()
     found = kolumn.batches(folder).select(["baseOffset", "count", "deleteHorizonMs"]).to_pylist()
@@ -112,14 +116,14 @@ def test_plain_batches_do_not_become_columns(tmp_path: Path, codec: str, monkeyp
     assert (done.records, done.retained) == (41, 30)
     later = kolumn.compact(folder, tmp_path / "later", include_active=True, now=TIME + 10)
     assert later.records - later.retained == 2
-    assert asked == []
+    assert [call.args[2].base_offset.tolist() for call in asked.mock_calls if len(call.args[2])] == []
 
 
 def test_a_copy_the_system_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From another file system, by an old kernel, of a file in a pipe: bytes of an active segment are then read and written."""
     records = [Record(i, b"key-%d" % i, b"value" * 200, TIME) for i in range(1000)]
     source = source_of(tmp_path, [b"".join(batch(records[i : i + 10]) for i in range(0, 1000, 10))])
-    expected = outcome(source, tmp_path / "out", include_active=False)
+    expected = compacted(source, tmp_path / "out", include_active=False)
     assert expected[0] == {f"{source.name}/{path.name}": path.read_bytes() for path in source.iterdir()}
 
     def refuses(code: int, after: int, real: Any, *arguments: Any) -> int:
@@ -133,8 +137,57 @@ def test_a_copy_the_system_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("nothing", lambda *_: 0),
     ]:  # fmt: skip
         monkeypatch.setattr(os, "copy_file_range", wrong)
-        assert outcome(source, tmp_path / name, include_active=False) == expected
+        assert compacted(source, tmp_path / name, include_active=False) == expected
     monkeypatch.delattr(os, "copy_file_range")
-    assert outcome(source, tmp_path / "absent", include_active=False) == expected
+    assert compacted(source, tmp_path / "absent", include_active=False) == expected
     monkeypatch.setattr(os, "copy_file_range", partial(refuses, 28, -1, real), raising=False)
-    assert "cannot be written" in outcome(source, tmp_path / "full", include_active=False)
+    assert "cannot be written" in compacted(source, tmp_path / "full", include_active=False)
+
+
+@pytest.mark.parametrize("kind", [*((kind,) for kind in KINDS), KINDS], ids="-".join)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_same_messages(tmp_path: Path, kind: tuple[str, ...], magic: int) -> None:
+    log = Log(magic, kind, 100)
+    source = source_of(tmp_path, [log.segment(15), log.segment(1), log.segment(20)])
+    for number, options in enumerate([{}, {"codec": "none"}, {"codec": "none", "memory_bytes": 1 << 16, "timestamp": 5}, {"codec": "lz4"}]):
+        same(source, tmp_path / str(number), magic=magic, drop_transactions="transactions" in kind, **options)
+    same(source, tmp_path / "refused", magic=magic, codec="none")
+
+
+@pytest.mark.parametrize("errors", ["raise", "skip"])
+def test_conversion_of_damaged_logs(tmp_path: Path, errors: str) -> None:
+    log, rng = Log(5, KINDS[:1], 300), random.Random(2)
+    segment = log.segment(30)
+    for number in range(15):
+        damaged = bytearray(segment)
+        damaged[rng.randrange(8, len(damaged))] ^= 1 << rng.randrange(8)
+        source = source_of(tmp_path / f"source-{number}", [bytes(damaged)])
+        # Without checksums, loops see what is in the records.
+        for check_crcs in (True, False):
+            same(source, tmp_path / f"{number}-{check_crcs}", magic=1, codec="none", errors=errors, check_crcs=check_crcs)
+
+
+def test_conversion_of_logs_of_brokers(tmp_path: Path) -> None:
+    for number, folder in enumerate(sorted({path.parent for path in DATA.rglob("*.log")})):
+        for magic in (0, 1):
+            same(folder, tmp_path / f"{number}-{magic}", magic=magic, codec="none", errors="skip")
+
+
+def test_some_batches_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many messages their table has room for; a batch may have more, or none."""
+    monkeypatch.setattr(regroup, "_MESSAGES", 5)
+    sizes, batches, offset = [3, 2, 1, 5, 0, 7, 4, 0, 2], [], 0
+    for size in sizes:
+        records = [Record(offset + i, b"k", None if i % 3 == 0 else b"v" * i, -1 if i % 2 else TIME) for i in range(size)]
+        batches.append(batch(records, base_offset=offset, last_offset=offset + max(size - 1, 0)))
+        offset += max(size, 1)
+    files, count, records_, _, lost, *_ = same(source_of(tmp_path, [b"".join(batches)]), tmp_path / "out", magic=0)
+    assert (count, records_) == (sum(sizes), sum(sizes))
+    assert lost == {"timestamps": 14, "empty batches": 2, "leader epochs": sum(sizes)}
+    assert len(files) == 3
+
+
+def test_no_column_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = source_of(tmp_path, [Log(1, ("plain", "idempotent", "dead"), 10).segment(50)])
+    monkeypatch.setattr(convert, "pieces_of", lambda *arguments, **_: iter([None] * len(arguments[2])))
+    assert kolumn.convert(source, tmp_path / "out", magic=1, codec="none").records > 100

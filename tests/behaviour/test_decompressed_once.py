@@ -13,23 +13,21 @@ from kit.encoder import Record, batch
 from kolumn.cpu_fallback.stream import UNPACKED
 from kolumn.decode.host import streamed
 
-KIB = 1 << 10
+KIB, TIME = 1 << 10, 1_700_000_000_000
 COLUMNS = ["offset", "timestamp", "key", "value"]
 
 
 class Count:
-    """Bytes that decoders wrote, and calls of the loops."""
+    """Bytes that decoders wrote, and calls of packages."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.bytes = self.calls = self.packages = 0
+        self.bytes = self.packages = 0
         stream, inflate = streamed.stream, streamed.inflate
 
         def counted(*arguments: Any) -> Any:
-            slots = arguments[-2]
-            before = int(slots[UNPACKED])
+            before = int(arguments[-2][UNPACKED])
             result = stream(*arguments)
-            self.calls += 1
-            self.bytes += int(slots[UNPACKED]) - before
+            self.bytes += int(arguments[-2][UNPACKED]) - before
             return result
 
         def by_package(*arguments: Any) -> Any:
@@ -40,24 +38,17 @@ class Count:
         monkeypatch.setattr(streamed, "inflate", by_package)
 
 
-def records(rng: random.Random, size: int, value: int, first: int) -> list[Record]:
-    """Records with small keys and half-random values, of about ``size`` bytes together."""
-    return [
-        Record(first + i, b"key%08d" % (first + i), rng.randbytes(value // 2) + bytes(value - value // 2), 1_700_000_000_000 + first + i)
-        for i in range(max(1, size // (value + 20)))
-    ]
-
-
 @cache
 def segment(codec: int, sizes: tuple[int, ...], value: int) -> tuple[bytes, int]:
     """A segment, and the bytes of all its payloads."""
-    rng, data, first = random.Random(codec), [], 0
-    plain = 0
+    rng, data, first, plain = random.Random(codec), [], 0, 0
     for size in sizes:
-        some = records(rng, size, value, first)
-        data.append(batch(some, codec=codec, base_offset=first, last_offset=first + len(some) - 1))
-        plain += len(batch(some, base_offset=first, last_offset=first + len(some) - 1)) - 61
-        first += len(some)
+        offsets = range(first, first + max(1, size // (value + 20)))
+        values = (rng.randbytes(value // 2) + bytes(value - value // 2) for _ in offsets)
+        records = [Record(i, b"key%08d" % i, half_random, TIME + i) for i, half_random in zip(offsets, values, strict=True)]
+        data.append(batch(records, codec=codec))
+        plain += len(batch(records)) - 61
+        first = offsets.stop
     return b"".join(data), plain
 
 
@@ -73,23 +64,20 @@ SHAPES = {
 @pytest.mark.parametrize("binary", ["contiguous", "view"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_format_2(codec: int, shape: str, binary: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_format_2(codec: int, shape: str, binary: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, value = SHAPES[shape]
-    path = tmp_path / "00000000000000000000.log"
     data, plain = segment(codec, sizes, value)
     path.write_bytes(data)
     count = Count(monkeypatch)
     table = kolumn.read(path, columns=COLUMNS, threads=1, binary=binary, chunk_bytes=600_000)
     assert (count.bytes, count.packages) == (plain, 0)
     np.testing.assert_array_equal(table["offset"].to_numpy(), np.arange(table.num_rows))
-    keys = [b"key%08d" % i for i in range(table.num_rows)]
-    assert table["key"].to_pylist() == keys
+    assert table["key"].to_pylist() == [b"key%08d" % i for i in range(table.num_rows)]
     assert sum(map(len, table["value"].to_pylist())) == value * table.num_rows
 
 
-def test_a_batch_that_does_not_fit_waits_in_the_arena(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_does_not_fit_waits_in_the_arena(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks are smaller than a batch, so columns are always full: what is decompressed is used for the next ones."""
-    path = tmp_path / "00000000000000000000.log"
     data, plain = segment(3, (40 * KIB, 300 * KIB, 90 * KIB, 700 * KIB), 1000)
     path.write_bytes(data)
     expected = kolumn.read(path, columns=[*COLUMNS, "headers"], threads=1).select(COLUMNS)

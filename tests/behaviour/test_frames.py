@@ -5,6 +5,7 @@ import random
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -12,15 +13,16 @@ import pytest
 from typer.testing import CliRunner
 
 import kolumn
+from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
+from kit.outcome import raises
+from kit.replicas import copy, flip
 from kolumn.cli import app
-from kolumn.readers.polars import bounds_of
-from kolumn.readers.row_source import Bounds
+from kolumn.readers.polars import Bounds, bounds_of
 
 pl = pytest.importorskip("polars", reason="kolumn[polars] has it")
 
 
-CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ROWS = 60_000
 
@@ -31,14 +33,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("broker")
     for number, name in enumerate(("orders-0", "orders-1", "clicks-0")):
         times = [None if i % 977 == 5 else START + timedelta(milliseconds=i * 7 + number) for i in range(ROWS)]
-        table = pa.table(
-            {
-                "key": pa.array([None if i % 50 == 3 else b"k%d" % (i % 100) for i in range(ROWS)], pa.binary()),
-                "value": pa.array([b'{"n": %d, "pad": "%s"}' % (i, b"x" * (i % 40)) for i in range(ROWS)], pa.binary()),
-                "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
-            }
-        )
-        kolumn.write(table, root / name, codec="zstd" if number else "none", segment_bytes=1 << 20)
+        keys = [None if i % 50 == 3 else b"k%d" % (i % 100) for i in range(ROWS)]
+        values = [b'{"n": %d, "pad": "%s"}' % (i, b"x" * (i % 40)) for i in range(ROWS)]
+        table = {"key": keys, "value": values, "timestamp": pa.array(times, pa.timestamp("us", "UTC"))}
+        kolumn.write(pa.table(table), root / name, codec="zstd" if number else "none", segment_bytes=1 << 20)
     return root
 
 
@@ -47,7 +45,6 @@ def at(ms: int) -> datetime:
 
 
 def predicate(rng: random.Random, depth: int = 2) -> Any:
-    """Some predicate of comparisons of all kinds."""
     if depth and rng.random() < 0.6:
         left, right = predicate(rng, depth - 1), predicate(rng, depth - 1)
         return rng.choice([lambda: left & right, lambda: left & right, lambda: left | right, lambda: ~left])()
@@ -65,20 +62,21 @@ def predicate(rng: random.Random, depth: int = 2) -> Any:
     )  # fmt: skip
 
 
-def test_every_predicate_is_exact(broker: Path) -> None:
-    whole = pl.DataFrame(pl.from_arrow(kolumn.read(broker)))
-    lazy = kolumn.scan_polars(broker)
+@pytest.fixture(scope="module")
+def whole(broker: Path) -> Any:
+    return pl.DataFrame(pl.from_arrow(kolumn.read(broker)))
+
+
+def test_every_predicate_is_exact(broker: Path, whole: Any) -> None:
+    lazy, rng = kolumn.scan_polars(broker), random.Random(4)
     assert lazy.collect_schema() == whole.schema
-    rng = random.Random(4)
     for _ in range(25):
         chosen, columns = predicate(rng), rng.sample(whole.columns, rng.randint(1, 7))
         assert lazy.filter(chosen).select(columns).collect().equals(whole.filter(chosen).select(columns)), str(chosen)
 
 
-def test_rows_and_predicates_in_any_order(broker: Path) -> None:
-    whole = pl.DataFrame(pl.from_arrow(kolumn.read(broker)))
-    lazy = kolumn.scan_polars(broker)
-    after = pl.col("offset") > 59_990
+def test_rows_and_predicates_in_any_order(broker: Path, whole: Any) -> None:
+    lazy, after = kolumn.scan_polars(broker), pl.col("offset") > 59_990
     for query in (
         lambda one: one.head(3), lambda one: one.head(0), lambda one: one.head(5).filter(pl.col("offset") > 2), lambda one: one.slice(5, 3),
         lambda one: one.filter(after).head(2), lambda one: one.filter(after).tail(1), lambda one: one.head(70_000).filter(after),
@@ -86,12 +84,8 @@ def test_rows_and_predicates_in_any_order(broker: Path) -> None:
         lambda one: one.join(one.head(10).select("offset"), on="offset").select(pl.len()),
     ):  # fmt: skip
         assert query(lazy).collect().equals(query(whole.lazy()).collect())
-    assert (
-        lazy.filter(after)
-        .collect(engine="streaming")
-        .sort("topic", "partition", "offset")
-        .equals(whole.filter(after).sort("topic", "partition", "offset"))
-    )
+    order = ["topic", "partition", "offset"]
+    assert lazy.filter(after).collect(engine="streaming").sort(order).equals(whole.filter(after).sort(order))
 
 
 @pytest.mark.parametrize(
@@ -125,26 +119,19 @@ def test_what_is_pushed_down(chosen: Any, bounds: Bounds) -> None:
     assert found == [bounds]
 
 
-def test_what_cannot_be_understood_restricts_nothing() -> None:
-    class Odd:
-        class meta:  # noqa: N801
-            @staticmethod
-            def serialize(format: str) -> str:
-                return '{"BinaryExpr": {"left": 1}}'
-
-    assert bounds_of(Odd()) == Bounds()  # type: ignore[arg-type]
+def test_what_cannot_be_understood() -> None:
+    odd = SimpleNamespace(meta=SimpleNamespace(serialize=lambda format: '{"BinaryExpr": {"left": 1}}'))
+    assert bounds_of(odd) == Bounds()
+    raises(kolumn.ArgumentError, "no such file", kolumn.scan_polars, "/no/such/place")
+    with pytest.raises(kolumn.ArgumentError, match="did you mean 'columns'"):
+        kolumn.scan_polars(CORPUS / "v2-java", colums="key")  # type: ignore[call-arg]
 
 
 def test_less_is_read(broker: Path) -> None:
-    read = [0]
-
-    def count(size: int) -> None:
-        read[0] += size
-
     def bytes_of(query: Any) -> int:
-        read[0] = 0
-        query(kolumn.scan_polars(broker, on_progress=count)).collect()
-        return read[0]
+        sizes: list[int] = []
+        query(kolumn.scan_polars(broker, on_progress=sizes.append)).collect()
+        return sum(sizes)
 
     whole = bytes_of(lambda one: one.select("offset"))
     assert whole == sum(path.stat().st_size for path in broker.glob("*/*.log"))
@@ -153,8 +140,7 @@ def test_less_is_read(broker: Path) -> None:
     assert bytes_of(lambda one: one.filter(pl.col("topic") == "clicks")) < whole / 2
     assert bytes_of(lambda one: one.filter(pl.col("topic") == "nothing")) == 0
     # One chunk, and no thread reads ahead of it.
-    first = kolumn.scan_polars(broker).head(1).collect()
-    assert first["offset"].to_list() == [0]
+    assert kolumn.scan_polars(broker).head(1).collect()["offset"].to_list() == [0]
 
 
 def test_options_and_typed_values(broker: Path) -> None:
@@ -169,37 +155,28 @@ def test_options_and_typed_values(broker: Path) -> None:
     assert text.select("key").collect().schema == {"key": pl.String}
 
 
-def test_damage_is_an_error_with_its_place(tmp_path: Path, broker: Path) -> None:
-    (path,) = [path for path in (broker / "orders-1").glob("*.log") if path.name == f"{0:020}.log"]
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2 + 40] ^= 1
-    (tmp_path / "orders-1").mkdir()
-    (tmp_path / "orders-1" / path.name).write_bytes(data)
+def test_damage_is_an_error_with_its_position(tmp_path: Path, broker: Path) -> None:
+    path = copy(broker / "orders-1", tmp_path) / f"{0:020}.log"
+    flip(path, path.stat().st_size // 2 + 40)
     lazy = kolumn.scan_polars(tmp_path)
-    with pytest.raises(Exception, match=r"orders-1/0+\.log: position \d+"):
-        lazy.collect()
+    raises(Exception, r"orders-1/0+\.log: position \d+", lazy.collect)
     skipped = kolumn.Skipped()
     assert 0 < kolumn.scan_polars(tmp_path, errors="skip", on_damage=skipped).collect().height < ROWS
     assert skipped.stretches == 1
     pytest.importorskip("duckdb")
-    out = CliRunner().invoke(app, ["sql", str(tmp_path), "select count(*) from orders"])
-    assert out.exit_code == 1
-    assert "--errors skip" in out.stderr
-    out = CliRunner().invoke(app, ["sql", "--json", str(tmp_path), "select count(*) n from orders", "--errors", "skip"])
-    assert out.exit_code == 1
-    assert "1 damaged stretch left out" in out.stderr
+    out = run(tmp_path, "select count(*) from orders")
+    assert (out.exit_code, "--errors skip" in out.stderr) == (1, True)
+    out = run("--json", tmp_path, "select count(*) n from orders", "--errors", "skip")
+    assert (out.exit_code, "1 damaged stretch left out" in out.stderr) == (1, True)
     assert 0 < json.loads(out.stdout)["n"] < ROWS
 
 
-def test_wrong_sources_and_options_are_errors_at_once() -> None:
-    with pytest.raises(kolumn.ArgumentError, match="no such file"):
-        kolumn.scan_polars("/no/such/place")
-    with pytest.raises(kolumn.ArgumentError, match="did you mean 'columns'"):
-        kolumn.scan_polars(CORPUS / "v2-java", colums="key")  # type: ignore[call-arg]
+def run(*args: object) -> Any:
+    return CliRunner().invoke(app, ["sql", *map(str, args)])
 
 
 def sql(*args: object) -> list[dict[str, Any]]:
-    out = CliRunner().invoke(app, ["sql", "--json", *map(str, args)])
+    out = run("--json", *args)
     assert out.exit_code == 0, out.stderr
     return [json.loads(line) for line in out.stdout.splitlines()]
 
@@ -216,6 +193,14 @@ def test_sql(broker: Path) -> None:
     typed = ("--value-format", "json", "--value-schema", '{"n": "int64"}')
     assert sql(broker, "select sum(value.n)::bigint s from clicks", *typed) == [{"s": ROWS * (ROWS - 1) // 2}]
     assert sql(broker, "select 1 a where false") == []
+    pytest.importorskip("duckdb", reason="kolumn[sql] has it")
+    for query, said in (
+        ("select * from order_", "tables: clicks, orders"),
+        ("selec 1", "syntax error"),
+        ("select cast(decode(key) as int) from orders", "Could not convert"),
+    ):
+        out = run(broker, query)
+        assert (out.exit_code, out.stdout, said in out.stderr) == (2, "", True)
 
 
 def test_queries_see_topics_alone(broker: Path, tmp_path: Path) -> None:
@@ -238,32 +223,14 @@ def test_queries_see_topics_alone(broker: Path, tmp_path: Path) -> None:
         "create secret (type s3)": None,
     }
     for query, allowed in refused.items():
-        out = CliRunner().invoke(app, ["sql", "--json", str(broker), query])
+        out = run("--json", broker, query)
         assert (out.exit_code, out.stdout) == (2, ""), query
         assert "--allow-files" in out.stderr, query
         if allowed is not None:
             assert sql("--allow-files", broker, query) == allowed
-    assert {one.name for one in tmp_path.iterdir()} == {"a.txt", "a.db"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "a.db"}
     # Nor do they see variables of this program.
-    assert "does not exist" in CliRunner().invoke(app, ["sql", str(broker), "select * from found"]).stderr
-
-
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
-        ("select * from order_", "tables: clicks, orders"),
-        ("selec 1", "syntax error"),
-        ("select cast(decode(key) as int) from orders", "Could not convert"),
-    ],
-)
-def test_wrong_queries(broker: Path, query: str, said: str) -> None:
-    pytest.importorskip("duckdb", reason="kolumn[sql] has it")
-    out = CliRunner().invoke(app, ["sql", str(broker), query])
-    assert (out.exit_code, out.stdout) == (2, "")
-    assert said in out.stderr
-
-
-# What do notebooks show of a report and of damage?
+    assert "does not exist" in run(broker, "select * from found").stderr
 
 
 @pytest.fixture(scope="module")
@@ -292,7 +259,7 @@ def test_a_report(damaged: Path) -> None:
     assert "&lt;b&gt;&amp;topic-0" in html
 
 
-def test_what_was_left_out(damaged: Path) -> None:
+def test_what_was_left_out(damaged: Path, tmp_path: Path) -> None:
     skipped = kolumn.Skipped()
     assert skipped._repr_html_() == "<p>nothing left out</p>"
     kolumn.read(damaged, errors="skip", on_damage=skipped)
@@ -302,11 +269,7 @@ def test_what_was_left_out(damaged: Path) -> None:
     assert "<p>and 10 more</p>" in html
     (row,) = cells(skipped.damage[0]._repr_html_())
     assert row[1:6] == [str(skipped.damage[0].position), str(skipped.damage[0].size), "1", "1", "1"]
-
-
-def test_no_damage(damaged: Path, tmp_path: Path) -> None:
-    (tmp_path / "a-0").mkdir()
-    (tmp_path / "a-0" / f"{0:020}.log").write_bytes(batch([Record(0)]))
-    html = kolumn.verify(tmp_path / "a-0")._repr_html_()
+    (tmp_path / f"{0:020}.log").write_bytes(batch([Record(0)]))
+    html = kolumn.verify(tmp_path)._repr_html_()
     assert html.startswith("<p><b>OK</b>: ")
     assert "<table>" not in html

@@ -1,16 +1,23 @@
-"""`groups` and `open_transactions`: what a coordinator would know after it had loaded its topic, against the logs beside it."""
+"""What a cluster keeps for itself: `decode=\"internal\"`, and what a coordinator would know after it had loaded its topic."""
 
 import json
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 import kolumn
+from kit.command_line import run
 from kit.corpus import HERE
+from kit.dumped import BROKERS, differences, kept
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
+from kit.outcome import raises
 from kit.tiers import uuid_of
 from kolumn.cli import app
 from kolumn.core.errors import ArgumentError, CorruptBatchError
@@ -53,7 +60,7 @@ def one(offset: int, key: bytes, value: bytes | None) -> bytes:
     return batch([Record(offset, key, value, T)])
 
 
-def test_the_newest_commit_counts_and_tombstones_remove(tmp_path: Path) -> None:
+def test_the_newest_commit_counts_and_those_of_transactions_that_are_committed(tmp_path: Path) -> None:
     a, b, c = (commit_key("g", "orders", number) for number in range(3))
     log(tmp_path / "__consumer_offsets-7", one(0, a, commit(5)), one(1, b, commit(6)), one(2, a, commit(9, "note")), one(3, b, None))
     log(tmp_path / "__consumer_offsets-8", one(0, commit_key("h", "gone", 0), commit(3)), one(1, c, commit(1)))
@@ -65,8 +72,6 @@ def test_the_newest_commit_counts_and_tombstones_remove(tmp_path: Path) -> None:
     assert (first["metadata"], first["leaderEpoch"], first["kind"], first["commitTimestamp"].timestamp()) == ("note", 4, None, T / 1000)
     assert found["h", "gone", 0]["lag"] is None
 
-
-def test_commits_of_transactions_count_when_they_are_committed(tmp_path: Path) -> None:
     def part(offset: int, number: int, producer: int) -> bytes:
         record = Record(offset, commit_key("g", "orders", number), commit(100 + number), T)
         return batch([record], flags=TRANSACTIONAL, producer_id=producer, producer_epoch=0)
@@ -74,18 +79,15 @@ def test_commits_of_transactions_count_when_they_are_committed(tmp_path: Path) -
     entries = [one(i, commit_key("g", "orders", i), commit(i)) for i in range(3)]
     entries += [part(3, 0, 7), part(4, 1, 8), part(5, 2, 9)]
     entries += [control_batch(6, 1, producer_id=7, producer_epoch=0), control_batch(7, 0, producer_id=8, producer_epoch=0)]
-    log(tmp_path / "__consumer_offsets-0", *entries)
-    assert [row["committedOffset"] for row in rows(tmp_path)] == [100, 1, 2]
+    log(tmp_path / "2" / "__consumer_offsets-0", *entries)
+    assert [row["committedOffset"] for row in rows(tmp_path / "2")] == [100, 1, 2]
 
 
 def test_members_and_states_of_classic_groups(tmp_path: Path) -> None:
     key = struct.pack(">h", 2)
-    entries = [
-        one(0, key + text("live"), classic(5, 1)),
-        one(1, key + text("idle"), classic(6, 0)),
-        one(2, key + text("gone"), classic(1, 1)),
-    ]
-    log(tmp_path / "__consumer_offsets-0", *entries, one(3, key + text("gone"), None))
+    values = {"live": classic(5, 1), "idle": classic(6, 0), "gone": classic(1, 1)}
+    entries = [one(i, key + text(group), value) for i, (group, value) in enumerate([*values.items(), ("gone", None)])]
+    log(tmp_path / "__consumer_offsets-0", *entries)
     idle, live = rows(tmp_path)
     assert (idle["group"], idle["state"], idle["members"], idle["topic"]) == ("idle", "Empty", [], None)
     assert (live["state"], live["kind"], live["protocol"], live["generation"]) == ("Stable", "classic", "range", 5)
@@ -96,7 +98,7 @@ def test_members_and_states_of_classic_groups(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_groups_of_a_real_broker() -> None:
+def test_groups_of_a_real_broker(tmp_path: Path) -> None:
     found = rows(OFFSETS, HERE / "transactional" / "txn-open-0")
     new = [row for row in found if row["kind"] == "consumer"]
     assert {(row["group"], row["state"], row["committedOffset"]) for row in new} == {
@@ -105,10 +107,8 @@ def test_groups_of_a_real_broker() -> None:
     assert [(row["group"], row["committedOffset"], row["lag"]) for row in found if row["kind"] == "classic"] == [
         ("readers-0", 73, 849), ("readers-1", 78, 844), ("readers-2", 78, 844), ("readers-3", 78, 844)
     ]  # fmt: skip
-
-
-def test_a_topic_that_was_made_again_has_no_lag(tmp_path: Path) -> None:
-    """Commits of format 4 name the topic's id, and so does the folder."""
+    raises(ArgumentError, "no __consumer_offsets in this source", rows, HERE / "transactional" / "txn-open-0")
+    # Commits of format 4 name the topic's id, and so does the folder.
     copy = log(tmp_path / "txn-open-0", (HERE / "transactional" / "txn-open-0" / f"{0:020}.log").read_bytes())
     assert {row["lag"] for row in rows(OFFSETS, copy) if row["topic"] == "txn-open"} == {119, 114}
     (copy / "partition.metadata").write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
@@ -118,23 +118,14 @@ def test_a_topic_that_was_made_again_has_no_lag(tmp_path: Path) -> None:
 def test_copies_are_one_log_and_damage_is_told(tmp_path: Path) -> None:
     entries = [one(i, commit_key("g", "orders", 0), commit(i)) for i in range(5)]
     log(tmp_path / "a" / "__consumer_offsets-0", *entries)
-    bad = bytearray(entries[4])
-    bad[-1] ^= 1
-    log(tmp_path / "b" / "__consumer_offsets-0", *entries[:4], bytes(bad))
+    log(tmp_path / "b" / "__consumer_offsets-0", *entries[:4], entries[4][:-1] + b"?")
     assert [row["committedOffset"] for row in rows(tmp_path / "a", tmp_path / "b")] == [4]
-    with pytest.raises(CorruptBatchError):
-        rows(tmp_path / "b")
+    raises(CorruptBatchError, "", rows, tmp_path / "b")
     skipped = kolumn.Skipped()
     assert [row["committedOffset"] for row in rows(tmp_path / "b", errors="skip", on_damage=skipped)] == [3]
     assert skipped.stretches == 1
     done = CliRunner().invoke(app, ["groups", "--json", str(tmp_path / "b")])
-    assert done.exit_code == 1
-    assert json.loads(done.stdout)["committedOffset"] == 3
-
-
-def test_a_source_without_the_topic_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="no __consumer_offsets in this source"):
-        rows(HERE / "transactional" / "txn-open-0")
+    assert (done.exit_code, json.loads(done.stdout)["committedOffset"]) == (1, 3)
 
 
 def test_open_transactions_of_a_real_broker() -> None:
@@ -150,11 +141,9 @@ def test_open_transactions_of_a_real_broker() -> None:
 
 def test_hanging_transactions(tmp_path: Path) -> None:
     def state(offset: int, name: str, producer: int, status: int, partitions: list[int]) -> bytes:
-        body = struct.pack(">hqhib", 0, producer, 3, 60_000, status)
-        body += (
-            struct.pack(">i", 1) + text("orders") + struct.pack(">i", len(partitions)) + b"".join(struct.pack(">i", p) for p in partitions)
-        )
-        return one(offset, struct.pack(">h", 0) + text(name), body + struct.pack(">qq", T, T - 10))
+        body = struct.pack(">hqhib", 0, producer, 3, 60_000, status) + struct.pack(">i", 1) + text("orders")
+        body += struct.pack(f">i{len(partitions)}iqq", len(partitions), *partitions, T, T - 10)
+        return one(offset, struct.pack(">h", 0) + text(name), body)
 
     def begun(offset: int, producer: int) -> bytes:
         return batch([Record(offset, None, b"x", T)], flags=TRANSACTIONAL, producer_id=producer, producer_epoch=3)
@@ -162,22 +151,14 @@ def test_hanging_transactions(tmp_path: Path) -> None:
     log(tmp_path / "orders-0", begun(0, 1), begun(1, 2), begun(2, 3))
     unknown = kolumn.open_transactions(tmp_path, now=T + 5).to_pylist()
     assert [(row["producerId"], row["isHanging"], row["ageMs"]) for row in unknown] == [(1, None, 5), (2, None, 5), (3, None, 5)]
-    log(
-        tmp_path / "__transaction_state-0",
-        state(0, "a", 1, 1, [0]),
-        state(1, "b", 2, 1, [0]),
-        state(2, "b", 2, 4, []),
-        state(3, "c", 4, 1, [1]),
-    )
+    states = (("a", 1, 1, [0]), ("b", 2, 1, [0]), ("b", 2, 4, []), ("c", 4, 1, [1]))
+    log(tmp_path / "__transaction_state-0", *(state(i, *given) for i, given in enumerate(states)))
     found = {row["producerId"]: row for row in kolumn.open_transactions(tmp_path, now=T + 5).to_pylist()}
-    assert {producer: row["isHanging"] for producer, row in found.items()} == {1: False, 2: True, 3: True, 4: False}
-    assert {producer: row["coordinatorState"] for producer, row in found.items()} == {
-        1: "Ongoing", 2: "CompleteCommit", 3: None, 4: "Ongoing"
-    }  # fmt: skip
+    expected = {1: (False, "Ongoing"), 2: (True, "CompleteCommit"), 3: (True, None), 4: (False, "Ongoing")}
+    assert {producer: (row["isHanging"], row["coordinatorState"]) for producer, row in found.items()} == expected
     assert (found[4]["firstOffset"], found[4]["partition"], found[4]["ageMs"]) == (None, 1, 15)
     done = CliRunner().invoke(app, ["transactions", "--now", str(T + 5), str(tmp_path)])
-    assert done.exit_code == 0
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["producerId", "1", "2", "3", "4"]
+    assert (done.exit_code, [line.split()[0] for line in done.stdout.splitlines()]) == (0, ["producerId", "1", "2", "3", "4"])
 
 
 @pytest.mark.parametrize("place", ["orders-0", "__consumer_offsets-0", f"orders-{uuid_of('orders')}/0"])
@@ -192,3 +173,93 @@ def test_manifests_that_are_none_hide_nothing(tmp_path: Path, place: str, caplog
         assert (row["committedOffset"], row["logEndOffset"]) == (2, 7)
     assert ("a manifest of a tier" in caplog.text) == ("/" in place)
     assert kolumn.open_transactions(tmp_path, errors="skip").num_rows == 0
+
+
+INTERNAL = HERE / "internal"
+
+
+def types(table: pa.Table, column: str = "value") -> Counter[Any]:
+    return Counter(pc.struct_field(table[column].combine_chunks(), "type").to_pylist())
+
+
+def test_offsets_of_groups() -> None:
+    table = kolumn.read(INTERNAL / "__consumer_offsets-0", decode="internal")
+    assert table.column_names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "keyValid", "valueValid"]
+    commits = table.filter(pc.equal(pc.struct_field(table["value"], "type"), "OffsetCommit"))
+    groups = Counter(pc.struct_field(commits["key"], ["OffsetCommit", "group"]).to_pylist())
+    assert set(groups) == {"readers-0", "readers-1", "readers-2", "readers-3", "new-protocol-0", "new-protocol-1"}
+    newest = commits.slice(commits.num_rows - 1).to_pylist()[0]["value"]["OffsetCommit"]
+    assert newest.keys() == {"offset", "leaderEpoch", "metadata", "commitTimestamp", "expireTimestamp", "topicId"}
+    assert pc.all(pc.or_(table["valueValid"], pc.is_null(table["value"]))).as_py()
+
+
+def test_metadata_of_a_cluster_and_its_snapshots() -> None:
+    log = INTERNAL / "__cluster_metadata-0"
+    plain = kolumn.read(log, decode="internal")
+    control = kolumn.read(log, decode="internal", include_control=True)
+    assert types(control) - types(plain) == {"LeaderChangeMessage": 5, "KRaftVersionRecord": 1, "VotersRecord": 1}
+    assert types(plain)["PartitionChangeRecord"] == 648
+    assert "LeaderChangeMessage" not in {one.name for one in plain.schema.field("value").type}
+    topics = plain.filter(pc.equal(pc.struct_field(plain["value"], "type"), "TopicRecord"))
+    assert "meta-0-4" in pc.struct_field(topics["value"], ["TopicRecord", "name"]).to_pylist()
+    log = INTERNAL / "__cluster_metadata-0"
+    snapshots = sorted(path.name for path in log.glob("*.checkpoint"))
+    (remark,) = kolumn.verify(log).remarks.to_pylist()
+    assert (remark["kind"], remark["remark"].split()[0]) == ("snapshots", str(len(snapshots)))
+    assert snapshots[-1] in remark["evidence"]
+    table = kolumn.read(log, decode="internal", include_snapshots=True, include_control=True, columns=["segment", "key", "value"])
+    read = list(dict.fromkeys(name.rpartition("/")[2] for name in table["segment"].to_pylist()))
+    assert read == [*snapshots, "00000000000000000000.log"]
+    assert types(table, "key")["SNAPSHOT_FOOTER"] == len(snapshots)
+    report = kolumn.verify(log, include_snapshots=True)
+    assert (report.remarks.num_rows, report.segments.num_rows, report.ok) == (0, len(snapshots) + 1, True)
+
+
+def test_files_that_no_folder_names_and_topics_that_share_one_type(tmp_path: Any) -> None:
+    assert types(kolumn.read(INTERNAL / "bootstrap.checkpoint", decode="internal")) == {"FeatureLevelRecord": 6}
+    other = kolumn.read(INTERNAL / "old-broker__consumer_offsets-0", decode="internal", topic="__consumer_offsets")
+    assert types(other) == {"OffsetCommit": 36, "GroupMetadata": 6}
+    table = kolumn.read([INTERNAL / "__consumer_offsets-0", INTERNAL / "__transaction_state-0"], decode="internal")
+    assert types(table)["TransactionLog"] == 655
+    assert types(table)["OffsetCommit"] == 100
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert pq.read_table(tmp_path / "t.parquet").equals(table)
+
+
+@pytest.mark.parametrize("options", [{"threads": 2, "chunk_bytes": 2000}, {"binary": "view"}, {"errors": "skip"}])
+def test_every_way_to_read(options: dict[str, Any]) -> None:
+    source = INTERNAL / "__transaction_state-0"
+    assert pa.Table.from_batches(kolumn.scan(source, decode="internal", **options)) == kolumn.read(source, decode="internal")
+    table = kolumn.read(INTERNAL / "__transaction_state-0", decode="internal", columns=["valueRaw", "value", "keyRaw"])
+    raw = kolumn.read(INTERNAL / "__transaction_state-0", columns=["value", "key"])
+    assert table["valueRaw"].equals(raw["value"])
+    assert table["keyRaw"].equals(raw["key"])
+
+
+def test_messages_in_cat_and_parquet(tmp_path: Any) -> None:
+    done = run("cat", "--json", "--decode", "internal", INTERNAL / "__consumer_offsets-0")
+    assert done.returncode == 0, done.stderr
+    first, *rest = (json.loads(line) for line in done.stdout.splitlines())
+    assert first["key"] == {"type": "GroupMetadata", "version": 2, "data": {"group": "readers-0"}}
+    assert (first["value"]["data"]["members"], len(rest), done.stderr) == ([], 129, "")
+    source = INTERNAL / "__consumer_offsets-0"
+    done = run("to-parquet", "--decode", "internal", source, tmp_path / "lake")
+    assert done.returncode == 0, done.stderr
+    found = pa.concat_tables(pq.ParquetFile(path).read() for path in sorted((tmp_path / "lake").rglob("*.parquet")))
+    expected = kolumn.read(source, decode="internal")
+    for name in ("key", "value"):
+        assert found[name].to_pylist() == expected[name].to_pylist()
+
+
+@pytest.mark.parametrize("version", sorted(path.name for path in BROKERS.iterdir()))
+def test_messages_of_other_brokers_are_those_of_kafkas_decoders(version: str) -> None:
+    """Compared field by field with what DumpLogSegments of Kafka 4.3.0 prints of the same segments."""
+    compared = 0
+    for log in sorted((BROKERS / version).glob("*/*.log")):
+        lines = kept(log)
+        rows = kolumn.read(log, decode="internal", include_control=True).to_pylist()
+        assert {row["offset"] for row in rows} == set(lines)
+        for row in rows:
+            assert list(differences(row, *lines[row["offset"]])) == [], (log, row["offset"])
+            compared += 1
+    assert compared > 20

@@ -1,37 +1,38 @@
-"""What a read of headers costs: bytes, system calls and calls of Python are counted, not time."""
+"""What reads and tools cost: fresh memory, bytes, system calls and calls of Python are counted, not time."""
 
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import kolumn
 from kit.counted import IO, counted
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
+from kit.outcome import raises
+from kolumn.cli import main
+from kolumn.core import recycle
 from kolumn.core.errors import CorruptBatchError
 from kolumn.damage.findings import Damage
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
+from kolumn.writers.encoders import ENCODERS
 
 ABORT, COMMIT = 0, 1
 BATCHES, EACH = 200, 4
 
 
-def large(offset: int, **fields: Any) -> bytes:
-    """A batch of 16 KiB with `EACH` records."""
-    return batch([Record(offset + i, b"key", bytes([offset % 251]) * 4096, offset) for i in range(EACH)], **fields)
-
-
 @pytest.fixture(scope="module")
 def entries() -> list[bytes]:
-    """Of a segment of 3 MiB."""
-    return [large(EACH * i) for i in range(BATCHES)]
+    """Batches of 16 KiB with `EACH` records, of a segment of 3 MiB."""
+    every = (range(first, first + EACH) for first in range(0, EACH * BATCHES, EACH))
+    return [batch([Record(i, b"key", bytes([own.start % 251]) * 4096, own.start) for i in own]) for own in every]
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +60,12 @@ def test_a_list_of_batches_reads_headers(segment: Path) -> None:
     assert reads < BATCHES + 30
 
 
-def test_more_batches_are_no_more_calls_of_python(tmp_path: Path) -> None:
+def test_batches_and_small_segments_cost_little_python(tmp_path: Path) -> None:
     small = [batch([Record(i, b"", b"v" * 2000)]) for i in range(3000)]
     few, many = (written(tmp_path / name, small[:count]) for name, count in (("few-0", 1000), ("many-0", 3000)))
     counts = [counted(partial(kolumn.batches, path, check_crcs=False))[3].total() for path in (few, many)]
     assert counts[1] < counts[0] + 400
-
-
-def test_small_segments_share_the_table(tmp_path: Path) -> None:
-    """One Arrow table is made of many segments; the column says which row is whose."""
+    # One Arrow table is made of many segments; the column says which row is whose.
     folder = tmp_path / "t-0"
     paths = [written(folder, [batch([Record(i, b"k", b"v")])], i) for i in range(40)]
     found = kolumn.batches(folder)
@@ -114,33 +112,35 @@ def test_segments_outside_of_a_range_are_not_opened(
     for i in range(4, 20):
         # Nobody looks into these.
         (folder / f"{i * each:020}.log").hardlink_to(whole)
-    opened: dict[str, int] = {}
-    really = os.open
-
-    def note(path: Any, *args: Any, **named: Any) -> int:
-        opened[str(path)] = opened.get(str(path), 0) + 1
-        return really(path, *args, **named)
-
-    monkeypatch.setattr(os, "open", note)
+    opened, really = set[str](), os.open
+    monkeypatch.setattr(os, "open", lambda path, *args, **named: opened.add(str(path)) or really(path, *args, **named))
     segments = find_segments(folder)
     ranges = select_ranges(segments, Options(start_offset=start, end_offset=end))
     low, high = start or 0, end or 10**9
     bases = [i * each for i in range(len(segments))]
-    bounds = {low // each, high // each}
-    last = bases[-1]
-    assert [one.segment.base_offset for one in ranges] == [base for base in bases if base < high and (base + each > low or base == last)]
+    in_range = [base for base in bases if base < high and (base + each > low or base == bases[-1])]
+    assert [part.segment.base_offset for part in ranges] == in_range
     # The folder itself is opened too, to look at its files.
-    assert set(opened) - {str(folder)} <= {segments[i].path for i in bounds if i < len(segments)} | {segments[-1].path}
+    bounds = {segments[i].path for i in (low // each, high // each) if i < len(segments)}
+    assert opened - {str(folder)} <= bounds | {segments[-1].path}
 
 
-def test_a_large_range_is_read_without_looking_at_headers_first(segment: Path) -> None:
+def test_large_ranges_and_committed_reads_cost_little_more(segment: Path) -> None:
     _, size, reads, _ = counted(lambda: kolumn.read(segment, start_offset=EACH * 40, threads=1))
     assert size < 1.1 * segment.stat().st_size
     assert reads < BATCHES // 2
+    plain, size, _, _ = counted(lambda: kolumn.read(segment, threads=1))
+    committed, more, _, _ = counted(lambda: kolumn.read(segment, threads=1, isolation_level="read_committed"))
+    assert committed.equals(plain)
+    assert more < 1.1 * size
 
 
-def with_length(entry: bytes, size: int) -> bytes:
-    return entry[:8] + struct.pack(">i", size - 12) + entry[12:]
+AT = 100
+
+
+def changed(folder: Path, entries: list[bytes], entry: bytes) -> Path:
+    """A segment with another entry at `AT`."""
+    return written(folder, [*entries[:AT], entry, *entries[AT + 1 :]])
 
 
 def with_base(entry: bytes, offset: int) -> bytes:
@@ -154,33 +154,27 @@ def rows(source: Path, **options: Any) -> list[int]:
 @pytest.mark.parametrize("jump", [2, 3, 40])
 def test_a_wrong_length_hides_nothing_of_a_range(entries: list[bytes], jump: int, tmp_path: Path) -> None:
     """It leads to a later batch over those of the range."""
-    at = 100
-    long = sum(len(entry) for entry in entries[at : at + jump])
-    path = written(tmp_path, [*entries[:at], with_length(entries[at], long), *entries[at + 1 :]])
-    first = EACH * (at + 1)
+    long = struct.pack(">i", sum(map(len, entries[AT : AT + jump])) - 12)
+    path = changed(tmp_path, entries, entries[AT][:8] + long + entries[AT][12:])
+    first = EACH * (AT + 1)
     assert rows(path, start_offset=first, end_offset=first + 4, errors="skip") == list(range(first, first + 4))
-    with pytest.raises(CorruptBatchError):
-        rows(path, start_offset=first, end_offset=first + 4)
+    raises(CorruptBatchError, "", rows, path, start_offset=first, end_offset=first + 4)
 
 
 @pytest.mark.parametrize("wrong", [0, 10**6])
 def test_a_wrong_offset_ends_no_range(entries: list[bytes], wrong: int, tmp_path: Path) -> None:
     """No checksum covers a base offset."""
-    at = 100
-    path = written(tmp_path, [*entries[:at], with_base(entries[at], wrong), *entries[at + 1 :]])
-    wanted = range(EACH * (at - 2), EACH * (at + 3))
+    path = changed(tmp_path, entries, with_base(entries[AT], wrong))
+    wanted = range(EACH * (AT - 2), EACH * (AT + 3))
     expected = [offset for offset in rows(path) if offset in wanted]
     assert rows(path, start_offset=wanted.start, end_offset=wanted.stop) == expected
     assert len(expected) == len(wanted) - EACH
 
 
 def test_damage_in_a_range_is_found(entries: list[bytes], tmp_path: Path) -> None:
-    at = 100
-    path = written(tmp_path, [*entries[:at], entries[at][:-1] + b"!", *entries[at + 1 :]])
-    left_out: list[Damage] = []
-    found = rows(path, start_offset=EACH * at, end_offset=EACH * at + 5, errors="skip", on_damage=left_out.append)
-    assert found == [EACH * at + EACH]
-    assert [damage.base_offset for damage in left_out] == [EACH * at]
+    path, left_out = changed(tmp_path, entries, entries[AT][:-1] + b"!"), list[Damage]()
+    found = rows(path, start_offset=EACH * AT, end_offset=EACH * AT + 5, errors="skip", on_damage=left_out.append)
+    assert (found, [damage.base_offset for damage in left_out]) == ([EACH * AT + EACH], [EACH * AT])
 
 
 def transactions(count: int, of: Callable[[int], int], payload: int) -> list[bytes]:
@@ -190,13 +184,6 @@ def transactions(count: int, of: Callable[[int], int], payload: int) -> list[byt
         made.append(batch([Record(2 * i, b"k", b"v" * payload)], flags=TRANSACTIONAL, producer_id=i % 7))
         made.append(control_batch(2 * i + 1, of(i), producer_id=i % 7))
     return made
-
-
-def test_without_transactions_a_committed_read_costs_headers_more(segment: Path) -> None:
-    plain, size, _, _ = counted(lambda: kolumn.read(segment, threads=1))
-    committed, more, _, _ = counted(lambda: kolumn.read(segment, threads=1, isolation_level="read_committed"))
-    assert committed.equals(plain)
-    assert more < 1.1 * size
 
 
 def test_markers_are_read_together(tmp_path: Path) -> None:
@@ -237,3 +224,117 @@ def test_a_transaction_begins_with_its_first_intact_batch(tmp_path: Path) -> Non
     assert states.to_pylist() == [
         {"offset": 1, "transaction": "aborted"}, {"offset": 2, "transaction": "aborted"}, {"offset": 4, "transaction": "none"},
     ]  # fmt: skip
+
+
+MIB = 1 << 20
+KEYS = 500
+FEW, MANY = 20_000, 60_000
+
+
+def log(folder: Path, records: int, **options: Any) -> Path:
+    """Records of some 100 bytes in batches of 16 KiB; of each of `KEYS` keys all but the last are superseded."""
+    rows = range(records)
+    table = pa.table({"key": [b"key-%d" % (row % KEYS) for row in rows], "value": [b"%d" % row * 15 for row in rows]})
+    kolumn.write(table, folder, **options)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("logs")
+    return log(folder / "few-0", FEW), log(folder / "many-0", MANY)
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.log"))
+
+
+@pytest.fixture(params=["none", "lz4", "zstd"])
+def noise(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    data = np.random.default_rng(1).bytes(20 * MIB)
+    table = pa.table({"key": [b"k"] * 100_000, "value": [data[200 * row : 200 * row + 200] for row in range(100_000)]})
+    kolumn.write(table, tmp_path / "t-0", codec=request.param)
+    return tmp_path / "t-0"
+
+
+@pytest.fixture
+def fresh() -> Iterator[list[int]]:
+    sizes: list[int] = []
+    recycle.allocate_by(lambda size: sizes.append(size) or np.empty(size, np.uint8))
+    yield sizes
+    recycle.allocate_by(None)
+
+
+def test_chunks_use_memory_again(noise: Path, fresh: list[int]) -> None:
+    """A scan of 10 chunks takes no fresh memory, reads each byte about once, and a block at a time."""
+
+    def scan() -> int:
+        return sum(batch.num_rows for batch in kolumn.scan(noise, threads=1, chunk_bytes=2 * MIB))
+
+    assert scan() == 100_000
+    fresh.clear()
+    _, read, reads, _ = counted(scan)
+    # `counted` scans twice.
+    assert sum(fresh) <= 4 * MIB
+    assert read <= 1.3 * size_of(noise) + MIB
+    assert reads <= size_of(noise) // (MIB // 4) + 100
+
+
+def test_a_small_file_goes_through_few_files_and_calls(tmp_path: Path) -> None:
+    """The numbers only fall: whoever lowers one lowers the limit too."""
+    kolumn.write(pa.table({"value": [b"v" * 30] * 500}), tmp_path / "t-0", batch_bytes=400)
+    calls = counted(lambda: kolumn.read(tmp_path / "t-0", threads=1))[3]
+    own = {name: count for name, count in calls.items() if name.startswith(f"{Path(kolumn.__file__).parent}/")}
+    assert 20 < len(own) <= 46
+    assert 100 < sum(own.values()) <= 310
+
+
+def test_threads_use_the_memory_of_one_again(noise: Path, fresh: list[int]) -> None:
+    """Pieces of a segment take columns of the size of one thread's chunks; what is new is what a second thread needs beside them."""
+    for threads in (1, 1, 2):
+        fresh.clear()
+        assert kolumn.read(noise, threads=threads, chunk_bytes=2 * MIB, columns=["key", "value"]).num_rows == 100_000
+    assert sum(fresh) <= 16 * MIB
+
+
+@pytest.mark.parametrize("options", [{"magic": 0}, {"magic": 1}, {"magic": 1, "codec": "lz4"}, {"format": "v3-compact"}], ids=str)
+def test_conversion_costs_no_python_for_a_record(tmp_path: Path, logs: tuple[Path, Path], options: dict[str, Any]) -> None:
+    costs = [counted(lambda out, source=source: kolumn.convert(source, out, **options), places(tmp_path))[3].total() for source in logs]
+    assert costs[1] - costs[0] < 0.05 * (MANY - FEW)
+
+
+def test_compaction_reads_twice_and_costs_no_python_for_a_record(tmp_path: Path, logs: tuple[Path, Path]) -> None:
+    told = [
+        counted(lambda out, source=source: kolumn.compact(source, out / "t-0", include_active=True), places(tmp_path)) for source in logs
+    ]
+    assert told[1][1] <= 2.2 * size_of(logs[1]) + MIB
+    assert told[1][3].total() - told[0][3].total() < 0.05 * (MANY - FEW)
+    assert told[1][0].retained == KEYS
+
+
+@pytest.mark.parametrize("command", [kolumn.convert, kolumn.compact])
+def test_whole_batches_are_not_encoded(tmp_path: Path, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches whose records all stay are copied in one piece, compressed as they are."""
+    table = pa.table({"key": [b"%d" % row for row in range(5000)], "value": [b"v" * 100] * 5000})
+    kolumn.write(table, tmp_path / "t-0", codec="gzip")
+    for encoder in set(ENCODERS.values()):
+        monkeypatch.setattr(encoder, "put", None)
+    command(tmp_path / "t-0", tmp_path / "out" / "t-0", **{"include_active": True} if command is kolumn.compact else {})
+    (path,) = (tmp_path / "out").rglob("*.log")
+    assert path.read_bytes() == (tmp_path / "t-0" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("command", [[], ["inspect", "--no-check-crcs"]])
+def test_headers_are_enough(logs: tuple[Path, Path], command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def run() -> None:
+        monkeypatch.setattr("sys.argv", ["kolumn", *command, str(logs[1])])
+        ended = raises(SystemExit, "", main)
+        assert not ended.code
+
+    # Without a command: the overview.
+    _, size, _, _ = counted(run)
+    assert size < 0.05 * size_of(logs[1])
+
+
+def places(folder: Path) -> Callable[[], Path]:
+    return lambda: folder / f"{len(list(folder.iterdir()))}"

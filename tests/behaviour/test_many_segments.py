@@ -21,20 +21,15 @@ from kolumn.source.segments import find_segments
 SEGMENTS, EACH = 120, 5
 
 
-def entry(offset: int) -> bytes:
-    return batch([Record(offset + i, b"key", b"value" * 40, offset) for i in range(EACH)])
-
-
 @pytest.fixture(scope="module")
 def topic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("t-0")
-    for i in range(SEGMENTS):
-        (folder / f"{i * EACH:020}.log").write_bytes(entry(i * EACH))
+    for base in range(0, SEGMENTS * EACH, EACH):
+        (folder / f"{base:020}.log").write_bytes(batch([Record(base + i, b"key", b"value" * 40, base) for i in range(EACH)]))
     return folder
 
 
 def damaged(topic: Path, folder: Path, *numbers: int) -> Path:
-    """A copy in which some segments have a wrong checksum."""
     target = folder / "t-0"
     target.mkdir()
     for i, path in enumerate(sorted(topic.iterdir())):
@@ -57,14 +52,8 @@ def test_a_segment_is_looked_at_once_and_opened_with_its_neighbours(topic: Path,
 
 def test_threads_get_tiny_segments_together(topic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each task of a thread costs waits for Python's lock, more than a tiny segment's loops save."""
-    tasks: list[object] = []
-    submit = ThreadPoolExecutor.submit
-
-    def counted(pool: ThreadPoolExecutor, *args: Any, **named: Any) -> Any:
-        tasks.append(args)
-        return submit(pool, *args, **named)
-
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+    tasks, submit = list[object](), ThreadPoolExecutor.submit
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", lambda pool, *args, **named: tasks.append(args) or submit(pool, *args, **named))
     assert kolumn.read(topic, threads=2, columns="offset")["offset"].to_pylist() == list(range(SEGMENTS * EACH))
     assert len(tasks) < SEGMENTS / 20
 
@@ -78,23 +67,15 @@ def test_threads_change_neither_rows_nor_reports(topic: Path, options: dict[str,
         left_out: list[Any] = []
         table = kolumn.read(source, errors="skip", threads=threads, on_damage=left_out.append, **options)
         found.append((table.to_pylist(), [(damage.segment, damage.position) for damage in left_out]))
-    assert len(found[0][0]) == (SEGMENTS - 3) * EACH
-    assert len(found[0][1]) == 3
-    assert found[1] == found[0]
-    assert found[2] == found[0]
+    assert (len(found[0][0]), len(found[0][1]), found[1], found[2]) == ((SEGMENTS - 3) * EACH, 3, found[0], found[0])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_records_before_an_error_come_first(topic: Path, threads: int, tmp_path: Path) -> None:
     source = damaged(topic, tmp_path, 50)
     rows: list[int] = []
-
-    def scan() -> None:
-        for found in kolumn.scan(source, threads=threads, columns="offset"):
-            rows.extend(found["offset"].to_pylist())
-
     with pytest.raises(CorruptBatchError, match=f"{50 * EACH:020}.log"):
-        scan()
+        rows.extend(offset for some in kolumn.scan(source, threads=threads, columns="offset") for offset in some["offset"].to_pylist())
     assert rows == list(range(50 * EACH))
 
 
@@ -119,14 +100,10 @@ def kinds() -> list[bytes]:
     found = list[bytes]()
     for i in range(70):
         first = EACH * i
+        keys, values = (None, b"", b"key%d" % i), (b"value" * (i % 50), None, b"")
+        headers = [(b"h%d" % j, (b"w", None, b"")[j % 3]) for j in range(4)]
         records = [
-            Record(
-                first + k,
-                (None, b"", b"key%d" % i)[(i + k) % 3],
-                (b"value" * (i % 50), None, b"")[(i + k) % 3],
-                -1 if i % 7 == 3 else first + k,
-                tuple((b"h%d" % j, (b"w", None, b"")[j % 3]) for j in range((i + k) % 4)),
-            )
+            Record(first + k, keys[(i + k) % 3], values[(i + k) % 3], -1 if i % 7 == 3 else first + k, tuple(headers[: (i + k) % 4]))
             for k in range(EACH)
         ]
         codec = (0, 0, LZ4, 0, ZSTD, GZIP)[i % 6]
@@ -160,9 +137,7 @@ def outcome(source: Path, alone: bool, monkeypatch: pytest.MonkeyPatch, **option
     with monkeypatch.context() as patch:
         if alone:
             patch.setattr(SmallSegments, "decode", lambda self, ranges: None)
-        left_out: list[Any] = []
-        rows = list[Any]()
-        error = ""
+        left_out, rows, error = list[Any](), list[Any](), ""
         try:
             for found in kolumn.scan(source, on_damage=left_out.append, **options):
                 rows += found.to_pylist()
@@ -233,11 +208,7 @@ def test_a_small_segment_that_changes_after_it_was_listed_is_an_error(topic: Pat
     else:
         path.unlink()
 
-    def rest() -> None:
-        nonlocal rows
-        for found in reader:
-            rows += found.num_rows
-
+    counts: list[int] = []
     with pytest.raises(KolumnError, match=r"after the source was listed|it was cut"):
-        rest()
-    assert rows == 70 * EACH
+        counts.extend(found.num_rows for found in reader)
+    assert rows + sum(counts) == 70 * EACH

@@ -1,10 +1,27 @@
-"""A new format is one file: a draft that is only in the test tree is read, checked, recovered after damage, and converted."""
+"""Formats beside Kafka's: a new one is one file; rules of the drafts beyond layouts. Single wrong records in entries of all formats."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+
+import kolumn
+from kit import drafts
+from kit.differential import rows_of
+from kit.encoder import TRANSACTIONAL, Record, batch, message, raw_batch
+from kit.framed import sound_rows
+from kit.oracle import Row
+from kit.outcome import raises
+from kit.replicas import write_log
+from kit.wrong_drafts import ONE, TIME, WRONG
+from kit.wrong_records import Case, cases
+from kolumn.core.errors import ArgumentError, Code, CorruptBatchError, FormatError
+from kolumn.log.headers import headers
+from kolumn.source.segments import Segment
 
 PROGRAM = """
 import struct, sys, zlib, gzip
@@ -74,3 +91,210 @@ def test_one_file_makes_a_format(tmp_path: object) -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", PROGRAM, str(tmp_path)], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "done\n"
+
+
+@pytest.mark.parametrize(("format", "data", "code", "text"), WRONG, ids=[f"{one[0]}-{one[2].name}-{i}" for i, one in enumerate(WRONG)])
+def test_what_is_wrong_is_named(path: Path, format: str, data: bytes, code: Code, text: str) -> None:
+    good = {"enriched": drafts.tagged, "kip87": drafts.flagged}.get(format, lambda record: message(0, record))(Record(5, b"a", b"b", TIME))
+    path.write_bytes(data + good)
+    caught = raises(CorruptBatchError, text, kolumn.read, path, format=format)
+    assert (caught.code, caught.position) == (code, 0)
+    assert isinstance(caught, FormatError) == (code in (Code.MESSAGE_TYPE, Code.BAD_MAGIC, Code.CODEC_NOT_ALLOWED))
+    assert kolumn.read(path, format=format, columns=["offset"], errors="skip")["offset"].to_pylist() == [5]
+    report = kolumn.verify(path, format=format)
+    assert (report.ok, report.records) == (False, 1)
+
+
+def test_tags_that_are_unknown_or_many(path: Path) -> None:
+    cut = drafts.time_tag(TIME) + b"\x63\x20"
+    twice = drafts.time_tag(1) + drafts.count_tag(7) + drafts.time_tag(TIME + 1)
+    data = drafts.tagged(ONE, seconds=9, tags=cut) + drafts.tagged(Record(1, None, b"", 0), seconds=9, tags=twice)
+    data += drafts.tagged(Record(2, None, b"", 0), seconds=9, tags=None) + drafts.tagged(Record(3, None, b"", 0), seconds=-1, tag_length=0)
+    path.write_bytes(data)
+    columns = ["timestampMs", "timestampSeconds", "brokerTimestampMs"]
+    assert [tuple(row.values()) for row in kolumn.read(path, format="enriched", columns=columns).to_pylist()] == [
+        (TIME, 9, TIME), (TIME + 1, 9, TIME + 1), (9000, 9, None), (-1, None, None),
+    ]  # fmt: skip
+    # An enriched header has no maximum size: the walk over headers requests as many bytes as the tags have.
+    path.write_bytes(drafts.tagged(Record(0, None, b"x" * 70_000, -1), tags=drafts.time_tag(TIME) * 9000) * 2)
+    assert kolumn.batches(path, format="enriched", check_crcs=False)["maxTimestampMs"].to_pylist() == [TIME, TIME]
+
+
+def test_compact_and_shipped_in_one_file(path: Path) -> None:
+    records = [drafts.bare_record(Record(7, b"a", b"b", TIME), 7, TIME)]
+    real = drafts.compact_batch(7, records, last_delta=0, base_timestamp=TIME, max_delta=0, leader_epoch=0x03030303)
+    path.write_bytes(real + batch([Record(8, b"c", b"d", TIME)]) + message(1, Record(9, None, b"e", TIME)) + real)
+    found = kolumn.read(path, format="v3-compact", columns=["offset", "magic"]).to_pylist()
+    assert [tuple(row.values()) for row in found] == [(7, 3), (8, 2), (9, 1), (7, 3)]
+    path.write_bytes(real + real[:-1] + bytes([real[-1] ^ 1]))
+    raises(CorruptBatchError, f"position {len(real)}, base offset 7: crc", kolumn.read, path, format="v3-compact")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("right", [True, False])
+def test_checksums_decide_where_both_frames_fit(path: Path, right: bool) -> None:
+    """A shipped batch whose size begins with 0x20, a varint of 32, and whose leader epoch has a 3 at the position of format 3's magic."""
+    data = bytearray(raw_batch(bytes((0x20 << 24) + 100), 0, leader_epoch=0x00030000))
+    assert data[8] == 0x20
+    data[-1] ^= not right
+    path.write_bytes(data)
+    [first, *rest] = kolumn.batches(path, format="v3-compact", errors="skip").to_pylist()
+    assert (first["magic"], first["size"], first["crcValid"], rest) == ((2, len(data), True, []) if right else (3, 41, False, rest))
+    [first, *_] = kolumn.batches(path, format="v3-compact", errors="skip", check_crcs=False).to_pylist()
+    assert first["magic"] == 3
+
+
+def test_kip98_transactions(tmp_path: Path) -> None:
+    """Markers are messages of a set; two markers in one set may end two transactions of their producer."""
+
+    def part(offset: int, producer: int, *messages: tuple[int, bytes, bool]) -> bytes:
+        made = [drafts.set_message(Record(at, key, None if control else b"v", TIME), offset, control) for at, key, control in messages]
+        return drafts.message_set(offset, made, messages[-1][0] - offset + 1, flags=TRANSACTIONAL, producer=(producer, 0, 0))
+
+    abort, commit = b"\0\0\0\1", b"\0\0\0\0"
+    data = part(0, 1, (0, b"a", False), (1, abort, True), (2, b"b", False), (3, commit, True)) + part(4, 2, (4, b"c", False))
+    folder = write_log(tmp_path, (0, [data, message(0, Record(5, b"d", b"v", -1))]))
+    states = kolumn.read(folder, format="kip98-draft", columns=["offset", "transaction"]).to_pylist()
+    assert [tuple(row.values()) for row in states] == [(0, "aborted"), (2, "committed"), (4, "open"), (5, "none")]
+    committed = kolumn.read(folder, format="kip98-draft", columns=["offset"], isolation_level="read_committed")
+    assert committed["offset"].to_pylist() == [2]
+
+
+def test_sequences_and_epochs_wrap(path: Path, tmp_path: Path) -> None:
+    data = drafts.message_set(0, [drafts.set_message(Record(i, None, b"", TIME), 0) for i in range(4)], 4, producer=(1, 32767, 2**31 - 2))
+    path.write_bytes(data)
+    found = kolumn.read(path, format="kip98-draft", columns=["sequence", "producerEpoch"])
+    assert found["sequence"].to_pylist() == [2**31 - 2, 2**31 - 1, 0, 1]
+    # The next set begins where the span of this one ends, and the epoch after the largest one is 0.
+    table = pa.table({"offset": [4], "producerId": [1], "producerEpoch": [0], "sequence": [2], "value": [b"x"]})
+    kolumn.write(table, tmp_path / "b.log", format="kip98-draft")
+    assert kolumn.batches(tmp_path / "b.log", format="kip98-draft")["baseSequence"].to_pylist() == [2]
+
+
+def test_tombstones_of_kip87(tmp_path: Path) -> None:
+    columns = {"offset": [0, 1, 2], "key": [b"a"] * 3, "value": [b"why", None, b"v"], "tombstone": [True, None, None]}
+    kolumn.write(pa.table(columns), tmp_path / "a.log", format="kip87", codec="gzip")
+    assert kolumn.read(tmp_path / "a.log", format="kip87", columns=["tombstone"])["tombstone"].to_pylist() == [True, True, False]
+    with pytest.raises(ArgumentError, match="the record at offset 1 has no value and is not a tombstone"):
+        kolumn.write(pa.table(columns | {"tombstone": [True, False, None]}), tmp_path / "b.log", format="kip87")
+    bits = (0, drafts.TOMBSTONE)
+    (tmp_path / "c.log").write_bytes(b"".join(drafts.flagged(Record(9 + i, b"a", None, TIME), bit) for i, bit in enumerate(bits)))
+    report = kolumn.verify(tmp_path / "c.log", format="kip87")
+    assert report.ok
+    assert report.remarks.select(["position", "offset"]).to_pylist() == [{"position": 0, "offset": 9}]
+
+
+def test_headers_know_where_enriched_sets_end(path: Path) -> None:
+    """Planning in Spark needs the last offset of every segment, although it is known only after decompression."""
+
+    def wrapper(offset: int, *inner: int) -> bytes:
+        return drafts.tagged_wrapper(offset, [drafts.tagged(Record(i, None, b"", -1)) for i in inner], 1, tags=drafts.count_tag(len(inner)))
+
+    path.write_bytes(wrapper(0, 0, 1) + wrapper(10, 0, 5) + wrapper(20, 0, 7))
+    assert kolumn.batches(path, format="enriched")["lastOffset"].to_pylist() == [None, None, None]
+    segment = Segment(str(path), None, None, None, path.stat().st_size, "enriched")
+    assert [entries.last_offset.tolist() for entries in headers(segment)] == [[9, 19, 27]]
+
+
+@pytest.mark.parametrize("format", ["csv", "Kafka", ""])
+def test_unknown_formats(tmp_path: Path, format: Any) -> None:
+    raises(ArgumentError, "expected one of kafka, enriched, kip98-draft, v3-compact, kip87", kolumn.read, tmp_path, format=format)
+
+
+WAYS: list[dict[str, Any]] = [{}, {"binary": "view"}, {"chunk_bytes": 100}, {"threads": 2, "chunk_bytes": 200}, {"memory_bytes": 300}]
+COLUMNS = list(Row._fields)
+ALL = pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.name)
+
+
+@pytest.mark.sample
+@ALL
+def test_what_can_be_read_is_read(path: Path, case: Case) -> None:
+    path.write_bytes(case.data)
+    whole = [row for at in _positions(case) for row in sound_rows(case.data[slice(*at)], at[0])] if case.format == "kafka" else None
+    for options in WAYS:
+        skipped = kolumn.Skipped()
+        table = kolumn.read(path, columns=COLUMNS, format=case.format, errors="skip", on_damage=skipped, **options)
+        assert table["offset"].to_pylist() == case.offsets
+        assert whole is None or rows_of(table) == whole
+        (damage,) = skipped.damage
+        assert case.lost is None or damage.records_lost == case.lost
+        if damage.base_offset is not None and damage.last_offset is not None and case.lost:
+            assert 3 <= damage.base_offset <= damage.last_offset <= 12
+            assert damage.last_offset - damage.base_offset + 1 >= case.lost
+
+
+def _positions(case: Case) -> list[tuple[int, int]]:
+    found, at = [], 0
+    while at < len(case.data):
+        size = 12 + int.from_bytes(case.data[at + 8 : at + 12], "big")
+        found.append((at, at + size))
+        at += size
+    return found
+
+
+@pytest.mark.sample
+@ALL
+def test_verify_counts_what_is_read(path: Path, case: Case) -> None:
+    path.write_bytes(case.data)
+    report = kolumn.verify(path, format=case.format)
+    assert (report.records, report.batches, report.damage.num_rows) == (len(case.offsets), 2, 1)
+    caught = raises(kolumn.CorruptBatchError, "", kolumn.read, path, format=case.format)
+    assert caught.field in report.damage["reason"][0].as_py()
+    assert caught.position == report.damage["position"][0].as_py()
+
+
+def test_ranges_are_filters(path: Path) -> None:
+    (case,) = (case for case in cases() if case.name == "2 0 three")
+    path.write_bytes(case.data)
+    for start in range(22):
+        for end in (start + 1, start + 4, 30):
+            table = kolumn.read(path, columns=["offset"], errors="skip", start_offset=start, end_offset=end)
+            assert table["offset"].to_pylist() == [one for one in case.offsets if start <= one < end]
+
+
+@pytest.mark.parametrize("name", ["2 0 three", "2 1 first", "2 0 beyond", "2 0 length", "2 0 no count", "1 last", "0 middle"])
+def test_what_is_rewritten_has_no_wrong_records(path: Path, tmp_path: Path, name: str) -> None:
+    (case,) = (case for case in cases() if case.name == name)
+    folder = write_log(tmp_path, (0, [case.data]))
+    expected = kolumn.read(folder, errors="skip", columns=["offset", "key", "value", "timestampMs"])
+    for magic in (0, 1, 2):
+        target = tmp_path / f"converted-{magic}-0"
+        skipped = kolumn.convert(folder, target, magic=magic, errors="skip").skipped
+        columns = expected.column_names if magic else ["offset", "key", "value"]
+        assert kolumn.read(target, columns=columns).equals(expected.select(columns))
+        assert (skipped.stretches, skipped.records) == (1, case.lost)
+    kolumn.compact(folder, tmp_path / "compacted-0", errors="skip", include_active=True)
+    keyed = [row for row in expected.to_pylist() if row["key"] is not None]
+    assert kolumn.read(tmp_path / "compacted-0", columns=expected.column_names).to_pylist() == keyed
+    assert kolumn.space(folder, errors="skip")[0].records == len(expected)
+
+
+@pytest.mark.parametrize("name", ["2 0 middle", "2 2 middle", "1 middle", "1 first", "1 last", "0 three"])
+def test_a_batch_with_a_wrong_record_is_the_same_in_every_copy(tmp_path: Path, name: str) -> None:
+    """It is kept byte for byte, and what cannot be read of it is reported once."""
+    (case,) = (case for case in cases() if case.name == name)
+    copies = [write_log(tmp_path / broker, (0, [case.data])) for broker in ("one", "two")]
+    skipped = kolumn.Skipped()
+    table = kolumn.read(copies, replicas="merge", columns=["offset"], errors="skip", on_damage=skipped)
+    assert (table["offset"].to_pylist(), skipped.stretches, skipped.records) == (case.offsets, 1, case.lost)
+    for source in (copies[0], copies):
+        done = kolumn.recover(source, tmp_path / f"recovered-{len(str(source))}")
+        (folder,) = done.partitions["folder"].to_pylist()
+        assert b"".join(path.read_bytes() for path in sorted(Path(folder).glob("*.log"))) == case.data
+        assert [(row["kind"], row["recordsLost"]) for row in done.lost.to_pylist()] == [("unreadable", case.lost)]
+
+
+def test_lost_records_are_named(path: Path) -> None:
+    said = {}
+    for case in cases():
+        path.write_bytes(case.data)
+        said[case.name] = kolumn.verify(path, format=case.format).damage["reason"][0].as_py().split("; ", 1)[1:]
+    assert said["2 0 middle"] == ["left out: record 5 (offset 8); 9 other records are read"]
+    assert said["2 0 three"] == ["left out: records 1 (offset 4), 2 (offset 5), 8 (offset 11); 7 other records are read"]
+    assert said["2 0 all but one"][0].endswith("7 (offset 10), 8 (offset 11); 1 other record is read")
+    assert said["2 0 length"] == ["4 other records are read, up to where nobody can tell any more where a record begins"]
+    assert (said["2 0 too many"], said["2 0 all"]) == (["10 records are read"], [])
+    assert said["1 middle"] == ["left out: record 5 (offset 8); 9 other records are read"]
+    # Each code has a number, and so a text, of its own.
+    error = kolumn.CorruptBatchError("a.log", 7, kolumn.core.errors.Code.SEGMENT_END)
+    assert str(error).startswith("a.log: position 7: end of segment: expected entries up to the base offset of the next segment.")

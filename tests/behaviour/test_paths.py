@@ -1,4 +1,4 @@
-"""Each fast path and the general path return the same of whole and of damaged logs, and KOLUMN_PATHS turns off what it says."""
+"""Each fast path and the general path return the same, KOLUMN_PATHS turns off what it says, and `explain` says which ones are taken."""
 
 import json
 import random
@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import kolumn
 from kit import json_values
 from kit.avro_writer import EVERYTHING, Writer, damaged, random_value
+from kit.corpus import HERE as CORPUS
+from kit.corpus import HERE as DATA
 from kit.mutate import make_segment, mutate
+from kit.outcome import raises
 from kit.paths import FAST, GENERAL, counted, without
-from kit.random_logs import KINDS, TIME, Log, source_of
 from kolumn.core import paths
+from kolumn.core.paths import STREAMED
+from kolumn.source.segment_file import SegmentFile
 
-DATA = Path(__file__).parent.parent / "data" / "corpus"
 COLUMNS = ["offset", "timestamp", "key", "value", "headers", "sequence", "tombstone", "topic", "position", "codec", "isControl"]
 READS: list[dict[str, Any]] = [
     {"threads": 2},
@@ -28,24 +32,6 @@ READS: list[dict[str, Any]] = [
     {"threads": 1, "errors": "skip", "on_damage": None, "check_crcs": False, "memory_bytes": 500},
     {"threads": 1, "errors": "skip", "columns": ["timestampMs", "key", "controlType"], "include_control": True},
 ]
-
-
-def brokers(folder: Path) -> Path:
-    """A log directory with partitions that brokers wrote."""
-    for one in sorted(DATA.glob("*/*-0"))[::2]:
-        shutil.copytree(one, folder / one.name)
-    return folder
-
-
-def mutants(folder: Path, seed: int) -> Path:
-    """A log directory of which every other segment is damaged."""
-    rng = random.Random(seed)
-    for partition in range(20):
-        (folder / f"t-{partition}").mkdir(parents=True)
-        entries = make_segment(rng)
-        data = mutate(rng, entries).data if partition % 2 else b"".join(entries)
-        (folder / f"t-{partition}" / f"{int.from_bytes(entries[0][:8], 'big'):020}.log").write_bytes(data)
-    return folder
 
 
 def rows(source: Any, **options: Any) -> Any:
@@ -80,54 +66,17 @@ READING = (paths.STREAMED, paths.MESSAGES, paths.SHORT, paths.TOGETHER)
 
 
 def test_reads(tmp_path: Path) -> None:
-    sources = [brokers(tmp_path / "brokers"), *(mutants(tmp_path / str(seed), seed) for seed in range(5))]
+    for folder in sorted(DATA.glob("*/*-0"))[::2]:
+        shutil.copytree(folder, tmp_path / "brokers" / folder.name)
+    rng = random.Random(0)
+    for partition in range(100):
+        entries = make_segment(rng)
+        data = mutate(rng, entries).data if partition % 2 else b"".join(entries)
+        path = tmp_path / str(partition // 20) / f"t-{partition % 20}" / f"{int.from_bytes(entries[0][:8], 'big'):020}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+    sources = [tmp_path / "brokers", *(tmp_path / str(number) for number in range(5))]
     same(tmp_path, READING, lambda _: [rows(source, **options) for source in sources for options in READS])
-
-
-def rewritten(call: Callable[..., Any], source: Path, out: Path, **options: Any) -> Any:
-    """What a rewriter wrote and told, or the error."""
-    try:
-        done = call(source, out, **options)
-    except kolumn.KolumnError as error:
-        return str(error).replace(str(out.parent), "")
-    files = {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
-    damage = [str(one).replace(str(out.parent), "") for one in done.damage]
-    return files, done.records, damage, str(getattr(done, "lost", ""))
-
-
-def logs(folder: Path) -> list[Path]:
-    """Partitions with batches of all kinds, of which some are damaged."""
-    made, rng = [], random.Random(3)
-    for number, kinds in enumerate((KINDS, KINDS[:2], ("plain",), ("headers", "odd"))):
-        log = Log(number, kinds, 30)
-        segments = [bytearray(log.segment(12)) for _ in range(3)]
-        made.append(source_of(folder / str(number), list(map(bytes, segments))))
-        segments[1][rng.randrange(8, len(segments[1]))] ^= 1 << rng.randrange(8)
-        made.append(source_of(folder / f"{number}-damaged", list(map(bytes, segments))))
-    return made
-
-
-def test_compaction(tmp_path: Path) -> None:
-    sources = [*logs(tmp_path / "logs"), *sorted(DATA.glob("*/*compact-*0"))]
-
-    def ask(out: Path) -> Any:
-        return [
-            rewritten(kolumn.compact, source, out / str(number) / errors, include_active=True, now=TIME, errors=errors)
-            for number, source in enumerate(sources)
-            for errors in ("raise", "skip")
-        ]
-
-    same(tmp_path, (paths.FILTER,), ask)
-
-
-def test_conversion(tmp_path: Path) -> None:
-    sources = [*logs(tmp_path / "logs"), *sorted(DATA.glob("v2-*/*-0"))]
-    options = {"magic": 1, "errors": "skip", "codec": "none"}
-
-    def ask(out: Path) -> Any:
-        return [rewritten(kolumn.convert, source, out / str(number), **options) for number, source in enumerate(sources)]
-
-    same(tmp_path, (paths.DOWN_CONVERSION,), ask)
 
 
 def test_typed_values(tmp_path: Path) -> None:
@@ -151,14 +100,78 @@ def test_typed_values(tmp_path: Path) -> None:
     same(tmp_path, (paths.JSON, paths.AVRO_WALK), ask)
 
 
-def test_every_fast_path_is_compared() -> None:
-    mine = {*READING, paths.FILTER, paths.DOWN_CONVERSION, paths.JSON, paths.AVRO_WALK}
-    assert mine == set(FAST)
-
-
 @pytest.mark.parametrize("text", ["streamed", "-streamd", "-streamed,", "general,-short"])
 def test_unknown_paths_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are known are all compared here, or in `tests/behaviour/test_compaction_ways.py`."""
+    assert {*READING, paths.FILTER, paths.DOWN_CONVERSION, paths.JSON, paths.AVRO_WALK} == set(FAST)
     monkeypatch.setenv("KOLUMN_PATHS", text)
     paths.turned_off.cache_clear()
     with pytest.raises(kolumn.ArgumentError, match=r"KOLUMN_PATHS=.*expected general, or some of -streamed,-messages"):
         kolumn.read(DATA / "v2-java" / "java-zstd-0")
+
+
+TOPIC = CORPUS / "v2-java" / "java-zstd-0"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Two partitions, of which one is written to two log directories, and what a broker leaves beside them."""
+    some = pa.table({"value": [bytes([65 + i % 26]) * 50 for i in range(4000)], "offset": pa.array(range(4000), pa.int64())})
+    for name in ("disk-1/orders-0", "disk-1/orders-1", "disk-2/orders-0"):
+        kolumn.write(some, tmp_path / name, segment_bytes=1 << 16)
+    stray = tmp_path / "disk-1" / "orders-2.0123456789abcdef0123456789abcdef-stray"
+    stray.mkdir()
+    (stray / "00000000000000000000.log").write_bytes((tmp_path / "disk-1/orders-1/00000000000000000000.log").read_bytes())
+    (tmp_path / "disk-1/orders-1/00000000000000000000.log.deleted").write_bytes(b"gone")
+    return tmp_path
+
+
+def test_ranges_are_what_a_read_decodes(log: Path) -> None:
+    options = {"start_offset": 1500, "end_offset": 2500}
+    plan = kolumn.explain(log / "disk-1" / "orders-1", **options)
+    files = list((log / "disk-1" / "orders-1").glob("*.log"))
+    every = sum(path.stat().st_size for path in files)
+    assert plan.partitions.to_pylist() == [
+        {
+            "topic": "orders", "partition": 1, "copies": 1, "log": "one copy", "segments": len(files),
+            "bytes": every, "bytesRead": pc.sum(plan.ranges["bytes"]).as_py(), "abortedTransactions": None, "openTransactions": None,
+        }
+    ]  # fmt: skip
+    assert 0 < plan.partitions["bytesRead"][0].as_py() < every
+    assert set(plan.ranges["decoder"].to_pylist()) == {"block by block"}
+    assert set(plan.left_out["kind"].to_pylist()) >= {"range", "deleted"}
+    assert plan.schema == kolumn.read(log / "disk-1" / "orders-1", **options).schema
+
+
+def test_copies(log: Path) -> None:
+    source = [log / "disk-1", log / "disk-2"]
+    raises(kolumn.ArgumentError, "replicas", kolumn.explain, source)
+    first = kolumn.explain(source, replicas="first")
+    by_partition = {row["partition"]: row for row in first.partitions.to_pylist()}
+    assert (by_partition[0]["copies"], by_partition[1]["copies"]) == (2, 1)
+    assert str(log / "disk-1" / "orders-0") in by_partition[0]["log"]
+    copies = [row for row in first.left_out.to_pylist() if row["kind"] == "copy"]
+    assert copies
+    assert all("disk-2" in row["path"] for row in copies)
+    merged = kolumn.explain(source, replicas="merge")
+    assert "leader epochs" in {row["partition"]: row["log"] for row in merged.partitions.to_pylist()}[0]
+
+
+def test_no_payload_is_read_and_folders_that_are_left_out_are_named(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, read = list[int](), SegmentFile.read
+    monkeypatch.setattr(SegmentFile, "read", lambda file, start, end, *more: sizes.append(end - start) or read(file, start, end, *more))
+    plan = kolumn.explain(log / "disk-1")
+    assert plan.ranges.num_rows > 4
+    assert sum(sizes) <= 17 * (plan.ranges.num_rows + plan.left_out.num_rows)
+    assert {row["kind"]: Path(row["path"]).name for row in plan.left_out.to_pylist()}["stray"].endswith("-stray")
+    assert "-stray" in str(plan)
+
+
+def test_decoders_and_transactions_are_said() -> None:
+    with without(STREAMED):
+        row = kolumn.explain(TOPIC).ranges.to_pylist()[0]
+    assert (row["decoder"], "KOLUMN_PATHS" in row["reason"]) == ("stage by stage", True)
+    assert kolumn.explain(TOPIC, format="enriched", errors="skip").ranges["decoder"].to_pylist()[0] == "stage by stage"
+    plan = kolumn.explain(CORPUS / "transactional", isolation_level="read_committed")
+    assert pc.sum(plan.partitions["abortedTransactions"]).as_py() > 0
+    raises(TypeError, "start_offset", kolumn.explain, TOPIC, startoffset=1)

@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 import kolumn
 from kit import encoder
 from kit.corpus import HERE, cases
+from kit.outcome import raises
 from kit.replicas import COLUMNS, copy, damaged, flip, last_bytes, logs, make_log, records, rows_of, write_log
-from kit.tiers import Aiven, tier_of
+from kit.tiers import aiven_of, tier_of
 from kolumn.cli import app
 from kolumn.core.errors import ArgumentError, KolumnError
-from kolumn.log.batch_table import entry_chunks
+from kolumn.log.pieces import entry_chunks
 
 TRANSACTIONAL = HERE / "transactional" / "txn-lz4-0"
 WHOLE = [case for case in cases() if case.directory.parent.name not in ("unclean", "compacted", "compacted-old", "internal")]
@@ -28,9 +29,23 @@ def contents(folder: Path, *suffixes: str) -> dict[str, bytes]:
 
 
 def stored(folder: Path) -> list[bytes]:
-    """The intact batches of a folder, as bytes."""
-    found = kolumn.batches(folder, errors="skip").to_pylist()
-    return [Path(one["segment"]).read_bytes()[one["position"] :][: one["size"]] for one in found if one["crcValid"]]
+    rows = kolumn.batches(folder, errors="skip").to_pylist()
+    return [Path(row["segment"]).read_bytes()[row["position"] :][: row["size"]] for row in rows if row["crcValid"]]
+
+
+def batches(first: int, end: int, count: int = 5) -> list[bytes]:
+    return [encoder.batch(records(offset, count)) for offset in range(first, end, count)]
+
+
+def offsets(source: Any, **options: Any) -> list[int]:
+    return kolumn.read(source, columns=["offset"], **options)["offset"].to_pylist()
+
+
+def lost(done: Any, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in done.lost.to_pylist()]
+
+
+RANGE = ("firstOffset", "lastOffset")
 
 
 def sound(folder: Path) -> None:
@@ -75,19 +90,15 @@ def test_every_intact_batch_of_one_copy_is_kept(name: str, tmp_path: Path) -> No
 
 
 def test_copies_damaged_at_different_places_lose_nothing(tmp_path: Path) -> None:
-    one, other = (copy(TRANSACTIONAL, tmp_path / name) for name in ("b1", "b2"))
-    last_bytes(one, lambda number: number % 2 == 0)
-    last_bytes(other, lambda number: number % 2 == 1)
-    done = kolumn.recover([one, other], tmp_path / "out")
+    copies = [copy(TRANSACTIONAL, tmp_path / name) for name in ("b1", "b2")]
+    for i, folder in enumerate(copies):
+        last_bytes(folder, lambda number, i=i: number % 2 == i)
+    done = kolumn.recover(copies, tmp_path / "out")
     folder = tmp_path / "out" / TRANSACTIONAL.name
-    assert (
-        contents(folder, ".log", ".index", ".timeindex", ".txnindex").keys()
-        >= contents(TRANSACTIONAL, ".log", ".index", ".txnindex").keys()
-    )
-    assert contents(folder, ".log") == contents(TRANSACTIONAL, ".log")
-    assert contents(folder, ".txnindex") == contents(TRANSACTIONAL, ".txnindex")
-    assert done.ok
-    assert {row["source"] for row in done.kept.to_pylist()} == {str(one), str(other)}
+    for suffix in (".log", ".txnindex"):
+        assert contents(folder, suffix) == contents(TRANSACTIONAL, suffix)
+    assert contents(folder, ".index", ".timeindex").keys() >= contents(TRANSACTIONAL, ".index").keys()
+    assert (done.ok, set(done.kept["source"].to_pylist())) == (True, set(map(str, copies)))
     assert sum(done.kept["batches"].to_pylist()) == done.partitions["batches"][0].as_py() == kolumn.batches(TRANSACTIONAL).num_rows
     for isolation in ("read_committed", "read_uncommitted"):
         assert kolumn.read(folder, isolation_level=isolation) == kolumn.read(TRANSACTIONAL, isolation_level=isolation)
@@ -95,50 +106,40 @@ def test_copies_damaged_at_different_places_lose_nothing(tmp_path: Path) -> None
 
 
 def test_what_all_copies_have_lost_is_counted(tmp_path: Path) -> None:
-    entries = [encoder.batch(records(offset, 5)) for offset in range(0, 50, 5)]
+    entries = batches(0, 50)
     folders = [write_log(tmp_path / name, (0, entries[:6]), (30, entries[6:])) for name in ("b1", "b2")]
     for folder in folders:
         flip(logs(folder)[0], len(b"".join(entries[:3])) - 1)
     flip(logs(folders[0])[1], 100)
     done = kolumn.recover(folders, tmp_path / "out")
-    (row,) = done.lost.to_pylist()
-    assert (row["kind"], row["firstOffset"], row["lastOffset"], row["recordsLost"], row["certainty"]) == ("damage", 10, 14, 5, "exact")
-    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == [*range(10), *range(15, 50)]
+    assert lost(done, "kind", *RANGE, "recordsLost", "certainty") == [("damage", 10, 14, 5, "exact")]
+    assert offsets(tmp_path / "out") == [*range(10), *range(15, 50)]
     assert "stretches lost" in done._repr_html_()
 
 
 def test_the_end_of_the_log_is_unknown_and_its_offsets_are_not_given_again(tmp_path: Path) -> None:
-    entries = [encoder.batch(records(offset, 5)) for offset in range(0, 30, 5)]
+    entries = batches(0, 30)
     folder = write_log(tmp_path, (0, entries[:4]), (20, entries[4:]))
     logs(folder)[1].write_bytes(b"\xff" * 300)
     done = kolumn.recover(folder, tmp_path / "out")
-    (row,) = done.lost.to_pylist()
-    assert (row["firstOffset"], row["lastOffset"], row["recordsLost"], row["certainty"]) == (20, None, None, "unknown")
-    assert [(path.name, path.stat().st_size > 0) for path in logs(tmp_path / "out" / "t-0")] == [
-        (f"{0:020}.log", True),
-        (f"{20:020}.log", False),
-    ]
-
-
-def test_a_torn_end_is_no_damage(tmp_path: Path) -> None:
-    folder = write_log(tmp_path, (0, [encoder.batch(records(0, 5)), encoder.batch(records(5, 5))[:-9]]))
-    done = kolumn.recover(folder, tmp_path / "out")
-    assert done.ok
-    assert [(row["kind"], row["firstOffset"], row["certainty"]) for row in done.lost.to_pylist()] == [("tail", 5, "unknown")]
-    sound(tmp_path / "out")
+    assert lost(done, *RANGE, "recordsLost", "certainty") == [(20, None, None, "unknown")]
+    assert [(int(path.stem), path.stat().st_size > 0) for path in logs(tmp_path / "out" / "t-0")] == [(0, True), (20, False)]
+    # A torn end is no damage.
+    torn = write_log(tmp_path / "torn", (0, [entries[0], entries[1][:-9]]))
+    done = kolumn.recover(torn, tmp_path / "whole")
+    assert (done.ok, lost(done, "kind", "firstOffset", "certainty")) == (True, [("tail", 5, "unknown")])
+    sound(tmp_path / "whole")
 
 
 def test_batches_that_are_cut_differently_are_kept_whole(tmp_path: Path) -> None:
     every = records(0, 30)
     first = [encoder.batch(every[a:b]) for a, b in ((0, 5), (5, 10), (10, 15), (15, 30))]
     second = [encoder.batch(every[a:b]) for a, b in ((0, 10), (10, 13), (13, 30))]
-    one, other = write_log(tmp_path / "b1", (0, first)), write_log(tmp_path / "b2", (0, second))
-    flip(logs(one)[0], len(first[0]) - 1)
-    flip(logs(other)[0], len(second[0]) + len(second[1]) - 1)
-    done = kolumn.recover([one, other], tmp_path / "out")
-    offsets = kolumn.read(tmp_path / "out")["offset"].to_pylist()
-    assert offsets == list(range(30))
-    assert done.ok
+    folders = [write_log(tmp_path / "b1", (0, first)), write_log(tmp_path / "b2", (0, second))]
+    flip(logs(folders[0])[0], len(first[0]) - 1)
+    flip(logs(folders[1])[0], len(second[0]) + len(second[1]) - 1)
+    assert kolumn.recover(folders, tmp_path / "out").ok
+    assert offsets(tmp_path / "out") == list(range(30))
     assert set(stored(tmp_path / "out" / "t-0")) <= set(first) | set(second)
 
 
@@ -167,23 +168,15 @@ def test_a_batch_across_others_is_encoded_again(cuts: tuple[int, int], magic: in
 
 def test_formats_in_one_log_and_leader_epochs(tmp_path: Path) -> None:
     every = records(0, 60)
-    entries = [
-        encoder.message(0, every[0]),
-        encoder.wrapper(0, every[1:6], 1),
-        encoder.message(1, every[6]),
-        encoder.wrapper(1, every[7:20], 3),
-    ]
-    entries += [
-        encoder.batch(every[20:30], leader_epoch=2),
-        encoder.batch(every[30:45], leader_epoch=2),
-        encoder.batch(every[45:], leader_epoch=5),
-    ]
+    entries = [encoder.message(0, every[0]), encoder.wrapper(0, every[1:6], 1), encoder.message(1, every[6])]
+    entries += [encoder.wrapper(1, every[7:20], 3)]
+    entries += [encoder.batch(every[a:b], leader_epoch=epoch) for a, b, epoch in ((20, 30, 2), (30, 45, 2), (45, 60, 5))]
     folder = write_log(tmp_path, (0, entries))
     flip(logs(folder)[0], len(b"".join(entries[:4])) - 1)
     done = kolumn.recover(folder, tmp_path / "out")
-    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == [*range(7), *range(20, 60)]
+    assert offsets(tmp_path / "out") == [*range(7), *range(20, 60)]
     assert (tmp_path / "out" / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n2 20\n5 45\n"
-    assert [(row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [(7, 19)]
+    assert lost(done, *RANGE) == [(7, 19)]
     sound(tmp_path / "out")
 
 
@@ -193,8 +186,7 @@ def test_a_wrapper_with_a_damaged_offset_gets_that_of_its_last_message(damaged_o
     wrappers = [encoder.wrapper(0, every[i : i + 5], 1) for i in range(0, 20, 5)]
     changed = list(wrappers)
     changed[damaged_one] = (1 << 44).to_bytes(8, "big") + changed[damaged_one][8:]
-    folder = write_log(tmp_path / "disk", (0, changed[:3]), (15, changed[3:]))
-    kolumn.recover(folder, tmp_path / "out")
+    kolumn.recover(write_log(tmp_path / "disk", (0, changed[:3]), (15, changed[3:])), tmp_path / "out")
     assert stored(tmp_path / "out" / "t-0") == wrappers
     sound(tmp_path / "out")
 
@@ -203,7 +195,8 @@ def test_a_wrapper_with_a_damaged_offset_gets_that_of_its_last_message(damaged_o
 @pytest.mark.parametrize(
     "names",
     [
-        {30: 33}, {30: 28}, {30: 1000}, {0: 7}, {60: 59}, {30: 60, 60: 30}, {0: 60, 60: 0, 30: 2}, {60: 5}, {90: 31}, {90: 120},
+        *({name: other} for name, other in ((30, 33), (30, 28), (30, 1000), (0, 7), (60, 59), (60, 5), (90, 31), (90, 120))),
+        {30: 60, 60: 30}, {0: 60, 60: 0, 30: 2},
     ],
     ids=str,
 )  # fmt: skip
@@ -217,46 +210,35 @@ def test_segments_under_wrong_names(names: dict[int, int], copies: int, tmp_path
         (folders[0] / f"{names[90]:020}.log").write_bytes(b"".join(segments[1][1]))
     if copies == 2:
         folders.append(write_log(tmp_path / "b", segments[0], (30, segments[1][1][:3])))
-        read = kolumn.read(folders, replicas="merge", columns=COLUMNS)
-        assert rows_of(read) == rows_of(kolumn.read(whole, columns=COLUMNS))
+        assert rows_of(kolumn.read(folders, replicas="merge", columns=COLUMNS)) == rows_of(kolumn.read(whole, columns=COLUMNS))
     done = kolumn.recover(folders, tmp_path / "out")
-    assert done.ok
-    assert done.lost.num_rows == 0
+    assert (done.ok, done.lost.num_rows) == (True, 0)
     sound(tmp_path / "out")
     assert b"".join(path.read_bytes() for path in logs(tmp_path / "out" / "t-0")) == b"".join(path.read_bytes() for path in logs(whole))
 
 
-def test_only_the_index_of_the_first_segment_is_left(tmp_path: Path) -> None:
+def test_segments_that_are_gone_or_under_other_names(tmp_path: Path) -> None:
     """As `verify`, it says what is gone; without index files retention looks the same. What another copy has is not lost."""
-    segments = [(base, [encoder.batch(records(offset, 5)) for offset in range(base, base + 30, 5)]) for base in (0, 30)]
-    folders = [write_log(tmp_path / name, *segments) for name in ("a", "b")]
+    folders = [write_log(tmp_path / name, (0, batches(0, 30)), (30, batches(30, 60))) for name in ("a", "b")]
     kolumn.rebuild_index(folders[0], index_interval_bytes=100)
     logs(folders[0])[0].unlink()
-    (row,) = kolumn.recover(folders[0], tmp_path / "out").lost.to_pylist()
-    assert (row["kind"], row["firstOffset"], row["lastOffset"], row["recordsAtMost"]) == ("damage", 0, 29, 30)
-    assert "00000000000000000000.index, which lists offset 2" in row["reason"]
+    done = kolumn.recover(folders[0], tmp_path / "out")
+    assert lost(done, "kind", *RANGE, "recordsAtMost") == [("damage", 0, 29, 30)]
+    assert "00000000000000000000.index, which lists offset 2" in done.lost["reason"][0].as_py()
     assert kolumn.recover(folders, tmp_path / "both").lost.num_rows == 0
-
-
-def test_an_entry_that_begins_where_another_segment_should(tmp_path: Path) -> None:
-    """The entry after it is damaged, so it adjoins none."""
-    segments = [(base, [encoder.batch(records(offset, 5)) for offset in range(base, base + 30, 5)]) for base in (0, 30, 60)]
-    folder = write_log(tmp_path, segments[0], (30, segments[2][1]), (60, segments[1][1]))
-    flip(folder / f"{60:020}.log", len(segments[1][1][0]) + 100)
-    done = kolumn.recover(folder, tmp_path / "out")
-    assert [(row["firstOffset"], row["lastOffset"], row["certainty"]) for row in done.lost.to_pylist()] == [(35, 39, "exact")]
-    assert kolumn.read(tmp_path / "out", columns=["offset"])["offset"].to_pylist() == [*range(35), *range(40, 90)]
-
-
-def test_a_damaged_offset_is_not_taken_for_a_wrong_name(tmp_path: Path) -> None:
-    """It adjoins no neighbour's; so does the first entry of a segment that is misnamed and has no other."""
-    entries = [encoder.batch(records(offset, 5)) for offset in range(0, 30, 5)]
+    # The entry after it is damaged, so it adjoins none.
+    moved = batches(30, 60)
+    folder = write_log(tmp_path / "2", (0, batches(0, 30)), (30, batches(60, 90)), (60, moved))
+    flip(folder / f"{60:020}.log", len(moved[0]) + 100)
+    assert lost(kolumn.recover(folder, tmp_path / "2" / "out"), *RANGE, "certainty") == [(35, 39, "exact")]
+    assert offsets(tmp_path / "2" / "out") == [*range(35), *range(40, 90)]
+    # It adjoins no neighbour's; so does the first entry of a segment that is misnamed and has no other.
+    entries = batches(0, 30)
     entries[3] = (3).to_bytes(8, "big") + entries[3][8:]
     entries[2] = (10_010).to_bytes(8, "big") + entries[2][8:]
-    folder = write_log(tmp_path, (0, entries[:3]), (15, entries[3:]))
-    done = kolumn.recover(folder, tmp_path / "out")
-    assert kolumn.read(tmp_path / "out", columns=["offset"])["offset"].to_pylist() == [*range(10), *range(20, 30)]
-    assert [(row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [(10, 14), (15, 19)]
+    done = kolumn.recover(write_log(tmp_path / "3", (0, entries[:3]), (15, entries[3:])), tmp_path / "3" / "out")
+    assert offsets(tmp_path / "3" / "out") == [*range(10), *range(20, 30)]
+    assert lost(done, *RANGE) == [(10, 14), (15, 19)]
 
 
 @pytest.mark.sample
@@ -270,44 +252,30 @@ def test_random_copies(seed: int, tmp_path: Path) -> None:
     kolumn.recover(copies, tmp_path / "out")
     options: dict[str, Any] = {"columns": COLUMNS, "include_control": True}
     expected = rows_of(kolumn.read(copies, replicas="merge", errors="skip", **options))
-    found = rows_of(kolumn.read(tmp_path / "out", errors="skip", **options))
-    assert found == expected
+    assert rows_of(kolumn.read(tmp_path / "out", errors="skip", **options)) == expected
     assert set(stored(tmp_path / "out" / "t-0")) <= {one for folder in copies for one in stored(folder / "t-0")} | set(log.entries)
 
 
 def test_a_tier_and_the_folder_of_the_broker(tmp_path: Path) -> None:
     """What one has lost the other has, but for a batch at the end of a segment that only the tier has."""
-    entries = [encoder.batch(records(offset, 10)) for offset in range(0, 80, 10)]
-    whole = write_log(tmp_path / "broker", (0, entries[:2]), (20, entries[2:4]), (40, entries[4:6]), (60, entries[6:]))
+    entries = batches(0, 80, 10)
+    whole = write_log(tmp_path / "broker", *((10 * i, entries[i : i + 2]) for i in range(0, 8, 2)))
     tier = tier_of(whole, tmp_path / "tier")
     logs(whole)[0].unlink()
     flip(logs(whole)[0], 100)
     flip(logs(tier)[0], len(entries[0]) + 100)
     done = kolumn.recover([tmp_path / "tier", tmp_path / "broker"], tmp_path / "out")
-    assert kolumn.read(tmp_path / "out")["offset"].to_pylist() == [*range(10), *range(20, 80)]
-    (row,) = done.lost.to_pylist()
-    assert (row["firstOffset"], row["lastOffset"], row["recordsLost"], row["certainty"]) == (10, 19, 10, "exact")
+    assert offsets(tmp_path / "out") == [*range(10), *range(20, 80)]
+    assert lost(done, *RANGE, "recordsLost", "certainty") == [(10, 19, 10, "exact")]
     assert [int(path.stem) for path in logs(tmp_path / "out" / "t-0")] == [0, 20, 40, 60]
     sound(tmp_path / "out")
 
 
-def aiven_of(folder: Path, root: Path, key: str = "main") -> Aiven:
-    """A broker's log in an encrypted tier, all segments of it."""
-    root.mkdir()
-    made, paths = Aiven(root, 5000, zstd=True, key=key), logs(folder)
-    topic, _, partition = folder.name.rpartition("-")
-    ends = [*(int(log.stem) - 1 for log in paths[1:]), kolumn.batches(folder)["lastOffset"][-1].as_py()]
-    for log, last in zip(paths, ends, strict=True):
-        made.put(log.read_bytes(), topic, int(partition), int(log.stem), last)
-    return made
-
-
 def test_an_encrypted_tier(tmp_path: Path) -> None:
     source = copy(HERE / "transactional" / "txn-zstd-0", tmp_path / "disk")
-    made = aiven_of(source, tmp_path / "tier")
-    keys = {"main": made.key_file()}
-    with pytest.raises(ArgumentError, match="expected its private key in keys="):
-        kolumn.recover(made.root, tmp_path / "no")
+    made, keys = aiven_of(source, tmp_path / "tier", 5000, zstd=True, key="main")
+    assert keys is not None
+    raises(ArgumentError, "expected its private key in keys=", kolumn.recover, made.root, tmp_path / "no")
     assert not (tmp_path / "no").exists()
     done = kolumn.recover(made.root, tmp_path / "made", keys=keys)
     assert done.ok
@@ -332,34 +300,32 @@ def test_what_aivens_classes_encrypted(mode: str, tmp_path: Path) -> None:
     folder = Path(os.environ["KOLUMN_CORPUS"]) / "tiered" / "aiven"
     for suffix in (".log", ".rsm-manifest"):
         shutil.copyfile(folder / f"{mode}{suffix}", tmp_path / f"x{suffix}")
-    done = kolumn.recover(tmp_path / "x.rsm-manifest", tmp_path / "made", keys={"key1": folder / "priv.der"})
-    assert done.ok
+    assert kolumn.recover(tmp_path / "x.rsm-manifest", tmp_path / "made", keys={"key1": folder / "priv.der"}).ok
     (made,) = (tmp_path / "made" / "orders-0").glob("*.log")
     assert made.read_bytes() == (folder / "plain.log").read_bytes()
 
 
 def test_a_manifest_that_is_malformed_loses_its_segment_alone(tmp_path: Path) -> None:
     source = copy(HERE / "transactional" / "txn-zstd-0", tmp_path / "disk")
-    made = aiven_of(source, tmp_path / "tier")
-    keys, paths = {"main": made.key_file()}, logs(source)
+    made, keys = aiven_of(source, tmp_path / "tier", 5000, zstd=True, key="main")
+    paths = logs(source)
     bad = sorted(made.root.glob("*/*/*.rsm-manifest"))[1]
     bad.write_text(bad.read_text().replace('"originalChunkSize": 5000', '"originalChunkSize": 0'))
     first, end = int(paths[1].stem), int(paths[2].stem)
-    with pytest.raises(KolumnError, match=rf"{bad.name}: .*originalChunkSize: expected an integer from 1 .*found '0'"):
-        kolumn.read(made.root, keys=keys)
+    raises(KolumnError, rf"{bad.name}: .*originalChunkSize: expected an integer from 1 .*found '0'", kolumn.read, made.root, keys=keys)
     skipped: list[kolumn.Damage] = []
-    found = kolumn.read(made.root, keys=keys, errors="skip", columns=["offset"], on_damage=skipped.append)["offset"].to_pylist()
-    assert found == [at for at in kolumn.read(source, columns=["offset"])["offset"].to_pylist() if not first <= at < end]
+    left = [offset for offset in offsets(source) if not first <= offset < end]
+    assert offsets(made.root, keys=keys, errors="skip", on_damage=skipped.append) == left
     assert [(one.segment, "originalChunkSize" in one.reason) for one in skipped] == [(str(bad), True)]
     for replicas in ("first", "merge"):
-        assert kolumn.read(made.root, keys=keys, errors="skip", columns=["offset"], replicas=replicas)["offset"].to_pylist() == found
+        assert offsets(made.root, keys=keys, errors="skip", replicas=replicas) == left
     listed: list[kolumn.Damage] = []
     kolumn.batches(made.root, keys=keys, errors="skip", on_damage=listed.append)
     assert [one.segment for one in listed] == [str(bad)]
     report = kolumn.verify(made.root, keys=keys)
     assert (report.ok, report.damage["segment"].to_pylist()) == (False, [str(bad)])
     done = kolumn.recover(made.root, tmp_path / "made", keys=keys)
-    assert [(row["segment"], row["firstOffset"], row["lastOffset"]) for row in done.lost.to_pylist()] == [(str(bad), first, end - 1)]
+    assert lost(done, "segment", *RANGE) == [(str(bad), first, end - 1)]
     assert kolumn.recover([made.root, source], tmp_path / "both", keys=keys).ok
     # Alone it is no source, and a report of what is not there.
     assert kolumn.read(bad, keys=keys, errors="skip").num_rows == 0
@@ -379,53 +345,48 @@ def test_several_topics_and_their_ids(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "b-c-3" / "partition.metadata").exists()
 
 
-def test_places_that_cannot_be(tmp_path: Path) -> None:
-    folder = write_log(tmp_path, (0, [encoder.batch(records(0, 5))]))
+def test_sources_and_targets_that_are_refused(tmp_path: Path) -> None:
+    folder, other = (write_log(tmp_path / name, (0, [encoder.batch(records(0, 5, text))])) for name, text in (("b1", b"v"), ("b2", b"w")))
     (tmp_path / "out" / "t-0").mkdir(parents=True)
     (tmp_path / "out" / "t-0" / "mine").write_text("mine")
-    with pytest.raises(ArgumentError, match="already exists"):
-        kolumn.recover(folder, tmp_path / "out")
-    with pytest.raises(ArgumentError, match="is it a source"):
-        kolumn.recover(folder, folder)
-    with pytest.raises(ArgumentError, match="at least 1"):
-        kolumn.recover(folder, tmp_path / "new", index_interval_bytes=0)
-    shutil.copy(logs(folder)[0], tmp_path / "some.log")
-    with pytest.raises(ArgumentError, match="topic="):
-        kolumn.recover(tmp_path / "some.log", tmp_path / "new")
-    with pytest.raises(ArgumentError, match="20 digits"):
-        kolumn.recover(tmp_path / "some.log", tmp_path / "new", topic="t", partition=0)
-    other = write_log(tmp_path / "b2", (0, [encoder.batch(records(0, 5, b"w"))]))
-    with pytest.raises(ArgumentError, match="no copies of"):
-        kolumn.recover([folder, other], tmp_path / "new")
+    some = shutil.copy(logs(folder)[0], tmp_path / "some.log")
+    for words, source, target, options in (
+        ("already exists", folder, tmp_path / "out", {}),
+        ("is it a source", folder, folder, {}),
+        ("at least 1", folder, tmp_path / "new", {"index_interval_bytes": 0}),
+        ("topic=", some, tmp_path / "new", {}),
+        ("20 digits", some, tmp_path / "new", {"topic": "t", "partition": 0}),
+        ("no copies of", [folder, other], tmp_path / "new", {}),
+    ):
+        raises(ArgumentError, words, kolumn.recover, source, target, **options)
     assert not (tmp_path / "new").exists()
 
 
 def test_a_log_that_changes_meanwhile_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_log(tmp_path, (0, [encoder.batch(records(0, 5)), encoder.batch(records(5, 5))]))
-
     def cut_short(*args: Any, **options: Any) -> Any:
         for chunk in entry_chunks(*args, **options):
             chunk.entries.array[-1, :] = 0
             yield from ()
 
-    monkeypatch.setattr("kolumn.tools.recovered.entry_chunks", cut_short)
-    with pytest.raises(kolumn.KolumnError, match="changed while it was copied"):
-        kolumn.recover(folder, tmp_path / "out")
+    monkeypatch.setattr("kolumn.tools.broker_folders.entry_chunks", cut_short)
+    raises(kolumn.KolumnError, "changed while it was copied", kolumn.recover, write_log(tmp_path, (0, batches(0, 10))), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_command(tmp_path: Path) -> None:
-    entries = [encoder.batch(records(offset, 5)) for offset in range(0, 20, 5)]
+    entries = batches(0, 20)
     folder = write_log(tmp_path, (0, entries))
-    assert CliRunner().invoke(app, ["recover", str(folder), str(tmp_path / "whole")]).exit_code == 0
+
+    def run(*arguments: Any) -> Any:
+        return CliRunner().invoke(app, ["recover", str(folder), *map(str, arguments)])
+
+    assert run(tmp_path / "whole").exit_code == 0
     flip(logs(folder)[0], len(entries[0]) - 1)
-    result = CliRunner().invoke(app, ["recover", str(folder), str(tmp_path / "out")])
+    result = run(tmp_path / "out")
     assert result.exit_code == 1
-    assert all(
-        text in result.stdout for text in ("Written", "Where it comes from", "Lost", "exact", "1 stretch lost: 15 records in 1 partition")
-    )
-    result = CliRunner().invoke(app, ["recover", str(folder), "-o", str(tmp_path / "json"), "--json"])
-    assert result.exit_code == 1
+    for text in ("Written", "Where it comes from", "Lost", "exact", "1 stretch lost: 15 records in 1 partition"):
+        assert text in result.stdout
+    result = run("-o", tmp_path / "json", "--json")
     said = json.loads(result.stdout)
-    assert (said["ok"], said["lost"][0]["recordsLost"], said["partitions"][0]["records"]) == (False, 5, 15)
-    assert CliRunner().invoke(app, ["recover", str(folder), "-o", str(tmp_path / "json")]).exit_code == 2
+    assert (result.exit_code, said["ok"], said["lost"][0]["recordsLost"], said["partitions"][0]["records"]) == (1, False, 5, 15)
+    assert run("-o", tmp_path / "json").exit_code == 2

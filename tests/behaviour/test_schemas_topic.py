@@ -1,9 +1,10 @@
-"""The topic `_schemas` on disk: what a registry would answer from it, however it was written, and in spite of damage."""
+"""The topic `_schemas` on disk: what a registry would answer from it, in spite of damage, and values that are typed by it."""
 
 import base64
 import hashlib
 import json
 import pickle
+import random
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,9 +15,12 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kolumn.values.schemas.open import schemas_of
+from kit.avro_values import encoded
+from kit.outcome import raises
+from kit.replicas import flip
+from kolumn.core.errors import ArgumentError
+from kolumn.values.schemas.open import TopicSchemas, schemas_of
 from kolumn.values.schemas.schema import Reference, Schema
-from kolumn.values.schemas.topic import TopicSchemas
 
 Record = tuple[bytes | None, bytes | None]
 RECORD = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'
@@ -39,12 +43,7 @@ def gone(subject: str, number: int) -> Record:
 
 
 def delete_subject(subject: str, last: int) -> Record:
-    key = {"keytype": "DELETE_SUBJECT", "subject": subject, "magic": 0}
-    return packed(key), packed({"subject": subject, "version": last})
-
-
-def clear_subject(subject: str) -> Record:
-    return packed({"keytype": "CLEAR_SUBJECT", "subject": subject, "magic": 0}), packed({"subject": subject})
+    return packed({"keytype": "DELETE_SUBJECT", "subject": subject, "magic": 0}), packed({"subject": subject, "version": last})
 
 
 OTHERS = [
@@ -100,18 +99,13 @@ def test_schemas_of_all_types(tmp_path: Path, codec: str) -> None:
 
 def test_a_noted_md5_is_the_guid(tmp_path: Path) -> None:
     """Rules are in the registry's GUID in a form of Java's own, so the noted one counts; without it there is none for them."""
-    rules = {"domainRules": [{"name": "r"}]}
-    noted = base64.b64encode(bytes(range(16))).decode()
-    found = topic(
-        tmp_path,
-        version("a", 1, 1, md5=noted, ruleSet=rules),
-        version("b", 1, 2, '"int"', ruleSet=rules),
-        version("c", 1, 3, '"long"', md5="no base64"),
-        version("d", 1, 4, '"bytes"', metadata={"properties": {"k": "v"}}),
-    )
+    rules, noted = {"domainRules": [{"name": "r"}]}, base64.b64encode(bytes(range(16))).decode()
+    with_properties = version("d", 1, 4, '"bytes"', metadata={"properties": {"k": "v"}})
+    ruled = version("a", 1, 1, md5=noted, ruleSet=rules), version("b", 1, 2, '"int"', ruleSet=rules)
+    found = topic(tmp_path, *ruled, version("c", 1, 3, '"long"', md5="no base64"), with_properties)
     assert id_of(found.by_guid(UUID(bytes=bytes(range(16))))) == 1
-    assert [found.by_id(id).guid for id in (2, 3)] == [None, UUID(bytes=hashlib.md5(b'"long"').digest())]
-    assert found.by_id(4).guid == UUID(bytes=hashlib.md5(b'"bytes"\1kv').digest())
+    digests = [UUID(bytes=hashlib.md5(text).digest()) for text in (b'"long"', b'"bytes"\1kv')]
+    assert [found.by_id(id).guid for id in (2, 3, 4)] == [None, *digests]
 
 
 def test_as_karapace_writes(tmp_path: Path) -> None:
@@ -147,105 +141,77 @@ def test_as_redpanda_writes(tmp_path: Path) -> None:
     assert found.newest("r") == Schema("AVRO", '"float"', (), 3, UUID(bytes=hashlib.md5(b'"float"').digest()))
 
 
-def test_deleted_versions_are_found_by_id(tmp_path: Path) -> None:
-    found = topic(
-        tmp_path,
-        version("soft", 1, 1, '"int"'),
-        version("soft", 2, 2, '"long"'),
-        version("soft", 2, 2, '"long"', deleted=True),
-        version("subject", 1, 3, '"bytes"'),
-        version("subject", 2, 4, '"float"'),
-        delete_subject("subject", 1),
-        version("hard", 1, 5, '"string"'),
-        version("hard", 2, 6, '"null"'),
-        gone("hard", 2),
-        gone("never", 1),
-        version("cleared", 1, 7, '"double"'),
-        delete_subject("cleared", 1),
-        version("cleared", 2, 8, '["int"]'),
-        clear_subject("cleared"),
-    )
+def test_deleted_versions_are_found_by_id_until_the_last_one_is_gone(tmp_path: Path) -> None:
+    soft = version("soft", 1, 1, '"int"'), version("soft", 2, 2, '"long"'), version("soft", 2, 2, '"long"', deleted=True)
+    subject = version("subject", 1, 3, '"bytes"'), version("subject", 2, 4, '"float"'), delete_subject("subject", 1)
+    hard = version("hard", 1, 5, '"string"'), version("hard", 2, 6, '"null"'), gone("hard", 2), gone("never", 1)
+    cleared = version("cleared", 1, 7, '"double"'), delete_subject("cleared", 1), version("cleared", 2, 8, '["int"]')
+    clear = packed({"keytype": "CLEAR_SUBJECT", "subject": "cleared", "magic": 0}), packed({"subject": "cleared"})
+    found = topic(tmp_path, *soft, *subject, *hard, *cleared, clear)
     assert found.malformed == 0
     assert [id_of(found.by_id(id)) for id in range(1, 8)] == [1, 2, 3, 4, 5, None, None]
     assert [id_of(found.newest(subject)) for subject in ("soft", "subject", "hard", "cleared")] == [1, 4, 5, 8]
     assert id_of(found.version("soft", 2)) == 2
     assert [one.schema.id for one in found.registered() if one.is_deleted] == [2, 3]
-
-
-def test_an_id_is_free_when_its_last_version_is_gone(tmp_path: Path) -> None:
-    """A registry refuses another schema with an id; it may share the id with the same schema."""
-    found = topic(
-        tmp_path,
-        version("a", 1, 1, '"int"'),
-        version("b", 1, 1, '"int"'),
-        version("c", 1, 1, '"long"'),
-        gone("a", 1),
-        version("d", 1, 1, '"bytes"'),
-        gone("b", 1),
-        version("e", 1, 1, '"float"'),
-    )
+    # A registry refuses another schema with an id; it may share the id with the same schema.
+    refused = version("c", 1, 1, '"long"'), gone("a", 1), version("d", 1, 1, '"bytes"')
+    one = version("a", 1, 1, '"int"'), version("b", 1, 1, '"int"')
+    found = topic(tmp_path / "2", *one, *refused, gone("b", 1), version("e", 1, 1, '"float"'))
     assert found.malformed == 2
     assert found.by_id(1).text == '"float"'
     assert [one.subject for one in found.registered()] == ["e"]
 
 
 def test_contexts(tmp_path: Path) -> None:
-    found = topic(
-        tmp_path, version(":.site:o-value", 1, 1, '"int"'), version("x", 1, 1, '"long"'), version(":.site:o-value", 2, 2, '"bytes"')
-    )
+    site = version(":.site:o-value", 1, 1, '"int"'), version(":.site:o-value", 2, 2, '"bytes"')
+    found = topic(tmp_path, site[0], version("x", 1, 1, '"long"'), site[1])
     assert found.malformed == 0
     assert found.by_id(1).text == '"long"'
     assert found.by_id(2).text == found.newest("o-value").text == found.newest(":.site:o-value").text == '"bytes"'
 
 
+KEY, VALUE = version("s", 1, 1)
 MALFORMED: list[Record] = [
-    (None, b"{}"),
-    (b"", None),
-    (b"\xff\xfe", b"{}"),
-    (b"[1]", b"{}"),
-    (b"{", b"{}"),
-    (b"[" * 5000, None),
-    (packed({"keytype": "SCHEMA"}), b"{}"),
-    (packed({"keytype": "ELSE"}), b"{}"),
-    (packed({"keytype": ["SCHEMA"]}), b"{}"),
-    (packed({"keytype": "SCHEMA", "subject": 1, "version": 1}), version("s", 1, 1)[1]),
-    (packed({"keytype": "SCHEMA", "subject": "s", "version": "1"}), version("s", 1, 1)[1]),
-    (packed({"keytype": "SCHEMA", "subject": "s", "version": True}), version("s", 1, 1)[1]),
-    (version("s", 1, 1)[0], b""),
-    (version("s", 1, 1)[0], b"3"),
-    (version("s", 1, 1)[0], packed({"id": 1})),
-    version("s", 1, 1, schemaType="XML"),
-    version("s", 1, 1, schemaType=["AVRO"]),
-    version("s", 1, 1, references=[{}]),
-    version("s", 1, 1, references=[3]),
-    version("s", 1, 1, references=7),
+    (None, b"{}"), (b"", None), (b"[" * 5000, None), (delete_subject("s", 1)[0], b"{}"),
+    *((key, b"{}") for key in (b"\xff\xfe", b"[1]", b"{")),
+    *((packed({"keytype": name}), b"{}") for name in ("SCHEMA", "ELSE", ["SCHEMA"])),
+    *((packed({"keytype": "SCHEMA", "subject": name, "version": number}), VALUE) for name, number in ((1, 1), ("s", "1"), ("s", True))),
+    *((KEY, value) for value in (b"", b"3", packed({"id": 1}), packed({"id": 1, "schema": None}), b'{"id":1,"schema":"\\ud800"}')),
+    *(version("s", 1, 1, schemaType=type) for type in ("XML", ["AVRO"])),
+    *(version("s", 1, 1, references=references) for references in ([{}], [3], 7)),
     version("s", 1, None),
-    (version("s", 1, 1)[0], packed({"id": 1, "schema": None})),
-    (version("s", 1, 1)[0], b'{"id":1,"schema":"\\ud800"}'),
-    (delete_subject("s", 1)[0], b"{}"),
-]
+]  # fmt: skip
 
 
 def test_malformed_records_are_left_out_and_counted(tmp_path: Path) -> None:
-    records = [one for malformed in MALFORMED for one in (malformed, version("good", 1, 1))]
-    found = topic(tmp_path, *records)
-    assert found.malformed == len(MALFORMED)
-    assert [one.subject for one in found.registered()] == ["good"]
+    found = topic(tmp_path, *(record for malformed in MALFORMED for record in (malformed, version("good", 1, 1))))
+    assert (found.malformed, [registered.subject for registered in found.registered()]) == (len(MALFORMED), ["good"])
     with pytest.raises(kolumn.ArgumentError, match=f"not a topic _schemas: none of its {len(MALFORMED)} records"):
         schemas_of(write(tmp_path / "orders-0", MALFORMED))
 
 
-def test_damaged_segments(tmp_path: Path) -> None:
-    records = [version("s", number, number, f'"{number}"') for number in range(1, 41)]
-    folder = write(tmp_path / "_schemas-0", records, batch_records=4)
+def numbered(count: int) -> list[Record]:
+    return [version("s", number, number, f'"{number}"') for number in range(1, count + 1)]
+
+
+def test_damaged_segments_and_copies(tmp_path: Path) -> None:
+    folder = write(tmp_path / "_schemas-0", numbered(40), batch_records=4)
     (log,) = folder.glob("*.log")
-    data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
-    log.write_bytes(data)
+    flip(log, log.stat().st_size // 2)
     found = schemas_of(folder)
     assert (found.skipped.stretches, found.skipped.records, found.malformed) == (1, 4, 0)
-    assert len(list(found.registered())) == 36
-    assert id_of(found.newest("s")) == 40
+    assert (len(list(found.registered())), id_of(found.newest("s"))) == (36, 40)
+    # A manifest that is none hides nothing.
+    (folder / "00000000000000000000-AAAAAAAAAAMAAAAAAAAABA.rsm-manifest").write_text("{")
+    found = schemas_of(tmp_path)
+    assert (len(list(found.registered())), found.skipped.stretches) == (36, 2)
+    # Log directories of several brokers, each with its replica; one is damaged.
+    write(tmp_path / "2" / "1" / "_schemas-0", numbered(20), batch_records=2)
+    shutil.copytree(tmp_path / "2" / "1", tmp_path / "2" / "2")
+    (log,) = (tmp_path / "2" / "1").glob("*/*.log")
+    flip(log, log.stat().st_size // 2)
+    found = schemas_of(None, [tmp_path / "2" / "1", tmp_path / "2" / "2"])
+    assert (len(list(found.registered())), found.malformed) == (20, 0)
 
 
 def test_the_topic_is_found_beside_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,8 +225,7 @@ def test_the_topic_is_found_beside_the_source(tmp_path: Path, monkeypatch: pytes
         assert id_of(schemas_of(None, source).by_id(1)) == 1
     for given in (logs, logs / "_schemas-0", next((logs / "_schemas-0").glob("*.log")), f"file://{logs}"):
         assert id_of(schemas_of(given, tmp_path).by_id(1)) == 1
-    with pytest.raises(kolumn.ArgumentError, match=f"there is no {tmp_path}/_schemas-0, no {tmp_path.parent}/_schemas-0"):
-        schemas_of(None, tmp_path)
+    raises(kolumn.ArgumentError, f"there is no {tmp_path}/_schemas-0, no {tmp_path.parent}/_schemas-0", schemas_of, None, tmp_path)
 
 
 def test_topics_and_files_at_urls(tmp_path: Path) -> None:
@@ -276,27 +241,179 @@ def test_topics_and_files_at_urls(tmp_path: Path) -> None:
         assert id_of(schemas_of(None, source).by_id(1)) == 1
     assert id_of(schemas_of(url).by_id(1)) == id_of(schemas_of(f"{url}/_schemas-0").by_id(1)) == 1
     assert id_of(schemas_of(f"{url}/files").by_id(7)) == 7
-    with pytest.raises(kolumn.ArgumentError, match="no such file"):
-        schemas_of(f"{url}/no")
+    raises(kolumn.ArgumentError, "no such file", schemas_of, f"{url}/no")
 
 
-def test_copies_of_the_topic_are_one(tmp_path: Path) -> None:
-    """Log directories of several brokers, each with its replica; one is damaged."""
-    records = [version("s", number, number, f'"{number}"') for number in range(1, 21)]
-    write(tmp_path / "1" / "_schemas-0", records, batch_records=2)
-    shutil.copytree(tmp_path / "1", tmp_path / "2")
-    (log,) = (tmp_path / "1").glob("*/*.log")
-    data = bytearray(log.read_bytes())
-    data[len(data) // 2] ^= 1
-    log.write_bytes(data)
-    found = schemas_of(None, [tmp_path / "1", tmp_path / "2"])
-    assert len(list(found.registered())) == 20
-    assert found.malformed == 0
+FIELDS: list[dict[str, Any]] = [
+    {"name": "id", "type": "int"},
+    {"name": "customer", "type": "string"},
+    {"name": "note", "type": ["null", "string"], "default": None},
+    {"name": "items", "type": {"type": "array", "items": "long"}, "default": []},
+]
+VERSIONS = [
+    {"type": "record", "name": "Order", "fields": FIELDS[:2]},
+    {"type": "record", "name": "Order", "fields": [{"name": "gone", "type": "double"}, *FIELDS[:3]]},
+    {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, *reversed(FIELDS[1:])]},
+]
+IDS = [7, 3, 12]
+"""Ids do not grow with versions: another subject may have had the same schema before."""
+ROWS = 400
 
 
-def test_a_manifest_that_is_none_hides_nothing(tmp_path: Path) -> None:
-    write(tmp_path / "_schemas-0", [version("s", 1, 7)])
-    (tmp_path / "_schemas-0" / "00000000000000000000-AAAAAAAAAAMAAAAAAAAABA.rsm-manifest").write_text("{")
-    found = schemas_of(tmp_path)
-    assert found.by_id(7) is not None
-    assert found.skipped.stretches == 1
+def write_keyed(folder: Path, keys: list[bytes | None], values: list[bytes | None], **how: Any) -> Path:
+    kolumn.write(pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}), folder, batch_bytes=3000, **how)
+    return folder
+
+
+def framed(id: int, schema: Any, datum: Any) -> bytes:
+    return b"\0" + id.to_bytes(4, "big") + encoded(schema, datum)
+
+
+def registered(subject: str, version: int, id: int, schema: Any) -> tuple[bytes, bytes]:
+    key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
+    value = {"subject": subject, "version": version, "id": id, "schema": json.dumps(schema), "deleted": False}
+    return json.dumps(key).encode(), json.dumps(value).encode()
+
+
+def order(i: int) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """Version, what is written, and what the newest schema reads."""
+    rng, version = random.Random(i), i % 3
+    row = {"id": i, "customer": f"c{i % 5}", "note": rng.choice([None, "a note"]), "items": [rng.getrandbits(40)] * rng.randrange(3)}
+    names = {0: ("id", "customer"), 1: ("id", "customer", "note"), 2: ("id", "customer", "note", "items")}[version]
+    written = {name: row[name] for name in names} | ({"gone": 0.5} if version == 1 else {})
+    return version, written, {"id": i, "customer": row["customer"], "note": written.get("note"), "items": written.get("items", [])}
+
+
+BROKEN: dict[int, bytes | None] = {
+    10: None, 11: b"", 12: b"\0\0\0\0\7", 13: b"\0\0\0\0\x63\0\0", 14: b"no prefix", 15: framed(12, VERSIONS[2], order(2)[2]) + b"\0",
+}  # fmt: skip
+SEEN = {11: None, 12: 7, 13: 0x63, 14: None, 15: 12}
+"""Ids of the broken ones: an id that nobody knows is an id too."""
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory of a broker that is gone."""
+    folder = tmp_path_factory.mktemp("disk")
+    subjects = [registered("orders-value", n + 1, id, schema) for n, (id, schema) in enumerate(zip(IDS, VERSIONS, strict=True))]
+    subjects.append(registered("orders-key", 1, 20, "string"))
+    write_keyed(folder / "_schemas-0", [key for key, _ in subjects], [value for _, value in subjects])
+    values = [BROKEN.get(i, framed(IDS[order(i)[0]], VERSIONS[order(i)[0]], order(i)[1])) for i in range(ROWS)]
+    write_keyed(folder / "orders-0", [framed(20, "string", f"k{i}") for i in range(ROWS)], values, codec="zstd")
+    return folder
+
+
+EXPECTED = [None if i in BROKEN else order(i)[2] for i in range(ROWS)]
+KNOWN = {id: json.dumps(schema) for id, schema in zip(IDS, VERSIONS, strict=True)}
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("source", ["orders-0", "orders-*"])
+def test_three_versions_from_a_dead_cluster(disk: Path, source: str, threads: int) -> None:
+    how: dict[str, Any] = {"key_format": "registry", "columns": ["key", "value", "valueValid", "valueSchemaId"]}
+    found = kolumn.read(str(disk / source), value_format="registry", threads=threads, chunk_bytes=2000, **how)
+    assert found["value"].to_pylist() == EXPECTED
+    assert found["key"].to_pylist() == [f"k{i}" for i in range(ROWS)]
+    assert found["valueValid"].to_pylist() == [i not in BROKEN for i in range(ROWS)]
+    assert found["valueSchemaId"].to_pylist() == [SEEN.get(i) if i in BROKEN else IDS[order(i)[0]] for i in range(ROWS)]
+
+
+def test_the_type_is_known_before_and_bytes_of_bad_records_on_request(disk: Path) -> None:
+    reader = kolumn.scan(disk / "orders-0", value_format="registry", columns=["value", "valueValid", "valueSchemaId"])
+    longs = pa.list_(pa.field("item", pa.int64(), nullable=False))
+    fields = (("id", pa.int64(), False), ("items", longs, False), ("note", pa.string(), True), ("customer", pa.string(), False))
+    assert reader.schema.field("value").type == pa.struct([pa.field(name, type, nullable) for name, type, nullable in fields])
+    assert reader.schema.names == ["value", "valueValid", "valueSchemaId"]
+    assert reader.schema.field("valueSchemaId").type == pa.int64()
+    found = kolumn.read(disk / "orders-0", value_format="registry", columns=["value", "valueRaw", "valueValid"])
+    assert found.filter(pa.compute.invert(found["valueValid"]))["valueRaw"].to_pylist() == list(BROKEN.values())
+    raises(kolumn.KolumnError, r"orders-0.*offset 11", kolumn.read, disk / "orders-0", value_format="registry", value_errors="raise")
+
+
+def test_fields_as_columns_and_a_reader_of_ones_own(disk: Path) -> None:
+    how: dict[str, Any] = {"value_as": "columns", "value_columns": ["customer", "id"], "columns": ["offset", "value"]}
+    found = kolumn.read(disk / "orders-0", value_format="registry", **how)
+    assert {*found.column_names} == {"offset", "customer", "id"}
+    for name in ("id", "customer"):
+        assert found[name].to_pylist() == [row and row[name] for row in EXPECTED]
+    own = {"type": "record", "name": "Order", "fields": [{"name": "who", "aliases": ["customer"], "type": "string"}]}
+    found = kolumn.read(disk / "orders-0", value_format="registry", value_schema=own, columns=["value"])
+    assert found["value"].to_pylist() == [row and {"who": row["customer"]} for row in EXPECTED]
+
+
+def test_without_the_topic(disk: Path, tmp_path: Path) -> None:
+    (tmp_path / "orders-0").symlink_to(disk / "orders-0")
+    raises(ArgumentError, "_schemas", kolumn.read, tmp_path / "orders-0", value_format="registry")
+    for how in ({"value_format": "registry"}, {"value_format": "avro", "value_schema": json.dumps(VERSIONS[2])}):
+        assert kolumn.read(tmp_path / "orders-0", value_schemas=KNOWN, columns=["value"], **how)["value"].to_pylist() == EXPECTED
+
+
+def test_one_schema_for_all_and_a_function_that_knows_them(tmp_path: Path) -> None:
+    """Without a collection, a prefix is left out where there is one; a value without one is read from its first byte."""
+    rows = [order(3 * k + 2)[2] for k in range(50)]
+    values: list[bytes | None] = [framed(99, VERSIONS[2], row) if k % 2 else encoded(VERSIONS[2], row) for k, row in enumerate(rows)]
+    found = kolumn.read(write_keyed(tmp_path / "orders-0", [None] * 50, values), value_format="avro", value_schema=VERSIONS[2])
+    assert found["value"].to_pylist() == rows
+    assert found["valueSchemaId"].to_pylist() == [99 if k % 2 else None for k in range(50)]
+    # It cannot list them: the highest id among those of the first values counts.
+    write_keyed(tmp_path / "2" / "orders-0", [None] * 30, [framed(IDS[order(i)[0]], VERSIONS[order(i)[0]], order(i)[1]) for i in range(30)])
+    found = kolumn.read(tmp_path / "2" / "orders-0", value_format="registry", value_schemas=KNOWN.get, columns=["value"])
+    assert found["value"].to_pylist() == [order(i)[2] for i in range(30)]
+
+
+MONEY = [
+    {"type": "record", "name": "pay.Money", "fields": [{"name": "units", "type": "long"}]},
+    {"type": "record", "name": "pay.Money", "fields": [{"name": "units", "type": "long"}, {"name": "nanos", "type": "int", "default": 7}]},
+]
+PAYMENTS = [
+    {"type": "record", "name": "pay.Payment", "fields": [{"name": "amount", "type": "pay.Money"}]},
+    {"type": "record", "name": "pay.Payment", "fields": [
+        {"name": "amount", "type": "pay.Money"}, {"name": "at", "type": ["null", "long"]},
+    ]},
+    {"type": "record", "name": "pay.Payment", "fields": [
+        {"name": "at", "type": ["null", "long"], "default": None}, {"name": "amount", "type": "pay.Money"},
+    ]},
+]  # fmt: skip
+VERSION_OF_MONEY = [1, 1, 2]
+
+
+def payments_disk(folder: Path) -> list[dict[str, Any]]:
+    """Subjects named by records, one of which refers to another; a deleted version; the topic does not have the name of a subject.
+
+    Returns the rows of topic `bare`.
+    """
+    records = [registered("pay.Money", number + 1, 100 + number, schema) for number, schema in enumerate(MONEY)]
+    for number, schema in enumerate(PAYMENTS):
+        key, value = registered("pay.Payment", number + 1, 200 + number, schema)
+        found = json.loads(value) | {"references": [{"name": "pay.Money", "subject": "pay.Money", "version": VERSION_OF_MONEY[number]}]}
+        # Compaction has not yet removed the earlier record of a version that is deleted.
+        records += [(key, json.dumps(found | {"deleted": deleted}).encode()) for deleted in ((False, True) if number == 1 else (False,))]
+    write_keyed(folder / "_schemas-0", [key for key, _ in records], [value for _, value in records])
+    rows, values = [], []
+    for i in range(90):
+        number = i % 3
+        money = MONEY[VERSION_OF_MONEY[number] - 1]
+        whole = json.loads(json.dumps(PAYMENTS[number]).replace('"pay.Money"', json.dumps(money)))
+        amount = {"units": i} | ({"nanos": 1} if number == 2 else {})
+        written = {"amount": amount} | ({"at": i} if number else {})
+        values.append(framed(200 + number, whole, written))
+        rows.append({"at": written.get("at"), "amount": {"nanos": 7} | amount})
+    write_keyed(folder / "bare-0", [None] * 90, values)
+    write_keyed(folder / "mixed-0", [None] * 2, [values[0], framed(100, MONEY[0], {"units": 1})])
+    write_keyed(folder / "plain-0", [None], [b"no prefix"])
+    return rows
+
+
+def test_subjects_named_by_records(tmp_path: Path) -> None:
+    """The subject that has the schemas of the first values; a deleted version is one of its own."""
+    rows = payments_disk(tmp_path)
+    found = kolumn.read(tmp_path / "bare-0", value_format="registry", columns=["value", "valueSchemaId"])
+    assert found["value"].to_pylist() == rows
+    assert found["valueSchemaId"].to_pylist() == [200 + i % 3 for i in range(90)]
+    given = json.dumps(PAYMENTS[0]).replace('"pay.Money"', json.dumps(MONEY[0]))
+    found = kolumn.read(tmp_path / "bare-0", value_format="registry", value_schema=given, columns=["value"])
+    assert found["value"].to_pylist() == [{"amount": {"units": i}} for i in range(90)]
+    with pytest.raises(ArgumentError, match=r"no schema of mixed-value .*the first values have schemas of pay\.Money, pay\.Payment: name"):
+        kolumn.read(tmp_path / "mixed-0", value_format="registry")
+    with pytest.raises(ArgumentError, match="no schema of plain-value in value_schemas: name one in value_schema"):
+        kolumn.read(tmp_path / "plain-0", value_format="registry")

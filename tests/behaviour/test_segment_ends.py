@@ -1,22 +1,37 @@
-"""Ends of segments: cut, zeroed, emptied, missing, duplicated and foreign files are reported by every way of reading."""
+"""What `verify` says of ends of segments that are cut, zeroed or foreign, and of intact batches that a reader may trip over."""
 
 import json
 import os
 import random
 import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 import kolumn
 from kit import corpus
+from kit.encoder import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, with_crc, wrapper
+from kit.outcome import raises
 from kit.partitions import BASES, END, INJURIES, SOURCE, Injury, log
+from kit.replicas import copy, write_log
+from kit.streams import GZIP, LZ4, NONE, ZSTD
 from kolumn.cli import app
 from kolumn.core.errors import Code
+from kolumn.source.segments import find_segments
 
 COMPACTED = ("compact-", "upgraded-compact-", "v0-compact-", "v1-compact-")
+
+
+def said(path: Path) -> tuple[int, str]:
+    """What `kolumn verify` says."""
+    done = CliRunner().invoke(app, ["verify", str(path)])
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    return done.exit_code, done.output
 
 
 @pytest.mark.parametrize("injury", INJURIES, ids=lambda one: one.name)
@@ -30,8 +45,7 @@ def test_every_way_of_reading_reports_it(injury: Injury, tmp_path: Path) -> None
     # The list of batches ends where the log is cut, as a read does. Damage that only offsets show does not concern single batches.
     assert kolumn.batches(folder, errors="skip").filter(pa.compute.field("crcValid"))["count"].null_count == 0
     if injury.damage:
-        with pytest.raises(kolumn.CorruptBatchError):
-            kolumn.batches(folder)
+        raises(kolumn.CorruptBatchError, "", kolumn.batches, folder)
 
 
 def verified(injury: Injury, folder: Path) -> None:
@@ -54,9 +68,8 @@ def read(injury: Injury, folder: Path, **options: int) -> None:
     mine = [(one.segment, one.position, one.size, one.base_offset, one.last_offset, one.reason) for one in skipped.damage]
     assert mine == [tuple(one[name] for name in ("segment", "position", "size", "baseOffset", "lastOffset", "reason")) for one in told]
     if injury.damage:
-        with pytest.raises(kolumn.CorruptBatchError) as caught:
-            kolumn.read(folder, **options)
-        assert any(reason in str(caught.value) for reason in injury.reasons)
+        caught = raises(kolumn.CorruptBatchError, "", kolumn.read, folder, **options)
+        assert any(reason in str(caught) for reason in injury.reasons)
     else:
         assert kolumn.read(folder, **options).equals(table)
 
@@ -73,15 +86,14 @@ def named(folder: Path) -> None:
 
 
 def by_command(injury: Injury, folder: Path) -> None:
-    found = CliRunner().invoke(app, ["verify", str(folder)])
-    assert found.exit_code == (1 if injury.damage else 0), found.output
-    verdict = found.output.splitlines()[-1]
+    code, output = said(folder)
+    assert code == (1 if injury.damage else 0), output
+    verdict = output.splitlines()[-1]
     assert verdict.startswith("OK") is not bool(injury.damage)
     assert ("remark" in verdict) == bool(injury.remarks) or injury.damage
     told = json.loads(CliRunner().invoke(app, ["verify", "--json", str(folder)]).output)
     assert len(told["damage"]) == len(injury.damage)
-    cat = CliRunner().invoke(app, ["cat", str(folder)])
-    assert cat.exit_code == (1 if injury.damage else 0)
+    assert CliRunner().invoke(app, ["cat", str(folder)]).exit_code == (1 if injury.damage else 0)
 
 
 def test_no_false_alarm() -> None:
@@ -98,16 +110,13 @@ def test_random_cuts(tmp_path: Path) -> None:
     """A rolled segment may be cut at any position: the whole records are read, and the others are reported."""
     rng = random.Random(20)
     for number in range(60):
-        base = rng.choice(BASES[:-1])
-        folder = tmp_path / str(number) / SOURCE.name
-        shutil.copytree(SOURCE, folder)
+        base, folder = rng.choice(BASES[:-1]), copy(SOURCE, tmp_path / str(number))
         os.truncate(log(folder, base), rng.randrange(log(folder, base).stat().st_size))
-        report = kolumn.verify(folder)
         following = BASES[BASES.index(base) + 1]
-        found = [offset for offset in kolumn.read(folder, errors="skip")["offset"].to_pylist() if base <= offset < following]
-        assert found == list(range(base, base + len(found)))
-        damage = report.damage.to_pylist()
-        assert [(one["baseOffset"], one["lastOffset"]) for one in damage] == [(base + len(found), following - 1)]
+        offsets = [offset for offset in kolumn.read(folder, errors="skip")["offset"].to_pylist() if base <= offset < following]
+        assert offsets == list(range(base, base + len(offsets)))
+        damage = kolumn.verify(folder).damage
+        assert (damage["baseOffset"].to_pylist(), damage["lastOffset"].to_pylist()) == ([base + len(offsets)], [following - 1])
 
 
 @pytest.mark.parametrize("name", ["x.log", "0" * 20 + ".log", "server.log.gz", "server.properties"])
@@ -128,25 +137,19 @@ def test_random_cuts(tmp_path: Path) -> None:
 def test_no_segment(tmp_path: Path, name: str, data: bytes, what: str) -> None:
     path = tmp_path / name
     path.write_bytes(data)
-    found = CliRunner().invoke(app, ["verify", str(path)])
-    assert found.exit_code == 1
-    assert found.output == f"{path}: not a Kafka log segment: {what} ({len(data)} bytes)\n"
-    for options in ({}, {"threads": 1}):
-        with pytest.raises(kolumn.FormatError, match="expected a Kafka log segment") as caught:
-            kolumn.read(path, **options)
-        assert caught.value.code == Code.NOT_A_SEGMENT
+    assert said(path) == (1, f"{path}: not a Kafka log segment: {what} ({len(data)} bytes)\n")
+    for read in (kolumn.read, partial(kolumn.read, threads=1), kolumn.batches):
+        caught = raises(kolumn.FormatError, "expected a Kafka log segment", read, path)
+        assert caught.code == Code.NOT_A_SEGMENT
     assert kolumn.read(path, errors="skip").num_rows == 0
-    with pytest.raises(kolumn.FormatError, match="expected a Kafka log segment"):
-        kolumn.batches(path)
 
 
 @pytest.mark.parametrize(
     ("suffix", "what"), [("index", "an offset index"), ("timeindex", "a time index"), ("snapshot", "a producer snapshot")]
 )
 def test_side_files_are_no_segments(suffix: str, what: str) -> None:
-    path = next(one for one in sorted(SOURCE.glob(f"*.{suffix}")) if one.stat().st_size)
-    found = CliRunner().invoke(app, ["verify", str(path)])
-    assert (found.exit_code, what in found.output, "OK" in found.output) == (1, True, False)
+    code, output = said(next(path for path in sorted(SOURCE.glob(f"*.{suffix}")) if path.stat().st_size))
+    assert (code, what in output, "OK" in output) == (1, True, False)
 
 
 @pytest.mark.parametrize(("size", "verdict"), [(0, "EMPTY: 1 segment"), (4096, "NO BATCH: 1 segment")])
@@ -162,51 +165,38 @@ def test_nothing_is_ok_in_which_nothing_was_read(tmp_path: Path, size: int, verd
 
 def test_a_damaged_head_is_still_a_segment(tmp_path: Path) -> None:
     """A damaged first header is reported as damage, and the intact entries after it are read."""
-    data = log(SOURCE, 370).read_bytes()
-    path = tmp_path / "t-0" / f"{370:020}.log"
-    path.parent.mkdir()
-    path.write_bytes(b"text that somebody wrote over the head of a segment" + data[51:])
+    text = b"text that somebody wrote over the head of a segment"
+    path = write_log(tmp_path, (370, [text, log(SOURCE, 370).read_bytes()[len(text) :]]))
     report = kolumn.verify(path)
     assert report.records == 188 - 15
     assert "crc" in report.damage["reason"][0].as_py() or "batch length" in report.damage["reason"][0].as_py()
-    with pytest.raises(kolumn.CorruptBatchError) as caught:
-        kolumn.read(path)
-    assert caught.value.code != Code.NOT_A_SEGMENT
+    caught = raises(kolumn.CorruptBatchError, "", kolumn.read, path)
+    assert caught.code != Code.NOT_A_SEGMENT
 
 
 def test_a_broker_that_appends_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Index entries that were written after the log was read do not prove damage."""
-    from kolumn.source.segments import find_segments
-
-    folder = tmp_path / SOURCE.name
-    shutil.copytree(SOURCE, folder)
+    folder = copy(SOURCE, tmp_path)
     last = log(folder, BASES[-1])
     whole = last.read_bytes()
     last.write_bytes(whole[:5000])
-    found = find_segments(folder)
+    segments = find_segments(folder)
     last.write_bytes(whole)
-    monkeypatch.setattr("kolumn.readers.plan.find_segments", lambda *given: found)
+    monkeypatch.setattr("kolumn.readers.plan.find_segments", lambda *given: segments)
     report = kolumn.verify(folder)
-    assert report.ok
-    assert report.remarks.num_rows == 0
+    assert (report.ok, report.remarks.num_rows) == (True, 0)
     assert report.records < END
 
 
-def test_copies_are_remarked(tmp_path: Path) -> None:
+def test_copies_and_names_that_are_not_utf8(tmp_path: Path) -> None:
     """`verify` checks each copy of a partition by itself, and reports that there are several."""
-    for name in ("b1", "b2"):
-        shutil.copytree(SOURCE, tmp_path / name / SOURCE.name)
-    report = kolumn.verify([tmp_path / "b1", tmp_path / "b2"])
-    assert report.ok
-    assert report.records == 2 * END
+    report = kolumn.verify([copy(SOURCE, tmp_path / name).parent for name in ("b1", "b2")])
+    assert (report.ok, report.records) == (True, 2 * END)
     (remark,) = report.remarks.to_pylist()
     assert (remark["kind"], remark["offset"], remark["lastOffset"]) == ("copies", 0, END - 1)
     assert "b1" in remark["remark"]
     assert "b2" in remark["remark"]
-
-
-def test_names_that_are_not_utf8(tmp_path: Path) -> None:
-    folder = os.fsencode(tmp_path) + b"/caf\xe9-0"
+    folder = os.fsencode(tmp_path / "2") + b"/caf\xe9-0"
     shutil.copytree(SOURCE, os.fsdecode(folder))
     for suffix in ("log", "index", "timeindex"):
         log(Path(os.fsdecode(folder)), 370, suffix).unlink()
@@ -233,8 +223,159 @@ def test_files_of_a_kafka_installation(tmp_path: Path) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-        found = CliRunner().invoke(app, ["verify", str(tmp_path / name)])
-        assert found.exit_code == (1 if text else 0), (name, found.output)
-        assert len(found.output.splitlines()) == 1, (name, found.output)
-        assert "OK" not in found.output
-        assert found.exception is None or isinstance(found.exception, SystemExit)
+        code, output = said(tmp_path / name)
+        assert (code, len(output.splitlines()), "OK" in output) == (1 if text else 0, 1, False), (name, output)
+
+
+NOW = 1_700_000_000_000
+
+
+def records(first: int, count: int, timestamp: int = NOW) -> list[Record]:
+    return [Record(offset, b"k", b"v%d" % offset, timestamp + offset) for offset in range(first, first + count)]
+
+
+def plain(magic: int, some: Sequence[Record]) -> bytes:
+    return b"".join(message(magic, one) for one in some)
+
+
+ENTRIES: dict[str, Callable[[Sequence[Record]], bytes]] = {
+    "batch": batch,
+    "gzip": lambda some: batch(some, codec=GZIP),
+    "zstd": lambda some: batch(some, codec=ZSTD),
+    "messages": lambda some: plain(1, some),
+    "old messages": lambda some: plain(0, some),
+    "wrapper": lambda some: wrapper(1, some, GZIP),
+}
+
+
+def segment(folder: Path, *parts: bytes, base: int = 0) -> Path:
+    (folder / "t-0").mkdir(parents=True, exist_ok=True)
+    (folder / "t-0" / f"{base:020d}.log").write_bytes(b"".join(parts))
+    return folder / "t-0"
+
+
+def remarked(folder: Path) -> list[tuple[str, int, tuple[int | None, int | None], str]]:
+    """Kind, position, offsets and text of the remarks of an undamaged log, in any pieces that it can be read in."""
+    reports = [kolumn.verify(folder, **how) for how in ({}, {"threads": 1}, {"threads": 3, "chunk_bytes": 1})]
+    for report in reports:
+        assert report.damage.num_rows == 0
+        assert report.remarks.equals(reports[0].remarks)
+        assert report.records == kolumn.read(folder, include_control=True).num_rows
+    rows = reports[0].remarks.to_pylist()
+    return [(row["kind"], row["position"], (row["offset"], row["lastOffset"]), row["remark"]) for row in rows]
+
+
+def check(folder: Path, kind: str, position: int, offsets: tuple[int, int], *words: str) -> None:
+    """There is one remark, with these words."""
+    [(*found, text)] = remarked(folder)
+    assert found == [kind, position, offsets]
+    assert [word for word in words if word not in text] == []
+
+
+@pytest.mark.parametrize("made", ENTRIES.values(), ids=ENTRIES)
+def test_offsets_that_go_back(made: Callable[[Sequence[Record]], bytes], tmp_path: Path) -> None:
+    before, again = made(records(0, 10)) + made(records(10, 20)), made(records(15, 20))
+    words = f"go back once: at position {len(before)} 29 is followed by 15; 15 records have an offset that is not above all before"
+    check(segment(tmp_path, before, again, made(records(35, 5))), "offsets-back", len(before), (15, 29), words)
+
+
+def test_offsets_that_go_back_often_or_to_absent_records(tmp_path: Path) -> None:
+    """The batches of the second log overlap, and none of their records do; in the third one they go back to where none were."""
+    parts = [message(1, records(0, 1)[0])] * 3000
+    check(segment(tmp_path / "1", *parts), "offsets-back", len(parts[0]), (0, 0), "go back 2999 times", "2999 records have")
+    first = batch(records(0, 10), last_offset=29)
+    check(segment(tmp_path / "2", first, batch(records(15, 5))), "offsets-back", len(first), (15, 29), "; 0 records have")
+    (remark,) = remarked(segment(tmp_path / "3", batch(records(0, 1)), batch(records(100, 10)), batch(records(50, 10))))
+    assert remark[0] == "offsets-back"
+    assert "109 is followed by 50; 10 records have" in remark[-1]
+
+
+def test_offsets_between_segments(tmp_path: Path) -> None:
+    first = batch(records(0, 10))
+    segment(tmp_path, first, batch(records(10, 10)))
+    folder = segment(tmp_path, batch(records(15, 20)), base=15)
+    check(folder, "offsets-back", len(first), (15, 19), "19 is followed by 15")
+    assert kolumn.read(folder)["offset"].to_pylist() == [*range(20), *range(15, 35)]
+    # Its offsets do not reach the next segment: they begin beyond.
+    segment(tmp_path / "2", batch(records(0, 10)), batch(records(1 << 20, 10)))
+    report = kolumn.verify(segment(tmp_path / "2", batch(records(20, 5)), base=20))
+    assert [one["reason"].partition(":")[0] for one in report.damage.to_pylist()] == ["offset"]
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP, LZ4])
+def test_offsets_that_do_not_grow_in_a_batch(codec: int, tmp_path: Path) -> None:
+    good, shuffled = batch(records(0, 3)), [Record(offset, None, b"v", NOW) for offset in (3, 5, 4, 5, 6)]
+    folder = segment(tmp_path, good, batch(shuffled, codec=codec), batch(records(7, 3)), batch(records(10, 3)))
+    check(folder, "offsets-in-batch", len(good), (4, 5), "inside of 1 batch: in the first one 5 is followed by 4")
+
+
+@pytest.mark.parametrize("codec", [NONE, ZSTD])
+def test_a_largest_timestamp_that_is_not_set_or_below_a_record(codec: int, tmp_path: Path) -> None:
+    good, odd = batch(records(0, 3)), [batch(records(first, 3), codec=codec, max_timestamp=-1) for first in (3, 6)]
+    words = f"is unset in 2 batches: in the first one -1 in its header, {NOW + 5} in a record"
+    check(segment(tmp_path / "1", good, *odd), "max-timestamp", len(good), (3, 5), words)
+    words = f"is below a record's in 1 batch: in the first one {NOW + 4} in its header, {NOW + 5} in a record"
+    low = batch(records(3, 3), codec=codec, max_timestamp=NOW + 4)
+    check(segment(tmp_path / "2", good, low), "max-timestamp", len(good), (3, 5), words)
+    good, low, later = (wrapper(1, records(first, 3), GZIP, timestamp=time) for first, time in ((0, None), (3, NOW + 4), (6, None)))
+    check(segment(tmp_path / "3", good, low, later), "max-timestamp", len(good), (3, 5))
+
+
+@pytest.mark.parametrize(("scale", "unit"), [(1000, "microseconds"), (10**6, "nanoseconds")])
+def test_timestamps_in_another_unit(scale: int, unit: str, tmp_path: Path) -> None:
+    some = records(0, 20)
+    some[7] = Record(7, None, b"v", NOW * scale)
+    words = f"1 timestamp outside of the years 1 to 9999; this looks like {unit}: the first one is {NOW * scale} at offset 7"
+    for name in ("batch", "messages", "wrapper"):
+        position = len(plain(1, some[:7])) if name == "messages" else 0
+        check(segment(tmp_path / name, ENTRIES[name](some)), "far-timestamp", position, (7, 7), words)
+
+
+def test_timestamps_far_away(tmp_path: Path) -> None:
+    latest, earliest = 253_402_300_799_999, -62_135_596_800_000
+    for number, times in enumerate(([latest, earliest, -2], [2**63 - 1], [-(2**63)], [latest + 1], [earliest - 1])):
+        some = [Record(offset, None, b"v", time) for offset, time in enumerate(times)]
+        found = remarked(segment(tmp_path / str(number), batch(some, base_timestamp=0)))
+        assert [remark[0] for remark in found] == ["far-timestamp"] * (number > 0), times
+        assert all(str(times[0]) in remark[-1] for remark in found)
+
+
+@pytest.mark.parametrize("make", [batch, partial(wrapper, 1), partial(wrapper, 0)], ids=["batch", "wrapper", "old wrapper"])
+def test_an_lz4_frame_whose_content_checksum_is_wrong(make: Callable[..., bytes], tmp_path: Path) -> None:
+    parts = [make(records(first, 10), codec=LZ4, style="content-checksum") for first in range(0, 100, 10)]
+    assert remarked(segment(tmp_path, *parts)) == []
+    parts[3] = with_crc(parts[3][:-1] + bytes([parts[3][-1] ^ 1]))
+    words = "the content checksum of 1 lz4 frame is wrong"
+    check(segment(tmp_path, *parts), "content-checksum", sum(map(len, parts[:3])), (30, 39), words)
+
+
+def test_nothing_is_remarked_of_what_brokers_write(tmp_path: Path) -> None:
+    """Append times, holes that compaction leaves, batches that it emptied, markers without a timestamp, aborted transactions."""
+    kept = [Record(offset, b"k", b"v", NOW + offset) for offset in (20, 23, 27)]
+    parts = [
+        batch(records(0, 5), flags=LOG_APPEND_TIME, max_timestamp=NOW - 99),
+        wrapper(1, records(5, 5), GZIP, flags=LOG_APPEND_TIME, timestamp=NOW - 99),
+        wrapper(0, records(10, 3), GZIP),
+        plain(1, records(13, 3)),
+        batch(kept, base_offset=18, last_offset=29, max_timestamp=NOW + 10**6),
+        batch([], base_offset=30, last_offset=34, max_timestamp=NOW),
+        batch(records(40, 5), flags=TRANSACTIONAL, producer_id=7),
+        control_batch(45, 0, timestamp=-1),
+        batch([Record(46, b"\0\0\0\2", b"", -1)], flags=CONTROL),
+        batch([Record(47, None, b"v", -1), Record(48, None, b"v", NOW)]),
+    ]
+    assert remarked(segment(tmp_path, *parts)) == []
+    assert remarked(segment(tmp_path / "empty", batch([], base_offset=0, last_offset=4))) == []
+
+
+def test_remarks_do_not_follow_damage_and_are_one_row_for_many_batches(tmp_path: Path) -> None:
+    """Between two intact batches lies a damaged one; what was before still counts."""
+    parts = [batch(records(first, 10)) for first in (0, 10, 20, 5)]
+    parts[1] = parts[1][:-1] + b"?"
+    report = kolumn.verify(segment(tmp_path, *parts))
+    assert [(one["kind"], one["offset"], one["lastOffset"]) for one in report.remarks.to_pylist()] == [("offsets-back", 5, 29)]
+    assert report.damage.num_rows == 1
+    folder = segment(tmp_path / "2", np.tile(np.frombuffer(batch(records(0, 1), max_timestamp=-1), np.uint8), 20000).tobytes())
+    report = kolumn.verify(folder)
+    assert report.remarks["kind"].to_pylist() == ["offsets-back", "max-timestamp"]
+    assert "unset in 20000 batches" in report.remarks["remark"][1].as_py()

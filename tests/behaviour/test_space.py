@@ -11,42 +11,31 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.corpus import HERE as DATA
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import Record, batch, message
+from kit.outcome import raises
 from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
 from kolumn.log.aborted import Transactions
+from kolumn.log.chunks import Loaded, walk_entries
 from kolumn.log.pieces import Piece, piece_of, pieces
 from kolumn.log.transactions import transactions_of_segment
-from kolumn.log.walk import Loaded, walk_entries
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
-from kolumn.tools.anatomy import anatomy
-from kolumn.tools.sizes import TARGETS
-from kolumn.tools.statistics import draft_table, draw
-from kolumn.writers import batches, messages, sets, tagged
-from kolumn.writers.compress import codec_of
-from kolumn.writers.conversion.losses import Losses
-from kolumn.writers.conversion.regroup import regroup
-from kolumn.writers.conversion.retarget import Changes
-from kolumn.writers.entries import Encoded, EntrySettings, Groups
-from kolumn.writers.table import RecordsIn
+from kolumn.tools.sizes import TARGETS, anatomy, draft_table, draw
+from kolumn.writers.conversion.regroup import Changes, Losses, regroup
+from kolumn.writers.encoders import ENCODERS
+from kolumn.writers.entries import Encoded, EntrySettings, Groups, RecordsIn, codec_of
 from kolumn.writers.write import settings
 
-DATA = Path(__file__).parent.parent / "data" / "corpus"
 TIME = 1_700_000_000_000
 
 
-def test_the_table_of_the_kip98_draft() -> None:
-    """The numbers of the document, computed from encoded bytes."""
-    assert [tuple(row.values()) for row in draft_table()] == [(1, 34, 62), (3, 102, 96), (10, 340, 215), (50, 1700, 895), (100, 3400, 1745)]
-
-
-def test_a_batch_field_by_field(tmp_path: Path) -> None:
-    path = tmp_path / "a.log"
+def test_numbers_of_the_kip98_draft_and_of_a_batch(path: Path) -> None:
     path.write_bytes(batch([Record(0, b"key", b"value", TIME, ((b"h", b"12"),)), Record(1, None, b"v" * 100, TIME + 100)]))
     first, *others = kolumn.space(path)
     assert first.bytes == path.stat().st_size == sum(first.parts.values())
@@ -56,10 +45,11 @@ def test_a_batch_field_by_field(tmp_path: Path) -> None:
         "attributes": 7 + 2,
     }  # fmt: skip
     by_name = {(one.format, one.magic): one for one in others}
-    assert by_name["kafka", 2].bytes == first.bytes
-    assert by_name["kafka", 0].bytes == 2 * 26 + 108
+    assert (by_name["kafka", 2].bytes, by_name["kafka", 0].bytes) == (first.bytes, 2 * 26 + 108)
     assert by_name["kafka", 1].bytes == by_name["kip87", 2].bytes == 2 * 34 + 108
     assert by_name["kafka", 1].lost["headers"] == 1
+    # The numbers of the document, computed from encoded bytes.
+    assert [tuple(row.values()) for row in draft_table()] == [(1, 34, 62), (3, 102, 96), (10, 340, 215), (50, 1700, 895), (100, 3400, 1745)]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -144,8 +134,8 @@ def test_little_is_encoded(large: Path, codec: str, share: float, monkeypatch: p
         written.append(int(groups.size.sum()))
         return put(given, groups, how)
 
-    for module in (batches, messages, sets, tagged):
-        monkeypatch.setattr(module, "put", partial(counting, put=module.put))
+    for encoder in set(ENCODERS.values()):
+        monkeypatch.setattr(encoder, "put", partial(counting, put=encoder.put))
     kolumn.space(large, codec=codec)
     assert sum(written) <= share * len(TARGETS) * large.stat().st_size
     assert bool(written) == (codec != "none")
@@ -163,12 +153,10 @@ def test_what_conversion_gives_is_what_was_said(tmp_path: Path, case: str) -> No
         assert kolumn.verify(target, format=one.format).records == one.records
 
 
-@pytest.mark.parametrize("kind", [".svg", ".png"])
-def test_pictures(tmp_path: Path, kind: str) -> None:
+def test_pictures(path: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    path = tmp_path / "a.log"
     path.write_bytes(message(1, Record(0, b"a", b"b", TIME)))
-    draw(kolumn.space(path), str(tmp_path / f"a{kind}"))
-    assert (tmp_path / f"a{kind}").stat().st_size > 1000
-    with pytest.raises(ArgumentError, match=r"ends in \.svg"):
-        draw([], "a.txt")
+    for name in ("a.svg", "a.png"):
+        draw(kolumn.space(path), str(tmp_path / name))
+        assert (tmp_path / name).stat().st_size > 1000
+    raises(ArgumentError, r"ends in \.svg", draw, [], "a.txt")

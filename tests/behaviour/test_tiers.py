@@ -14,6 +14,8 @@ import pytest
 import kolumn
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
+from kit.outcome import raises
+from kit.replicas import copy, flip
 from kit.tiers import checkpoint, put, tier_of, uuid_of
 from kolumn.cli import main
 from kolumn.log import transactions
@@ -21,7 +23,7 @@ from kolumn.log import transactions
 LOG = CORPUS / "transactional" / "txn-zstd-0"
 BASES = [int(path.stem) for path in sorted(LOG.glob("*.log"))]
 COLUMNS = ["topic", "partition", "offset", "key", "value", "timestampMs"]
-LEVELS = pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+COMMITTED: dict[str, Any] = {"isolation_level": "read_committed"}
 T = f"t-0-{uuid_of('t')}"
 
 
@@ -34,11 +36,11 @@ def values(*source: Path, **options: Any) -> list[tuple[int, str]]:
     return list(zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True))
 
 
-def numbered(first: int, last: int, word: str = "x", epoch: int = 0, step: int = 10) -> list[bytes]:
-    return [
-        batch([Record(offset, value=f"{word}{offset}".encode()) for offset in range(at, min(at + step, last + 1))], leader_epoch=epoch)
-        for at in range(first, last + 1, step)
-    ]
+def numbered(first: int, last: int, word: str = "x", epoch: int = 0) -> list[bytes]:
+    def ten(start: int) -> list[Record]:
+        return [Record(offset, value=f"{word}{offset}".encode()) for offset in range(start, min(start + 10, last + 1))]
+
+    return [batch(ten(start), leader_epoch=epoch) for start in range(first, last + 1, 10)]
 
 
 def expected(first: int, last: int, word: str = "x") -> list[tuple[int, str]]:
@@ -51,86 +53,78 @@ def tier(tmp_path: Path) -> Path:
     return tier_of(LOG, tmp_path / "tier")
 
 
-@LEVELS
-def test_a_tier_has_the_rows_of_the_closed_segments(tier: Path, level: str) -> None:
-    closed = rows(LOG, isolation_level=level, end_offset=BASES[-1])
+def test_a_tier_has_the_rows_of_the_closed_segments(
+    tier: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = rows(LOG, end_offset=BASES[-1])
     assert closed.num_rows > 300
     for source in (tier, tier.parent, Path(f"{tier.parent}/*")):
-        assert rows(source, isolation_level="read_uncommitted").num_rows == rows(LOG, end_offset=BASES[-1]).num_rows
-        if level == "read_uncommitted":
-            assert rows(source).equals(closed)
-    assert kolumn.verify(tier.parent).ok
-    assert kolumn.verify(tier.parent).remarks.num_rows == 0
+        assert rows(source).equals(closed)
+    report = kolumn.verify(tier.parent)
+    assert (report.ok, report.remarks.num_rows) == (True, 0)
+    for command, printed in (("verify", "OK: 4 segments"), ("stats", "txn-zstd")):
+        monkeypatch.setattr("sys.argv", ["kolumn", command, os.fspath(tier.parent)])
+        ended = raises(SystemExit, "", main)
+        assert ended.code in (0, None)
+        assert printed in capsys.readouterr().out
+    # One file of a tier knows the transactions of the others.
+    alone = [row for path in sorted(tier.glob("*.log")) for row in rows(path, **COMMITTED)["offset"].to_pylist()]
+    assert alone == rows(tier, **COMMITTED)["offset"].to_pylist()
+    whole = rows(tier)
+    for number, (log, size) in enumerate(zip(sorted(tier.glob("*.log")), (3000, 0, 5000, 7000), strict=False)):
+        Path(f"{tier}/{log.name[:20]}-{uuid_of(str(number))}.log").write_bytes(log.read_bytes()[:size])
+    assert rows(tier).equals(whole)
+    assert rows(tier, replicas="merge").equals(whole)
 
 
-@LEVELS
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
 @pytest.mark.parametrize("replicas", ["raise", "first", "merge"])
 def test_a_tier_and_the_folder_of_the_broker_are_one_log(tmp_path: Path, tier: Path, level: str, replicas: Any) -> None:
     """The broker has only its last segments, some of them are in the tier too."""
     whole = rows(LOG, isolation_level=level)
     for kept in (1, 2, 3):
-        local = tmp_path / f"b{kept}" / LOG.name
-        shutil.copytree(LOG, local)
-        for base in BASES[:-kept]:
-            for path in local.glob(f"{base:020d}.*"):
-                path.unlink()
+        local = copy(LOG, tmp_path / f"b{kept}")
+        for path in (path for base in BASES[:-kept] for path in local.glob(f"{base:020d}.*")):
+            path.unlink()
         for source in ([tier, local], [local, tier.parent], [local.parent, tier.parent]):
             assert rows(*source, isolation_level=level, replicas=replicas).equals(whole)
         assert kolumn.verify([tier, local]).remarks.num_rows == 0
 
 
 def test_indexes_of_transactions_and_snapshots_are_used(tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    real = transactions.from_side_files
+    found, real = [], transactions.from_side_files
     monkeypatch.setattr(transactions, "from_side_files", lambda *given: found.append(real(*given)) or found[-1])
-    with_files = rows(tier, isolation_level="read_committed")
+    with_files = rows(tier, **COMMITTED)
     assert found[0] is not None
     assert found[0].aborted
+    for path in tier.glob("*.txnindex"):
+        path.write_bytes(b"\1" + path.read_bytes()[1:])
+    assert rows(tier, **COMMITTED).equals(with_files)
     for path in (*tier.glob("*.snapshot"), *tier.glob("*.txnindex")):
         path.unlink()
-    assert rows(tier, isolation_level="read_committed").equals(with_files)
-    assert found[1] is None
+    assert rows(tier, **COMMITTED).equals(with_files)
+    assert found[2] is None
 
 
 def test_an_index_of_aborts_that_was_lost_is_not_taken_for_absent(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its snapshot is whole. A part of a log ends where a snapshot has no transaction of it, so that not all segments are walked."""
-    ends = (None, *BASES[1:-1], BASES[2] + 17)
-    whole = [rows(tier, isolation_level="read_committed", end_offset=end) for end in ends]
-    walked = []
-    real = transactions._has_no_abort
-    monkeypatch.setattr(transactions, "_has_no_abort", lambda segment: walked.append(segment.base_offset) or real(segment))
-    assert [rows(tier, isolation_level="read_committed", end_offset=end) for end in ends] == whole
+
+    def parts() -> list[pa.Table]:
+        return [rows(tier, **COMMITTED, end_offset=end) for end in (None, *BASES[1:-1], BASES[2] + 17)]
+
+    whole, walked, real = parts(), [], transactions._abort_markers
+    monkeypatch.setattr(transactions, "_abort_markers", lambda segment: walked.append(segment.base_offset) or real(segment))
+    assert parts() == whole
     for path in tier.glob("*.txnindex"):
         saved = path.read_bytes()
         path.unlink()
         walked.clear()
-        assert [rows(tier, isolation_level="read_committed", end_offset=end) for end in ends] == whole
+        assert parts() == whole
         assert int(path.name[:20]) in walked
         path.write_bytes(saved)
     walked.clear()
-    rows(tier, isolation_level="read_committed", end_offset=10)
+    rows(tier, **COMMITTED, end_offset=10)
     assert BASES[-2] not in walked
-
-
-def test_an_index_of_aborts_that_is_malformed_is_not_taken_for_absent(tier: Path) -> None:
-    whole = rows(tier, isolation_level="read_committed")
-    for path in tier.glob("*.txnindex"):
-        path.write_bytes(b"\1" + path.read_bytes()[1:])
-    assert rows(tier, isolation_level="read_committed").equals(whole)
-
-
-def test_one_file_of_a_tier_knows_the_transactions_of_the_others(tier: Path) -> None:
-    whole = rows(tier, isolation_level="read_committed")
-    found = [row for path in sorted(tier.glob("*.log")) for row in rows(path, isolation_level="read_committed")["offset"].to_pylist()]
-    assert found == whole["offset"].to_pylist()
-
-
-def test_a_try_that_failed_is_not_read(tmp_path: Path, tier: Path) -> None:
-    whole = rows(tier)
-    for number, (log, size) in enumerate(zip(sorted(tier.glob("*.log")), (3000, 0, 5000, 7000), strict=False)):
-        Path(f"{tier}/{log.name[:20]}-{uuid_of(str(number))}.log").write_bytes(log.read_bytes()[:size])
-    assert rows(tier).equals(whole)
-    assert rows(tier, replicas="merge").equals(whole)
 
 
 def test_leader_epochs_that_are_not_those_of_the_batches_give_up_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -140,30 +134,28 @@ def test_leader_epochs_that_are_not_those_of_the_batches_give_up_nothing(tmp_pat
     middle = put(folder, 100, [*numbered(100, 149), *numbered(150, 199, epoch=3)], [(0, 0), (3, 150)])
     last = put(folder, 200, numbered(200, 299, epoch=3), [(0, 0), (3, 150)])
     right = checkpoint([(0, 0), (3, 150)])
-    for copy, *wrong in (
+    for segment, *wrong in (
         (middle, (0, 0), (7, 150)), (middle, (0, 0), (2, 150)), (middle, (1, 0), (3, 150)), (middle, (0, 0), (3, 140)),
         (middle, (0, 0), (3, 350)), (last, (0, 0), (3, 350)), (last, (0, 0), (3, 152)),
     ):  # fmt: skip
-        copy.with_suffix(".leader_epoch_checkpoint").write_text(checkpoint(wrong))
-        with pytest.raises(kolumn.KolumnError, match=rf"{copy.stem}.leader_epoch_checkpoint: leader epochs: expected those of"):
-            values(folder)
+        segment.with_suffix(".leader_epoch_checkpoint").write_text(checkpoint(wrong))
+        raises(kolumn.KolumnError, rf"{segment.stem}.leader_epoch_checkpoint: leader epochs: expected those of", values, folder)
         caplog.clear()
         assert values(folder, errors="skip") == expected(0, 299)
         assert "the batches count" in caplog.text
-        copy.with_suffix(".leader_epoch_checkpoint").write_text(right)
+        segment.with_suffix(".leader_epoch_checkpoint").write_text(right)
 
 
 def test_copies_that_overlap_are_read_once(tmp_path: Path) -> None:
     folder = tmp_path / T
-    put(folder, 0, numbered(0, 99), [(0, 0)])
-    put(folder, 50, numbered(50, 149), [(0, 0)])
-    put(folder, 50, numbered(50, 119), [(0, 0)], "first try")
-    put(folder, 150, numbered(150, 199), [(0, 0)])
-    assert values(folder) == expected(0, 199)
-    assert values(folder, replicas="merge") == expected(0, 199)
+    for first, last, name in ((0, 99, ""), (50, 149, ""), (50, 119, "first try"), (150, 199, "")):
+        put(folder, first, numbered(first, last), [(0, 0)], name)
+    assert values(folder) == values(folder, replicas="merge") == expected(0, 199)
     assert values(folder, start_offset=70, end_offset=160) == expected(70, 159)
     assert kolumn.batches(folder).num_rows == 20
     assert kolumn.verify(folder).ok
+    with pytest.raises(kolumn.ArgumentError, match=r"only some of its offsets belong to the log"):
+        kolumn.convert(folder, tmp_path / "made", format="kafka", magic=2)
 
 
 def test_a_leader_that_was_given_up_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -187,34 +179,17 @@ def test_a_leader_that_was_given_up_is_left_out(tmp_path: Path, caplog: pytest.L
     assert values(folder, local)[100:] == [*expected(100, 189, "new"), *expected(190, 229, "last")]
 
 
-def test_copies_that_cannot_be_the_same_are_an_error(tmp_path: Path) -> None:
-    folder = tmp_path / T
-    one = put(folder, 0, numbered(0, 49), [(0, 0)])
-    other = put(folder, 0, numbered(0, 49, "longer"), [(0, 0)], "other")
-    with pytest.raises(kolumn.ArgumentError) as caught:
-        values(folder)
-    assert all(word in str(caught.value) for word in (one.name, other.name, "offsets 0 to 49", "replicas='merge'"))
+def test_copies_that_differ(tmp_path: Path) -> None:
+    one, other = (put(tmp_path / T, 0, numbered(0, 49, word), [(0, 0)], word) for word in ("x", "longer"))
+    caught = raises(kolumn.ArgumentError, "", values, tmp_path / T)
+    assert all(word in str(caught) for word in (one.name, other.name, "offsets 0 to 49", "replicas='merge'"))
     assert values(one) == expected(0, 49)
-
-
-def test_damage_in_one_copy_is_filled_by_a_merge(tmp_path: Path) -> None:
-    folder, batches = tmp_path / T, numbered(0, 99)
-    put(folder, 0, batches, [(0, 0)])
-    damaged = bytearray(b"".join(batches))
-    damaged[150] ^= 1
-    log = put(folder, 0, [bytes(damaged)], [(0, 0)], "damaged")
+    folder = tmp_path / "2" / T
+    _, log = (put(folder, 0, numbered(0, 99), [(0, 0)], name) for name in ("", "damaged"))
+    flip(log, 150)
     assert values(folder, replicas="merge") == expected(0, 99)
     assert not kolumn.verify(folder).ok
-    with pytest.raises(kolumn.CorruptBatchError):
-        values(log)
-
-
-def test_whole_segments_are_asked_for(tmp_path: Path) -> None:
-    folder = tmp_path / T
-    put(folder, 0, numbered(0, 99), [(0, 0)])
-    put(folder, 50, numbered(50, 149), [(0, 0)])
-    with pytest.raises(kolumn.ArgumentError, match=r"only some of its offsets belong to the log"):
-        kolumn.convert(folder, tmp_path / "made", format="kafka", magic=2)
+    raises(kolumn.CorruptBatchError, "", values, log)
 
 
 def test_folders_under_prefixes_are_one_log(tmp_path: Path) -> None:
@@ -224,33 +199,20 @@ def test_folders_under_prefixes_are_one_log(tmp_path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for path in LOG.glob(f"{log.stem}.*"):
             shutil.copy(path, folder)
-    for level in ("read_uncommitted", "read_committed"):
-        assert rows(Path(f"{tmp_path}/*/cluster"), isolation_level=level).equals(rows(LOG, isolation_level=level))
+    for how in ({}, COMMITTED):
+        assert rows(Path(f"{tmp_path}/*/cluster"), **how).equals(rows(LOG, **how))
 
 
 @pytest.mark.parametrize("name", [f"t-{uuid_of('t')}", "t-0-short", f"t-x-{uuid_of('t')}", f"t-0-{uuid_of('t')[:-1]}_"])
 def test_other_names_are_no_tier(tmp_path: Path, name: str) -> None:
+    """A topic whose name looks like one with an id is none either: its segments have no ids."""
     put(tmp_path / name, 0, numbered(0, 9))
-    with pytest.raises(kolumn.ArgumentError, match="no segment"):
-        rows(tmp_path)
-
-
-def test_a_topic_whose_name_looks_like_one_with_an_id(tmp_path: Path) -> None:
-    """Its segments have no ids."""
+    raises(kolumn.ArgumentError, "no segment", rows, tmp_path)
     folder = tmp_path / f"{T}-5"
     folder.mkdir()
     (folder / f"{0:020d}.log").write_bytes(b"".join(numbered(0, 9)))
-    found = kolumn.read(tmp_path, columns=["topic", "partition"])
+    found = kolumn.read(folder, columns=["topic", "partition"])
     assert (found["topic"][0].as_py(), found["partition"][0].as_py()) == (T, 5)
-
-
-def test_commands_read_a_tier(tier: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for command, printed in (("verify", "OK: 4 segments"), ("stats", "txn-zstd")):
-        monkeypatch.setattr("sys.argv", ["kolumn", command, os.fspath(tier.parent)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code in (0, None)
-        assert printed in capsys.readouterr().out
 
 
 @pytest.mark.skipif("KOLUMN_CORPUS" not in os.environ, reason="needs KOLUMN_CORPUS")
@@ -260,8 +222,7 @@ def test_a_tier_that_a_broker_wrote() -> None:
     if not folder.exists():
         pytest.skip("this corpus has no tier")
     found = rows(folder, isolation_level="read_committed")
-    assert found.num_rows == 7000
-    assert set(found["topic"].to_pylist()) == {"orders"}
+    assert (found.num_rows, set(found["topic"].to_pylist())) == (7000, {"orders"})
     assert kolumn.verify(folder).ok
 
 
@@ -277,9 +238,9 @@ UPDATED = bytes.fromhex(
 COPY = bytes.fromhex("00000000000000030000000000000004")
 
 
-def state(copy: Path, number: int) -> bytes:
+def state(segment: Path, number: int) -> bytes:
     """The record by which a broker notes a state of a copy."""
-    own = base64.urlsafe_b64decode(copy.name[21:43] + "==")
+    own = base64.urlsafe_b64decode(segment.name[21:43] + "==")
     return BEGUN.replace(COPY, own) if number == 0 else (UPDATED[:-2] + bytes([number, 0])).replace(COPY, own)
 
 

@@ -1,16 +1,18 @@
-"""Segments that `kolumn.write` makes: an independent reader and Kolumn read the same records from them; and their indexes."""
+"""Segments that `kolumn.write` makes: an independent reader and Kolumn read the same from them. Also: Parquet by several threads."""
 
 import random
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,9 +25,17 @@ from kit.differential import COLUMNS, rows_of
 from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message
 from kit.fuzz import FIRST, examples
 from kit.inflate import inflate
+from kit.outcome import raises
+from kit.replicas import flip
 from kit.strategies import segments
 from kit.streams import SNAPPY
+from kolumn.copies.ranges import log_ranges
 from kolumn.core.errors import ArgumentError, KolumnError
+from kolumn.damage.findings import Damage
+from kolumn.options import Options
+from kolumn.readers.plan import live_segments
+from kolumn.tools import parquet
+from kolumn.tools.parquet import write_parquet
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEPT = [name for name in COLUMNS if name not in ("magic", "codec", "position")]
@@ -54,8 +64,7 @@ def test_what_a_broker_wrote_comes_back(case: Case, tmp_path: Path) -> None:
     found = kolumn.read(sorted((tmp_path / "t-0").glob("*.log")), columns=COLUMNS, include_control=True) if table.num_rows else table
     assert kept(found).equals(kept(table))
     for path in (tmp_path / "t-0").glob("*.log"):
-        data = path.read_bytes()
-        segment = oracle.read(data)
+        segment = oracle.read(path.read_bytes())
         assert (segment.first_error, segment.stop) == (None, "end")
         assert segment.rows() == rows_of(everything(path))
 
@@ -73,8 +82,7 @@ def test_anything_comes_back(segment: tuple[bytes, list[oracle.Row]], codec: str
         reader = pa.RecordBatchReader.from_batches(table.schema, batches)
         offsets = table["offset"].to_pylist()
         if any(one >= other for one, other in zip([-1, *offsets], offsets, strict=False)):
-            with pytest.raises(ArgumentError, match="offsets have to increase"):
-                kolumn.write(reader, target)
+            raises(ArgumentError, "offsets have to increase", kolumn.write, reader, target)
             return
         kolumn.write(reader, target, codec=codec, batch_bytes=batch_bytes, batch_records=most)
         found = oracle.read(target.read_bytes())
@@ -104,26 +112,21 @@ RECORDS = [
 ]
 
 
+SENT = {"producerId": 2**40, "producerEpoch": 3, "isTransactional": True, "leaderEpoch": 0}
+
+
 @pytest.mark.parametrize(
-    ("columns", "fields"),
+    ("records", "columns", "fields"),
     [
-        ({}, {"leader_epoch": -1}),
-        ({"leaderEpoch": 5}, {"leader_epoch": 5}),
-        (
-            {"producerId": 2**40, "producerEpoch": 3, "isTransactional": True, "leaderEpoch": 0},
-            {"producer_id": 2**40, "producer_epoch": 3, "flags": TRANSACTIONAL},
-        ),
+        (RECORDS, {}, {"leader_epoch": -1}),
+        (RECORDS, {"leaderEpoch": 5}, {"leader_epoch": 5}),
+        (RECORDS, SENT, {"producer_id": 2**40, "producer_epoch": 3, "flags": TRANSACTIONAL}),
+        ([Record(i, None, b"x", 99) for i in range(3)], {"timestampType": 1, "leaderEpoch": 0}, {"flags": LOG_APPEND_TIME}),
     ],
 )
-def test_bytes_are_those_of_the_independent_encoder(tmp_path: Path, columns: dict[str, Any], fields: dict[str, Any]) -> None:
-    kolumn.write(table_of(RECORDS, **columns), tmp_path / SEGMENT, batch_bytes=1 << 20)
-    assert (tmp_path / SEGMENT).read_bytes() == batch(RECORDS, **fields)
-
-
-def test_bytes_of_log_append_time(tmp_path: Path) -> None:
-    records = [Record(i, None, b"x", 99) for i in range(3)]
-    kolumn.write(table_of(records, timestampType=1, leaderEpoch=0), tmp_path / SEGMENT)
-    assert (tmp_path / SEGMENT).read_bytes() == batch(records, flags=LOG_APPEND_TIME)
+def test_bytes_of_batches(tmp_path: Path, records: list[Record], columns: dict[str, Any], fields: dict[str, Any]) -> None:
+    kolumn.write(table_of(records, **columns), tmp_path / SEGMENT, batch_bytes=1 << 20)
+    assert (tmp_path / SEGMENT).read_bytes() == batch(records, **fields)
 
 
 def test_bytes_of_markers(tmp_path: Path) -> None:
@@ -141,17 +144,16 @@ def test_what_a_broker_wrote_comes_back_as_messages(case: Case, tmp_path: Path) 
     table = kolumn.read(case.segments or case.directory, columns=["offset", "key", "value", "timestampMs", "timestampType"])
     offsets = table["offset"].to_pylist()
     table = table.filter(pa.array([i == 0 or offset > offsets[i - 1] for i, offset in enumerate(offsets)], pa.bool_()))
-    if any(one >= other for one, other in pairwise(table["offset"].to_pylist())):
+    if any(offset >= following for offset, following in pairwise(table["offset"].to_pylist())):
         table = table.slice(0, 1)
     kolumn.write(table, tmp_path / SEGMENT, magic=magic, codec=codec)
     found = everything(tmp_path / SEGMENT)
-    lost = ["timestampMs", "timestampType"] if magic == 0 else []
     assert kept(found).select(["offset", "key", "value"]).equals(table.select(["offset", "key", "value"]).combine_chunks())
-    if lost:
+    if magic == 0:
         assert set(found["timestampMs"].to_pylist()) <= {-1}
     else:
         assert found["timestampMs"].to_pylist() == table["timestampMs"].to_pylist()
-        assert found["timestampType"].to_pylist() == [max(kind, 0) for kind in table["timestampType"].to_pylist()]
+        assert found["timestampType"].to_pylist() == [max(type, 0) for type in table["timestampType"].to_pylist()]
     segment = oracle.read((tmp_path / SEGMENT).read_bytes())
     assert (segment.first_error, segment.stop) == (None, "end")
     assert segment.rows() == rows_of(found)
@@ -164,6 +166,8 @@ PLAIN = [Record(7, b"key", b"value", 1_700_000_000_000), Record(9, None, b"", 1_
 def test_bytes_of_messages(tmp_path: Path, magic: int) -> None:
     kolumn.write(table_of(PLAIN), tmp_path / SEGMENT, magic=magic)
     assert (tmp_path / SEGMENT).read_bytes() == b"".join(message(magic, record) for record in PLAIN)
+    with pytest.raises(ArgumentError, match=f"column 'headers': 2 headers, and format {magic} has none; drop the column, or write magic=2"):
+        kolumn.write(table_of(RECORDS), tmp_path / "headers.log", magic=magic)
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -180,11 +184,6 @@ def test_bytes_of_wrappers(tmp_path: Path, magic: int, kind: int) -> None:
     assert written == message(magic, Record(70_000, None, value, max(r.timestamp for r in records)), SNAPPY | bits)
 
 
-def test_headers_are_not_lost_in_silence(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="column 'headers': 2 headers, and format 1 has none; drop the column, or write magic=2"):
-        kolumn.write(table_of(RECORDS), tmp_path / SEGMENT, magic=1)
-
-
 def test_pieces_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = kolumn.read(next(case.directory for case in cases() if case.directory.name == "java-zstd-0"), include_headers=True)
     (whole,) = kolumn.write(table, tmp_path / "whole.log")
@@ -196,11 +195,11 @@ def test_pieces_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    "kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string(), pa.binary_view(), pa.string_view(), pa.null()]
+    "type", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string(), pa.binary_view(), pa.string_view(), pa.null()]
 )
-def test_any_kind_of_payload(tmp_path: Path, kind: pa.DataType) -> None:
-    values = [None] * 3 if pa.types.is_null(kind) else ["a", None, "b" * 100]
-    table = pa.table({"value": pa.array(["dropped", *values] if values[0] else [None, *values], kind).slice(1)})
+def test_any_type_of_payload(tmp_path: Path, type: pa.DataType) -> None:
+    values = [None] * 3 if pa.types.is_null(type) else ["a", None, "b" * 100]
+    table = pa.table({"value": pa.array(["dropped", *values] if values[0] else [None, *values], type).slice(1)})
     kolumn.write(table, tmp_path / SEGMENT, base_offset=40)
     found = kolumn.read(tmp_path / SEGMENT)
     assert found["value"].to_pylist() == [None if value is None else value.encode() for value in values]
@@ -208,7 +207,7 @@ def test_any_kind_of_payload(tmp_path: Path, kind: pa.DataType) -> None:
     assert found["timestamp"].null_count == found["key"].null_count == 3
 
 
-def test_slices_nulls_and_times(tmp_path: Path) -> None:
+def test_slices_nulls_times_and_headers_without_keys(tmp_path: Path) -> None:
     headers = pa.array([[{"key": "lost", "value": b"x"}], None, [{"key": "a", "value": None}], []], kolumn.core.schema.HEADERS)
     times = pa.array([0, None, 1_700_000_000_123_456_789, 0], pa.timestamp("ns"))
     table = pa.table({"key": ["-", "k", None, ""], "headers": headers, "timestamp": times}).slice(1)
@@ -217,6 +216,10 @@ def test_slices_nulls_and_times(tmp_path: Path) -> None:
     assert found["key"].to_pylist() == [b"k", None, b""]
     assert found["headers"].to_pylist() == [[], [{"key": "a", "value": None}], []]
     assert found["timestampMs"].to_pylist() == [-1, 1_700_000_000_123, 0]
+    headers = pa.array([[{"key": None, "value": b"x"}], [{"key": "k", "value": b"x"}]], kolumn.core.schema.HEADERS)
+    raises(ArgumentError, "1 headers have no key", kolumn.write, pa.table({"headers": headers}), tmp_path / "2" / SEGMENT)
+    kolumn.write(pa.table({"headers": headers}).slice(1), tmp_path / "2" / SEGMENT)
+    assert kolumn.read(tmp_path / "2" / SEGMENT, columns=["headers"])["headers"].to_pylist() == [[{"key": "k", "value": b"x"}]]
 
 
 def test_segments_and_their_indexes(tmp_path: Path) -> None:
@@ -234,6 +237,9 @@ def test_segments_and_their_indexes(tmp_path: Path) -> None:
         assert list(struct.iter_unpack(">qi", path.with_suffix(".timeindex").read_bytes())) == time_index(rows, base)
     found = kolumn.read(tmp_path / "t-0", start_offset=3001, end_offset=3100)
     assert found["offset"].to_pylist() == [record.offset for record in records if 3001 <= record.offset < 3100]
+    assert kolumn.write(table_of([]), tmp_path / "empty-0") == list((tmp_path / "empty-0").iterdir()) == []
+    kolumn.write(table_of([]), tmp_path / SEGMENT)
+    assert (tmp_path / SEGMENT).read_bytes() == b""
 
 
 def offset_index(rows: list[dict[str, Any]], base: int) -> list[tuple[int, int]]:
@@ -261,20 +267,21 @@ def time_index(rows: list[dict[str, Any]], base: int) -> list[tuple[int, int]]:
     return entries
 
 
-def test_offsets_too_far_apart_for_a_segment(tmp_path: Path) -> None:
+def test_offsets_too_far_from_each_other_or_from_the_name(tmp_path: Path) -> None:
     records = [Record(0, None, None, 0), Record(2**31, None, None, 0), Record(2**40, None, None, 0)]
     paths = kolumn.write(table_of(records), tmp_path / "t-0")
     assert [int(Path(path).stem) for path in paths] == [0, 2**31, 2**40]
-    with pytest.raises(ArgumentError, match="more than a segment can hold"):
-        kolumn.write(table_of(records), tmp_path / SEGMENT)
+    raises(ArgumentError, "more than a segment can hold", kolumn.write, table_of(records), tmp_path / SEGMENT)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t-0"]
-
-
-def test_an_empty_table(tmp_path: Path) -> None:
-    assert kolumn.write(table_of([]), tmp_path / "t-0") == []
-    assert list((tmp_path / "t-0").iterdir()) == []
-    kolumn.write(table_of([]), tmp_path / SEGMENT)
-    assert (tmp_path / SEGMENT).read_bytes() == b""
+    # Offsets in the indexes are relative to the one in the segment's name, in 32 bits: offsets too far from it are not in them.
+    far = pa.table({"offset": [1 << 40, (1 << 40) + 1], "timestampMs": [5, 6], "value": [b"x" * 5000, b"y"]})
+    (path,) = kolumn.write(far, tmp_path / "2" / SEGMENT, index_interval_bytes=1, batch_bytes=100)
+    assert Path(path).with_suffix(".index").stat().st_size == Path(path).with_suffix(".timeindex").stat().st_size == 0
+    assert kolumn.read(path, columns=["offset"], start_offset=(1 << 40) + 1).num_rows == 1
+    near = far.set_column(0, "offset", pa.array([100, 101]))
+    (path,) = kolumn.write(near, tmp_path / "2" / f"{90:020}.log", index_interval_bytes=1, batch_bytes=100)
+    assert Path(path).with_suffix(".index").read_bytes()[:4] == (11).to_bytes(4, "big")
+    assert kolumn.read(path, columns=["offset"], start_offset=101).num_rows == 1
 
 
 @pytest.mark.parametrize(
@@ -302,37 +309,19 @@ def test_an_empty_table(tmp_path: Path) -> None:
 )
 def test_what_makes_no_sense_leaves_nothing(tmp_path: Path, columns: dict[str, Any], options: dict[str, Any], message: str) -> None:
     for target in (tmp_path / "t-0", tmp_path / SEGMENT):
-        with pytest.raises(ArgumentError, match=message):
-            kolumn.write(pa.table(columns), target, **options)
+        raises(ArgumentError, message, kolumn.write, pa.table(columns), target, **options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_headers_need_keys(tmp_path: Path) -> None:
-    headers = pa.array([[{"key": None, "value": b"x"}], [{"key": "k", "value": b"x"}]], kolumn.core.schema.HEADERS)
-    with pytest.raises(ArgumentError, match="1 headers have no key"):
-        kolumn.write(pa.table({"headers": headers}), tmp_path / SEGMENT)
-    kolumn.write(pa.table({"headers": headers}).slice(1), tmp_path / SEGMENT)
-    assert kolumn.read(tmp_path / SEGMENT, columns=["headers"])["headers"].to_pylist() == [[{"key": "k", "value": b"x"}]]
-
-
-def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+def test_targets_that_are_refused(tmp_path: Path) -> None:
     table = pa.table({"value": ["x"]})
     (tmp_path / "file").touch()
-    with pytest.raises(KolumnError, match=r"file/t-0: cannot be written: Not a directory"):
-        kolumn.write(table, tmp_path / "file" / "t-0")
-    with pytest.raises(ArgumentError, match="memory://bucket: name a folder in it"):
-        kolumn.write(table, "memory://bucket")
-
-
-def test_targets_that_are_there(tmp_path: Path) -> None:
-    table = pa.table({"value": ["x"]})
-    kolumn.write(table, tmp_path / "t-0")
-    kolumn.write(table, tmp_path / SEGMENT)
+    raises(KolumnError, r"file/t-0: cannot be written: Not a directory", kolumn.write, table, tmp_path / "file" / "t-0")
+    raises(ArgumentError, "memory://bucket: name a folder in it", kolumn.write, table, "memory://bucket")
     for target in (tmp_path / "t-0", tmp_path / SEGMENT):
-        with pytest.raises(ArgumentError, match="already exists"):
-            kolumn.write(table, target)
-    with pytest.raises(ArgumentError, match="expected an Arrow table or reader, found list"):
-        kolumn.write([1], tmp_path / "u-0")
+        kolumn.write(table, target)
+        raises(ArgumentError, "already exists", kolumn.write, table, target)
+    raises(ArgumentError, "expected an Arrow table or reader, found list", kolumn.write, [1], tmp_path / "u-0")
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
@@ -363,13 +352,61 @@ def test_a_reader_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_offsets_far_from_the_name(tmp_path: Path) -> None:
-    """Offsets in the indexes are relative to the one in the segment's name, in 32 bits: offsets too far from it are not in them."""
-    far = pa.table({"offset": [1 << 40, (1 << 40) + 1], "timestampMs": [5, 6], "value": [b"x" * 5000, b"y"]})
-    (path,) = kolumn.write(far, tmp_path / SEGMENT, index_interval_bytes=1, batch_bytes=100)
-    assert Path(path).with_suffix(".index").stat().st_size == Path(path).with_suffix(".timeindex").stat().st_size == 0
-    assert kolumn.read(path, columns=["offset"], start_offset=(1 << 40) + 1).num_rows == 1
-    near = far.set_column(0, "offset", pa.array([100, 101]))
-    (path,) = kolumn.write(near, tmp_path / f"{90:020}.log", index_interval_bytes=1, batch_bytes=100)
-    assert Path(path).with_suffix(".index").read_bytes()[:4] == (11).to_bytes(4, "big")
-    assert kolumn.read(path, columns=["offset"], start_offset=101).num_rows == 1
+SEGMENTS, ROWS = 5, 400
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    rows = range(SEGMENTS * ROWS)
+    table = pa.table({"key": [b"%d" % row for row in rows], "value": [b"v" * 100] * len(rows)})
+    kolumn.write(table, tmp_path / "orders-0", segment_bytes=50_000, batch_bytes=5_000)
+    return tmp_path / "orders-0"
+
+
+def written(log: Path, target: Path, threads: int, **options: Any) -> tuple[list[int], list[int], list[Damage]]:
+    chosen, damage = Options.of(threads=threads, **options), list[Damage]()
+    ranges = log_ranges(live_segments(log, chosen).segments, chosen)
+    each = list(write_parquet(ranges, str(target), chosen, 1 << 20, "zstd", False, damage.append))
+    return [some[0].segment.base_offset or 0 for some, _ in each], [rows for _, rows in each], damage
+
+
+def damaged(log: Path) -> list[Path]:
+    some = sorted(log.glob("*.log"))[1::2]
+    for path in some:
+        flip(path, 9000)
+    return some
+
+
+def test_threads_write_the_same_files(tmp_path: Path, log: Path) -> None:
+    damaged(log)
+    one, three = (written(log, tmp_path / f"{threads}", threads, errors="skip") for threads in (1, 3))
+    assert (one[:2], one[0]) == (three[:2], sorted(one[0]))
+    assert [str(part.error) for part in one[2]] == [str(part.error) for part in three[2]]
+    assert len(one[2]) == 2
+    names = [sorted(path.relative_to(tmp_path / kind) for path in (tmp_path / kind).rglob("*.parquet")) for kind in "13"]
+    assert names[0] == names[1]
+    assert len(names[0]) == len(one[0]) >= SEGMENTS
+    for name in names[0]:
+        assert pq.read_table(tmp_path / "1" / name).equals(pq.read_table(tmp_path / "3" / name))
+
+
+def test_several_files_are_written_at_a_time(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A budget: two threads meet, each in the first batch of its file."""
+    met, scan = threading.Barrier(2, timeout=60), parquet.scan_ranges
+
+    def meeting(ranges: Any, options: Options, *more: Any) -> Any:
+        assert options.threads == 1
+        if ranges[0].segment.base_offset in first:
+            met.wait()
+        yield from scan(ranges, options, *more)
+
+    first = [int(path.stem) for path in sorted(log.glob("*.log"))[:2]]
+    monkeypatch.setattr(parquet, "scan_ranges", meeting)
+    assert sum(written(log, tmp_path / "out", 2)[1]) == SEGMENTS * ROWS
+
+
+def test_the_first_error_ends_all(tmp_path: Path, log: Path) -> None:
+    first, _ = damaged(log)
+    raises(kolumn.CorruptBatchError, first.name, written, log, tmp_path / "out", 4)
+    assert not (tmp_path / "out").exists()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kolumn-parquet")]

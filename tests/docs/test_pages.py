@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,9 +100,7 @@ def place(disks: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "page", [one for one in PAGES if one.name not in ELSEWHERE and blocks(one)], ids=lambda one: str(one.relative_to(ROOT))
-)
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page: Path, place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "SparkSession" in page.read_text():
         request.getfixturevalue("spark")
@@ -115,25 +112,18 @@ def test_page(page: Path, place: Path, request: pytest.FixtureRequest, monkeypat
         if left_out(block):
             continue
         if block.info == "console":
-            printed = "".join(f"$ {command}\n{run(command)}" for command, _ in sessions(block.text))
+            commands = re.findall(r"^\$ (.*)$", block.text, re.MULTILINE)
+            printed = "".join(f"$ {command}\n{run(command)}" for command in commands)
             shown: Block | None = block
         else:
             printed, shown = execute(block, page, names), block.output
             assert UPDATE or shown is not None or not printed, f"{page.name}:{block.first}: prints what the page does not show:\n{printed}"
         if shown is not None or printed:
             written.append((shown or block, printed))
-        assert UPDATE or shown is None or same(shown.text, printed), (
-            f"{page.name}:{block.first}: expected\n{shown.text}\nprinted\n{printed}"
-        )
+        text = f"{page.name}:{block.first}: expected\n{shown and shown.text}\nprinted\n{printed}"
+        assert UPDATE or shown is None or same(shown.text, printed), text
     if UPDATE:
         update(page, written)
-
-
-def sessions(text: str) -> Iterator[tuple[str, str]]:
-    """Commands of a console block, and what each prints."""
-    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        command, _, output = part.partition("\n")
-        yield command, output
 
 
 def run(command: str) -> str:
@@ -158,8 +148,7 @@ def execute(block: Block, page: Path, names: dict[str, Any]) -> str:
 
 def same(shown: str, printed: str) -> bool:
     """Whether a page shows what was printed: ``…`` stands for anything, and spaces at the ends of lines don't count."""
-    pattern = ".*?".join(map(re.escape, _plain(shown).split("…")))
-    return re.fullmatch(pattern, _plain(printed), re.DOTALL) is not None
+    return re.fullmatch(".*?".join(map(re.escape, _plain(shown).split("…"))), _plain(printed), re.DOTALL) is not None
 
 
 def _plain(text: str) -> str:

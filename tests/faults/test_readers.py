@@ -1,20 +1,364 @@
 """A log changes at any step of a read: all planned rows are read, or an error names the file; rows never go missing."""
 
 import os
+import pickle
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
+from pyarrow import fs
 
-from faults.changes import CHANGES, Others, make_log, table, write
-from faults.readers import READERS, Reader, Rows, fresh
+import kolumn
 from kit.fuzz import STEPS, tried
 from kit.looks import Looks, Operation
+from kit.outcome import raises
 from kolumn.core.errors import KolumnError
+from kolumn.core.schema import BATCH_SCHEMA, record_schema
+from kolumn.damage.findings import Skipped
+from kolumn.options import Options
+from kolumn.readers.plan import live_segments
 from kolumn.source.segments import find_segments
+from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.source import BatchTableReader, RecordReader, with_columns
+from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.write.export import ExportLayout, plan_jobs, plan_tasks, write_job
+from kolumn.values.schemas.open import records_of
+from kolumn.writers.commit.manifest import Manifest
+
+SEGMENTS, RECORDS = 4, 40
+"""Number of segments of the first partition, and of records in each."""
+LONGER, SHORTER = 23, 3
+"""Bytes of a value in a change; values of the unchanged log have 8."""
+INDEXES = (".index", ".timeindex")
+
+
+def table(first: int, count: int, width: int = 8, mark: bytes = b"") -> pa.Table:
+    """Records with repeating keys, and values of one length."""
+    offsets = range(first, first + count)
+    values = [(mark + b"%d" % i).rjust(width, b"-")[-width:] for i in offsets]
+    times = [1_700_000_000_000 + i for i in offsets]
+    return pa.table({"key": [b"k%d" % (i % 7) for i in offsets], "value": values, "offset": offsets, "timestampMs": times})
+
+
+def write(records: pa.Table, folder: Path) -> Path:
+    (path,) = kolumn.write(records, folder, codec="none", batch_bytes=300, segment_bytes=1 << 30, index_interval_bytes=300)
+    return Path(path)
+
+
+def taken(made: Path, path: Path) -> None:
+    """Copy the files of a segment that was made elsewhere to the folder and base name of another one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for suffix in (*INDEXES, ".log"):
+        shutil.copy(made.with_suffix(suffix), path.with_suffix(suffix))
+
+
+def make_log(folder: Path, scratch: Path) -> Path:
+    """A log directory: a partition of rolled segments and an active one, and another partition. All times are in the past."""
+    for number in range(SEGMENTS):
+        first = number * RECORDS
+        taken(write(table(first, RECORDS), scratch / f"made-{number}" / "t-0"), folder / "t-0" / f"{first:020}.log")
+    taken(write(table(0, RECORDS), scratch / "made-u" / "u-0"), folder / "u-0" / f"{0:020}.log")
+    for path in folder.rglob("*"):
+        os.utime(path, ns=(10**18, 10**18))
+    return folder
+
+
+class Others:
+    """Segments that replace those of the log, and batches that are appended to it; each is made once."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self.made: dict[tuple[int, int, int, bytes], Path] = {}
+
+    def of(self, first: int, count: int = RECORDS, width: int = 8, mark: bytes = b"x") -> Path:
+        """A segment with these records."""
+        key = first, count, width, mark
+        if key not in self.made:
+            self.made[key] = write(table(*key), self.scratch / str(len(self.made)) / "t-0")
+        return self.made[key]
+
+    def batches(self, first: int, count: int) -> bytes:
+        """Bytes of batches that a broker appends."""
+        return self.of(first, count).read_bytes()
+
+
+Change = Callable[[Path, Others], Iterator[Operation]]
+
+
+def place(log: Path, number: int) -> Path:
+    return log / "t-0" / f"{number * RECORDS:020}.log"
+
+
+def _put(other: Path, path: Path) -> None:
+    fresh = path.with_suffix(".restored")
+    shutil.copy(other, fresh)
+    os.replace(fresh, path)
+
+
+def single(operation: Callable[..., object], *arguments: object) -> Change:
+    """A change of one part; what depends on the log, or on segments that were made, is a function of them."""
+
+    def change(log: Path, others: Others) -> Iterator[Operation]:
+        yield partial(operation, *(argument(log, others) if callable(argument) else argument for argument in arguments))
+
+    return change
+
+
+def at(number: int) -> Callable[[Path, Others], Path]:
+    return lambda log, others: place(log, number)
+
+
+def replaced(number: int, width: int) -> Change:
+    return single(_put, lambda log, others: others.of(number * RECORDS, width=width), at(number))
+
+
+def rewritten(number: int, width: int) -> Change:
+    return single(Path.write_bytes, at(number), lambda log, others: others.of(number * RECORDS, width=width).read_bytes())
+
+
+def _cut(path: Path, batches: int | None) -> None:
+    """Shorten a file to half of it, or to whole batches."""
+    os.truncate(path, path.stat().st_size // 2 if batches is None else kolumn.batches(path)["position"][batches].as_py())
+
+
+def _append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def _deleted(path: Path, rename: bool) -> None:
+    """Delete a segment by hand, or like a broker, which renames it first; retention deletes the first segment."""
+    for suffix in (".log", *INDEXES):
+        one = path.with_suffix(suffix)
+        if rename:
+            os.rename(one, f"{one}.deleted")
+        else:
+            os.unlink(one)
+
+
+LAST = SEGMENTS - 1
+END = SEGMENTS * RECORDS
+
+
+def grown(whole: bool) -> Change:
+    """Append whole batches to the active segment, or a batch and a half."""
+
+    def change(log: Path, others: Others) -> Iterator[Operation]:
+        data = others.batches(END, RECORDS)
+        yield partial(_append, place(log, LAST), data if whole else data[: len(data) // 2])
+
+    return change
+
+
+def new_leader(log: Path, others: Others) -> Iterator[Operation]:
+    """A follower truncates entries that the new leader does not have, and appends the leader's: in the end it has more bytes."""
+    yield partial(_cut, place(log, LAST), 2)
+    offset = kolumn.batches(place(log, LAST))["lastOffset"][1].as_py() + 1
+    yield partial(_append, place(log, LAST), others.batches(offset, 2 * RECORDS))
+
+
+def rolled(log: Path, others: Others) -> Iterator[Operation]:
+    """A broker appends, and rolls a new segment."""
+    yield partial(_append, place(log, LAST), others.batches(END, RECORDS))
+    new = place(log, 0).with_name(f"{END + RECORDS:020}.log")
+    yield new.touch
+    yield partial(_append, new, others.batches(END + RECORDS, RECORDS))
+
+
+def _suffixed(path: Path, before: str, after: str) -> None:
+    for suffix in (".log", *INDEXES):
+        one = f"{path.with_suffix(suffix)}"
+        os.rename(f"{one}{before}", f"{one}{after}")
+
+
+def _cleaned(made: Path, path: Path) -> None:
+    for suffix in (".log", *INDEXES):
+        shutil.copy(made.with_suffix(suffix), f"{path.with_suffix(suffix)}.cleaned")
+
+
+def compacted(first: int, count: int) -> Change:
+    """The cleaner replaces several segments by one, in the order of ``UnifiedLog.replaceSegments`` of Kafka."""
+
+    def change(log: Path, others: Others) -> Iterator[Operation]:
+        # Keep every third record, as if it were the newest of its key.
+        path, old = place(log, first), [place(log, number) for number in range(first, first + count)]
+        kept = table(first * RECORDS, count * RECORDS).take(list(range(0, count * RECORDS, 3)))
+        others.scratch.mkdir(exist_ok=True)
+        folder = others.scratch / f"cleaned-{first}-{count}" / "t-0"
+        made = next(folder.glob("*.log"), None) or write(kept, folder)
+        yield partial(_cleaned, made, path)
+        yield partial(_suffixed, path, ".cleaned", ".swap")
+        yield lambda: [_deleted(one, rename=True) for one in old]
+        yield partial(_suffixed, path, ".swap", "")
+
+    return change
+
+
+CHANGES: dict[str, Change] = {
+    **{
+        f"{how.__name__}-{size}-{number}": how(number, width)
+        for how in (replaced, rewritten)
+        for size, width in (("larger", LONGER), ("smaller", SHORTER), ("same-size", 8))
+        for number in (1, LAST)
+    },
+    **{f"cut-{to}-{number}": single(_cut, at(number), count) for to, count in (("half", None), ("batches", 2)) for number in (1, LAST)},
+    **{f"deleted-{number}": single(_deleted, at(number), False) for number in (0, 1, LAST)},
+    **{f"renamed-{number}": single(_deleted, at(number), True) for number in (0, 1)},
+    "grown": grown(whole=True),
+    "grown-half": grown(whole=False),
+    "new-leader": new_leader,
+    "rolled": rolled,
+    "compacted": compacted(1, 1),
+    "compacted-two": compacted(1, 2),
+    "topic-deleted": single(os.rename, lambda log, _: log / "t-0", lambda log, _: log / f"t-0.{'0a' * 16}-delete"),
+}
+
+
+COLUMNS = ("topic", "partition", "offset", "value")
+CHUNK = 700
+"""Size of chunks and of tasks in bytes: a segment has several of each."""
+
+Rows = list[Any]
+
+
+@dataclass(frozen=True)
+class Reader:
+    name: str
+    # ``(planned, log, folder)``: rows, in any order, from the result of ``plan``, the log directory and an empty folder
+    read: Callable[[Any, Path, Path], Rows]
+    # ``(before, log)``: the plan, from the result of ``before`` and the log directory
+    plan: Callable[[Any, Path], Any] = lambda before, log: None
+    # ``(log)``: facts of the unchanged log from an earlier time; it is not a step of the reader
+    before: Callable[[Path], Any] = lambda log: None
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> Rows:
+    return [tuple(row[name] for name in COLUMNS) for batch in batches for row in batch.to_pylist()]
+
+
+def read(_: Any, log: Path, scratch: Path, **options: Any) -> Rows:
+    return rows(kolumn.read(log, columns=COLUMNS, **options).to_batches())
+
+
+def scan(_: Any, log: Path, scratch: Path, **options: Any) -> Rows:
+    return rows(kolumn.scan(log, columns=COLUMNS, chunk_bytes=CHUNK, **options))
+
+
+def batch_rows(batches: Iterable[pa.RecordBatch]) -> Rows:
+    """Rows without the path, which depends on the folder of the test."""
+    return [(Path(row.pop("segment")).name, *row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def verify(_: Any, log: Path, scratch: Path) -> Rows:
+    report = kolumn.verify(log)
+    return [(report.ok, report.segments, report.batches, report.records)]
+
+
+def written(_: Any, log: Path, scratch: Path, by: Callable[..., object]) -> Rows:
+    by(log, scratch / "to")
+    return read(None, scratch / "to", scratch)
+
+
+def spark_options(log: Path, **texts: str) -> LoadOptions:
+    return LoadOptions.of({"path": str(log), "splitBytes": str(CHUNK)} | texts)
+
+
+SCHEMA = spark_schema(record_schema(COLUMNS))
+
+
+def record_reader(log: Path, **texts: str) -> RecordReader:
+    return RecordReader(spark_options(log, **texts), SCHEMA)
+
+
+def batch_reader(log: Path) -> BatchTableReader:
+    return BatchTableReader(spark_options(log, table="batches"), spark_schema(BATCH_SCHEMA))
+
+
+def sent(tasks: Any) -> Any:
+    """Pickle tasks and load them again, as Spark does to send them to workers."""
+    return pickle.loads(pickle.dumps(tasks))
+
+
+def spark_plan(_: Any, log: Path, **texts: str) -> Any:
+    return sent(record_reader(log, **texts).partitions())
+
+
+def spark_read(splits: Any, log: Path, scratch: Path, **texts: str) -> Rows:
+    return [row for split in splits for row in rows(record_reader(log, **texts).read(split))]
+
+
+def batches_of(read: Callable[[Any], Iterable[pa.RecordBatch]], splits: Any) -> Iterable[pa.RecordBatch]:
+    return (batch for split in splits for batch in read(split))
+
+
+def stream(log: Path) -> RecordStream:
+    return RecordStream(with_columns(spark_options(log, startingOffsets="earliest"), SCHEMA), SCHEMA)
+
+
+def stream_ends(log: Path) -> Any:
+    start = {"t": {"0": 0}, "u": {"0": 0}}
+    return start, stream(log).latestOffset(start, None)
+
+
+def export_plan(_: Any, log: Path) -> Any:
+    options = Options.of(columns=COLUMNS)
+    return sent(list(plan_tasks(plan_jobs(live_segments(log, options).segments, options, Manifest(), CHUNK), CHUNK)))
+
+
+def export_read(tasks: Any, log: Path, scratch: Path) -> Rows:
+    layout = ExportLayout(fs.LocalFileSystem(), str(scratch), Options.of(columns=COLUMNS), False, 100, "none")
+    files = [file for task in tasks for job in task for file in write_job(job, layout)]
+    records = [(file, ds.dataset(scratch / file["staged"]).to_table().to_pylist()) for file in files]
+    return [(file["topic"], file["partition"], row["offset"], row["value"]) for file, part in records for row in part]
+
+
+READERS = [
+    Reader("read", partial(read, threads=1)),
+    Reader("read-view", partial(read, threads=3, binary="view")),
+    Reader("read-from-offset", partial(read, threads=1, start_offset=50, end_offset=150)),
+    Reader("read-committed", partial(read, threads=1, isolation_level="read_committed")),
+    Reader("scan-1", partial(scan, threads=1)),
+    Reader("scan-3", partial(scan, threads=3)),
+    Reader("scan-skip", partial(scan, threads=1, errors="skip")),
+    Reader("batches", lambda _, log, scratch: batch_rows(kolumn.batches(log).to_batches())),
+    Reader("verify", verify),
+    Reader("space", lambda _, log, scratch: list(map(str, kolumn.space(log)))),
+    Reader("convert", partial(written, by=partial(kolumn.convert, magic=1))),
+    Reader("compact", partial(written, by=kolumn.compact)),
+    # Keys and values as the schemas are made of; those of this log are none.
+    Reader("schemas-topic", lambda _, log, scratch: [value for _, value in records_of([str(log)], Skipped())]),
+    Reader("open-transactions", lambda _, log, scratch: kolumn.open_transactions(log, now=0).to_pylist()),
+    Reader("spark", spark_read, plan=spark_plan),
+    Reader("spark-merge", partial(spark_read, replicas="merge"), plan=partial(spark_plan, replicas="merge")),
+    Reader(
+        "spark-batches",
+        lambda splits, log, scratch: batch_rows(batches_of(batch_reader(log).read, splits)),
+        plan=lambda _, log: sent(batch_reader(log).partitions()),
+    ),
+    Reader(
+        "stream",
+        lambda splits, log, scratch: rows(batches_of(stream(log).read, splits)),
+        plan=lambda ends, log: sent(stream(log).partitions(*ends)),
+        before=stream_ends,
+    ),
+    Reader("stream-ends", lambda _, log, scratch: [stream_ends(log)]),
+    Reader("export", export_read, plan=export_plan),
+]
+
+
+def fresh(folder: Path) -> Path:
+    """Create an empty folder, which replaces an existing one."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 class Trials:
@@ -154,8 +498,7 @@ def test_a_name_changes_while_a_large_folder_is_listed(tmp_path: Path, monkeypat
     happens = [renamed]
     monkeypatch.setattr(os, "scandir", lambda path: Torn(path, happens, scandir))
     found = [one.path for one in find_segments(folder)]
-    assert happens == []
-    assert len(found) == MANY + 1
+    assert (happens, len(found)) == ([], MANY + 1)
 
 
 def test_a_large_folder_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,5 +507,4 @@ def test_a_large_folder_that_never_rests(tmp_path: Path, monkeypatch: pytest.Mon
     happens = [(lambda: (folder / f"new-{next(numbers)}").touch())] * 1000
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: Torn(path, happens, scandir))
-    with pytest.raises(KolumnError, match=rf"{folder}: cannot be listed: files in it got other names each of \d+ times"):
-        find_segments(folder)
+    raises(KolumnError, rf"{folder}: cannot be listed: files in it got other names each of \d+ times", find_segments, folder)

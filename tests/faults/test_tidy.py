@@ -1,4 +1,4 @@
-"""`kolumn.tidy` removes leftovers, but not files of living runs, young files, files that Kolumn did not write, or planted journals."""
+"""`kolumn.tidy` and commits: full disks, leftovers of dead runs, files of living runs, and files that Kolumn did not write."""
 
 import json
 import os
@@ -6,20 +6,24 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import kolumn
 from faults import writers
-from faults.writers import export, make_source
+from faults.writers import WRITERS, export, make_source
 from kit.command_line import run
-from kit.faults import records, tree
+from kit.faults import files, records, tree
 from kit.object_store import objects
+from kit.outcome import raises
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import storage
-from kolumn.writers.commit import leftovers, liveness
+from kolumn.writers import outgoing
+from kolumn.writers.commit import liveness
 from kolumn.writers.commit import run as commit
 from kolumn.writers.commit.manifest import ExportTarget, Manifest
 from kolumn.writers.commit.run import Commit, discard, recover
@@ -35,7 +39,6 @@ def cli(*args: object) -> tuple[int, str, str]:
 
 
 def staged(root: Path, name: str, hours: float = 0) -> Path:
-    """Create the staging folder of a run, with one file in it."""
     file = root / name / ("a" * 32) / "t-0" / f"{0:020}.log"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"staged")
@@ -45,10 +48,12 @@ def staged(root: Path, name: str, hours: float = 0) -> Path:
     return root / name
 
 
-def dead_process() -> int:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
+def actions(source: Any, **options: Any) -> list[tuple[str, str]]:
+    return [(said.action, said.detail) for said in kolumn.tidy(source, **options)]
+
+
+def paths(source: Any, **options: Any) -> list[str]:
+    return [said.path for said in kolumn.tidy(source, **options)]
 
 
 def owned(folder: Path, **changed: Any) -> None:
@@ -60,29 +65,25 @@ def owned(folder: Path, **changed: Any) -> None:
 @pytest.mark.parametrize(
     ("owner", "hours", "gone"),
     [
-        ({}, 1000, False),
-        ({"pid": None}, 0, True),
-        ({"start": 5}, 0, True),
-        ({"boot": "another"}, 0, False),
-        ({"boot": "another"}, 23, False),
-        ({"boot": "another"}, 25, True),
-        ({"namespace": "pid:[1]"}, 0, False),
-        (None, 0, False),
-        (None, 25, True),
+        ({}, 1000, False), ({"pid": None}, 0, True), ({"start": 5}, 0, True), (None, 0, False), (None, 25, True),
+        *(({"boot": "another"}, hours, hours > 24) for hours in (0, 23, 25)), ({"namespace": "pid:[1]"}, 0, False),
     ],
-)
+)  # fmt: skip
 def test_what_a_spark_job_staged(tmp_path: Path, owner: dict[str, Any] | None, hours: float, gone: bool) -> None:
     """It is removed if its owner process is dead or, if that is not known, if it is old."""
     folder = staged(tmp_path, f".kolumn-write.{RUN}.partial")
     if owner is not None:
-        owned(folder, **({"pid": dead_process()} if "pid" in owner else owner))
+        with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+            pass
+        owned(folder, **({"pid": dead.pid} if "pid" in owner else owner))
     for path in (folder, *folder.rglob("*")):
         os.utime(path, (time.time() - hours * 3600,) * 2)
     found = tree(tmp_path)
     (said,) = kolumn.tidy(tmp_path, dry_run=True)
     assert (said.action == "removed", said.path, tree(tmp_path) == found) == (gone, str(folder), True)
+    removed = staged(tmp_path, f".kolumn-write.{'f' * 32}.partial.removed")
     recover(str(tmp_path))
-    assert folder.exists() != gone
+    assert (folder.exists(), removed.exists()) == (not gone, False)
 
 
 def test_the_owner_is_a_jvm_where_one_is_above(tmp_path: Path) -> None:
@@ -99,12 +100,6 @@ def test_the_owner_is_a_jvm_where_one_is_above(tmp_path: Path) -> None:
         shell.kill()
         shell.wait()
     assert liveness.owner_lives(tmp_path) is False
-
-
-def test_what_was_being_removed_is_removed(tmp_path: Path) -> None:
-    staged(tmp_path, f".kolumn-write.{RUN}.partial.removed")
-    recover(str(tmp_path))
-    assert tree(tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -133,29 +128,25 @@ def test_a_file_where_a_folder_would_be(tmp_path: Path) -> None:
     assert (elsewhere / ("a" * 32)).is_dir()
 
 
-def test_a_run_that_lives(tmp_path: Path) -> None:
-    with Commit(tmp_path) as one:
-        with StagedFile(one.place(tmp_path / "a.txt")) as file:
+def test_runs_and_exports_that_live(tmp_path: Path) -> None:
+    with Commit(tmp_path) as commit:
+        with StagedFile(commit.place(tmp_path / "a.txt")) as file:
             file.write(b"a")
-        assert [(said.action, said.detail) for said in kolumn.tidy(tmp_path)] == [("left", "its run lives")]
+        assert actions(tmp_path) == [("left", "its run lives")]
     assert tree(tmp_path) == {"a.txt": b"a"}
-
-
-def test_an_export_that_lives(tmp_path: Path) -> None:
     (tmp_path / "_kolumn" / "staging" / RUN).mkdir(parents=True)
     with ExportTarget(*storage.file_system(str(tmp_path))).alone():
-        assert [(one.action, one.detail) for one in kolumn.tidy(tmp_path)] == [("left", "an export is writing")]
-    assert [one.action for one in kolumn.tidy(tmp_path)] == ["removed"]
+        assert actions(tmp_path) == [("left", "an export is writing")]
+    assert [said.action for said in kolumn.tidy(tmp_path)] == ["removed"]
 
 
 def test_beside_and_inside(tmp_path: Path) -> None:
     """A run that writes the folder of a topic-partition stages files next to it; one that writes a segment stages files inside."""
-    outside = staged(tmp_path, f".kolumn-write.{RUN}.partial.removed")
-    inside = staged(tmp_path / "t-0", f".kolumn-write.{RUN}.partial.removed")
-    deeper = staged(tmp_path / "other" / "t-0", f".kolumn-write.{RUN}.partial.removed")
-    assert [one.path for one in kolumn.tidy(tmp_path / "t-0", dry_run=True)] == [str(outside), str(inside)]
-    assert [one.path for one in kolumn.tidy(tmp_path / "t-0" / f"{0:020}.log", dry_run=True)] == [str(inside)]
-    assert [one.path for one in kolumn.tidy(tmp_path)] == [str(outside), str(inside)]
+    name = f".kolumn-write.{RUN}.partial.removed"
+    outside, inside, deeper = (staged(tmp_path / folder, name) for folder in ("", "t-0", "other/t-0"))
+    assert paths(tmp_path / "t-0", dry_run=True) == [str(outside), str(inside)]
+    assert paths(tmp_path / "t-0" / f"{0:020}.log", dry_run=True) == [str(inside)]
+    assert paths(tmp_path) == [str(outside), str(inside)]
     assert deeper.exists()
 
 
@@ -163,13 +154,12 @@ def test_staged_files_at_a_url(tmp_path: Path) -> None:
     """Only their age shows whether their run is dead."""
     url = f"objects://{tmp_path}"
     old, young = (staged(tmp_path, f".kolumn-write.{digit * 32}.partial", hours) for digit, hours in (("1", 25), ("2", 23)))
-    assert [(one.path, one.action) for one in kolumn.tidy(url, dry_run=True)] == [
-        (f"{url}/{old.name}", "removed"), (f"{url}/{young.name}", "left"),
-    ]  # fmt: skip
+    said = [(said.path, said.action) for said in kolumn.tidy(url, dry_run=True)]
+    assert said == [(f"{url}/{old.name}", "removed"), (f"{url}/{young.name}", "left")]
     recover(url)
     assert {name.split("/")[0] for name in objects(tmp_path)} == {young.name}
     recover(url, own=f"{url}/{young.name}")
-    assert [one.action for one in kolumn.tidy(url, older_than_hours=22)] == ["removed"]
+    assert [said.action for said in kolumn.tidy(url, older_than_hours=22)] == ["removed"]
     assert objects(tmp_path) == {}
 
 
@@ -186,21 +176,12 @@ PLACE = f"t-0/{0:020}.log"
 @pytest.mark.parametrize(
     ("moves", "gone"),
     [
-        ({GOOD: "../t-0/stolen.log"}, []),
-        ({GOOD: f"../{0:020}.log"}, []),
-        ({GOOD: "/t-0/stolen.log"}, []),
-        ({GOOD: f"a/b/{0:020}.log"}, []),
-        ({GOOD: "t-0/other.log"}, []),
+        *(({GOOD: to}, []) for to in ("../t-0/stolen.log", f"../{0:020}.log", "/t-0/stolen.log", f"a/b/{0:020}.log", "t-0/other.log", 7)),
         ({"../secret.log": "t-0/secret.log"}, []),
         ({f"{'a' * 32}/../../../secret.log": "t-0/secret.log"}, []),
         ({f"{'a' * 32}/t-0/notes.txt": "t-0/notes.txt"}, []),
-        ({GOOD: PLACE}, ["../secret.log"]),
-        ({GOOD: PLACE}, ["secret.log"]),
-        ({GOOD: PLACE}, ["t-0/notes.txt"]),
-        ({GOOD: PLACE}, [7]),
+        *(({GOOD: PLACE}, gone) for gone in (["../secret.log"], ["secret.log"], ["t-0/notes.txt"], [7], None)),
         (["no", "moves"], []),
-        ({GOOD: 7}, []),
-        ({GOOD: PLACE}, None),
     ],
     ids=str,
 )
@@ -211,17 +192,9 @@ def test_a_journal_that_no_run_wrote(tmp_path: Path, moves: Any, gone: Any) -> N
         (tmp_path / name).write_text("mine")
     url, _ = f"objects://{tmp_path / 'target'}", journal(tmp_path / "target", moves, gone)
     found = objects(tmp_path)
-    with pytest.raises(KolumnError, match="no run of Kolumn wrote"):
-        kolumn.write(records(3), f"{url}/t-1")
-    assert [one.action for one in kolumn.tidy(url, older_than_hours=0)] == ["failed"]
+    raises(KolumnError, "no run of Kolumn wrote", kolumn.write, records(3), f"{url}/t-1")
+    assert [said.action for said in kolumn.tidy(url, older_than_hours=0)] == ["failed"]
     assert objects(tmp_path) == found
-
-
-def test_a_journal_of_a_later_kolumn(tmp_path: Path) -> None:
-    journal(tmp_path, {GOOD: PLACE}, version=2)
-    (said,) = kolumn.tidy(f"objects://{tmp_path}")
-    assert said.action == "failed"
-    assert "update it" in said.detail
 
 
 def test_a_journal_is_never_lost(tmp_path: Path) -> None:
@@ -235,33 +208,32 @@ def test_a_journal_is_never_lost(tmp_path: Path) -> None:
         (tmp_path / PLACE).unlink()
 
 
-def test_another_file_that_has_the_name_now(tmp_path: Path) -> None:
+def test_journals_that_cannot_be_carried_out(tmp_path: Path) -> None:
     """The other file and the staged one both stay until a person resolves the conflict."""
+    url = f"objects://{tmp_path}"
+    folder = journal(tmp_path, {GOOD: PLACE}, version=2)
+    (said,) = kolumn.tidy(url)
+    assert (said.action, "update it" in said.detail) == ("failed", True)
+    shutil.rmtree(folder)
     journal(tmp_path, {GOOD: PLACE})
     (tmp_path / "t-0").mkdir()
     (tmp_path / PLACE).write_bytes(b"others")
-    found = objects(tmp_path)
-    (said,) = kolumn.tidy(f"objects://{tmp_path}", older_than_hours=0)
-    assert said.action == "failed"
-    assert "already exists with other contents than" in said.detail
-    assert objects(tmp_path) == found
+    before = objects(tmp_path)
+    (said,) = kolumn.tidy(url, older_than_hours=0)
+    assert (said.action, "already exists with other contents than" in said.detail) == ("failed", True)
+    assert objects(tmp_path) == before
     (tmp_path / PLACE).write_bytes(b"staged")
-    assert [one.action for one in kolumn.tidy(f"objects://{tmp_path}")] == ["completed"]
+    assert [said.action for said in kolumn.tidy(url)] == ["completed"]
     assert objects(tmp_path) == {PLACE: b"staged"}
 
 
 @pytest.mark.parametrize("name", [f".kolumn-write.{RUN}.partial", f".kolumn-write.{RUN}.partial.removed", f".kolumn-{RUN}.partial"])
 def test_leftovers_that_another_run_removes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Jobs that end at the same time list each other's folders; the one that is later finds less than it has listed."""
-
-    def staging_folders(root: str) -> list[str]:
-        return [str(tmp_path / name)]
-
-    monkeypatch.setattr(commit, "staging_folders", staging_folders)
-    monkeypatch.setattr(leftovers, "staging_folders", staging_folders)
+    for module in (commit, outgoing):
+        monkeypatch.setattr(module, "staging_folders", lambda root: [str(tmp_path / name)])
     recover(str(tmp_path))
-    assert kolumn.tidy(tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
+    assert kolumn.tidy(tmp_path) == list(tmp_path.iterdir()) == []
 
 
 def test_a_commit_that_lives(tmp_path: Path) -> None:
@@ -286,8 +258,7 @@ def test_two_that_append_at_a_url_at_once(tmp_path: Path, monkeypatch: pytest.Mo
         real(f"{url}/t-0/{0:020}.log", other)
 
     monkeypatch.setattr(storage, "put", put)
-    with pytest.raises(KolumnError, match="already exists with other contents than"):
-        kolumn.write(records(30), f"{url}/t-0")
+    raises(KolumnError, "already exists with other contents than", kolumn.write, records(30), f"{url}/t-0")
     assert objects(tmp_path) == {f"t-0/{0:020}.log": other}
 
 
@@ -322,7 +293,7 @@ def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_two_commits_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one waits for the first, and is refused after a minute. It looks up the ends of logs after the wait."""
-    publish = pytest.importorskip("kolumn.spark_plugin.write.publish")
+    publish = pytest.importorskip("kolumn.spark_plugin.write.staging")
     monkeypatch.setattr(liveness, "WAIT_S", 0.2)
     pieces, staging = [], str(staged(tmp_path, f".kolumn-write.{RUN}.partial"))
     for name, rows in (("one", 10), ("two", 20)):
@@ -337,19 +308,19 @@ def test_two_commits_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert kolumn.read(tmp_path / "t-0").num_rows == 10
 
 
-def test_two_exports_without_locks(tmp_path: Path) -> None:
+def test_exports_that_others_disturb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = make_source(tmp_path / "source")
     lake = tmp_path / "lake"
     place = ExportTarget(*storage.file_system(f"objects://{lake}"))
     before = place.open()
     export(source, f"objects://{lake}")
     found = objects(lake)
-    with pytest.raises(KolumnError, match="another export has written to it meanwhile"):
-        place.publish(before.after([]), {})
+    raises(KolumnError, "another export has written to it meanwhile", place.publish, before.after([]), {})
     assert objects(lake) == found
-
-
-def test_an_intent_that_another_one_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = ExportTarget(*storage.file_system(str(tmp_path / "3")))
+    with pytest.raises(KolumnError, match=r"no longer exists: it was removed\. Nothing was exported"):
+        place.publish(Manifest(1), {f"_kolumn/staging/{RUN}/{RUN}.parquet": f"topic=t/partition=0/{0:020}-{RUN}.parquet"})
+    assert place.open().number == 0
     place = ExportTarget(*storage.file_system(f"objects://{tmp_path}"))
     real = ExportTarget._write
 
@@ -358,15 +329,7 @@ def test_an_intent_that_another_one_replaced(tmp_path: Path, monkeypatch: pytest
         real(self, name, content | {"moves": {"others": "moves"}})
 
     monkeypatch.setattr(ExportTarget, "_write", write)
-    with pytest.raises(KolumnError, match="another export has written to it meanwhile"):
-        place.publish(Manifest(1), {})
-
-
-def test_staged_parquet_that_somebody_removed(tmp_path: Path) -> None:
-    place = ExportTarget(*storage.file_system(str(tmp_path)))
-    with pytest.raises(KolumnError, match=r"no longer exists: it was removed\. Nothing was exported"):
-        place.publish(Manifest(1), {f"_kolumn/staging/{RUN}/{RUN}.parquet": f"topic=t/partition=0/{0:020}-{RUN}.parquet"})
-    assert place.open().number == 0
+    raises(KolumnError, "another export has written to it meanwhile", place.publish, Manifest(1), {})
 
 
 def test_command(tmp_path: Path) -> None:
@@ -382,5 +345,154 @@ def test_command(tmp_path: Path) -> None:
     journal(tmp_path, {GOOD: "../t-0/stolen.log"})
     code, out, said = cli("tidy", f"objects://{tmp_path}", "--json")
     assert (code, json.loads(out)["action"], said) == (3, "failed", "")
-    with pytest.raises(ArgumentError, match="older_than_hours=-1"):
-        kolumn.tidy(tmp_path, older_than_hours=-1)
+    raises(ArgumentError, "older_than_hours=-1", kolumn.tidy, tmp_path, older_than_hours=-1)
+
+
+COMMANDS = {"convert": "--codec none", "compact": "", "clean": "--retention-ms 99999999999999", "to-parquet": "--compression none"}
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A mounted file system of 4 MiB; skipped if this user may not mount one."""
+    place = tmp_path / "small"
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"may not mount: {done.stderr.decode().strip()}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_source(tmp_path_factory.mktemp("large") / "log", scale=700)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_disk_that_is_full(name: str, mounted: Path, large: Path) -> None:
+    untouched = tree(large)
+    done = run(name, large, *COMMANDS[name].split(), "-o", mounted / "out")
+    assert (done.returncode, "No space left on device" in done.stderr, "Traceback" in done.stderr) == (3, True, False), done.stderr
+    assert ".kolumn-" not in done.stderr
+    assert list(mounted.iterdir()) == []
+    assert tree(large) == untouched
+
+
+def test_write_to_a_disk_that_is_full(mounted: Path, large: Path) -> None:
+    table = kolumn.read(large)
+    with pytest.raises(KolumnError, match=r"out-0/0{20}\.log: cannot be written: No space left on device"):
+        kolumn.write(table.drop(["offset"]), mounted / "out-0")
+    assert list(mounted.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_disk_that_is_read_only(name: str, mounted: Path, tmp_path: Path) -> None:
+    source = make_source(tmp_path / "source")
+    subprocess.run(["mount", "-o", "remount,ro", mounted], check=True)
+    done = run(name, source, *COMMANDS[name].split(), "-o", mounted / "out")
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
+    assert "Read-only file system" in done.stderr
+    raises(KolumnError, "out-0: cannot be written: Read-only file system", kolumn.write, records(3), mounted / "out-0")
+
+
+def stage(commit: Commit, path: Path, data: bytes) -> None:
+    with StagedFile(commit.place(path)) as file:
+        file.write(data)
+
+
+def test_a_run_that_lives_is_left_alone(tmp_path: Path) -> None:
+    with Commit(tmp_path) as one:
+        stage(one, tmp_path / "a.txt", b"a")
+        with Commit(tmp_path) as other:
+            stage(other, tmp_path / "b.txt", b"b")
+        assert files(tree(tmp_path)) == {"b.txt": b"b"}
+    assert tree(tmp_path) == {"a.txt": b"a", "b.txt": b"b"}
+
+
+def test_two_runs_for_one_name(tmp_path: Path) -> None:
+    """The run that ends second finds the name taken: it removes nothing of the first one, and leaves none of its own files."""
+
+    def both() -> None:
+        with Commit(tmp_path) as one:
+            for name in ("a.log", "x.log"):
+                stage(one, tmp_path / name, b"one")
+            with Commit(tmp_path) as other:
+                stage(other, tmp_path / "x.log", b"other")
+
+    raises(ArgumentError, r"x\.log already exists: another run", both)
+    assert tree(tmp_path) == {"x.log": b"other"}
+
+
+def test_a_file_system_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "Operation not permitted")))
+    (tmp_path / "a.txt").write_bytes(b"old")
+    with Commit(tmp_path, replace=True) as commit:
+        for name in ("a.txt", "b.txt"):
+            stage(commit, tmp_path / name, b"new")
+    assert tree(tmp_path) == {"a.txt": b"new", "b.txt": b"new"}
+    # A folder where a file goes is never replaced.
+    (tmp_path / "a.parquet").mkdir()
+    with pytest.raises(ArgumentError, match="is a folder"), Commit(tmp_path, replace=True) as commit:
+        commit.place(tmp_path / "a.parquet")
+
+
+def dead(root: Path, content: object, name: str = "redo.json") -> Path:
+    """Leftovers of a run that was killed while it gave names."""
+    folder = root / f".kolumn-{'0' * 32}.partial"
+    (folder / "files").mkdir(parents=True, mode=0o700)
+    folder.chmod(0o700)
+    (folder / name).write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize("name", ["../victim.txt", "/victim.txt", "a/../../victim.txt", "a/.."])
+def test_a_journal_that_reaches_outside(tmp_path: Path, name: str) -> None:
+    (tmp_path / "victim.txt").write_bytes(b"mine")
+    root = tmp_path / "root"
+    for moves, gone in (({}, [name]), ({f"files/{name}": name}, []), ({name: "victim.txt"}, [])):
+        folder = dead(root, {"version": 1, "moves": moves, "gone": gone})
+        raises(KolumnError, "no run of Kolumn wrote this", recover, str(root))
+        assert tree(tmp_path) == {"victim.txt": b"mine"} | {f"root/{path}": data for path, data in tree(root).items()} | {"root": None}
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("content", ["", [], {"version": 1, "moves": 3, "gone": []}, {"version": 1, "moves": {}}])
+def test_a_journal_of_nobody(tmp_path: Path, content: object) -> None:
+    dead(tmp_path, content)
+    raises(KolumnError, r"no run of Kolumn wrote this: .* Find out who put it there, and remove it", recover, str(tmp_path))
+
+
+def test_what_others_may_write_to_is_no_leftover(tmp_path: Path) -> None:
+    folder = dead(tmp_path, {"version": 1, "moves": {}, "gone": []})
+    folder.chmod(0o777)
+    recover(str(tmp_path))
+    assert folder.is_dir()
+
+
+def test_a_run_of_an_earlier_version_is_undone(tmp_path: Path) -> None:
+    """Its journal lists its files by inode, size and time. What it replaced and removed comes back, and files of others stay."""
+    for name in ("t-0/named.log", "t-0/replaced.log", "t-0/others.log", "new/named.log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"new")
+    known = {str(one.relative_to(tmp_path)): one.stat() for one in tmp_path.rglob("*.log")}
+    identities = {name: [one.st_ino, one.st_size, one.st_mtime_ns] for name, one in known.items()}
+    (tmp_path / "t-0/others.log").write_bytes(b"of another run")
+    content = {"files": {**identities, "t-0/staged.log": [1, 2, 3]}, "folders": ["new"], "removed": ["gone/removed.log"]}
+    folder = dead(tmp_path, content, "journal")
+    (folder / "files" / "t-0").mkdir()
+    (folder / "files" / "t-0" / "staged.log").write_bytes(b"new")
+    for name in ("t-0/replaced.log", "gone/removed.log"):
+        (folder / "replaced" / name).parent.mkdir(parents=True)
+        (folder / "replaced" / name).write_bytes(b"old")
+    assert [one.action for one in kolumn.tidy(tmp_path, dry_run=True)] == ["undone"]
+    assert [one.action for one in kolumn.tidy(tmp_path)] == ["undone"]
+    kept = {"t-0/others.log": b"of another run", "t-0/replaced.log": b"old", "gone/removed.log": b"old"}
+    assert tree(tmp_path) == {"gone": None, "t-0": None, **kept}
+    dead(tmp_path, {"files": {"../victim": [1, 2, 3]}, "folders": [], "removed": []}, "journal")
+    assert [one.action for one in kolumn.tidy(tmp_path)] == ["failed"]
+
+
+def test_the_table_has_every_run() -> None:
+    assert set(COMMANDS) <= {writer.arguments[0] for writer in WRITERS if writer.arguments}

@@ -169,8 +169,7 @@ def test_signals(trial: Trial, action: str, code: int) -> None:
 @each(WRITERS)
 def test_full_disk(trial: Trial) -> None:
     """Every operation that needs room is refused once: nothing has changed or, if files are replaced, the next run completes the commit."""
-    steps = [at for at, step in enumerate(trial.whole.steps, 1) if step.name in MAKES]
-    for at in tried(steps, 4):
+    for at in tried([at for at, step in enumerate(trial.whole.steps, 1) if step.name in MAKES], 4):
         trial.fresh()
         outcome = trial.run(at, "full")
         where = f"no room at step {at}: {trial.whole.steps[at - 1]}"

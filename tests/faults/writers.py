@@ -1,6 +1,7 @@
 """The writers that the tests of this folder try. A new one needs a row here."""
 
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,12 +33,8 @@ def write_segment(source: Path, target: str) -> None:
     kolumn.write(kolumn.read(source / "orders-0"), f"{target}/orders-0/00000000000000000000.log", batch_bytes=2000)
 
 
-def into_empty_folder(source: Path, target: Path) -> None:
-    (target / "orders-0").mkdir(parents=True)
-
-
 def into_partition(source: Path, target: Path) -> None:
-    into_empty_folder(source, target)
+    (target / "orders-0").mkdir(parents=True)
     (target / "orders-0" / "partition.metadata").write_text("mine")
 
 
@@ -50,18 +47,17 @@ def one_is_there(source: Path, target: Path) -> None:
 
 def older_parquet(source: Path, target: Path) -> None:
     """Files with other contents, which a run replaces, and one that it does not know."""
-    for one in sorted((source / "orders-0").glob("*.log")):
-        folder = target / "topic=orders" / "partition=0"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{one.stem}.parquet").write_bytes(b"older")
+    folder = target / "topic=orders" / "partition=0"
+    folder.mkdir(parents=True)
+    for log in sorted((source / "orders-0").glob("*.log")):
+        (folder / f"{log.stem}.parquet").write_bytes(b"older")
     (target / "notes.txt").write_text("mine")
 
 
 def _spark_job(source: Path, target: str, overwrite: bool) -> None:
     """What Spark's driver and one task do for ``df.write``; a failed job is aborted."""
-    from kolumn.spark_plugin.options.write import WriteOptions
     from kolumn.spark_plugin.read.schema import spark_schema
-    from kolumn.spark_plugin.write.writer import SegmentWriter
+    from kolumn.spark_plugin.write.writer import SegmentWriter, WriteOptions
 
     table = kolumn.read(source, columns=["topic", "partition", "offset", "key", "value"])
     options = WriteOptions.of({"path": target, "segmentBytes": "6000", "batchBytes": "2000"})
@@ -73,12 +69,7 @@ def _spark_job(source: Path, target: str, overwrite: bool) -> None:
         raise
 
 
-def append(source: Path, target: str) -> None:
-    _spark_job(source, target, overwrite=False)
-
-
-def overwrite(source: Path, target: str) -> None:
-    _spark_job(source, target, overwrite=True)
+append, overwrite = (partial(_spark_job, overwrite=overwrite) for overwrite in (False, True))
 
 
 def older_logs(source: Path, target: Path) -> None:
@@ -96,10 +87,6 @@ def stale_indexes(source: Path, target: Path) -> None:
         (folder / one.name).write_bytes(one.read_bytes())
         for suffix in (".index", ".timeindex", ".txnindex"):
             (folder / one.name).with_suffix(suffix).write_bytes(b"stale")
-
-
-def rebuild(source: Path, target: str) -> None:
-    kolumn.rebuild_index(target, index_interval_bytes=1000)
 
 
 def export(source: Path, target: str) -> None:
@@ -145,7 +132,7 @@ PARQUET = ("to-parquet", "{source}", "{target}")
 URL = "objects://"
 WRITERS = [
     Writer("write", function=write_folder),
-    Writer("write-empty-folder", function=write_folder, before=into_empty_folder),
+    Writer("write-empty-folder", function=write_folder, before=lambda source, target: (target / "orders-0").mkdir(parents=True)),
     Writer("write-segment", function=write_segment, before=into_partition),
     Writer("convert", CONVERT),
     Writer("convert-beside-others", ("convert", "{source}", "-o", "{target}", "--magic", "1"), before=one_is_there),
@@ -154,7 +141,12 @@ WRITERS = [
     Writer("recover", ("recover", "{source}", "{target}")),
     Writer("spark-append", function=append, before=one_is_there, refuses="were to be appended"),
     Writer("spark-overwrite", function=overwrite, before=older_logs, replaces=True),
-    Writer("rebuild-index", function=rebuild, before=stale_indexes, replaces=True),
+    Writer(
+        "rebuild-index",
+        function=lambda _, target: kolumn.rebuild_index(target, index_interval_bytes=1000),
+        before=stale_indexes,
+        replaces=True,
+    ),
     Writer("to-parquet", PARQUET),
     Writer("to-parquet-overwrite", (*PARQUET, "--overwrite"), before=older_parquet, replaces=True),
     Writer("export", function=export, before=notes, replaces=True),

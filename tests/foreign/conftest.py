@@ -1,7 +1,29 @@
-"""Ignores warnings of kafka-python, which uses functions that Python 3.11 and 3.12 deprecate."""
+"""Class paths of Kafka's programs. Warnings of kafka-python, which uses functions that Python deprecates, are ignored."""
 
 import warnings
+
+import pytest
+
+from kit.java import class_path
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.record  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def broker() -> str:
+    """Class path of a broker."""
+    return class_path("tests/foreign/broker", "tests/broker")
+
+
+@pytest.fixture(scope="session")
+def tool() -> str:
+    """Class path of Kafka's tools."""
+    return class_path("tests/foreign/decoders", "tests/decoders")
+
+
+@pytest.fixture(scope="session")
+def jars() -> str:
+    """Class path of Kafka's client library, the one of the benchmarks."""
+    return class_path("bench/java", "bench/java")

@@ -11,12 +11,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import Schema as TheirSchema
-from confluent_kafka.schema_registry import (
-    SchemaReference,
-    SchemaRegistryClient,
-    header_schema_id_serializer,
-    prefix_schema_id_serializer,
-)
+from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient, header_schema_id_serializer, prefix_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
@@ -30,9 +25,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 import kolumn
 from kolumn.core.schema import HEADERS
 from kolumn.values.framing import Framer
+from kolumn.values.schemas.collections import ServiceSchemas
 from kolumn.values.schemas.open import schemas_of
 from kolumn.values.schemas.schema import Reference
-from kolumn.values.schemas.service import ServiceSchemas
 from kolumn.values.wire import framing as kinds
 
 AVRO = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}, {"name": "c", "type": ["null", "string"]}]}
@@ -100,7 +95,7 @@ def test_prefixes_and_headers_of_all_serializers(client: SchemaRegistryClient) -
     values, headers = made.columns()
     found, ids = Framer("auto", schemas_of(client)).bodies(values, headers)
     avro, older, json_schema = body_of(AVRO, ROW), body_of(OLDER, {"id": 6}), b'{"id":1}'
-    bodies = [None if size < 0 else string_at(int(at), int(size)) for at, size in zip(found.at, found.length, strict=True)]
+    bodies = [None if size < 0 else string_at(int(at), int(size)) for at, size in zip(found.address, found.length, strict=True)]
     assert bodies == [avro, older, avro, avro, json_schema, b'{"id":2}', None, body_of(AVRO, {"id": 7, "c": None})]
     named, prefix = kinds.CONFLUENT_HEADER, kinds.CONFLUENT
     assert found.framing.tolist() == [prefix, prefix, named, kinds.CONFLUENT_GUID, prefix, named, kinds.NONE, prefix]
@@ -130,13 +125,12 @@ def test_message_indexes_of_protobuf(client: SchemaRegistryClient) -> None:
         made.protobuf(one)
         made.protobuf(one, where=header_schema_id_serializer)
     found, _ = Framer("auto", schemas_of(client)).bodies(*made.columns())
-    bodies = [string_at(int(at), int(size)) for at, size in zip(found.at, found.length, strict=True)]
+    bodies = [string_at(int(at), int(size)) for at, size in zip(found.address, found.length, strict=True)]
     indexes = [b"\0", b"\0", b"\2\4"]
     assert bodies[::2] == [before + one.SerializeToString() for before, one in zip(indexes, given, strict=True)]
     assert bodies[1::2] == [one.SerializeToString() for one in given]
     schemas = [found.schemas[index] for index in found.schema.tolist()]
-    assert [one.message_indexes for one in schemas] == [(), (0,), (), (0,), (), (2,)]
-    assert {one.kind for one in schemas} == {"PROTOBUF"}
+    assert ([one.message_indexes for one in schemas], {one.kind for one in schemas}) == ([(), (0,), (), (0,), (), (2,)], {"PROTOBUF"})
     # This client registers descriptors; a registry keeps .proto source.
     assert FileDescriptorProto.FromString(base64.b64decode(schemas[4].text)).message_type[2].name == "ListValue"
 
@@ -156,8 +150,7 @@ def test_damaged_prefixes_lead_nowhere(client: SchemaRegistryClient, seed: int) 
             changed[position] ^= 1 << (2 * seed + position) % 8
             mutants.append(bytes(changed))
         found, _ = Framer("auto", schemas).bodies(pa.array(mutants))
-        assert found.schema.tolist() == [-1] * size
-        assert found.length.tolist() == [-1] * size
+        assert (found.schema.tolist(), found.length.tolist()) == ([-1] * size, [-1] * size)
 
 
 def test_a_registry_is_asked_by_its_client(client: SchemaRegistryClient) -> None:
@@ -168,8 +161,7 @@ def test_a_registry_is_asked_by_its_client(client: SchemaRegistryClient) -> None
     found = schemas_of(client)
     outer = found.newest("outer")
     assert outer is not None
-    assert outer.references == (Reference("a.In", "inner", 1),)
-    assert found.version("inner", 1).text == '"int"'
+    assert (outer.references, found.version("inner", 1).text) == ((Reference("a.In", "inner", 1),), '"int"')
     assert found.version("inner", -1).text == found.newest("inner").text == '"long"'
     assert found.by_guid(UUID(inner.guid)).text == '"int"'
     assert found.by_id(9) is found.version("inner", 9) is found.newest("nobody") is found.by_id(-1) is None
@@ -188,8 +180,7 @@ def test_each_schema_is_asked_for_once(client: SchemaRegistryClient, monkeypatch
 
     monkeypatch.setattr(client, "get_schema", get_schema)
     found = schemas_of(client)
-    assert [found.by_id(id) is None for id in (1, 2, 1, 2, 0, 2**31)] == [False, True, False, True, True, True]
-    assert asked == [1, 2]
+    assert ([found.by_id(id) is None for id in (1, 2, 1, 2, 0, 2**31)], asked) == ([False, True, False, True, True, True], [1, 2])
 
 
 @pytest.mark.parametrize("given", ["mock://x", {"url": "mock://x"}])

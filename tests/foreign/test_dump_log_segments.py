@@ -1,6 +1,5 @@
 """Kafka's own DumpLogSegments finds no errors in segments and indexes that Kolumn writes, converts and compacts."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,27 +7,12 @@ import pytest
 
 import kolumn
 from foreign.test_written import CODECS, CORPUS, WAYS, sample
+from kit.java import NEEDS_JAVA
 
-ROOT = Path(__file__).parents[2]
 FOLDER = "t-0"
 COMPLAINTS = ("mismatch", "non-consecutive", "Non-consecutive", "out of order", "isvalid: false", "Exception", "ERROR", "invalid", "failed")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not all(map(shutil.which, ("java", "mvn"))), reason="needs Java and Maven on the PATH"),
-]
-
-
-@pytest.fixture(scope="module")
-def broker() -> str:
-    """Class path of a broker."""
-    built = subprocess.run(
-        ["mvn", "-q", "-B", "-f", "tests/foreign/broker", "package"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
-    )
-    if built.returncode:
-        pytest.skip(f"Maven could not fetch a broker: {built.stdout[-2000:]}")
-    return str(ROOT / "build" / "tests" / "broker" / "lib" / "*")
+pytestmark = NEEDS_JAVA
 
 
 def dump(broker: str, folder: Path, *options: str) -> list[str]:
@@ -42,8 +26,7 @@ def dump(broker: str, folder: Path, *options: str) -> list[str]:
 def check(broker: str, folder: Path, records: int) -> None:
     lines = dump(broker, folder, "--deep-iteration")
     wrong = [line for line in lines if any(word in line for word in COMPLAINTS) and "isvalid: true" not in line]
-    assert wrong == []
-    assert sum(line.startswith("| offset:") for line in lines) == records
+    assert (wrong, sum(line.startswith("| offset:") for line in lines)) == ([], records)
     assert not [line for line in dump(broker, folder, "--index-sanity-check") if any(word in line for word in COMPLAINTS)]
     assert any(line.startswith("offset: ") and "position: " in line for line in lines), "no index entry was looked at"
 

@@ -1,34 +1,17 @@
 """Kafka's own decoders print the same messages of internal topics, field by field: DumpLogSegments of Kafka 4.3.0."""
 
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 import kolumn
 from kit.corpus import HERE, cases
 from kit.dumped import BROKERS, DECODERS, Printed, differences, kept, printed, same, topic_of
+from kit.java import NEEDS_JAVA
 
-ROOT = Path(__file__).parents[2]
 SEGMENTS = sorted({segment for case in cases() if case.directory.parent.name == "internal" for segment in case.segments})
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not all(map(shutil.which, ("java", "mvn"))), reason="needs Java and Maven on the PATH"),
-]
-
-
-@pytest.fixture(scope="module")
-def tool() -> str:
-    """Class path of the tool."""
-    built = subprocess.run(
-        ["mvn", "-q", "-B", "-f", "tests/foreign/decoders", "package"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
-    )
-    if built.returncode:
-        pytest.skip(f"Maven could not fetch Kafka's tools: {built.stdout[-2000:]}")
-    return str(ROOT / "build" / "tests" / "decoders" / "lib" / "*")
+pytestmark = NEEDS_JAVA
 
 
 def dumped(tool: str, topic: str, files: list[str]) -> dict[str, dict[int, Printed]]:
@@ -52,7 +35,7 @@ def test_messages_are_those_of_kafkas_decoders(tool: str, topic: str) -> None:
 
 @pytest.mark.parametrize("topic", sorted({topic_of(str(log)) for log in BROKERS.glob("*/*/*.log")}))
 def test_what_is_kept_of_other_brokers_is_what_the_tool_prints(tool: str, topic: str) -> None:
-    """`tests/behaviour/test_internal_topics.py` compares these messages without the tool."""
+    """`tests/behaviour/test_groups.py` compares these messages without the tool."""
     files = {str(log): log for log in BROKERS.glob(f"*/{topic}-0/*.log")}
     assert files
     for segment, lines in dumped(tool, topic, sorted(files)).items():
@@ -60,7 +43,6 @@ def test_what_is_kept_of_other_brokers_is_what_the_tool_prints(tool: str, topic:
 
 
 def test_differences_are_seen() -> None:
-    assert list(same({"a": [1], "b": b"\0"}, {"a": [1], "b": "AA=="})) == []
-    assert list(same({"a": [1]}, {"a": [2]})) == [".a[0]: 1, not 2"]
+    assert (list(same({"a": [1], "b": b"\0"}, {"a": [1], "b": "AA=="})), list(same({"a": [1]}, {"a": [2]}))) == ([], [".a[0]: 1, not 2"])
     assert list(same({"a": 5}, {})) == [".a: 5 is not printed"]
     assert HERE.is_dir()

@@ -16,28 +16,14 @@ from kit import oracle
 from kit.differential import make
 from kit.encoder import sized32
 from kit.fuzz import FIRST
+from kit.java import NEEDS_JAVA
 
-ROOT = Path(__file__).parents[2]
 COUNT = int(os.environ.get("KOLUMN_JAVA_MUTANTS", "2000"))
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not all(map(shutil.which, ("javac", "mvn"))), reason="needs a JDK and Maven on the PATH"),
-]
-
-
-@pytest.fixture(scope="module")
-def jars() -> str:
-    """Class path of Kafka's client library, the one of the benchmarks."""
-    built = subprocess.run(["mvn", "-q", "-B", "-f", "bench/java", "package"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    if built.returncode:
-        pytest.skip(f"Maven could not fetch Kafka's client library: {built.stdout[-2000:]}")
-    return str(ROOT / "build" / "bench" / "java" / "lib" / "*")
+pytestmark = [*NEEDS_JAVA, pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")]
 
 
 def java(jars: str, scratch: Path, segments: list[bytes], crc: bool) -> list[str]:
-    """Lines that Reader.java prints."""
     command = ["java", "-Xmx1g", "-cp", jars, str(Path(__file__).with_name("Reader.java")), str(scratch), "crc" if crc else "nocrc"]
     data = b"".join(struct.pack(">i", len(segment)) + segment for segment in segments)
     done = subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True)
@@ -96,7 +82,6 @@ def _meant(java_says: str, entry: oracle.Entry, data: bytes) -> bool:
 
 @pytest.fixture(scope="module")
 def mutants() -> dict[int, bytes]:
-    """Damaged segments by their seeds."""
     return {seed: make(seed)[1].data for seed in range(FIRST, FIRST + COUNT)}
 
 

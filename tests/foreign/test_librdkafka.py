@@ -84,18 +84,10 @@ def test_records(producer: tuple[str, Producer], tmp_path: Path) -> None:
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
 MOMENT = 1_700_000_000_000
 ROWS = [
-    (b"ada", b'{"n": 1}', []),
-    (b"bob", b"two\nlines", [("trace", b"x1"), ("none", None), ("empty", b"")]),
-    (b"eve", None, []),
-    (None, b"\xff\xfe bytes", [("h", b"\xe9")]),
-    (b"", b"", []),
-]
-TEMPLATES = [
-    r"Topic %t [%p] at offset %o: key %k: %s\n",
-    r"%R%s",
-    r"%K/%S %T %h|\t%%\r\n",
-    r"\x41\x042\65\0101\q\\%o;",
-]
+    (b"ada", b'{"n": 1}', []), (b"bob", b"two\nlines", [("trace", b"x1"), ("none", None), ("empty", b"")]), (b"eve", None, []),
+    (None, b"\xff\xfe bytes", [("h", b"\xe9")]), (b"", b"", []),
+]  # fmt: skip
+TEMPLATES = [r"Topic %t [%p] at offset %o: key %k: %s\n", r"%R%s", r"%K/%S %T %h|\t%%\r\n", r"\x41\x042\65\0101\q\\%o;"]
 
 
 @pytest.mark.skipif(KCAT is None, reason="there is no kcat")
@@ -119,21 +111,8 @@ def as_kcat_prints(template: str) -> bytes:
         producer.produce("orders", value, key, partition=0, timestamp=MOMENT + i, headers=headers)
     producer.flush(10)
     command = [
-        str(KCAT),
-        "-C",
-        "-q",
-        "-e",
-        "-b",
-        f"{broker.host}:{broker.port}",
-        "-t",
-        "orders",
-        "-p",
-        "0",
-        "-o",
-        "beginning",
-        "-f",
-        template,
-    ]
+        str(KCAT), "-C", "-q", "-e", "-b", f"{broker.host}:{broker.port}", "-t", "orders", "-p", "0", "-o", "beginning", "-f", template,
+    ]  # fmt: skip
     done = threading.Event()
     thread = threading.Thread(target=lambda: [producer.poll(0.1) for _ in iter(done.is_set, True)])
     thread.start()

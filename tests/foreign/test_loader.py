@@ -1,23 +1,16 @@
 """Kafka's own loader takes the same files of a folder for the log as Kolumn does."""
 
 import json
-import shutil
 from pathlib import Path
 
-import pytest
-
 from behaviour.test_loader import live
-from foreign.test_dump_log_segments import broker as broker
+from kit.java import NEEDS_JAVA
 from kit.loader_folders import GOLDEN, answers, random_files, write
 
 VERSION = "3.9.1"
 COUNT = 400
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not all(map(shutil.which, ("java", "mvn"))), reason="needs Java and Maven on the PATH"),
-]
+pytestmark = NEEDS_JAVA
 
 
 def test_its_answers_are_those_that_were_noted(broker: str) -> None:

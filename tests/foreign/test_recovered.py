@@ -5,21 +5,16 @@ import tarfile
 import time
 from pathlib import Path
 
-import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import kolumn
-from foreign.test_dump_log_segments import broker as broker
 from kit.broker import Cluster
 from kit.corpus import HERE
 from kit.elections import make
+from kit.java import NEEDS_JAVA
 from kit.replicas import copy, last_bytes
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not all(map(shutil.which, ("java", "mvn"))), reason="needs Java and Maven on the PATH"),
-]
+pytestmark = NEEDS_JAVA
 NAMES = (
     *("transactional/txn-lz4-0", "transactional/txn-open-0", "v2-java/java-zstd-0", "upgraded/upgraded-lz4-0"),
     *("compacted/compact-zstd-0", "v1/v1-lz4-0", "v0/v0-lz4-0"),
@@ -48,7 +43,7 @@ def served(broker: str, root: Path, folders: dict[str, Path]) -> None:
     with cluster.running():
         for topic, folder in folders.items():
             for isolation in ("read_uncommitted", "read_committed"):
-                expected = kolumn.read(folder, columns=columns, isolation_level=isolation).to_pylist()  # type: ignore[arg-type]
+                expected = kolumn.read(folder, columns=columns, isolation_level=isolation).to_pylist()
                 assert cluster.records(topic, isolation) == expected, (topic, isolation)
                 assert expected or isolation == "read_committed"
 
@@ -58,7 +53,7 @@ def test_a_broker_serves_every_record(broker: str, tmp_path: Path) -> None:
     for folder in FOLDERS:
         for number, disk in enumerate(copies):
             # Every tenth batch is damaged in both.
-            last_bytes(copy(folder, disk), lambda batch, number=number: batch % 5 == number or batch % 10 == 7)  # type: ignore[misc]
+            last_bytes(copy(folder, disk), lambda batch, number=number: batch % 5 == number or batch % 10 == 7)
     done = kolumn.recover(copies, tmp_path / "out")
     assert done.partitions.num_rows == len(FOLDERS)
     assert not done.ok

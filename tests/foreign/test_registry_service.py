@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 import kolumn
-from kolumn.values.schemas import service
+from kolumn.values.schemas import collections as service
+from kolumn.values.schemas.collections import ServiceSchemas
 from kolumn.values.schemas.schema import UnreadableSchemasError
-from kolumn.values.schemas.service import ServiceSchemas
 
 A = '{"type":"record","name":"A","fields":[{"name":"b","type":["null","B"]}]}'
 B = '{"type":"record","name":"B","fields":[{"name":"a","type":["null","A"]}]}'
@@ -28,18 +28,11 @@ CYCLES = {
 }
 PROTO = 'syntax = "proto3"; message M { int32 a = 1; }'
 ANSWERS: dict[int, Any] = {
-    1: {"schema": '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'},
-    2: b"no JSON",
-    3: [1, 2],
-    4: {"schema": "x", "schemaType": "XML"},
-    5: {"schema": 5},
-    6: {},
-    7: b'{"schema":"\\ud800"}',
-    8: {"schema": '"int"', "references": [{"name": "x"}]},
-    9: CYCLES["A"],
-    10: {"schema": "message {", "schemaType": "PROTOBUF"},
+    1: {"schema": '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'}, 2: b"no JSON", 3: [1, 2],
+    4: {"schema": "x", "schemaType": "XML"}, 5: {"schema": 5}, 6: {}, 7: b'{"schema":"\\ud800"}',
+    8: {"schema": '"int"', "references": [{"name": "x"}]}, 9: CYCLES["A"], 10: {"schema": "message {", "schemaType": "PROTOBUF"},
     11: b"[" * 100_000,
-}
+}  # fmt: skip
 
 
 PIECES = {"98": b"[" * 65536, "97": b" ", "96": b"X"}

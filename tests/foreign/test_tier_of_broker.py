@@ -7,19 +7,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 import kolumn
-from foreign.test_internal_topics import tool as tool
 from kit.broker import Cluster
+from kit.java import NEEDS_JAVA
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not all(map(shutil.which, ("java", "mvn"))), reason="needs Java and Maven on the PATH"),
-]
+pytestmark = NEEDS_JAVA
 TIERED = """remote.log.storage.system.enable=true
 remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
 remote.log.storage.manager.impl.prefix=rsm.config.
@@ -111,7 +106,7 @@ def compare(cluster: Cluster, tier: Path, local: Path) -> None:
     """The rows of the tier and the broker's folder are the consumer's, from the first offset that it was given."""
     for level in LEVELS:
         expected = cluster.records("orders", level)
-        found = kolumn.read([tier / "kafka-tiered-storage", local], columns=COLUMNS, isolation_level=level).to_pylist()  # type: ignore[arg-type]
+        found = kolumn.read([tier / "kafka-tiered-storage", local], columns=COLUMNS, isolation_level=level).to_pylist()
         assert len(expected) > 300
         found = [row for row in found if row["offset"] >= expected[0]["offset"]]
         assert found == expected, level

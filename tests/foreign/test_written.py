@@ -8,12 +8,11 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from foreign.test_java import difference, jars, java
+from foreign.test_java import difference, java
 from kit import oracle
 from kit.differential import COLUMNS
 from kit.streams import LZ4
 
-__all__ = ["jars"]  # a fixture
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 READERS = {"kafka-python": kafka_python_reader, "aiokafka": aiokafka_reader}
@@ -54,14 +53,11 @@ def test_other_clients_read_the_same(tmp_path: Path, name: str, magic: int, code
         found += [(r.offset, r.key, r.value, -1 if r.timestamp is None else r.timestamp, list(r.headers)) for r in batch]
     wanted = [
         (
-            row["offset"],
-            row["key"],
-            row["value"],
-            row["timestampMs"] if magic else -1,
+            row["offset"], row["key"], row["value"], row["timestampMs"] if magic else -1,
             [tuple(header.values()) for header in row.get("headers", [])],
         )
         for row in table.to_pylist()
-    ]
+    ]  # fmt: skip
     assert found == wanted
 
 

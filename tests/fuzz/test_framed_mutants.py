@@ -1,4 +1,4 @@
-"""Damaged values of all framings: prefixes, headers and bodies. Each is valid exactly if what it names and its body are, for other readers.
+"""Damaged values of all framings, and damaged JSON: a value is valid exactly if what it names and its body are, for other readers.
 
 No other row changes. KOLUMN_FUZZ_MUTANTS is the number of all.
 """
@@ -12,6 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
+from kit import json_values
 from kit.avro_reader import NotAvroError, as_column, of_column
 from kit.avro_reader import read as read_avro
 from kit.bodies import bodies
@@ -20,12 +21,12 @@ from kit.fuzz import FIRST, MUTANTS
 from kit.protobuf_values import expected, message_class, mutants, plain
 from kolumn.core.schema import HEADERS
 from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.decoder import nested_type
 from kolumn.values.framing import Framer
-from kolumn.values.json.decoder import JsonDecoder
-from kolumn.values.json.lines import LinesDecoder
+from kolumn.values.json import JsonDecoder, LinesDecoder
 from kolumn.values.protobuf.decoder import ProtobufDecoder
 from kolumn.values.protobuf.schema import _compiled
-from kolumn.values.schemas.given import AskedSchemas
+from kolumn.values.schemas.collections import AskedSchemas
 from kolumn.values.schemas.schema import Kind, Schema
 
 DATA = Path(__file__).parents[1] / "data" / "serializers"
@@ -42,11 +43,9 @@ MESSAGES = {
 
 
 def known() -> set[int | UUID]:
-    """Ids and GUIDs of the written values."""
     found: set[int | UUID] = {1, 7, 9}
     for one in WRITTEN:
-        value = bytes.fromhex(one["value"])
-        for data in (value, *(bytes.fromhex(told) for _, told in one["headers"])):
+        for data in (bytes.fromhex(one["value"]), *(bytes.fromhex(told) for _, told in one["headers"])):
             if data[:1] == b"\1" and len(data) >= 17:
                 found.add(UUID(bytes=data[1:17]))
             elif data[:1] == b"\3":
@@ -100,8 +99,7 @@ def wanted(format: str, message: str, kind: Any, made: list[tuple[bytes, Headers
         except NoBodyError:
             found.append(None)
     if format == "json":
-        rows: list[Any] = LinesDecoder(JSON).decode(bodies(found))[0].to_pylist()
-        return rows
+        return LinesDecoder(JSON).decode(bodies(found))[0].to_pylist()
     return [None if body is None else expected(kind, body) if kind else avro_row(body) for body in found]
 
 
@@ -147,3 +145,61 @@ def compare(seed: int, count: int, format: str, message: str, is_key: bool) -> i
 )  # fmt: skip
 def test_mutants(format: str, message: str, is_key: bool) -> None:
     assert compare(FIRST, MUTANTS // 7, format, message, is_key) > MUTANTS // 100
+
+
+ROWS, MANY = 40, 150
+"""Values of one type; values of one type and producer."""
+
+
+def decided_by_both(kind: pa.StructType, values: list[bytes]) -> int:
+    """Compare all values of a type with those of Arrow's reader; returns how many are valid."""
+    given = bodies(values)
+    found, valid = JsonDecoder(kind).decode(given)
+    expected, fine = LinesDecoder(kind).decode(given)
+    found.validate(full=True)
+    assert found.type == expected.type == kind
+    assert found.is_valid().to_pylist() == valid.tolist()
+    # By their text: NaN equals NaN there, and -0.0 does not equal 0.0.
+    rows = zip(values, valid.tolist(), found.to_pylist(), fine.tolist(), expected.to_pylist(), strict=True)
+    wrong = [row for row in rows if repr(row[1:3]) != repr(row[3:])]
+    assert not wrong, wrong[0]
+    return int(valid.sum())
+
+
+def test_mutants_of_which_few_members_are_wanted() -> None:
+    valid = 0
+    for seed in range(FIRST, FIRST - -MUTANTS // MANY):
+        rng = random.Random(seed)
+        whole = json_values.flat_type(rng)
+        wanted = pa.struct(rng.sample([one for one in whole if not pa.types.is_nested(one.type)], rng.choice((1, 1, 2, 3))))
+        valid += decided_by_both(wanted, json_values.alike(rng, whole, MANY, rng.choice((0, 0.05, 0.3))))
+    assert valid > MUTANTS // 2
+
+
+OBJECT = b'{"id":10,"name":"ab","x":-0.5,"none":null,"items":[{"a":"b","n":1},{"n":20}],"no":[],"more":[true],"last":7}'
+SPACED = OBJECT.replace(b":", b": ").replace(b",", b", ")
+FEW = nested_type({"id": "int64", "x": "float64", "last": "int16"})
+
+
+SIGNS = [b"", *(bytes([one]) for one in b'"{}[],:0.e- n\\\x7f\xc3\x00')]
+QUICK = [(OBJECT, b","), (SPACED, b"")]
+
+
+@pytest.mark.parametrize(
+    ("written", "sign"), [pytest.param(o, s, marks=[] if (o, s) in QUICK else pytest.mark.slow) for o in (OBJECT, SPACED) for s in SIGNS]
+)
+def test_a_sign_at_any_position_of_an_object_of_which_few_members_are_wanted(written: bytes, sign: bytes) -> None:
+    """Every byte is replaced by a sign, and a sign is inserted in front of it; without a sign, the byte is removed, and the rest."""
+    values = [written]
+    for i in range(len(written)):
+        values += [written[:i] + sign + written[i + 1 :], written[:i] + (sign + written[i:] if sign else b"")]
+    assert decided_by_both(FEW, values)
+
+
+def test_mutants_of_json() -> None:
+    valid = 0
+    for seed in range(FIRST, FIRST - -MUTANTS // ROWS):
+        rng = random.Random(seed)
+        type = json_values.random_type(rng)
+        valid += decided_by_both(type, json_values.values_of(rng, type, ROWS, rng.choice((0.1, 0.5, 0.9))))
+    assert valid > MUTANTS // 5

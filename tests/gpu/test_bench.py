@@ -58,8 +58,7 @@ def test_without_a_gpu_nothing_is_measured(
         raise kolumn.MissingError("there is no NVIDIA driver")
 
     monkeypatch.setattr(current, "count", none)
-    assert gpu_decode.main(tmp_path) == 3
-    assert capsys.readouterr().out == "no GPU here, nothing measured: there is no NVIDIA driver\n"
+    assert (gpu_decode.main(tmp_path), capsys.readouterr().out) == (3, "no GPU here, nothing measured: there is no NVIDIA driver\n")
     assert not list(tmp_path.iterdir())
 
 
@@ -73,15 +72,13 @@ def test_codecs_of_the_model(gpu_decode: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "card"),
-    [("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA A100-SXM4-80GB", "A100"), ("NVIDIA L4", "L4"), ("NVIDIA L40S", "H200")],
+    ("device", "card"), [("NVIDIA H100 80GB HBM3", "H100"), ("NVIDIA A100-SXM4-80GB", "A100"), ("NVIDIA L4", "L4"), ("NVIDIA L40S", "H200")]
 )
 def test_the_model_is_of_the_card(gpu_decode: Any, device: str, card: str) -> None:
     """`NVIDIA L40S` is none that is known."""
     model = gpu_decode.gpu_model
     try:
-        assert model.choose(device) == card
-        assert model.CARDS[card] == (model.MULTIPROCESSORS, model.MEMORY)
+        assert (model.choose(device), model.CARDS[card]) == (card, (model.MULTIPROCESSORS, model.MEMORY))
         other = model.predictions()["columns"]["ms"]
     finally:
         model.choose("NVIDIA H200")

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 import kolumn
-from kit import wrong_records
 from kit.corpus import cases
 from kit.device_columns import resident, same, to_arrow
-from kit.draft_segments import FORMATS, Maker
 from kit.drafts import HONOURED, tagged
 from kit.emulated import Emulated
 from kit.encoder import CONTROL, Record, batch, message
@@ -41,26 +39,6 @@ def test_transactions(isolation: str, device: Emulated) -> None:
         same(case.directory, columns=["offset"], isolation_level=isolation, end_offset=20)
     committed = {b"none", b"committed"}
     assert states == (committed if isolation == "read_committed" else committed | {b"aborted", b"open"})
-
-
-def test_single_wrong_records(tmp_path: Path, device: Emulated) -> None:
-    path = tmp_path / "a.log"
-    for case in wrong_records.cases():
-        path.write_bytes(case.data)
-        same(path, columns=COLUMNS, format=case.format, errors="skip")
-
-
-@pytest.mark.parametrize("format", FORMATS)
-def test_drafts(format: str, tmp_path: Path, device: Emulated) -> None:
-    import random
-
-    path = tmp_path / "a.log"
-    for seed in range(20):
-        entries = Maker(format, random.Random(seed)).segment(20)
-        path.write_bytes(b"".join(entry.data for entry in entries))
-        later = [row.offset for entry in entries for row in entry.rows][3]
-        for rows in ({"include_control": True}, {"include_control": False}, {"include_control": True, "start_offset": later}):
-            same(path, columns=COLUMNS, format=format, **rows)
 
 
 def test_times_of_enriched_messages(tmp_path: Path, device: Emulated) -> None:

@@ -57,8 +57,7 @@ def test_code_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pytest.M
     assert [image.image(sizes, arch) for arch in (90, 120)] == [built / "sizes.sm_90.cubin", built / "sizes.ptx"]
     assert shipped_kernels() == f"in the package: {built.name}, for sm_80, sm_90, sm_100, and as PTX for later GPUs"
     built.rename(built.with_name("fedcba9876543210"))
-    assert image.image(sizes, 90) == image.compiled(sizes, 90)
-    assert shipped_kernels() == "compiled on first use"
+    assert (image.image(sizes, 90), shipped_kernels()) == (image.compiled(sizes, 90), "compiled on first use")
 
 
 def shipped_kernels() -> str:
@@ -73,15 +72,12 @@ def test_large_blocks_bound_their_registers() -> None:
     assert all(kernel.block <= 256 or bound[name] for name, kernel in KERNELS.items())
 
 
-def test_no_compiler_for_cuda_is_needed() -> None:
+def test_no_compiler_is_needed() -> None:
     """Nor is CUDA's own: LLVM makes the PTX, of what is there for the CPU's loops."""
     program = "import sys; sys.modules.update(dict.fromkeys(['numba.cuda', 'numba_cuda', 'nvidia', 'cupy', 'cuda']))\n"
     program += "from kolumn.kernels import build; assert '.entry kolumn_sizes(' in build.ptx(build.load_all()['sizes'], 80)"
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
-
-
-def test_launching_needs_no_compiler() -> None:
-    """Where the package brings code, Numba is not imported: that takes longer than a first chunk."""
+    # Where the package brings code, Numba is not imported: that takes longer than a first chunk.
     program = "import sys; sys.modules['numba'] = None\nfrom kolumn.kernels import decode\nfrom kolumn.kernels.columns import table\n"
     program += "from kolumn.kernels.machine import image\nfrom kolumn.kernels.values import columns"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -24,8 +24,8 @@ from kolumn.kernels import check
 from kolumn.kernels.columns.gather import sizes
 from kolumn.kernels.machine import cuda, device, staging
 from kolumn.kernels.machine.kernel import Kernel
-from kolumn.kernels.machine.lifetime import Block, Streams
 from kolumn.kernels.machine.runtime import PAD
+from kolumn.kernels.machine.staging import Block, Streams
 
 
 class CurrentStream:
@@ -53,8 +53,7 @@ def test_running_sums_need_no_compiler(width: int, kind: Any, most: int, asked: 
     monkeypatch.setattr(cupy, "cumsum", lambda *_, **__: pytest.fail("cupy.cumsum compiles a kernel"))
 
     def scan(values: Any, operation: int) -> Any:
-        assert operation == cub.CUPY_CUB_CUMSUM
-        assert (values.dtype, values.ndim, values.data.mem.size) == (kind, 1, 5 * width)
+        assert (operation, values.dtype, values.ndim, values.data.mem.size) == (cub.CUPY_CUB_CUMSUM, kind, 1, 5 * width)
         sums.append(values.size)
         assert stream.current
         there = np.frombuffer((ctypes.c_char * values.nbytes).from_address(values.data.ptr), kind)
@@ -65,9 +64,8 @@ def test_running_sums_need_no_compiler(width: int, kind: Any, most: int, asked: 
     host = np.arange(8, dtype=kind)
     stream = CurrentStream()
     runtime: Any = SimpleNamespace(_device=0, stream=stream)
-    cuda.CudaRuntime.running_sum(runtime, SimpleNamespace(address=host.ctypes.data), 5, width)  # type: ignore[arg-type]
-    assert host.tolist() == [0, 1, 3, 6, 10, 5, 6, 7]
-    assert sums == asked
+    cuda.CudaRuntime.running_sum(runtime, SimpleNamespace(address=host.ctypes.data), 5, width)
+    assert (host.tolist(), sums) == ([0, 1, 3, 6, 10, 5, 6, 7], asked)
 
 
 def test_cub_is_compiled_for_the_architectures() -> None:
@@ -84,8 +82,7 @@ def test_page_locked_memory_after_the_device_was_chosen(monkeypatch: pytest.Monk
     with pytest.raises(AssertionError, match="before the device was chosen"):
         cuda.page_locked(100)
 
-
-def test_where_no_memory_can_be_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where no memory can be locked.
     def refused(size: int, flags: int) -> Any:
         raise cupy.cuda.runtime.CUDARuntimeError(2)
 
@@ -158,8 +155,7 @@ def test_pieces_of_one_allocation(runtime: Any, pool: Pool) -> None:
     del pieces, piece
     assert pool.freed == []
     del last
-    assert [stream for _, stream in pool.freed] == ["own"]
-    assert pool.there == {}
+    assert ([stream for _, stream in pool.freed], pool.there) == (["own"], {})
 
 
 def test_memory_goes_back_to_its_own_pool(runtime: Any, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,8 +181,7 @@ def test_bytes_go_there_and_come_back(locked: bool, runtime: Any) -> None:
         memory = runtime.upload(data)
         assert bool(recycle._locked.used) is locked
         back, part, nothing = runtime.downloads([(memory, data.nbytes, 0), (memory, 80, 16), (memory, 0, 0)])
-        assert back.tobytes() == data.tobytes()
-        assert (part.tobytes(), len(nothing)) == (data.tobytes()[16:96], 0)
+        assert (back.tobytes(), part.tobytes(), len(nothing)) == (data.tobytes(), data.tobytes()[16:96], 0)
         assert back.ctypes.data not in recycle._locked.used
         assert not recycle._locked.used
         assert runtime.upload(np.zeros(0)).size == 0
@@ -290,7 +285,7 @@ def test_a_stream_outlives_what_is_freed_in_its_order(opened: list[int], monkeyp
 
     def error(numbers: range) -> None:
         for number in numbers:
-            cycle: list[Any] = [found := device.runtime(), Block(found.streams, number, 8, lambda stream: freed.append(bool(alive)))]  # type: ignore[attr-defined]
+            cycle: list[Any] = [found := device.runtime(), Block(found.streams, number, 8, lambda stream: freed.append(bool(alive)))]
             cycle.append(cycle)
 
     monkeypatch.setattr(cuda, "CudaRuntime", OfThread)
@@ -300,15 +295,14 @@ def test_a_stream_outlives_what_is_freed_in_its_order(opened: list[int], monkeyp
         gc.collect()
     assert freed == [True] * 10
     # The second thread has the runtime of the first, with nothing under way.
-    assert made == [1000]
-    assert len(waited) == 2
+    assert (made, len(waited)) == ([1000], 2)
 
 
 def test_every_thread_takes_the_device_that_was_opened(opened: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """A new thread's current device is device 0."""
     monkeypatch.setattr(cuda, "CudaRuntime", lambda memory: SimpleNamespace(memory=memory, synchronize=lambda: None))
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(lambda: device.runtime().memory).result() == 1000  # type: ignore[attr-defined]
+        assert pool.submit(lambda: device.runtime().memory).result() == 1000
     assert opened == [3]
 
 
@@ -347,7 +341,7 @@ def test_files_go_where_nothing_is_under_way(runtime: Any, pool: Pool, monkeypat
     assert runtime.load("gone", 0, 10) is None
 
 
-def test_streams_wait_by_events_of_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_wait_by_events_of_their_device_and_a_chosen_one_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[Any] = []
 
     @contextmanager
@@ -361,11 +355,8 @@ def test_streams_wait_by_events_of_their_device(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(cupy.cuda.runtime, name, lambda *given, name=name: done.append((name, *given)))
     monkeypatch.setattr(cupy.cuda.runtime, "eventCreateWithFlags", lambda flags: "event")
     before, after = (SimpleNamespace(__cuda_stream__=lambda number=number: (0, number)) for number in (1, 2))
-    cuda._order(3, before, after)  # type: ignore[arg-type]
+    cuda._order(3, before, after)
     assert done == [("device", 3), ("eventRecord", "event", 1), ("streamWaitEvent", 2, "event"), ("eventDestroy", "event"), "back"]
-
-
-def test_a_device_that_was_chosen_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[int] = []
     monkeypatch.setattr(cupy.cuda, "Device", lambda number: SimpleNamespace(use=lambda: used.append(number)))
     monkeypatch.setattr(cuda, "_used", set())

@@ -122,14 +122,11 @@ def test_no_codec_needs_the_bytes_on_the_host(reads: list[str], tmp_path: Path, 
 @pytest.mark.parametrize(
     ("written", "read", "loads"),
     [
-        ({"magic": 0, "codec": "gzip"}, {}, 0),
-        ({"magic": 1, "codec": "lz4"}, {}, 0),
-        ({"magic": 1, "codec": "none"}, {}, 0),
-        ({"codec": "zstd"}, {"trusted": False}, 0),
-        ({"codec": "none"}, {"trusted": False}, 1),
+        ({"magic": 0, "codec": "gzip"}, {}, 0), ({"magic": 1, "codec": "lz4"}, {}, 0), ({"magic": 1, "codec": "none"}, {}, 0),
+        ({"codec": "zstd"}, {"trusted": False}, 0), ({"codec": "none"}, {"trusted": False}, 1),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_what_the_host_has_to_see(written: dict[str, Any], read: dict[str, Any], loads: int, reads: list[str], tmp_path: Path) -> None:
     """Messages of formats 0 and 1, and what its own codecs decompress."""
     path = log(tmp_path / "t-0", **written)

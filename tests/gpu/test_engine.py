@@ -60,8 +60,7 @@ def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_attributes_and_the_flag_are_those_of_cuda() -> None:
     driver = pytest.importorskip("cuda.bindings.driver", reason="make gpu-packages")
     names = driver.CUdevice_attribute
-    assert names.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK == 136
-    assert names.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH == 137
+    assert (names.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, names.CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_MAXIMUM_LENGTH) == (136, 137)
     codecs = [getattr(driver.CUmemDecompressAlgorithm, f"CU_MEM_DECOMPRESS_ALGORITHM_{name.upper()}") for name in nvcomp._CODECS]
     assert [int(one) for one in codecs] == [1, 2, 4]
 
@@ -87,8 +86,7 @@ def test_the_pool_has_the_flag_where_there_is_an_engine(monkeypatch: pytest.Monk
     assert (nvcomp.memory(0), made) == ("plain", [])
     assert nvcomp.memory(1) == ("view", "pool")
     pinned, place = runtime.cudaMemAllocationType.cudaMemAllocationTypePinned, runtime.cudaMemLocationType.cudaMemLocationTypeDevice
-    assert made[0] == (2, 1, pinned, place)
-    assert made[1] == ("pool", runtime.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold, 2**64 - 1)
+    assert (made[0], made[1]) == ((2, 1, pinned, place), ("pool", runtime.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold, 2**64 - 1))
     monkeypatch.setattr(runtime, "cudaMemPoolCreate", lambda _: (runtime.cudaError_t.cudaErrorNotSupported, None))
     assert nvcomp.memory(1) == "plain"
     assert "GPU 1: its decompression engine is not used: cudaMemPoolCreate" in caplog.text

@@ -75,7 +75,6 @@ def expected(codec: int, data: bytes, limit: int, magic: int = 2) -> list[list[i
 
 
 def framed(device: Emulated, payloads: list[Payload], limit: int, magic: int = 2) -> list[list[list[int]] | None]:
-    """The same by the device."""
     # A payload may begin anywhere.
     text = np.frombuffer(b"?" + b"".join(data for _, data in payloads) + bytes(8), np.uint8)
     size = np.array([len(data) for _, data in payloads], np.int64)

@@ -18,8 +18,7 @@ from kit.emulated import Emulated, HostMemory
 from kit.outcome import COLUMNS
 from kolumn.kernels.columns.table import Column
 from kolumn.kernels.machine.device import runtime
-from kolumn.kernels.values.columns import typed_columns
-from kolumn.kernels.values.schema import Values
+from kolumn.kernels.values.columns import Values, typed_columns
 from kolumn.kernels.values.typed import kind_of
 from kolumn.options import Options
 from kolumn.readers.types import with_types
@@ -104,8 +103,7 @@ def test_several_chunks_become_one_table(log: Path, payload: Any, joined: list[i
 def test_one_chunk_is_taken_as_it_is(log: Path, joined: list[int]) -> None:
     first = sorted(log.glob("*.log"))[0]
     table, _names = kolumn.read_pylibcudf(first, columns=COLUMNS, threads=1)
-    assert joined == []
-    assert table.num_rows() == kolumn.read(first).num_rows
+    assert (joined, table.num_rows()) == ([], kolumn.read(first).num_rows)
     (again, _), *more = kolumn.scan_pylibcudf(first, columns=COLUMNS, threads=1)
     assert not more
     for one, other in zip(table.columns(), again.columns(), strict=True):
@@ -120,8 +118,7 @@ def test_a_topic_larger_than_the_gpu(log: Path, threads: int, held: dict[str, An
         assert table.num_rows() > 0
         rows += table.num_rows()
         del table
-    assert rows == kolumn.read(log).num_rows
-    assert joined == []
+    assert (rows, joined) == (kolumn.read(log).num_rows, [])
     # A chunk under way takes its bytes, its columns and some fields for each record.
     assert held["most"] < 6 * threads * (1 << 17) < rows * VALUE / 2
     assert held["now"] == held["kept"]()
@@ -158,21 +155,18 @@ def test_what_is_not_asked_for_is_not_decoded(log: Path, device: Emulated, joine
     assert device.launched["fields"] == 2 * begun["fields"]
 
 
-VALUES: dict[str, dict[str, Any]] = {
-    "avro": {"value_schema": {"type": "record", "name": "r", "fields": [
-        {"name": name, "type": kind} for name, kind in {"a": "long", "b": "string", "c": "bytes", "d": ["null", "int"], "e": "null"}.items()
-    ]}},
-}  # fmt: skip
+AVRO: dict[str, Any] = {"value_format": "avro", "value_schema": {"type": "record", "name": "r", "fields": [
+    {"name": name, "type": kind} for name, kind in {"a": "long", "b": "string", "c": "bytes", "d": ["null", "int"], "e": "null"}.items()
+]}}  # fmt: skip
 
 
-@pytest.mark.parametrize("format", VALUES)
-def test_values_without_rows(format: Any, tmp_path: Path, joined: list[int]) -> None:
+def test_values_without_rows(tmp_path: Path, device: Emulated, joined: list[int]) -> None:
     """No record in the log, no record in the range, and a batch of which no record is kept."""
     empty = tmp_path / "00000000000000000000.log"
     empty.touch()
     log = tmp_path / "t-0"
     kolumn.write(pa.table({"value": pa.array([b"1", b"2"], pa.binary())}), log)
-    asked = {"columns": ["offset", "value", "valueSchemaId", "valueRaw", "valueValid"], "value_format": format, **VALUES[format]}
+    asked = {"columns": ["offset", "value", "valueSchemaId", "valueRaw", "valueValid"], **AVRO}
     kinds = []
     for source, options in ((empty, {}), (log, {"start_offset": 100}), (log, {"start_timestamp": 1, "end_timestamp": 2})):
         table, names = kolumn.read_pylibcudf(source, **asked, **options)
@@ -181,32 +175,24 @@ def test_values_without_rows(format: Any, tmp_path: Path, joined: list[int]) -> 
         kinds.append([column.type().id() for column in table.columns()])
         assert list(kolumn.scan_pylibcudf(source, **asked, **options)) == []
     assert kinds == [kinds[0]] * 3
-
-
-@pytest.mark.parametrize("format", VALUES)
-def test_no_values_at_all_have_the_same_types(format: Any, tmp_path: Path, joined: list[int]) -> None:
+    # No values at all have the same types.
     n = 40
-    kolumn.write(pa.table({"value": pa.array([None] * n, pa.binary())}), tmp_path / "t-0")
-    asked = {"columns": ["value", "valueValid"], "value_format": format, **VALUES[format]}
-    table, names = kolumn.read_pylibcudf(tmp_path / "t-0", **asked)
+    kolumn.write(pa.table({"value": pa.array([None] * n, pa.binary())}), tmp_path / "u-0")
+    asked = {"columns": ["value", "valueValid"], **AVRO}
+    table, names = kolumn.read_pylibcudf(tmp_path / "u-0", **asked)
     *fields, valid = table.columns()
     assert [libcudf.rows_of(column) for column in fields] == [[None] * n] * (len(names) - 1)
-    assert [column.null_count() for column in fields] == [n] * len(fields)
-    assert libcudf.rows_of(valid) == [0] * n
-    none, _ = kolumn.read_pylibcudf(tmp_path / "t-0", **asked, end_offset=0)
+    assert ([column.null_count() for column in fields], libcudf.rows_of(valid)) == ([n] * len(fields), [0] * n)
+    none, _ = kolumn.read_pylibcudf(tmp_path / "u-0", **asked, end_offset=0)
     assert [one.type().id() for one in none.columns()] == [one.type().id() for one in table.columns()]
-
-
-def test_values_without_rows_on_the_device(device: Emulated) -> None:
-    for format, how in VALUES.items():
-        chosen = Options.of(value_format=format, value_as="columns", **how)  # type: ignore[arg-type]
-        (typed,) = with_types(chosen, [], []).typed
-        found = typed_columns(runtime(), None, Values.of(typed), ["value", "valueValid", "valueSchemaId"], "binary")
-        beside = {"valueValid": "bool", "valueSchemaId": "int64"}
-        assert {name: column.kind for name, column in found.items()} == {one.name: kind_of(one.type) for one in typed.type} | beside
-        assert {column.rows for column in found.values()} == {0}
-        ends = [end for column in found.values() for end in _ends(column)]
-        assert [to_arrow(end).to_pylist() for end in ends] == [[0]] * len(ends)
+    # On the device.
+    (typed,) = with_types(Options.of(value_as="columns", **AVRO), [], []).typed
+    found = typed_columns(runtime(), None, Values.of(typed), ["value", "valueValid", "valueSchemaId"], "binary")
+    beside = {"valueValid": "bool", "valueSchemaId": "int64"}
+    assert {name: column.kind for name, column in found.items()} == {one.name: kind_of(one.type) for one in typed.type} | beside
+    assert {column.rows for column in found.values()} == {0}
+    ends = [end for column in found.values() for end in _ends(column)]
+    assert [to_arrow(end).to_pylist() for end in ends] == [[0]] * len(ends)
 
 
 def _ends(column: Column) -> Iterator[Column]:
@@ -223,8 +209,7 @@ def test_no_records_have_the_types_of_records(log: Path, joined: list[int]) -> N
     for payload in ("binary", "string"):
         some, _ = kolumn.read_pylibcudf(log, columns=names, payload=payload)
         none, _ = kolumn.read_pylibcudf(log, columns=names, payload=payload, end_offset=0)
-        assert none.num_rows() == 0
-        assert [_types(one) for one in none.columns()] == [_types(one) for one in some.columns()]
+        assert (none.num_rows(), [_types(one) for one in none.columns()]) == (0, [_types(one) for one in some.columns()])
         assert [libcudf.rows_of(one) for one in none.columns()] == [[]] * len(names)
 
 
@@ -250,8 +235,7 @@ def test_cudf_takes_them_without_a_copy(log: Path, payload: Any, cudf: Any, join
         assert list(frame.columns) == names
         bytes_ = "str" if payload == "string" else "list"
         assert [str(frame[name].dtype) for name in ("key", "value")] == [bytes_] * 2
-        assert list(frame["headers"].dtype.element_type.fields) == ["key", "value"]
-        assert str(frame["timestamp"].dtype) == "datetime64[us]"
+        assert (list(frame["headers"].dtype.element_type.fields), str(frame["timestamp"].dtype)) == (["key", "value"], "datetime64[us]")
         for name, column in zip(names, table.columns(), strict=True):
             _same_memory(frame._data[name].plc_column, column)
 
@@ -329,8 +313,7 @@ def test_cudf_is_told_the_names_of_what_is_nested(
     expected = whole(expected, "binary")
     for table, metadata in given:
         names = metadata["child_names"]
-        assert metadata["columns"] == list(names)
-        assert list(names) == expected.column_names
+        assert (metadata["columns"], list(names)) == (list(names), expected.column_names)
         columns = dict(zip(names, table.columns(), strict=True))
         for name in expected.column_names:
             found = _laid_out(columns[name].type, names[name]) if on_host else _named(columns[name], names[name])

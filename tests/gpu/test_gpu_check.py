@@ -17,8 +17,6 @@ FIRST_IS_LOST = (
 
 def loaded(path: Path) -> Any:
     spec = spec_from_file_location(f"loaded_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -47,8 +45,7 @@ def test_groups_are_in_order_and_steps_side_by_side(check: Any, tmp_path: Path) 
     after = [step(check, "after", f"sys.exit(not (Path({a!r}).exists() and Path({b!r}).exists()))")]
     assert check.run([side, after], tmp_path, 30) == 0
     *first, third, last = ended(tmp_path)
-    assert sorted(first) == ["one: exit code 0", "two: exit code 0"]
-    assert (third, last) == ("after: exit code 0", "all is well")
+    assert (sorted(first), third, last) == (["one: exit code 0", "two: exit code 0"], "after: exit code 0", "all is well")
 
 
 def test_a_step_over_its_limit_ends_with_its_children(check: Any, tmp_path: Path) -> None:
@@ -62,8 +59,7 @@ def test_a_step_over_its_limit_ends_with_its_children(check: Any, tmp_path: Path
 
 
 def test_no_time_is_left(check: Any, tmp_path: Path) -> None:
-    assert check.run([[step(check, "late", "")]], tmp_path, 0) == 1
-    assert ended(tmp_path) == ["late: no time left", "failed: late"]
+    assert (check.run([[step(check, "late", "")]], tmp_path, 0), ended(tmp_path)) == (1, ["late: no time left", "failed: late"])
 
 
 def test_a_lost_context_goes_on(check: Any, tmp_path: Path) -> None:
@@ -99,8 +95,7 @@ def test_a_run_that_is_cut_off_keeps_what_it_had(tmp_path: Path) -> None:
 def test_no_tool_of_the_driver(check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("KOLUMN_FAKE_GPU", raising=False)
-    assert check.main(tmp_path / "out") == 3
-    assert capsys.readouterr().out == "no GPU here (there is no nvidia-smi): nothing was run\n"
+    assert (check.main(tmp_path / "out"), capsys.readouterr().out) == (3, "no GPU here (there is no nvidia-smi): nothing was run\n")
 
 
 def test_files_whose_packages_are_missing_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

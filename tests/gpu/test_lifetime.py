@@ -15,7 +15,7 @@ from kit.ordering import OTHERS, Ordering
 from kolumn.kernels.columns import assemble
 from kolumn.kernels.columns.table import Column, DeviceTable
 from kolumn.kernels.machine import device as current
-from kolumn.kernels.machine.lifetime import Block, Streams
+from kolumn.kernels.machine.staging import Block, Streams
 
 pytest.importorskip("pylibcudf", reason="make gpu-packages")
 
@@ -120,5 +120,4 @@ def test_scratch_is_freed_in_its_own_order() -> None:
     other.share()
     assert ordered == [("own", "others")]
     del other
-    assert freed == ["own", "freeing"]
-    assert ordered[1:] == [("own", "freeing"), ("others", "freeing")]
+    assert (freed, ordered[1:]) == (["own", "freeing"], [("own", "freeing"), ("others", "freeing")])

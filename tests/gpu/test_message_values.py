@@ -14,8 +14,7 @@ from kit.emulated import Emulated
 from kit.protobuf_values import body, mutants, schema
 from kolumn.core.errors import ArgumentError
 from kolumn.kernels.machine.device import runtime
-from kolumn.kernels.values.columns import typed_columns
-from kolumn.kernels.values.schema import Values
+from kolumn.kernels.values.columns import Values, typed_columns
 from kolumn.values.protobuf.schema import file_of
 from kolumn.values.typed import Typed
 
@@ -103,8 +102,7 @@ PTX = pytest.mark.parametrize("emulated", ["ptx", pytest.param("loops", marks=py
 def test_the_same_columns_as_on_the_cpu(emulated: Emulated, shape: str, tmp_path: Path) -> None:
     rng = random.Random(3)
     written, valid = compare([*values(rng, 200), b"", None], ORDER, "Order", tmp_path / "a.log", shape)
-    assert written == 1
-    assert {*valid} == {True, False}
+    assert (written, {*valid}) == (1, {True, False})
     assert {"measure_messages", "write_messages", "moments", "symbols"} <= set(emulated.launched)
 
 
@@ -112,16 +110,11 @@ def test_the_same_columns_as_on_the_cpu(emulated: Emulated, shape: str, tmp_path
 @pytest.mark.parametrize(
     "more",
     [
-        b"\x12\1x\x12\1y",
-        b"\x32\2\x0a\0\x32\2\x0a\0",
-        b"\x72\1x\x7a\0",
-        b"\x9b\x7d\x9c\x7d",
-        b"\x4a\0\x4a\3\x0a\1x",
-        b"\0\0\0\0\7\2\2\x12\1x\x12\1y",
-        b"\xc3\1" + 4 * b"\x08\1" + b"\xc4\1\x08\7",
+        b"\x12\1x\x12\1y", b"\x32\2\x0a\0\x32\2\x0a\0", b"\x72\1x\x7a\0", b"\x9b\x7d\x9c\x7d", b"\x4a\0\x4a\3\x0a\1x",
+        b"\0\0\0\0\7\2\2\x12\1x\x12\1y", b"\xc3\1" + 4 * b"\x08\1" + b"\xc4\1\x08\7",
     ],
     ids=["a string again", "a message again", "two of a oneof", "a group", "a wrapper again", "after a prefix", "a group like a prefix"],
-)
+)  # fmt: skip
 def test_what_a_thread_leaves_to_the_host(emulated: Emulated, more: bytes, tmp_path: Path) -> None:
     rng = random.Random(4)
     given: list[bytes | None] = [*(one.SerializeToString() for one in orders(rng, 20)), more, b"", None, b"\x0a"]
@@ -163,16 +156,12 @@ def test_any_schema(emulated: Emulated, seed: int, tmp_path: Path) -> None:
 
 
 @PTX
-def test_one_value(emulated: Emulated, tmp_path: Path) -> None:
+def test_one_value_and_none(emulated: Emulated, tmp_path: Path) -> None:
     """Its thread is the last one, and the only one that can write where the first value begins."""
     (one,) = orders(random.Random(6), 1)
     assert compare([one.SerializeToString()], ORDER, "Order", tmp_path / "a.log") == (1, [True])
     # What is after a value, here the count of its headers, is no message index.
     assert compare([b"\0\0\0\0\7", b"\0\0\0\0\7\0"], ORDER, "Item", tmp_path / "b.log") == (1, [False, True])
-
-
-@PTX
-def test_no_values(emulated: Emulated) -> None:
     how = Values.of(Typed("value", "protobuf", message="Order", flat=True, reader=ORDER))
     found = typed_columns(runtime(), None, how, ["value", "valueValid"], "binary")
     assert [column.rows for column in found.values()] == [0] * 18

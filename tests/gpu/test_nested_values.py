@@ -18,8 +18,7 @@ from kit.emulated import Emulated
 from kit.encoder import varint
 from kolumn.core.errors import ArgumentError
 from kolumn.kernels.machine.device import runtime
-from kolumn.kernels.values.columns import typed_columns
-from kolumn.kernels.values.schema import Values
+from kolumn.kernels.values.columns import Values, typed_columns
 from kolumn.values.schemas.schema import Schema
 from kolumn.values.typed import Typed
 
@@ -36,20 +35,17 @@ SCHEMA = {
     "type": "record",
     "name": "Order",
     "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "customer", "type": ["null", "string"]},
-        {"name": "paid", "type": "boolean"},
+        {"name": "id", "type": "long"}, {"name": "customer", "type": ["null", "string"]}, {"name": "paid", "type": "boolean"},
         {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN"]}},
         {"name": "hash", "type": {"type": "fixed", "name": "Hash", "size": 5}},
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
         {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
-        {"name": "items", "type": {"type": "array", "items": ITEM}},
-        {"name": "first", "type": ["null", "Item"]},
+        {"name": "items", "type": {"type": "array", "items": ITEM}}, {"name": "first", "type": ["null", "Item"]},
         {"name": "tags", "type": {"type": "map", "values": "double"}},
         {"name": "what", "type": ["int", "string", {"type": "array", "items": "int"}]},
     ],
-}
+}  # fmt: skip
 ROWS = 300
 
 
@@ -60,18 +56,12 @@ def order(rng: random.Random) -> dict[str, Any]:
 
     return {
         "id": rng.choice([0, -1, 2**63 - 1, -(2**63), rng.getrandbits(40)]),
-        "customer": rng.choice([None, "", "a customer with a long name"]),
-        "paid": rng.random() < 0.5,
-        "color": rng.choice(["RED", "GREEN"]),
-        "hash": rng.randbytes(5),
-        "day": rng.randrange(20_000),
-        "at": rng.getrandbits(40),
-        "price": Decimal(rng.randrange(-(10**9) + 1, 10**9)).scaleb(-2),
-        "items": [item() for _ in range(rng.choice([0, 0, 1, 2, 5]))],
-        "first": rng.choice([None, item()]),
-        "tags": {f"t{k}": rng.random() for k in range(rng.randrange(3))},
+        "customer": rng.choice([None, "", "a customer with a long name"]), "paid": rng.random() < 0.5,
+        "color": rng.choice(["RED", "GREEN"]), "hash": rng.randbytes(5), "day": rng.randrange(20_000), "at": rng.getrandbits(40),
+        "price": Decimal(rng.randrange(-(10**9) + 1, 10**9)).scaleb(-2), "items": [item() for _ in range(rng.choice([0, 0, 1, 2, 5]))],
+        "first": rng.choice([None, item()]), "tags": {f"t{k}": rng.random() for k in range(rng.randrange(3))},
         "what": rng.choice([3, "text", [1, 2, 3]]),
-    }
+    }  # fmt: skip
 
 
 def values(rng: random.Random, skipped: int) -> list[bytes | None]:
@@ -120,15 +110,12 @@ def test_flat_values_with_prefixes(emulated: Emulated, wanted: Any, shape: str, 
 
 
 FLAT = {
-    "null": [b""],
-    "boolean": [b"\0", b"\1", b"\2", b"\xff"],
+    "null": [b""], "boolean": [b"\0", b"\1", b"\2", b"\xff"],
     "int": [varint(edge + step) for edge in (-(2**31), 0, 2**31) for step in (-1, 0, 1)],
-    "long": [varint(-(2**63)), varint(2**63 - 1), b"\x80" * 10 + b"\0"],
-    "float": [struct.pack("<f", 1.5)],
-    "double": [struct.pack("<d", 1.5)],
-    "bytes": [varint(length) + b"abc" for length in (-1, 0, 2, 3, 4, 2**40)],
+    "long": [varint(-(2**63)), varint(2**63 - 1), b"\x80" * 10 + b"\0"], "float": [struct.pack("<f", 1.5)],
+    "double": [struct.pack("<d", 1.5)], "bytes": [varint(length) + b"abc" for length in (-1, 0, 2, 3, 4, 2**40)],
     "string": [varint(length) + b"abc" for length in (-1, 0, 2, 3, 4, 2**40)],
-}
+}  # fmt: skip
 """Values of each type, and bytes that are none."""
 
 

@@ -1,5 +1,6 @@
 """Do the kernels as they are shipped, as PTX, return what the CPU returns, without touching what they must not touch?"""
 
+import ctypes
 import random
 import re
 import zlib
@@ -25,7 +26,6 @@ from kit.hidden import HiddenError, nothing_hidden
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
 from kit.ptx import FaultError, Machine, shipped
-from kit.ptx_compare import run_both
 from kit.source_tree import modules
 from kit.wrong_drafts import WRONG
 from kolumn.formats import crc, legacy, table, v2
@@ -34,7 +34,7 @@ from kolumn.formats.machine_code.words import load32, load64, store32
 from kolumn.kernels import check
 from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.gather import Validity, gather, validity
-from kolumn.kernels.fields import slices
+from kolumn.kernels.fields import hop
 from kolumn.kernels.fields.hop import WINDOW
 from kolumn.kernels.fields.records import fields
 from kolumn.kernels.machine import device
@@ -44,8 +44,8 @@ from kolumn.kernels.machine.nvptx import ptx
 from kolumn.kernels.values.passes import FlagBits, flag_bits
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
-WAYS = {"a thread": (1, slices.LARGE, slices.LONG), "a warp": (slices.FEW, 1 << 40, 0), "a block": (slices.FEW, 0, 1 << 40)}
-"""What each batch gets to find its records by: `FEW`, `LARGE` and `LONG` of `slices`."""
+WAYS = {"a thread": (1, hop.LARGE, hop.LONG), "a warp": (hop.FEW, 1 << 40, 0), "a block": (hop.FEW, 0, 1 << 40)}
+"""What each batch gets to find its records by: `FEW`, `LARGE` and `LONG` of `hop`."""
 MUTANTS = 60
 SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
 AVRO = {
@@ -79,7 +79,7 @@ def machine() -> Iterator[Machine]:
 def go(way: str, patch: pytest.MonkeyPatch) -> None:
     """Let each batch get one of `WAYS`."""
     for name, value in zip(("FEW", "LARGE", "LONG"), WAYS[way], strict=True):
-        patch.setattr(slices, name, value)
+        patch.setattr(hop, name, value)
 
 
 @pytest.fixture(params=WAYS)
@@ -88,7 +88,6 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def compare(machine: Machine, path: Any, **options: Any) -> None:
-    """Read with both backends."""
     with device.using(Emulated(machine.run)):
         one, two = (outcome(path, columns=COLUMNS, include_control=True, threads=1, backend=name, **options) for name in ("cpu", "gpu"))
     assert one == two if isinstance(one, str) or isinstance(two, str) else one.equals(two), (path, options)
@@ -106,41 +105,6 @@ def columns_by(how: Callable[[Kernel, int, Any], None], path: Path, ways: list[d
     """Columns of a source that stay on the device, as rows."""
     with device.using(Emulated(how)):
         return [[to_arrow(one).to_pylist() for table in resident(path, "string", **way) for one in table.columns] for way in ways]
-
-
-@pytest.fixture(scope="module")
-def mutants(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Damaged segments of shipped formats, and drafts, decoded in all of `WAYS`: how many."""
-    path = tmp_path_factory.mktemp("mutants") / "a.log"
-    ways = [{"columns": COLUMNS}]
-    for seed in range(MUTANTS):
-        rng = random.Random(seed)
-        with pytest.MonkeyPatch.context() as patch:
-            go(list(WAYS)[seed % 3], patch)
-            path.write_bytes(mutate(rng, make_segment(rng)).data)
-            compare(machine, path, errors=("raise", "skip")[seed // 3 % 2], check_crcs=seed % 4 > 0)
-            form = FORMATS[seed % 4]
-            path.write_bytes(b"".join(entry.data for entry in Maker(form, rng).segment(2)))
-            compare(machine, path, format=form, errors="skip")
-            if seed % 10 == 0:
-                ways[0] |= {"format": form, "errors": "skip"}
-                assert columns_by(machine.run, path, ways) == columns_by(run_loops, path, ways)
-    return MUTANTS
-
-
-@pytest.fixture(scope="module")
-def values(machine: Machine, tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Rows that are left out, and values that are parsed: how many ways."""
-    rng = random.Random(0)
-    ways = [
-        {"columns": COLUMNS, "start_offset": 1},
-        {**VALUE, "value_format": "avro", "value_schema": AVRO},
-        {**VALUE, "value_format": "avro", "value_schema": NESTED},
-    ]
-    path, rows = tmp_path_factory.mktemp("values") / "a.log", [None, *(rng.randbytes(rng.choice([4, 11, 3, 0])) for _ in range(300))]
-    kolumn.write(pa.table({"value": pa.array(rows, pa.binary())}), path)
-    assert columns_by(machine.run, path, ways) == columns_by(run_loops, path, ways)
-    return len(ways)
 
 
 def test_segments_of_brokers(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,18 +183,15 @@ def test_chains_that_are_broken(large: bool, way: None, machine: Machine, tmp_pa
     good, whole = batch(records), batch(records)[61:]
     first = len(whole) // count
     broken = {
-        "bytes after the last record": raw_batch(whole + b"\0\0", count),
-        "a record more": raw_batch(whole, count + 1),
-        "a record less": raw_batch(whole, count - 1),
-        "cut": raw_batch(whole[:-3], count),
+        "bytes after the last record": raw_batch(whole + b"\0\0", count), "a record more": raw_batch(whole, count + 1),
+        "a record less": raw_batch(whole, count - 1), "cut": raw_batch(whole[:-3], count),
         "cut, and records more": raw_batch(whole[:-3], count + 3),
         "a negative length": raw_batch(whole[:first] + b"\x09" + whole[first + 1 :], count),
         "a length of six bytes": raw_batch(whole[:first] + b"\xff" * 6 + whole[first + 6 :], count),
         "an empty record before the first": raw_batch(b"\0" + whole, count + 1),
-        "a header without a value": raw_batch(b"\x12\0\0\0\1\1\2\4kk", 1),
-        "no records": raw_batch(whole, 0),
+        "a header without a value": raw_batch(b"\x12\0\0\0\1\1\2\4kk", 1), "no records": raw_batch(whole, 0),
         "fewer than none": raw_batch(whole, -3 * count),
-    }
+    }  # fmt: skip
     for data in broken.values():
         path.write_bytes(good + data + good)
         for errors in ("skip", "raise"):
@@ -348,17 +309,26 @@ def test_the_device_does_it_all(codec: Any, machine: Machine, tmp_path: Path) ->
         compare(machine, path)
 
 
-def test_mutants_and_drafts(mutants: int) -> None:
-    assert mutants == MUTANTS
-
-
-@pytest.mark.slow
-def test_resident_columns_and_values(values: int) -> None:
-    assert values == 3
-
-
-def test_every_kernel_has_run(machine: Machine, mutants: int, values: int, tmp_path: Path) -> None:
-    path = tmp_path / "a.log"
+def test_every_kernel_has_run(machine: Machine, tmp_path: Path) -> None:
+    """On damaged segments of shipped formats, and drafts, in all of `WAYS`; on rows that are left out, and values that are parsed."""
+    path, ways = tmp_path / "a.log", [{"columns": COLUMNS}]
+    for seed in range(MUTANTS):
+        rng = random.Random(seed)
+        with pytest.MonkeyPatch.context() as patch:
+            go(list(WAYS)[seed % 3], patch)
+            path.write_bytes(mutate(rng, make_segment(rng)).data)
+            compare(machine, path, errors=("raise", "skip")[seed // 3 % 2], check_crcs=seed % 4 > 0)
+            form = FORMATS[seed % 4]
+            path.write_bytes(b"".join(entry.data for entry in Maker(form, rng).segment(2)))
+            compare(machine, path, format=form, errors="skip")
+            if seed % 10 == 0:
+                ways[0] |= {"format": form, "errors": "skip"}
+                assert columns_by(machine.run, path, ways) == columns_by(run_loops, path, ways)
+    rng = random.Random(0)
+    ways = [{"columns": COLUMNS, "start_offset": 1}, *({**VALUE, "value_format": "avro", "value_schema": one} for one in (AVRO, NESTED))]
+    rows = [None, *(rng.randbytes(rng.choice([4, 11, 3, 0])) for _ in range(300))]
+    kolumn.write(pa.table({"value": pa.array(rows, pa.binary())}), tmp_path / "values.log")
+    assert columns_by(machine.run, tmp_path / "values.log", ways) == columns_by(run_loops, tmp_path / "values.log", ways)
     path.write_bytes(batch([Record(0, b"k", bytes(40_000), 0)]))
     compare(machine, path)
     assert set(machine.ran) | OF_MESSAGES == set(KERNELS)
@@ -478,3 +448,33 @@ def test_nothing_is_found_without_a_fault(tmp_path: Path) -> None:
     with Machine(races=True).watching() as machine:
         read_by_both(machine, path)
     assert {"check", "hop_staged", "gather", "sizes"} <= set(machine.ran)
+
+
+def run_both(machine: Machine, kernel: Kernel, n: int, args: Any) -> None:
+    """Launch a kernel twice on the same memory, by the loops and by the machine, which has to look for races.
+
+    If a byte differs, the FaultError names who wrote it last, or who wrote the nearest byte before it in the same piece of memory.
+    """
+    before = [(address, ctypes.string_at(address, size)) for address, size in machine.pieces.writable()]
+    run_loops(kernel, n, args)
+    expected = [(address, ctypes.string_at(address, len(data))) for address, data in before]
+    for address, data in before:
+        ctypes.memmove(address, data, len(data))
+    machine.run(kernel, n, args)
+    for address, right in expected:
+        found = ctypes.string_at(address, len(right))
+        if found != right:
+            wrong = np.frombuffer(found, np.uint8) != np.frombuffer(right, np.uint8)
+            raise FaultError(f"{kernel.name}: {_blame(machine, kernel, address, int(wrong.argmax()), int(wrong.sum()))}")
+
+
+def _blame(machine: Machine, kernel: Kernel, address: int, at: int, count: int) -> str:
+    text, what = machine.code(kernel).text, f"byte {at} of the memory at {address:#x} is wrong, and {count - 1} more"
+    writer = machine.pieces.writer(address + at)
+    if writer is not None and writer[0] == machine.launches:
+        return f"{what}; thread {writer[1]} wrote it, PTX line {writer[2]} `{text.at(writer[2])}`"
+    for before in range(at - 1, -1, -1):
+        writer = machine.pieces.writer(address + before)
+        if writer is not None and writer[0] == machine.launches:
+            return f"{what}; nobody wrote it. Thread {writer[1]} wrote byte {before}, PTX line {writer[2]} `{text.at(writer[2])}`"
+    return f"{what}; nobody wrote it or a byte before it"

@@ -41,8 +41,7 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @OF_THE_TABLE
 def test_budgets(way: tuple[str, Decoded]) -> None:
     name, found = way
-    assert found.bytes / found.records == pytest.approx(RECORD_BYTES[name], rel=0.001)
-    assert beyond(counted(name, found), COSTS[name]) == []
+    assert (found.bytes / found.records, beyond(counted(name, found), COSTS[name])) == (pytest.approx(RECORD_BYTES[name], rel=0.001), [])
     assert name in WAYS or tuple(one.kernel for one in found.launches) == gpu_model.VALUES[name]
     assert {call: count for call, count in found.asked.items() if count} == gpu_model.ASKED.get(name, {})
 
@@ -78,17 +77,13 @@ def test_warps_of_the_model(tmp_path: Path) -> None:
     assert gpu_model.MULTIPROCESSORS * gpu_model.RESIDENT["check"] == check.WARPS
 
 
-def test_limits_that_are_near_each_other() -> None:
-    """Longer than the longest, shorter than one after the other; one queue alone is its own time."""
+def test_predictions() -> None:
+    """Limits near each other add up to more than the longest; the goals are predicted to be met, and what costs more takes longer."""
     near = {"issue": 4.0, "lines": 0.0, "shared": 4.0, "memory": 0.0, "latency": 0.1}
     assert 4.0 < gpu_model.together(near, 48) < 4.5 < gpu_model.together(near, 2) < 8.0 + 0.1
     assert gpu_model.together(near | {"shared": 0.0}, 48) == pytest.approx(4.0, rel=1e-3)
     apart, found = gpu_model.predictions(apart=True), gpu_model.predictions()
     assert all(apart[step]["ms"] >= found[step]["ms"] for step in found)
-
-
-def test_predictions() -> None:
-    """The goals are predicted to be met, and what costs more takes longer."""
     found = gpu_model.predictions()
     assert all(one["ms"] > 0 and one["GB/s"] > 0 for one in found.values())
     assert [step for step, (unit, least) in gpu_model.GOALS.items() if found[step][unit] < least] == []

@@ -73,9 +73,7 @@ SHUFFLES = {
 @pytest.mark.parametrize("shuffle", SHUFFLES)
 def test_shuffles(shuffle: str) -> None:
     assert results(f"shfl.sync.{shuffle}, -1;\ncvt.u64.u32 %rd3, %r4;") == SHUFFLES[shuffle]
-
-
-def test_a_shuffle_says_whether_there_is_such_a_lane() -> None:
+    # It says whether there is such a lane.
     code = "shfl.sync.up.b32 %r4|%p1, %r1, 3, 0, -1;\nselp.b64 %rd3, 1, 0, %p1;"
     assert results(code) == [0] * 3 + [1] * 29
 
@@ -140,5 +138,4 @@ def test_counts() -> None:
     text = HEAD + REGISTERS + BEGIN + code
     with Machine(lambda kernel: text, after=[found.append], trace=np.zeros((100, TRACE_COLUMNS), np.int64)).watching() as machine:
         machine.run(SOME, WARP, (HostMemory(8).address,))
-    assert found[0].issued.tolist() == [4 + 2 + 2 + 1 + 1]
-    assert len(found[0].trace) == 0
+    assert (found[0].issued.tolist(), len(found[0].trace)) == ([4 + 2 + 2 + 1 + 1], 0)

@@ -20,8 +20,7 @@ from kolumn.kernels.fields.records import DevicePayloads
 from kolumn.kernels.values.bodies import DeviceFramer
 from kolumn.options import Options
 from kolumn.readers.types import with_types
-from kolumn.values.schemas.fingerprint import fingerprint_of
-from kolumn.values.schemas.schema import Schema
+from kolumn.values.schemas.schema import Schema, fingerprint_of
 
 ITEM = {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}
 FIELDS: list[dict[str, Any]] = [
@@ -88,8 +87,7 @@ def test_each_value_goes_by_its_own_schema(emulated: Emulated, options: Any, tmp
     found = compared(write(tmp_path / "a.log", orders(random.Random(1))), **REGISTRY, **options)
     assert {None, 3, 7, 12, 0x63} <= {*found["valueSchemaId"].to_pylist()}
     # Once without any key that is known, and once with those that the host has looked up.
-    assert emulated.launched["fronts"] == 2
-    assert emulated.launched.get("measure_values", 0) == (0 if "columns" in options else 1)
+    assert (emulated.launched["fronts"], emulated.launched.get("measure_values", 0)) == (2, (0 if "columns" in options else 1))
 
 
 @PTX
@@ -154,8 +152,7 @@ def test_later_chunks_know_the_schemas(emulated: Emulated, tmp_path: Path) -> No
     kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "t-0", batch_bytes=4000)
     tables = resident(tmp_path / "t-0", "binary", threads=1, chunk_bytes=1 << 14, columns=["value"], **REGISTRY)
     assert len(tables) > 2
-    assert emulated.launched["fronts"] == len(tables) + 1
-    assert sum(one.num_rows for one in tables) == 600
+    assert (emulated.launched["fronts"], sum(one.num_rows for one in tables)) == (len(tables) + 1, 600)
 
 
 WRITERS = [
@@ -227,13 +224,11 @@ def _front(framer: DeviceFramer, device: Emulated) -> Any:
 
 def test_the_topic_of_the_registry_lies_beside(device: Emulated, tmp_path: Path) -> None:
     """The call finds schemas and the newest one as `kolumn.read` does."""
-
     pytest.importorskip("pylibcudf", reason="make gpu-packages")
     registered = {"subject": "orders-value", "version": 1, "id": 7, "schema": json.dumps(VERSIONS[0]), "deleted": False}
     key = {"keytype": "SCHEMA", "subject": "orders-value", "version": 1, "magic": 1}
     write(tmp_path / "_schemas-0", [json.dumps(registered).encode()], [json.dumps(key).encode()])
     write(tmp_path / "orders-0", [b"\0\0\0\0\7" + encoded(VERSIONS[0], {"id": 5, "customer": "c"})])
     table, names = kolumn.read_pylibcudf(tmp_path / "orders-0", value_format="registry")
-    assert names == kolumn.read(tmp_path / "orders-0", value_format="registry", value_as="columns").column_names
-    assert table.num_rows() == 1
+    assert (names, table.num_rows()) == (kolumn.read(tmp_path / "orders-0", value_format="registry", value_as="columns").column_names, 1)
     assert device.launched["measure_values"] == 1

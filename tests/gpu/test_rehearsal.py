@@ -17,7 +17,7 @@ import kolumn
 from kit.outcome import COLUMNS
 from kit.standins import real, standing_in
 from kolumn.kernels import check
-from kolumn.kernels.fields import slices
+from kolumn.kernels.fields import hop
 from kolumn.kernels.machine import runtime as protocol
 from kolumn.kernels.machine.cuda import DeviceMemory
 from kolumn.options import Options
@@ -31,14 +31,12 @@ def checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     monkeypatch.setenv("OUT", str(tmp_path))
     monkeypatch.setenv("PLACE", str(tmp_path / "place"))
     spec = spec_from_file_location("gpu_checks", Path(__file__).parents[2] / "bench" / "gpu_checks.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(data, "FOLDER", tmp_path)
     few = kit.corpus.cases()[:5]
     monkeypatch.setattr(kit.corpus, "cases", lambda: few)
-    for owner, name in ((slices, "FEW"), (slices, "LARGE"), (slices, "LONG"), (check, "WARPS")):
+    for owner, name in ((hop, "FEW"), (hop, "LARGE"), (hop, "LONG"), (check, "WARPS")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     for owner in (DeviceMemory, protocol.View):
         monkeypatch.setattr(owner, "bytes", None, raising=False)

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +39,15 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kolumn.write(pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array([b"v" * 100] * 180_000, pa.binary())}), path)
     assert 20 << 20 < sum(one.stat().st_size for one in path.glob("*.log")) < CHUNK
     return path
+
+
+@pytest.fixture
+def locked() -> Iterator[list[int]]:
+    """Sizes of the blocks that are page-locked."""
+    sizes: list[int] = []
+    recycle.lock_by(lambda size: sizes.append(size) or np.empty(size, np.uint8))
+    yield sizes
+    recycle.lock_by(None)
 
 
 def asked(device: Emulated, read: Any) -> dict[str, int]:
@@ -109,24 +118,14 @@ def test_a_chunk_that_stays(log: Path, device: Emulated) -> None:
 
 
 @pytest.mark.parametrize("binary", ["contiguous", "view"])
-def test_tables_are_not_page_locked(binary: Literal["contiguous", "view"], log: Path, device: Emulated) -> None:
+def test_tables_are_not_page_locked(binary: Literal["contiguous", "view"], log: Path, device: Emulated, locked: list[int]) -> None:
     """Chunks are, on their way; nothing of them is left when the read is over, while its table lives."""
-    locked: list[int] = []
-
-    def lock(size: int) -> Any:
-        locked.append(size)
-        return np.empty(size, np.uint8)
-
-    recycle.lock_by(lock)
     before = set(recycle._locked.used)
-    try:
-        table = kolumn.read(log, backend="gpu", binary=binary, threads=2, chunk_bytes=2 << 20)
-        assert locked
-        gc.collect()
-        assert set(recycle._locked.used) <= before
-        assert table.num_rows == 180_000
-    finally:
-        recycle.lock_by(None)
+    table = kolumn.read(log, backend="gpu", binary=binary, threads=2, chunk_bytes=2 << 20)
+    assert locked
+    gc.collect()
+    assert set(recycle._locked.used) <= before
+    assert table.num_rows == 180_000
 
 
 class Staging(Emulated):
@@ -138,7 +137,6 @@ class Staging(Emulated):
         staged = Staged([size for _, size, _ in wanted])
         for (memory, _, start), (to, size) in zip(wanted, staged.places, strict=True):
             ctypes.memmove(to, memory.address + start, size)
-
         with _weighing:
             self.now += 1
             self.most = max(self.now, self.most)
@@ -152,21 +150,11 @@ class Staging(Emulated):
         return emptied
 
 
-def test_page_locked_blocks_are_used_again(log: Path) -> None:
+def test_page_locked_blocks_are_used_again(log: Path, locked: list[int]) -> None:
     """However many threads there are: to lock a block takes longer than what it is for."""
-    locked: list[int] = []
-
-    def lock(size: int) -> Any:
-        locked.append(size)
-        return np.empty(size, np.uint8)
-
-    recycle.lock_by(lock)
-    try:
-        with current.using(device := Staging(run_loops)):
-            for _ in range(2):
-                kolumn.read(log, backend="gpu", threads=16, chunk_bytes=1 << 20)
-    finally:
-        recycle.lock_by(None)
+    with current.using(device := Staging(run_loops)):
+        for _ in range(2):
+            kolumn.read(log, backend="gpu", threads=16, chunk_bytes=1 << 20)
     assert 1 < device.most <= EMPTIED
     assert device.most < sum(size > 1 << 19 for size in locked) <= LOADED + EMPTIED
 
@@ -259,7 +247,7 @@ def test_bytes_come_back_by_a_page_locked_block(sizes: list[int]) -> None:
     found = staged.arrays()
     assert [one.tobytes() for one in found] == [one.tobytes() for one in given]
     # The block is used again, and these last.
-    assert not any(np.shares_memory(one, staged._bytes) for one in found)
+    assert not any(np.shares_memory(one, piece) for one in found for piece in staged._pieces)
 
 
 def test_others_have_the_device_while_columns_are_made(log: Path) -> None:

@@ -72,21 +72,15 @@ def test_it_is_freed_after_what_its_own_stream_does_with_it(standins: Standins, 
     assert not standins.in_use()
 
 
-def test_sums_of_what_is_sent_at_once(runtime: Any) -> None:
+def test_sums_copies_and_zeros(runtime: Any) -> None:
     """Host memory of uploads is used again when they are over."""
     held = [runtime.upload(DATA + number) for number in range(5)]
     for memory in held:
         runtime.running_sum(memory, len(DATA), 8)
     found = runtime.downloads([(memory, memory.size - 8, 8) for memory in held])
     assert [one.view(np.int64).tolist() for one in found] == [np.cumsum(DATA + number)[1:].tolist() for number in range(5)]
-
-
-def test_copies_of_a_whole_page_locked_block(runtime: Any) -> None:
     whole = np.arange(SMALLEST // 8, dtype=np.int64)
     assert runtime.download(runtime.upload(whole), SMALLEST).tobytes() == whole.tobytes()
-
-
-def test_zeros(runtime: Any) -> None:
     pieces = runtime.pieces([10, 3000], zeros=True)
     assert not any(map(np.any, runtime.downloads([(piece, piece.size, 0) for piece in pieces])))
 
@@ -137,46 +131,6 @@ def test_another_piece_of_an_allocation_is_shown(standins: Standins, runtime: An
     assert found == [DATA.tobytes()]
 
 
-def _not_waited(standins: Standins, runtime: Any) -> None:
-    standins.wait_event(runtime.stream.ptr, cupy.cuda.runtime.eventCreateWithFlags(0))
-
-
-def _freed_as_another_size(standins: Standins, runtime: Any) -> None:
-    own = runtime._streams.own
-    standins.deallocate(standins.allocate(100, own), 101, own)
-
-
-def _freed_twice(standins: Standins, runtime: Any) -> None:
-    own = runtime._streams.own
-    address = standins.allocate(100, own)
-    standins.deallocate(address, 100, own)
-    standins.deallocate(address, 100, own)
-
-
-def _written_outside(standins: Standins, runtime: Any) -> None:
-    memory = runtime.empty(100)
-    ctypes.memset(memory.address + 100 + PAD + GUARD, 0, 1)
-
-
-def _written_when_freed(standins: Standins, runtime: Any) -> None:
-    address = runtime.empty(100).address
-    ctypes.memset(address, 0, 1)
-
-
-def _copied_when_freed(standins: Standins, runtime: Any) -> None:
-    runtime.downloads([(cuda.DeviceMemory(runtime.empty(100).block, 100), 101, 500)])
-
-
-def _of_the_wrong_kind(standins: Standins, runtime: Any) -> None:
-    memory = runtime.empty(8000)
-    cupy.cuda.runtime.memcpyAsync(memory.address, DATA.ctypes.data, 8000, cupy.cuda.runtime.memcpyDeviceToHost, runtime.stream.ptr)
-    runtime.synchronize()
-
-
-def _left(standins: Standins, runtime: Any) -> None:
-    standins.allocate(100, runtime._streams.own)
-
-
 def _launched(blocks: int, *args: Any) -> Callable[[Standins, Any], None]:
     def launch(standins: Standins, runtime: Any) -> None:
         with runtime.stream:
@@ -185,30 +139,43 @@ def _launched(blocks: int, *args: Any) -> Callable[[Standins, Any], None]:
     return launch
 
 
-def _on_no_stream(standins: Standins, runtime: Any) -> None:
-    standins.function(sizes.entry, "sizes.ptx")((1,), (sizes.block,), (np.int64(1), *map(np.int64, range(len(sizes.args._fields)))))
+def _freed(standins: Standins, own: Any, *as_sizes: int) -> None:
+    address = standins.allocate(100, own)
+    for size in as_sizes:
+        standins.deallocate(address, size, own)
 
 
-def _on_a_stream_that_is_gone(standins: Standins, runtime: Any) -> None:
-    standins.asked_by_kolumn(cupy.cuda.Stream().ptr, lambda: None)
+def _of_the_wrong_kind(standins: Standins, runtime: Any) -> None:
+    memory = runtime.empty(8000)
+    cupy.cuda.runtime.memcpyAsync(memory.address, DATA.ctypes.data, 8000, cupy.cuda.runtime.memcpyDeviceToHost, runtime.stream.ptr)
+    runtime.synchronize()
+
+
+ARGS = tuple(map(np.int64, range(len(sizes.args._fields))))
 
 
 @pytest.mark.parametrize(
     ("wrong", "seen"),
     [
-        (_not_waited, "no stream was asked for"),
-        (_freed_as_another_size, "freed as 101"),
-        (_freed_twice, "freed twice"),
-        (_written_outside, "written outside"),
-        (_written_when_freed, "written after they were freed"),
-        (_copied_when_freed, "outside of an allocation"),
+        (
+            lambda standins, runtime: standins.wait_event(runtime.stream.ptr, cupy.cuda.runtime.eventCreateWithFlags(0)),
+            "no stream was asked for",
+        ),
+        (lambda standins, runtime: _freed(standins, runtime._streams.own, 101), "freed as 101"),
+        (lambda standins, runtime: _freed(standins, runtime._streams.own, 100, 100), "freed twice"),
+        (lambda _, runtime: ctypes.memset((memory := runtime.empty(100)).address + 100 + PAD + GUARD, 0, len([memory])), "written outside"),
+        (lambda _, runtime: ctypes.memset(runtime.empty(100).address, 0, 1), "written after they were freed"),
+        (
+            lambda _, runtime: runtime.downloads([(cuda.DeviceMemory(runtime.empty(100).block, 100), 101, 500)]),
+            "outside of an allocation",
+        ),
         (_of_the_wrong_kind, "wrong addresses"),
-        (_left, "100 bytes are left"),
-        (_launched(2, np.int64(1), *map(np.int64, range(len(sizes.args._fields)))), "blocks of"),
+        (lambda standins, runtime: standins.allocate(100, runtime._streams.own), "100 bytes are left"),
+        (_launched(2, np.int64(1), *ARGS), "blocks of"),
         (_launched(1, np.int64(1)), "parameters"),
-        (_launched(1, 1, *range(len(sizes.args._fields))), "parameters"),
-        (_on_no_stream, "none of Kolumn's"),
-        (_on_a_stream_that_is_gone, "is destroyed"),
+        (_launched(1, 1, *range(len(ARGS))), "parameters"),
+        (lambda standins, _: standins.function(sizes.entry, "sizes.ptx")((1,), (sizes.block,), (np.int64(1), *ARGS)), "none of Kolumn's"),
+        (lambda standins, _: standins.asked_by_kolumn(cupy.cuda.Stream().ptr, lambda: None), "is destroyed"),
     ],
 )
 def test_stand_ins_see(wrong: Callable[[Standins, Any], None], seen: str) -> None:

@@ -48,7 +48,7 @@ ON_HOST: list[Any] = [
 
 @pytest.mark.parametrize(("options", "on_device"), [(one, one in ON_DEVICE) for one in ON_DEVICE + ON_HOST], ids=str)
 def test_what_is_decoded_on_the_device(options: Any, on_device: bool) -> None:
-    assert (resident_options(with_types(_chosen(dict(options)), [], []), "binary") is not None) == on_device  # type: ignore[arg-type]
+    assert (resident_options(with_types(_chosen(dict(options)), [], []), "binary") is not None) == on_device
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,7 @@ def test_typed_columns_in_types_of_cudf() -> None:
         None,
         {"label": None, "at": None, "raw": None, "more": []},
     ]
-    assert table["dictionary"].type == pa.string()
-    assert table["map"].to_pylist() == [[{"key": "k", "value": 1}], None, []]
+    assert (table["dictionary"].type, table["map"].to_pylist()) == (pa.string(), [[{"key": "k", "value": 1}], None, []])
     assert table["time"].to_pylist() == [1, None, 2]
     sliced = in_known_types(pa.table(columns).slice(1), "binary")
     assert sliced.to_pylist() == table.slice(1).to_pylist()
@@ -137,3 +136,13 @@ def test_more_than_lists_of_cudf_have(rows: pa.Array, monkeypatch: pytest.Monkey
     with pytest.raises(kolumn.KolumnError, match=r"column 'value' would have more than 39 rows or bytes.*or take payload='string'"):
         assemble.from_arrow(table, "binary")
     assert [(one.column_names, one.column(0).num_chunks) for one in sent] == [(["other"], 2), (["value"], 3)] * 2
+
+
+def test_options_of_the_call(tmp_path: Path, device: Emulated) -> None:
+    with pytest.raises(kolumn.ArgumentError, match="go with value_format"):
+        kolumn.read_pylibcudf(tmp_path, value_schema={})
+    with pytest.raises(kolumn.ArgumentError, match="payload='text'"):
+        kolumn.read_pylibcudf(tmp_path, payload="text")
+    (tmp_path / "00000000000000000000.log").touch()
+    with pytest.raises(kolumn.ArgumentError, match="two columns would be called offset"):
+        kolumn.read_pylibcudf(tmp_path, value_format="fixed", value_schema={"offset": "i8"})

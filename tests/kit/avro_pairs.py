@@ -14,19 +14,9 @@ _PROMOTIONS = {"int": ["long", "float", "double"], "long": ["double"], "float": 
 _WIDER = {"int": ("float", "double"), "long": ("float", "double"), "string": ("bytes",), "bytes": ("string",)}
 _LONGS = {"type": "array", "items": "long"}
 _DEFAULTS: list[tuple[Schema, Any]] = [
-    ("int", -7),
-    ("long", 2**40),
-    ("float", 0.5),
-    ("double", 0.1),
-    ("boolean", True),
-    ("string", "défaut"),
-    ("bytes", "\u00ff\u0000a"),
-    ("null", None),
-    (["null", "long"], None),
-    (["long", "null"], 5),
-    (["null", "string", "long"], None),
-    ({"type": "enum", "name": "DE", "symbols": ["A", "B"]}, "B"),
-    ({"type": "fixed", "name": "DF", "size": 2}, "\u0001\u00fe"),
+    ("int", -7), ("long", 2**40), ("float", 0.5), ("double", 0.1), ("boolean", True), ("string", "défaut"), ("bytes", "\u00ff\u0000a"),
+    ("null", None), (["null", "long"], None), (["long", "null"], 5), (["null", "string", "long"], None),
+    ({"type": "enum", "name": "DE", "symbols": ["A", "B"]}, "B"), ({"type": "fixed", "name": "DF", "size": 2}, "\u0001\u00fe"),
     ({"type": "fixed", "name": "DD", "size": 4, "logicalType": "decimal", "precision": 5, "scale": 1}, "\u00ff\u00ff\u00ff\u00fe"),
     ({"type": "array", "items": "string"}, ["a", "", "bcd"]),
     ({"type": "array", "items": {"type": "array", "items": "int"}}, [[1], [], [2, 3]]),
@@ -39,7 +29,7 @@ _DEFAULTS: list[tuple[Schema, Any]] = [
         },
         {"a": 3, "b": [4]},
     ),
-]
+]  # fmt: skip
 
 
 @st.composite
@@ -87,10 +77,7 @@ def _records(draw: st.DrawFn, schema: Schema, added: list[int]) -> Schema:
 
 
 def is_ambiguous(schema: Schema) -> bool:
-    """Whether a union has a type that could be promoted to one before it.
-
-    Java takes the type that is the same, if there is one, and so does Kolumn; fastavro takes the first that matches.
-    """
+    """Whether a union has a type that could be promoted to one before it: Java and Kolumn take the same type, fastavro the first match."""
     if isinstance(schema, list):
         kinds = [kind_of(one) for one in schema]
         found = any(kinds[k] in _WIDER.get(kind, ()) for number, kind in enumerate(kinds) for k in range(number))
@@ -102,5 +89,4 @@ def is_ambiguous(schema: Schema) -> bool:
 
 
 def theirs(data: bytes, writer: Schema, reader: Schema) -> Any:
-    """What fastavro reads."""
     return fastavro.schemaless_reader(io.BytesIO(data), plain(writer), plain(reader))

@@ -2,9 +2,7 @@
 
 import io
 import json
-import mmap
 from collections.abc import Sequence
-from ctypes import CDLL, c_int, c_size_t, c_void_p
 from typing import Any
 
 import fastavro
@@ -12,10 +10,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from kit.avro_reader import DAYS, Schema, is_decimal, kind_of
+from kit.bodies import bodies as guarded_bodies
 from kolumn.values.decoder import Bodies
 from kolumn.values.schemas.schema import Schema as Registered
 
-_PAGE = mmap.PAGESIZE
 _LOGICAL = [
     {"type": "int", "logicalType": "date"},
     {"type": "int", "logicalType": "time-millis"},
@@ -50,7 +48,6 @@ class _Names:
 
 @st.composite
 def schemas(draw: st.DrawFn, depth: int = 3, names: _Names | None = None) -> Schema:
-    """A schema of any type."""
     names = names or _Names()
     kinds = ["primitive", "primitive", "logical", "enum", "fixed"]
     if depth > 0:
@@ -114,15 +111,10 @@ def values(schema: Schema) -> st.SearchStrategy[Any]:
     if kind == "fixed":
         return st.binary(min_size=schema["size"], max_size=schema["size"])
     return {
-        "null": st.none(),
-        "boolean": st.booleans(),
-        "int": st.integers(-(2**31), 2**31 - 1),
-        "long": st.integers(-(2**63), 2**63 - 1),
-        "float": st.floats(width=32, allow_nan=False),
-        "double": st.floats(allow_nan=False),
-        "bytes": st.binary(max_size=20),
+        "null": st.none(), "boolean": st.booleans(), "int": st.integers(-(2**31), 2**31 - 1), "long": st.integers(-(2**63), 2**63 - 1),
+        "float": st.floats(width=32, allow_nan=False), "double": st.floats(allow_nan=False), "bytes": st.binary(max_size=20),
         "string": st.text(max_size=20),
-    }[kind]
+    }[kind]  # fmt: skip
 
 
 def plain(schema: Schema) -> Schema:
@@ -148,7 +140,6 @@ def encoded(schema: Any, value: Any) -> bytes:
 
 
 def written(schema: Schema, value: Any) -> bytes:
-    """Bytes of a value."""
     return encoded(fastavro.parse_schema(plain(schema)), value)
 
 
@@ -166,37 +157,8 @@ def side_by_side(values: list[bytes], schema: list[int] | None = None, schemas: 
 
 
 def bodies(
-    data: Sequence[bytes | None],
-    schema: Sequence[int] | None = None,
-    writers: Sequence[Registered] = (),
-    prefix: int = 0,
+    data: Sequence[bytes | None], schema: Sequence[int] | None = None, writers: Sequence[Registered] = (), prefix: int = 0,
     bare: bool = False,
-) -> Bodies:
-    """Values in memory that ends where they end: a page after each must not be read. None is a row without a value.
-
-    ``prefix`` bytes of each value stand in front of its body.
-    """
-    pages = [max(-(-len(one or b"") // _PAGE), 1) + 1 for one in data]
-    memory = mmap.mmap(-1, max(sum(pages), 1) * _PAGE)
-    base = np.frombuffer(memory, np.uint8).ctypes.data
-    protect = CDLL(None).mprotect
-    protect.argtypes = c_void_p, c_size_t, c_int
-    at, end = [], 0
-    for one, count in zip(data, pages, strict=True):
-        end += (count - 1) * _PAGE
-        begin = end - len(one or b"")
-        memory[begin:end] = one or b""
-        assert protect(base + end, _PAGE, 0) == 0
-        at.append(base + begin + prefix)
-        end += _PAGE
-    rows = len(data)
-    return Bodies(
-        np.array(at, np.int64),
-        np.array([-1 if one is None else len(one) - prefix for one in data], np.int64),
-        np.full(rows, prefix, np.int64),
-        np.zeros(rows, np.int64),
-        np.full(rows, -1, np.int64) if schema is None else np.array(schema, np.int64),
-        writers,
-        bare,
-        memory,
-    )
+) -> Bodies:  # fmt: skip
+    """Values in memory that ends where they end; ``prefix`` bytes of each stand in front of its body, None is a row without a value."""
+    return guarded_bodies(data, schema=-1 if schema is None else schema, schemas=writers, prefix=prefix, bare=bare)

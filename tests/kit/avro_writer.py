@@ -4,7 +4,9 @@ import random
 import struct
 from typing import Any
 
+from kit import encoder
 from kit.avro_reader import DAYS, Schema, is_decimal, kind_of
+from kit.encoder import overlong
 
 HOSTILE = (0, 1, -1, 2, 63, 64, -64, 127, 128, 65535, 65536, 70000, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
 
@@ -87,16 +89,8 @@ def random_value(rng: random.Random, schema: Schema) -> Any:
 
 def varint(value: int, longer: int = 0) -> bytes:
     """Zig-zag varint with ``longer`` bytes more than needed, as far as ten allow."""
-    raw = ((value << 1) ^ (value >> 63)) & ((1 << 64) - 1)
-    out = bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-    for _ in range(min(longer, 10 - len(out))):
-        out[-1] |= 0x80
-        out.append(0)
-    return bytes(out)
+    encoded = encoder.varint(value)
+    return overlong(encoded, min(len(encoded) + longer, 10))
 
 
 class Writer:
@@ -117,7 +111,6 @@ class Writer:
         return out + self.number(0)
 
     def write(self, schema: Schema, value: Any) -> bytes:
-        """Bytes of a value."""
         kind = kind_of(schema)
         if kind == "union":
             return self.number(value[0]) + self.write(schema[value[0]], value[1])

@@ -29,14 +29,9 @@ class Guarded:
 
 
 def bodies(
-    values: Sequence[bytes | None],
-    *,
-    prefix: int | Sequence[int] = 0,
-    framing: int | Sequence[int] = 0,
-    schema: int | Sequence[int] = -1,
-    schemas: Sequence[Schema] = (),
-    bare: bool = False,
-) -> Bodies:
+    values: Sequence[bytes | None], *, prefix: int | Sequence[int] = 0, framing: int | Sequence[int] = 0, schema: int | Sequence[int] = -1,
+    schemas: Sequence[Schema] = (), bare: bool = False,
+) -> Bodies:  # fmt: skip
     """Bodies of payloads, from their prefixes on; None is a row without a value. Numbers hold for all rows, or there is one for each."""
     guarded = Guarded([value or b"" for value in values])
     count = len(values)

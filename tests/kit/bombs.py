@@ -7,9 +7,8 @@ from pathlib import Path
 import cramjam
 from lz4.block import compress as lz4_block
 
-from kit.encoder import Record, raw_batch, record_body, varint
-from kit.streams import XERIAL
-from kit.xxh32 import xxh32
+from kit.encoder import Record, overlong, raw_batch, record_body, varint
+from kit.streams import XERIAL, xxh32
 
 BLOCK = 4 << 20
 CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
@@ -69,13 +68,8 @@ def large_record(codec: int, size: int, offset: int = 0) -> bytes:
     front = body[: -len(varint(-1)) - 1]
     length = size - 5
     value = length - len(front) - 5 - 1
-    head = _varint5(length) + front + _varint5(value)
+    head = overlong(varint(length), 5) + front + overlong(varint(value), 5)
     return raw_batch(zeros(codec, size, head), 1, attributes=codec, base_offset=offset)
-
-
-def _varint5(number: int) -> bytes:
-    encoded = varint(number)
-    return encoded if len(encoded) == 5 else encoded[:-1] + bytes([encoded[-1] | 0x80]) + b"\x80" * (4 - len(encoded)) + b"\0"
 
 
 def bomb(codec: int, size: int, offset: int = 0) -> bytes:
@@ -84,10 +78,5 @@ def bomb(codec: int, size: int, offset: int = 0) -> bytes:
 
 
 def write(path: Path, *entries: bytes) -> Path:
-    """A segment of these entries."""
     with path.open("wb") as file:
         file.writelines(entries)
-    return path
-
-
-__all__ = ["BLOCK", "CODECS", "bomb", "large_record", "write", "zeros"]

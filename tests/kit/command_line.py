@@ -25,8 +25,6 @@ CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 def run(*args: object, cwd: Path | None = None, stdout: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command, and return its exit code and what it printed; with ``stdout`` it prints into this file instead."""
     process = _process()
-    assert process.stdin is not None
-    assert process.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         request = [[*map(str, args)], str(cwd or Path.cwd()), stdout or str(out), str(err), dict(os.environ)]
@@ -52,7 +50,6 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def serve() -> None:
     """Fork a child for each line of standard input, and answer with its exit code."""
-
     import kolumn
     import kolumn.cli.ending
     import kolumn.tools.statistics

@@ -15,42 +15,19 @@ from kit import oracle
 HERE = Path(__file__).resolve().parents[1] / "data" / "corpus"
 
 RECORD_NAMES = {
-    "offset": "offset",
-    "timestampMs": "timestamp_ms",
-    "timestampType": "timestamp_type",
-    "key": "key",
-    "value": "value",
-    "headers": "headers",
-    "producerId": "producer_id",
-    "producerEpoch": "producer_epoch",
-    "sequence": "sequence",
-    "leaderEpoch": "leader_epoch",
-    "isTransactional": "is_transactional",
-    "isControl": "is_control",
-    "magic": "magic",
-    "codec": "codec",
+    "offset": "offset", "timestampMs": "timestamp_ms", "timestampType": "timestamp_type", "key": "key", "value": "value",
+    "headers": "headers", "producerId": "producer_id", "producerEpoch": "producer_epoch", "sequence": "sequence",
+    "leaderEpoch": "leader_epoch", "isTransactional": "is_transactional", "isControl": "is_control", "magic": "magic", "codec": "codec",
     "position": "batch_position",
-}
+}  # fmt: skip
 """Kolumn's record columns -> columns of the expected file."""
 
 BATCH_NAMES = {
-    "position": "position",
-    "size": "size",
-    "lastOffset": "last_offset",
-    "magic": "magic",
-    "codec": "codec",
-    "crc": "crc",
-    "crcValid": "is_valid",
-    "timestampType": "timestamp_type",
-    "maxTimestampMs": "max_timestamp",
-    "producerId": "producer_id",
-    "producerEpoch": "producer_epoch",
-    "baseSequence": "base_sequence",
-    "leaderEpoch": "leader_epoch",
-    "isTransactional": "is_transactional",
-    "isControl": "is_control",
-    "deleteHorizonMs": "delete_horizon_ms",
-}
+    "position": "position", "size": "size", "lastOffset": "last_offset", "magic": "magic", "codec": "codec", "crc": "crc",
+    "crcValid": "is_valid", "timestampType": "timestamp_type", "maxTimestampMs": "max_timestamp", "producerId": "producer_id",
+    "producerEpoch": "producer_epoch", "baseSequence": "base_sequence", "leaderEpoch": "leader_epoch",
+    "isTransactional": "is_transactional", "isControl": "is_control", "deleteHorizonMs": "delete_horizon_ms",
+}  # fmt: skip
 """Kolumn's batch columns -> columns of the expected file; the base offset differs for wrappers."""
 
 
@@ -101,12 +78,7 @@ def _cases(more: str | None) -> tuple[Case, ...]:
     suffix = ".expected.parquet"
     found = [Case(path.with_name(path.name.removesuffix(suffix))) for root in roots for path in sorted(root.glob(f"*/*{suffix}"))]
     own = {str(case): case for case in found if HERE in case.directory.parents}
-    return tuple(case for case in found if own.get(str(case), case) == case or not _alike(case, own[str(case)]))
-
-
-def _alike(one: Case, other: Case) -> bool:
-    """Whether the segments, and what is known of them, are the same."""
-    return _files(one) == _files(other)
+    return tuple(case for case in found if own.get(str(case), case) == case or _files(case) != _files(own[str(case)]))
 
 
 def _files(case: Case) -> dict[str, Any]:

@@ -11,8 +11,7 @@ import kolumn
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.kernels.columns.table import Column, DeviceTable
 from kolumn.kernels.fields.records import DevicePayloads
-from kolumn.kernels.values.columns import typed_columns
-from kolumn.kernels.values.schema import Values
+from kolumn.kernels.values.columns import Values, typed_columns
 from kolumn.log.seek import select_ranges
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
@@ -55,7 +54,7 @@ def resident(source: Any, payload: str, **options: Any) -> list[DeviceTable]:
     ranges = list(with_transactions(select_ranges(live_segments(source, chosen).one_log(), chosen), chosen))
     asked = resident_options(with_types(chosen, source, ranges), payload)
     assert asked is not None, "the host decodes them"
-    return list(scan_ranges(ranges, asked))  # type: ignore[arg-type]
+    return list(scan_ranges(ranges, asked))
 
 
 def _flat(options: dict[str, Any]) -> dict[str, Any]:

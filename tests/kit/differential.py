@@ -46,10 +46,7 @@ def rows_of(table: pa.Table) -> list[oracle.Row]:
 
 
 def read(path: Path, both: bool = True, **options: Any) -> list[oracle.Row]:
-    """Every row and column as Kolumn reads them.
-
-    With ``both``, the general path and the loops without headers have to make the same of the same bytes.
-    """
+    """Every row and column as Kolumn reads them; with ``both``, the general path and the loops without headers have to give the same."""
     whole = _outcome(path, COLUMNS, options)
     if both:
         with without(GENERAL):

@@ -23,8 +23,6 @@ MOST = 40
 
 @dataclass(frozen=True)
 class Mutant:
-    """A damaged segment."""
-
     data: bytes
     kind: str  # what was done
     entries: list[bytes]  # of the original
@@ -63,7 +61,6 @@ def rows_at(entry: bytes, position: int) -> list[oracle.Row]:
 
 
 def make(seed: int) -> Mutant:
-    """The mutant of a seed."""
     rng = random.Random(seed)
     for _ in range(100):
         entries = _some(rng)
@@ -214,7 +211,7 @@ def _neighbours(rng: random.Random, entries: list[bytes]) -> bytes:
     j = min(len(entries) - 1, i + rng.choice((1, 1, 2)))
     damaged = list(entries)
     for k in (i, j):
-        damaged[k] = rng.choice((_flipped, _shorter, _longer, _stretched))(rng, damaged[k])
+        damaged[k] = rng.choice(HURT)(rng, damaged[k])
     return b"".join(damaged)
 
 
@@ -267,30 +264,11 @@ def _head_cut(rng: random.Random, entries: list[bytes]) -> bytes:
     return data[rng.randint(1, len(data) - len(entries[-1])) :]
 
 
-def _first(rng: random.Random, entries: list[bytes]) -> bytes:
-    return b"".join([rng.choice((_flipped, _shorter, _longer, _stretched))(rng, entries[0]), *entries[1:]])
-
-
-def _last(rng: random.Random, entries: list[bytes]) -> bytes:
-    return b"".join([*entries[:-1], rng.choice((_flipped, _shorter, _longer, _stretched))(rng, entries[-1])])
-
-
-def _flips(rng: random.Random, entries: list[bytes]) -> bytes:
-    return b"".join(_flipped(rng, entry) if rng.random() < 0.2 else entry for entry in entries)
-
-
+HURT = (_flipped, _shorter, _longer, _stretched)
 KINDS: dict[str, Callable[[random.Random, list[bytes]], bytes | None]] = {
-    "cut to a border": _cut_to_a_border,
-    "length to a border": _length_to_a_border,
-    "wrong length": _wrong_length,
-    "delete": _delete,
-    "insert": _insert,
-    "sector": _sector,
-    "neighbours": _neighbours,
-    "duplicate": _duplicate,
-    "swap": _swap,
-    "head cut": _head_cut,
-    "first": _first,
-    "last": _last,
-    "flips": _flips,
-}
+    "cut to a border": _cut_to_a_border, "length to a border": _length_to_a_border, "wrong length": _wrong_length, "delete": _delete,
+    "insert": _insert, "sector": _sector, "neighbours": _neighbours, "duplicate": _duplicate, "swap": _swap, "head cut": _head_cut,
+    "first": lambda rng, entries: b"".join([rng.choice(HURT)(rng, entries[0]), *entries[1:]]),
+    "last": lambda rng, entries: b"".join([*entries[:-1], rng.choice(HURT)(rng, entries[-1])]),
+    "flips": lambda rng, entries: b"".join(_flipped(rng, entry) if rng.random() < 0.2 else entry for entry in entries),
+}  # fmt: skip

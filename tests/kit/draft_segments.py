@@ -1,8 +1,8 @@
 """Random segments of the drafts with the rows that they hold, and damage for them."""
 
 import random
+from collections import namedtuple
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from kit import drafts
 from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, message, wrapper
@@ -12,20 +12,8 @@ FORMATS = ("enriched", "kip98-draft", "v3-compact", "kip87")
 TIME = 1_700_000_000_000
 
 
-class Row(NamedTuple):
-    """One record; the names are those of Kolumn's columns."""
-
-    offset: int
-    timestampMs: int  # noqa: N815
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    tombstone: bool
-    isControl: bool  # noqa: N815
-    controlType: str | None  # noqa: N815
-    magic: int
-    producerId: int  # noqa: N815
-    sequence: int
+Row = namedtuple("Row", "offset timestampMs key value headers tombstone isControl controlType magic producerId sequence")
+"""One record; the names are those of Kolumn's columns."""
 
 
 @dataclass

@@ -24,19 +24,16 @@ def entry(offset: int, covered: bytes) -> bytes:
 def tagged(
     record: Record, kind: int = 0, *, seconds: int = -1, tags: bytes | None = b"", flags: int = 0, tag_length: int | None = None
 ) -> bytes:
-    """An enriched message."""
     length = (len(tags) if tags else -1) if tag_length is None else tag_length
     head = struct.pack(">bBii", 1, kind | flags, seconds, length) + (tags or b"")
     return entry(record.offset, head + sized32(record.key) + sized32(record.value))
 
 
 def time_tag(timestamp: int) -> bytes:
-    """The broker's timestamp."""
     return struct.pack(">bq", 0, timestamp)
 
 
 def count_tag(count: int) -> bytes:
-    """How many messages are wrapped."""
     return struct.pack(">bi", 32, count)
 
 
@@ -61,16 +58,9 @@ def sealed(body: bytes) -> bytes:
 
 
 def message_set(
-    offset: int,
-    messages: Sequence[bytes],
-    span: int,
-    *,
-    codec: int = NONE,
-    flags: int = 0,
-    max_timestamp: int = -1,
-    producer: tuple[int, int, int] = (-1, -1, -1),
-    style: str = "",
-) -> bytes:
+    offset: int, messages: Sequence[bytes], span: int, *, codec: int = NONE, flags: int = 0, max_timestamp: int = -1,
+    producer: tuple[int, int, int] = (-1, -1, -1), style: str = "",
+) -> bytes:  # fmt: skip
     """A message set of the KIP-98 draft that spans ``span`` offsets; ``producer`` is id, epoch and sequence."""
     head = struct.pack(">bhiqqhi", 2, codec | flags, span, max_timestamp, *producer)
     return entry(offset, head + (compress(codec, b"".join(messages), style, 2) if messages else b""))
@@ -80,31 +70,17 @@ def bare_record(record: Record, base: int, base_timestamp: int, attributes: byte
     """A record of format 3; ``attributes`` has none or one byte."""
     body = b"".join(
         (
-            attributes,
-            varint(record.timestamp - base_timestamp),
-            varint(record.offset - base),
-            sized(record.key),
-            sized(record.value),
-            varint(len(record.headers)),
-            *(sized(key) + sized(value) for key, value in record.headers),
+            attributes, varint(record.timestamp - base_timestamp), varint(record.offset - base), sized(record.key), sized(record.value),
+            varint(len(record.headers)), *(sized(key) + sized(value) for key, value in record.headers),
         )
-    )
+    )  # fmt: skip
     return varint(len(body)) + body
 
 
 def compact_batch(
-    offset: int,
-    records: Sequence[bytes],
-    *,
-    last_delta: int,
-    base_timestamp: int,
-    max_delta: int,
-    codec: int = NONE,
-    flags: int = 0x80,
-    producer: tuple[int, int, int] = (-1, -1, -1),
-    leader_epoch: int = 0,
-    style: str = "",
-) -> bytes:
+    offset: int, records: Sequence[bytes], *, last_delta: int, base_timestamp: int, max_delta: int, codec: int = NONE, flags: int = 0x80,
+    producer: tuple[int, int, int] = (-1, -1, -1), leader_epoch: int = 0, style: str = "",
+) -> bytes:  # fmt: skip
     """A batch of format 3; without bit 7 in ``flags`` its records have attributes."""
     covered = struct.pack(">h", codec | flags) + uvarint(last_delta) + varint(base_timestamp) + varint(max_delta)
     covered += struct.pack(">qhii", *producer, len(records)) + (compress(codec, b"".join(records), style) if records else b"")

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from kolumn.readers.remote_metadata import STATES
-from kolumn.values.internal.definitions import definitions
-from kolumn.values.internal.wire import MessageBytes, reader
+from kolumn.readers.plan import STATES
+from kolumn.values.internal.messages import MessageBytes, definitions, reader
 
 BROKERS = Path(__file__).parents[1] / "data" / "internal"
 """Internal topics of brokers of other versions: ``<version>/<topic>-0/<segment>.log``, and beside it what the tool prints, as JSON."""
@@ -72,7 +71,7 @@ def same(own: Any, other: Any, where: str = "") -> Iterator[str]:
             elif name in PROTOCOL and isinstance(own.get(name), bytes) and isinstance(other[name], dict):
                 source = MessageBytes(own[name])
                 message = definitions("clients")[PROTOCOL[name]]
-                yield from same(reader(message, min(source.int16(), message.versions.last))(source), other[name], f"{where}.{name}")
+                yield from same(reader(message, min(source.int16(), message.versions[-1]))(source), other[name], f"{where}.{name}")
             else:
                 yield from same(own.get(name), other[name], f"{where}.{name}")
     elif isinstance(own, list) and isinstance(other, list) and len(own) == len(other):

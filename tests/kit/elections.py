@@ -1,6 +1,6 @@
 """Copies of a partition whose leaders changed, with damage, merged by the reference and by Kolumn.
 
-``python -m kit.elections SEED`` in ``tests`` prints the copies of a seed beside what both make of them.
+``python -m kit.elections SEED`` in ``tests`` prints what both make of the copies of a seed.
 """
 
 import logging
@@ -17,10 +17,8 @@ from pathlib import Path
 
 import kolumn
 from kit import oracle
-from kit.broken_disks import batched_anew, compacted, damaged, mix, not_truncated, rolled, written_twice
-from kit.copy_on_disk import File, contents, read_entry
-from kit.leaders import Entry, History
-from kit.merge_reference import NO_COPIES, Merged, all_strands, merged, same
+from kit.broken_disks import Entry, History, batched_anew, compacted, damaged, mix, not_truncated, rolled, written_twice
+from kit.merge_reference import NO_COPIES, File, Merged, all_strands, contents, merged, same
 
 COLUMNS = ["offset", "key", "value", "timestampMs"]
 SECONDS = 2
@@ -189,7 +187,7 @@ def looks_intact(data: bytes) -> bool:
 
 def rows_of(source: object, **options: object) -> list[Row]:
     """What Kolumn reads, control records too."""
-    table = kolumn.read(source, columns=COLUMNS, include_control=True, errors="skip", threads=1, **options)  # type: ignore[arg-type]
+    table = kolumn.read(source, columns=COLUMNS, include_control=True, errors="skip", threads=1, **options)
     return list(zip(*(table[name].to_pylist() for name in COLUMNS), strict=True))
 
 
@@ -245,32 +243,15 @@ def failures(seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
             yield seed, f"{'; '.join(found)} ({'; '.join(case.traits)})"
 
 
-def show(seed: int) -> None:
-    """Print the copies of a seed, what is intact in them, and what the reference and Kolumn make of them."""
-    with tempfile.TemporaryDirectory(prefix="kolumn-elections-") as folder:
-        case = make(seed, Path(folder) / "disks")
-        print(f"seed {seed}: {'; '.join(case.traits)}")
-        strands = all_strands(case.copies)
-        for number, files in enumerate(case.copies):
-            for file in sorted(files):
-                entries = [read_entry(0, file.path.read_bytes(), at) for at in file.intact]
-                texts = [f"{one.position}+{one.end - one.position}: {one.base}-{one.last} e{one.epoch}" for one in entries]
-                print(f"  {file.path.relative_to(folder)}, {file.path.stat().st_size} bytes: {', '.join(texts)}")
-            for strand in strands:
-                if strand.copy == number:
-                    print(f"    epochs {strand.runs()}, of headers {strand.headers}, {strand.stretches}")
-        expected = merged(case.copies)
-        found = {row[0]: row for row in rows_of(case.folders, replicas="merge")}
-        if isinstance(expected, str):
-            print(expected)
-        else:
-            left = {row.offset for _, row in expected.superseded}
-            for at in sorted(left | expected.rows.keys() | found.keys()):
-                row = expected.rows.get(at, [None])[0]
-                print(f"  {at:6} {'superseded' if at in left else '':10} {row and (row.key, row.value)!s:50} {found.get(at)}")
-        print(*differences(case, Path(folder) / "recovered"), sep="\n")
-
-
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        show(int(argument))
+    for seed in map(int, sys.argv[1:]):
+        with tempfile.TemporaryDirectory(prefix="kolumn-elections-") as folder:
+            case = make(seed, Path(folder) / "disks")
+            print(f"seed {seed}: {'; '.join(case.traits)}")
+            for strand in all_strands(case.copies):
+                print(f"  b{strand.copy}: epochs {strand.runs()}, of headers {strand.headers}, {strand.stretches}")
+            expected, found = merged(case.copies), {row[0]: row for row in rows_of(case.folders, replicas="merge")}
+            rows = {} if isinstance(expected, str) else expected.rows
+            for at in sorted(rows.keys() | found.keys()):
+                print(f"  {at:6} {[(row.key, row.value) for row in rows.get(at, ())]!s:50} {found.get(at)}")
+            print(*differences(case, Path(folder) / "recovered"), sep="\n")

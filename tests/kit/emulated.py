@@ -20,12 +20,11 @@ from kit.kept import keeping
 from kit.ordering import Ordering
 from kolumn.formats.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
 from kolumn.kernels import check
-from kolumn.kernels.fields.hop import hop
-from kolumn.kernels.fields.slices import SLICES
+from kolumn.kernels.fields.hop import SLICES, hop
 from kolumn.kernels.machine import staging
 from kolumn.kernels.machine.kernel import WARP, Kernel
-from kolumn.kernels.machine.lifetime import Block
 from kolumn.kernels.machine.runtime import PAD
+from kolumn.kernels.machine.staging import Block
 
 FILLS = cycle((0xA5, 0x5A))
 """What memory holds that nobody has written: zeros would hide that. As a number it is negative and positive in turns: who reads a length
@@ -196,7 +195,6 @@ def _loop(kernel: Kernel) -> Any:
                 body(i, args.tables, args)
 
         return staged_thread
-
     if lanes == 1:
 
         @kept

@@ -56,32 +56,18 @@ def record_body(record: Record, base_offset: int, base_timestamp: int, attribute
     """Body of a record of format 2: all but its length."""
     return b"".join(
         (
-            struct.pack(">B", attributes),
-            varint(record.timestamp - base_timestamp),
-            varint(record.offset - base_offset),
-            sized(record.key),
-            sized(record.value),
-            varint(len(record.headers)),
+            struct.pack(">B", attributes), varint(record.timestamp - base_timestamp), varint(record.offset - base_offset),
+            sized(record.key), sized(record.value), varint(len(record.headers)),
             *(sized(key) + sized(value) for key, value in record.headers),
         )
-    )
+    )  # fmt: skip
 
 
 def batch(
-    records: Sequence[Record],
-    *,
-    codec: int = NONE,
-    style: str = "",
-    flags: int = 0,
-    base_offset: int | None = None,
-    last_offset: int | None = None,
-    base_timestamp: int | None = None,
-    max_timestamp: int | None = None,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    leader_epoch: int = 0,
-) -> bytes:
+    records: Sequence[Record], *, codec: int = NONE, style: str = "", flags: int = 0, base_offset: int | None = None,
+    last_offset: int | None = None, base_timestamp: int | None = None, max_timestamp: int | None = None, producer_id: int = -1,
+    producer_epoch: int = -1, base_sequence: int = -1, leader_epoch: int = 0,
+) -> bytes:  # fmt: skip
     """A batch of format 2.
 
     Base and last offset, base and maximum timestamp follow from the records unless given (a cleaned batch keeps its own). With
@@ -94,34 +80,16 @@ def batch(
     bodies = (record_body(record, base, base_time) for record in records)
     payload = compress(codec, b"".join(varint(len(body)) + body for body in bodies), style) if records else b""
     return raw_batch(
-        payload,
-        len(records),
-        base_offset=base,
-        leader_epoch=leader_epoch,
-        attributes=(codec if records else NONE) | flags,
-        last_delta=last - base,
-        base_timestamp=base_time,
-        max_timestamp=max_time,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
+        payload, len(records), base_offset=base, leader_epoch=leader_epoch, attributes=(codec if records else NONE) | flags,
+        last_delta=last - base, base_timestamp=base_time, max_timestamp=max_time, producer_id=producer_id, producer_epoch=producer_epoch,
         base_sequence=base_sequence,
-    )
+    )  # fmt: skip
 
 
 def raw_batch(
-    payload: bytes,
-    count: int,
-    *,
-    base_offset: int = 0,
-    leader_epoch: int = 0,
-    attributes: int = 0,
-    last_delta: int = 0,
-    base_timestamp: int = -1,
-    max_timestamp: int = -1,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-) -> bytes:
+    payload: bytes, count: int, *, base_offset: int = 0, leader_epoch: int = 0, attributes: int = 0, last_delta: int = 0,
+    base_timestamp: int = -1, max_timestamp: int = -1, producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1,
+) -> bytes:  # fmt: skip
     """A batch of format 2 around any payload, header fields as given, length and CRC right."""
     covered = (
         struct.pack(">hiqqqhii", attributes, last_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count)
@@ -152,18 +120,9 @@ def message(magic: int, record: Record, attributes: int = 0, *, trailing: bytes 
 
 
 def wrapper(
-    magic: int,
-    records: Sequence[Record],
-    codec: int,
-    *,
-    style: str = "",
-    flags: int = 0,
-    offset: int | None = None,
-    timestamp: int | None = None,
-    inner_base: int | None = None,
-    inner_magic: int | None = None,
-    garbage: bytes = b"",
-) -> bytes:
+    magic: int, records: Sequence[Record], codec: int, *, style: str = "", flags: int = 0, offset: int | None = None,
+    timestamp: int | None = None, inner_base: int | None = None, inner_magic: int | None = None, garbage: bytes = b"",
+) -> bytes:  # fmt: skip
     """A compressed message set of format 0 (absolute inner offsets) or 1 (relative ones).
 
     ``inner_base`` is what inner offsets of format 1 count from (default: the first record; 0 makes them absolute);

@@ -20,9 +20,9 @@ from kit.wrong_records import cases
 from kolumn.cpu_fallback.machine.loops import LOOPS
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.framing import Framer
-from kolumn.values.json.decoder import JsonDecoder
+from kolumn.values.json import JsonDecoder
 from kolumn.values.protobuf.decoder import ProtobufDecoder
-from kolumn.values.schemas.given import given_schemas
+from kolumn.values.schemas.collections import given_schemas
 from kolumn.values.schemas.schema import Schema
 
 
@@ -87,10 +87,6 @@ def _damaged(folder: Path, position: int, value: bytes, scratch: Path) -> object
     return kolumn.verify(target)
 
 
-def _digest(answer: object, scratch: Path) -> str:
-    return hashlib.sha256(repr(_plain(answer)).replace(str(scratch), "").encode()).hexdigest()
-
-
 def _plain(answer: Any) -> object:
     """An answer without tables and arrays, whose text leaves out what is long."""
     if isinstance(answer, pa.Table | pa.Array):
@@ -106,8 +102,9 @@ def main(corpus: str, scratch: str, machine_code: str | None = None) -> None:
         from kit import arm
 
         arm.use(Path(machine_code))
-    found = [_digest(answer, Path(scratch)) for answer in answers(Path(corpus), Path(scratch))]
-    print(json.dumps({"loops": sorted(name for name, loop in LOOPS.items() if loop.is_loaded), "digests": found}))
+    texts = (repr(_plain(answer)).replace(scratch, "") for answer in answers(Path(corpus), Path(scratch)))
+    found = [hashlib.sha256(text.encode()).hexdigest() for text in texts]
+    print(json.dumps({"loops": sorted(name for name, loop in LOOPS.items() if loop._run is not None), "digests": found}))
 
 
 if __name__ == "__main__":

@@ -37,32 +37,15 @@ _STAGED = ".kolumn-"
 
 @dataclass(frozen=True)
 class Writer:
-    """Something that writes below a target folder, by the command line's arguments or by a function.
-
-    Attributes
-    ----------
-    name : str
-    arguments : tuple of str
-        With ``{source}`` and ``{target}``.
-    function : callable, optional
-        In place of arguments, with the source and the name of the target.
-    before : callable, optional
-        Brings the target into the state that the writer finds.
-    replaces : bool
-        Whether a second run over a complete target is right, too.
-    refuses : str
-        Part of the error message otherwise.
-    scheme : str
-        The scheme, if the writer gets a URL of the target.
-    """
+    """Something that writes below a target folder, by the command line's arguments or by a function."""
 
     name: str
-    arguments: tuple[str, ...] = ()
-    function: Callable[[Path, str], Any] | None = None
-    before: Callable[[Path, Path], Any] | None = None
-    replaces: bool = False
-    refuses: str = "already exists"
-    scheme: str = ""
+    arguments: tuple[str, ...] = ()  # with ``{source}`` and ``{target}``
+    function: Callable[[Path, str], Any] | None = None  # in place of arguments, with the source and the name of the target
+    before: Callable[[Path, Path], Any] | None = None  # brings the target into the state that the writer finds
+    replaces: bool = False  # whether a second run over a complete target is right, too
+    refuses: str = "already exists"  # part of the error message otherwise
+    scheme: str = ""  # of the URL, if the writer gets one of the target
 
     def run(self, source: Path, target: Path) -> int:
         """Write, and return the exit code."""
@@ -104,7 +87,6 @@ class Outcome:
 
 
 def records(count: int) -> pa.Table:
-    """Records with keys that repeat."""
     return pa.table(
         {
             "key": [b"key-%d" % (i % 7) for i in range(count)],
@@ -191,8 +173,6 @@ class Warm:
         return self
 
     def __exit__(self, *error: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(60)
         self._process.stdout.close()
@@ -209,8 +189,6 @@ class Warm:
 
     def run(self, writer: Writer, source: Path, target: Path, at: int = 0, action: str = "", mask: int | None = None) -> Outcome:
         """Run a writer, with this umask; at the step with this number, from 1 on, the action happens."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         request = pickle.dumps((writer.name, str(source), str(target), at, action, mask))
         self._process.stdin.write(struct.pack(">q", len(request)) + request)
         self._process.stdin.flush()

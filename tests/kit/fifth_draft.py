@@ -14,7 +14,7 @@ attributes  bits 0-2 codec; a negative key length is null
 
 from kolumn.core.errors import Code
 from kolumn.formats import layout, legacy, table
-from kolumn.formats.fields import Message, bad_message
+from kolumn.formats.entry import Message, bad_message
 from kolumn.formats.layout import LZ4, Family, Format, Layout
 from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, u32_at
 
@@ -26,7 +26,7 @@ _LARGEST_CODEC = LZ4
 _OK, _BAD_LENGTH, _RECORD_LENGTH, _KEY_LENGTH = int(Code.OK), int(Code.BAD_LENGTH), int(Code.RECORD_LENGTH), int(Code.KEY_LENGTH)
 
 
-def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
+def header(buf: Buffer, pos: int, size: int, row) -> int:
     """Fill a row of the batch table."""
     row[table.BASE_OFFSET] = row[table.LAST_OFFSET] = i64_at(buf, pos)
     row[table.COUNT] = table.UNKNOWN

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import subprocess
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -45,6 +46,19 @@ def tried(steps: Sequence[Any], few: int) -> list[Any]:
         return list(steps[TURN % 4 :: 4])
     every = max(1, len(steps) // few)
     return list(steps[TURN % every :: every])
+
+
+def failing(compare: Callable[[int], object], seeds: Iterable[int]) -> list[tuple[int, str]]:
+    """Seeds for which a comparison raises, and what: an AssertionError is a finding, another error has its trace."""
+    wrong = []
+    for seed in seeds:
+        try:
+            compare(seed)
+        except AssertionError as error:
+            wrong.append((seed, str(error)))
+        except Exception:
+            wrong.append((seed, traceback.format_exc()))
+    return wrong
 
 
 def over_seeds(failures: Failures, count: int, alone: int = 500) -> list[tuple[int, str]]:

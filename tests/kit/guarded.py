@@ -6,7 +6,7 @@ import mmap
 import numpy as np
 
 from kolumn.core import recycle
-from kolumn.cpu_fallback.columns import columns
+from kolumn.cpu_fallback import columns
 
 # Looked up once: an object of `CDLL` defines a class, which would take longer than the call.
 _mprotect = ctypes.CDLL(None).mprotect

@@ -7,7 +7,7 @@ import cramjam
 import lz4.block
 import zstandard
 
-from kit.xxh32 import xxh32
+from kit.streams import xxh32
 
 
 class BadStreamError(Exception):

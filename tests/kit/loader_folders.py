@@ -38,7 +38,6 @@ def content(name: str, offsets: Any) -> bytes:
 
 
 def write(folder: Path, files: Files) -> None:
-    """Write a folder."""
     folder.mkdir(parents=True)
     for name, offsets in files.items():
         (folder / real_name(name)).write_bytes(content(name, offsets))

@@ -40,7 +40,7 @@ class Looks:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Replace the functions, until the patch is undone."""
         scandir, opened, init = os.scandir, builtins.open, SegmentFile.__init__
-        look, descriptor = identity._look, SegmentFile.descriptor.fget
+        look, descriptor = identity._fields, SegmentFile.descriptor.fget
         assert descriptor is not None
         for name in BY_NAME:
             patch.setattr(os, name, self._named(name, getattr(os, name)))
@@ -55,9 +55,9 @@ class Looks:
             self.step("open", path)
             return opened(path, *args, **kwargs)
 
-        def look_at(path: str, file: int | None, inside: Any = None) -> Any:
+        def look_at(path: str, *args: Any, **kwargs: Any) -> Any:
             self.step("statx", path)
-            return look(path, file, inside)
+            return look(path, *args, **kwargs)
 
         def begin(file: SegmentFile, segment: Any) -> None:
             with self._lock:
@@ -71,7 +71,7 @@ class Looks:
 
         patch.setattr(os, "scandir", scan)
         patch.setattr(storage, "open", open_whole, raising=False)
-        patch.setattr(identity, "_look", look_at)
+        patch.setattr(identity, "_fields", look_at)
         patch.setattr(SegmentFile, "__init__", begin)
         patch.setattr(SegmentFile, "descriptor", property(handed))
 

@@ -9,7 +9,6 @@ import random
 import struct
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
@@ -22,9 +21,10 @@ import pyarrow as pa
 
 import kolumn
 from kit.encoder import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, message, with_crc, wrapper
+from kit.fuzz import failing
 from kit.mutate import make_records
 from kit.streams import STYLES
-from kolumn.log import narrow
+from kolumn.log import seek
 
 TOPIC = "lies-0"
 OPTIONS: list[dict[str, Any]] = [
@@ -70,7 +70,6 @@ class Log:
 
 
 def make(seed: int) -> Log:
-    """The log of a seed."""
     rng, offset = random.Random(seed), 0
     log = Log([], [])
     for _ in range(rng.choice((1, 1, 1, 2))):
@@ -169,7 +168,7 @@ def compare(seed: int, scratch: Path) -> None:
     whole = {errors: _rows(folder, {**options, "errors": errors}) for errors in ("skip", "raise")}
     assert whole["skip"] is not None
     # Half of the logs are narrowed as if they were large.
-    with patch.object(narrow, "SMALLEST", rng.choice((1, narrow.SMALLEST))):
+    with patch.object(seek, "SMALLEST", rng.choice((1, seek.SMALLEST))):
         for _ in range(RANGES):
             asked = _asked(rng, whole["skip"])
             for name in ("read", *rng.choices(list(OFTEN), list(OFTEN.values()))):
@@ -180,7 +179,6 @@ def compare(seed: int, scratch: Path) -> None:
 
 
 def _asked(rng: random.Random, rows: list[tuple[Row, int]]) -> Asked:
-    """A range near some records."""
     offsets = [row[2] + rng.randint(-1, 1) for row, _ in rows] + [0, 1000]
     times = [timestamp + rng.randint(-1, 1) for _, timestamp in rows if timestamp > 0] + [1_700_000_000_000]
     low, high = sorted(rng.choices(offsets, k=2))
@@ -203,10 +201,7 @@ def _rows(folder: Path, options: dict[str, Any]) -> list[tuple[Row, int]] | None
 
 
 def _believed(folder: Path, rows: list[Row]) -> list[Row]:
-    """The rows without those that contradict what is believed: the names of segments, and the offsets of a batch's header.
-
-    A record of format 2 outside of its batch's offsets is damage.
-    """
+    """The rows that do not contradict the names of segments and the offsets of a batch's header: a record outside of these is damage."""
     bases = sorted(int(path.name[:20]) for path in folder.iterdir())
     stops = dict(zip(bases, [*bases[1:], 2**63], strict=True))
     found = []
@@ -249,7 +244,7 @@ def _cat(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
     with redirect_stdout(out), patch.object(sys, "stderr", io.StringIO()), suppress(Ended, SystemExit):
         app(["cat", "--json", "--columns", "segment,position,offset", *given, str(folder)])
     out.flush()
-    lines = [json.loads(line) for line in out.buffer.getvalue().splitlines()]  # type: ignore[attr-defined]
+    lines = [json.loads(line) for line in out.buffer.getvalue().splitlines()]
     return [(line["segment"], line["position"], line["offset"]) for line in lines]
 
 
@@ -265,7 +260,7 @@ def _polars(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
 
 def _sql(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
     from kolumn.options import Options
-    from kolumn.readers.sql import Topics
+    from kolumn.readers.polars import Topics
 
     topics = Topics(folder, Options.of(columns=["segment", "position", "offset", "timestamp"], **options))
     bound = {"offset": "{}", "timestamp": "make_timestamptz({})"}
@@ -301,8 +296,8 @@ def _spark(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
 def _connector(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
     """What tasks return, of which Spark then keeps what the conditions let through."""
     from kolumn.spark_plugin.connector.questions import answer
-    from kolumn.spark_plugin.connector.task import Task
     from kolumn.spark_plugin.connector.work import Work, unpacked
+    from kolumn.spark_plugin.connector.worker import Task
     from kolumn.spark_plugin.read.splits import Split
 
     given = _spark_options(folder, options)
@@ -329,16 +324,8 @@ OFTEN = {"scan": 4, "Polars": 4, "Spark": 4, "connector": 4, "cat": 1, "SQL": 1}
 
 def failures(seeds: range) -> list[tuple[int, str]]:
     """Seeds of which something is wrong, and what."""
-    wrong = []
     with tempfile.TemporaryDirectory(prefix="kolumn-lies-") as scratch:
-        for seed in seeds:
-            try:
-                compare(seed, Path(scratch))
-            except AssertionError as error:
-                wrong.append((seed, str(error)))
-            except Exception:
-                wrong.append((seed, traceback.format_exc()))
-    return wrong
+        return failing(lambda seed: compare(seed, Path(scratch)), seeds)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ HOSTILE = (0, 1, -1, 2, 7, 13, 14, 48, 49, 61, 127, 128, 255, 32767, 65536, 1 <<
 
 @dataclass(frozen=True)
 class Mutant:
-    """Damaged bytes."""
-
     data: bytes
     kind: str  # what was done
     untouched: tuple[tuple[int, int], ...] = ()  # position and original index of each entry that is whole and as it was, in order
@@ -33,7 +31,6 @@ def make_segment(rng: random.Random) -> list[bytes]:
 
 
 def make_records(rng: random.Random, offset: int, count: int) -> list[Record]:
-    """Records with increasing offsets."""
     records = []
     for _ in range(count):
         headers = tuple((rng.randbytes(2).hex().encode(), _bytes(rng, 8)) for _ in range(rng.choice((0, 0, 1, 3))))
@@ -156,15 +153,9 @@ def _rearrange(rng: random.Random, entries: list[bytes]) -> Mutant:
 
 
 ANYWHERE: dict[str, Callable[[random.Random, list[bytes]], Mutant]] = {
-    "flip": _flip,
-    "truncate": _truncate,
-    "zero tail": _zero_tail,
-    "delete": _delete,
-    "insert": _insert,
-    "overwrite": _overwrite,
-    "splice": _splice,
-    "rearrange": _rearrange,
-}
+    "flip": _flip, "truncate": _truncate, "zero tail": _zero_tail, "delete": _delete, "insert": _insert, "overwrite": _overwrite,
+    "splice": _splice, "rearrange": _rearrange,
+}  # fmt: skip
 
 
 def _inside(rng: random.Random, entries: list[bytes], name: str) -> Mutant:
@@ -193,11 +184,7 @@ def _header_field(rng: random.Random, entry: bytes) -> bytes:
 
 
 def _payload_byte(rng: random.Random, entry: bytes) -> bytes:
-    return _tamper(rng, entry, rng.randrange(min(_payload_at(entry), len(entry) - 1), len(entry)))
-
-
-def _payload_at(entry: bytes) -> int:
-    return 61 if entry[16] == 2 else 18
+    return _tamper(rng, entry, rng.randrange(min(61 if entry[16] == 2 else 18, len(entry) - 1), len(entry)))
 
 
 def _tamper(rng: random.Random, data: bytes, at: int) -> bytes:
@@ -263,9 +250,6 @@ def _stream(rng: random.Random, entry: bytes) -> bytes:
 
 
 INSIDE: dict[str, Callable[[random.Random, bytes], bytes]] = {
-    "header field": _header_field,
-    "payload": _payload_byte,
-    "payload resized": _payload_resized,
-    "recompressed": _recompressed,
+    "header field": _header_field, "payload": _payload_byte, "payload resized": _payload_resized, "recompressed": _recompressed,
     "stream": _stream,
-}
+}  # fmt: skip

@@ -19,7 +19,6 @@ _DRAFT = ".kolumn-put-"
 
 
 def objects(folder: Path) -> dict[str, bytes]:
-    """All objects below a folder."""
     found = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return {name: path.read_bytes() for name, path in found.items() if _DRAFT not in name}
 

@@ -26,20 +26,10 @@ import pytest
 MODE = os.environ.get("ON_GPU", "host" if os.environ.get("KOLUMN_FAKE_GPU") == "1" else "run")
 LOG = os.environ.get("ON_GPU_LOG", "")
 FATAL = (
-    "cudaErrorIllegalAddress",
-    "cudaErrorLaunchFailure",
-    "cudaErrorMisalignedAddress",
-    "cudaErrorLaunchTimeout",
-    "cudaErrorHardwareStackError",
-    "cudaErrorIllegalInstruction",
-    "cudaErrorInvalidAddressSpace",
-    "cudaErrorInvalidPc",
-    "cudaErrorAssert",
-    "CUDA_ERROR_ILLEGAL_ADDRESS",
-    "CUDA_ERROR_LAUNCH_FAILED",
-    "CUDA_ERROR_MISALIGNED_ADDRESS",
-    "cudaErrorECCUncorrectable",
-)
+    "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "cudaErrorMisalignedAddress", "cudaErrorLaunchTimeout",
+    "cudaErrorHardwareStackError", "cudaErrorIllegalInstruction", "cudaErrorInvalidAddressSpace", "cudaErrorInvalidPc", "cudaErrorAssert",
+    "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_MISALIGNED_ADDRESS", "cudaErrorECCUncorrectable",
+)  # fmt: skip
 LARGE = 64 << 20
 """Bytes of all pieces together above which nothing is compared."""
 TALKING = ("check", "join", "hop_staged", "hop_sliced")

@@ -14,35 +14,19 @@ Kolumn differs on purpose:
 
 import struct
 import zlib
+from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
 
 import crc32c
 
 from kit.inflate import BadStreamError, inflate
 from kit.streams import CODECS
 
-
-class Row(NamedTuple):
-    """One record; the names are those of Kolumn's columns."""
-
-    offset: int
-    timestampMs: int  # noqa: N815
-    timestampType: int  # noqa: N815
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    producerId: int  # noqa: N815
-    producerEpoch: int  # noqa: N815
-    sequence: int
-    leaderEpoch: int  # noqa: N815
-    isTransactional: bool  # noqa: N815
-    isControl: bool  # noqa: N815
-    magic: int
-    codec: str
-    position: int
+_COLUMNS = "offset timestampMs timestampType key value headers producerId producerEpoch sequence leaderEpoch isTransactional isControl"
+Row = namedtuple("Row", f"{_COLUMNS} magic codec position")
+"""One record; the names are those of Kolumn's columns."""
 
 
 class BadEntryError(Exception):
@@ -178,21 +162,9 @@ def _batch(entry: bytes, position: int, check_crcs: bool) -> Iterator[Row]:
         time, delta, key, value, headers = _record(cursor)
         _within(delta, last)
         yield Row(
-            _signed(base + delta),
-            max_time if append_time else _signed(base_time + time),
-            int(append_time),
-            key,
-            value,
-            headers,
-            pid,
-            pid_epoch,
-            -1 if sequence < 0 else _sequence(sequence, delta),
-            epoch,
-            *flags,
-            magic,
-            CODECS[codec],
-            position,
-        )
+            _signed(base + delta), max_time if append_time else _signed(base_time + time), int(append_time), key, value, headers, pid,
+            pid_epoch, -1 if sequence < 0 else _sequence(sequence, delta), epoch, *flags, magic, CODECS[codec], position,
+        )  # fmt: skip
     if cursor.left:
         raise BadEntryError("Incorrect declared batch size, records still remaining in file")
 
@@ -262,15 +234,8 @@ def _text(data: bytes) -> str:
     return text
 
 
-class Message(NamedTuple):
-    """The fields of a message of format 0 or 1."""
-
-    offset: int
-    magic: int
-    attributes: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
+Message = namedtuple("Message", "offset magic attributes timestamp key value")
+"""The fields of a message of format 0 or 1."""
 
 
 def read_message(entry: bytes, check_crcs: bool) -> Message:

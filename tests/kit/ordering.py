@@ -8,7 +8,7 @@ import threading
 from bisect import bisect_right
 from collections import Counter
 
-from kolumn.kernels.machine.lifetime import Block, Streams
+from kolumn.kernels.machine.staging import Block, Streams
 
 OTHERS, FREEING = "others", "freeing"
 Clock = Counter[str]
@@ -66,7 +66,7 @@ class Ordering:
             self._uses[address][stream] = now
 
     def order(self, before: str, after: str) -> None:
-        """As `lifetime.Streams` has it."""
+        """As `Streams` has it."""
         with self._lock:
             self._asked(before)
             self._asked(after)

@@ -15,7 +15,6 @@ END = 900
 
 
 def log(folder: Path, base: int, suffix: str = "log") -> Path:
-    """A file of a segment."""
     return folder / f"{base:020}.{suffix}"
 
 
@@ -32,7 +31,6 @@ class Injury:
     remarks: tuple[tuple[str, int, int], ...] = ()  # (kind, first offset, last offset) of each remark
 
     def to(self, folder: Path) -> Path:
-        """A damaged copy."""
         copy = folder / "many-segments-0"
         shutil.copytree(SOURCE, copy)
         self.make(copy)
@@ -106,7 +104,7 @@ INJURIES = (
     Injury("last zeroed, no index files", _all(_zeroed(727), _removed(727, "index", "timeindex")), 727),
     Injury("last log removed", _removed(727, "log"), 727, ((727, 899),), ("lists offset 899, and no log",)),
     Injury("rolled, zeros after all of it", lambda folder: log(folder, 370).write_bytes(log(folder, 370).read_bytes() + bytes(4096)), 900,
-           remarks=(("zero-tail", None, None),)),  # type: ignore[arg-type]
+           remarks=(("zero-tail", None, None),)),
     Injury("duplicated under another offset", _copied(370, "00000000000000000400.log"), 1088, ((400, 557), (370, 384)),
            ("expected offsets below 400", "expected offsets from 400 on")),
     Injury("duplicated under another name", _copied(370, "copy.log"), 1088, ((370, 384),), ("370.log has offsets of this file too",)),

@@ -15,14 +15,14 @@ from kolumn.core import paths
 GENERAL, FAST = "general", tuple(paths.FAST)
 
 CALLED = {
-    paths.STREAMED: ("decode.host.chunk", "stream_runs"),
-    paths.MESSAGES: ("decode.host.chunk", "stream_message_runs"),
-    paths.SHORT: ("cpu_fallback.columns.memory", "Target"),
+    paths.STREAMED: ("decode.chunk", "stream_runs"),
+    paths.MESSAGES: ("decode.chunk", "stream_message_runs"),
+    paths.SHORT: ("cpu_fallback.columns", "Target"),
     paths.TOGETHER: ("decode.small_segments", "stream_files"),
-    paths.FILTER: ("writers.compaction.rewrite", "filter_records"),
-    paths.DOWN_CONVERSION: ("writers.conversion.down_conversion", "down_convert"),
-    paths.JSON: ("values.json.decoder", "decode_objects"),
-    paths.AVRO_WALK: ("values.avro.walk", "WalkPlan"),
+    paths.FILTER: ("writers.compaction.cleaner", "filter_records"),
+    paths.DOWN_CONVERSION: ("writers.conversion.regroup", "down_convert"),
+    paths.JSON: ("values.json", "decode_objects"),
+    paths.AVRO_WALK: ("values.avro.decoder", "WalkPlan"),
     GENERAL: ("decode.host.run", "fields"),
 }
 """What each path calls and no other does; the last argument of ``Target`` says whether loops for short records run."""

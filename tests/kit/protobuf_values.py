@@ -12,6 +12,8 @@ from typing import Any
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message, message_factory, timestamp_pb2, wrappers_pb2
 
+from kit.encoder import overlong, uvarint
+
 F = descriptor_pb2.FieldDescriptorProto
 SCALARS = [kind for kind in range(1, 19) if kind not in (F.TYPE_GROUP, F.TYPE_MESSAGE, F.TYPE_ENUM)]
 KEYS = [kind for kind in SCALARS if kind not in (F.TYPE_DOUBLE, F.TYPE_FLOAT, F.TYPE_BYTES)]
@@ -140,16 +142,8 @@ def message_class(serialised: bytes, name: str = "t.M0") -> Any:
 
 def varint(value: int, more: int = 0) -> bytes:
     """An unsigned varint of 64 bits, with more bytes than it needs."""
-    value &= 2**64 - 1
-    made = bytearray()
-    while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    made.append(value)
-    for _ in range(more):
-        made[-1] |= 0x80
-        made.append(0)
-    return bytes(made)
+    encoded = uvarint(value)
+    return overlong(encoded, len(encoded) + more)
 
 
 def _number(rng: random.Random) -> int:
@@ -228,9 +222,7 @@ def expected(kind: Any, value: bytes) -> Any:
     """The row that a value is, in the form of `plain`; None if it is not valid."""
     try:
         made = kind.FromString(value)
-        if not made.IsInitialized():
-            return None
-        return _row(made)
+        return _row(made) if made.IsInitialized() else None
     except (message.DecodeError, UnicodeDecodeError):
         return None
 

@@ -148,11 +148,11 @@ class Machine:
                 self.pieces.remove(memory.first)
             end(memory)
 
-        HostMemory.__init__, HostMemory.__del__ = made, gone  # type: ignore[method-assign, assignment]
+        HostMemory.__init__, HostMemory.__del__ = made, gone
         try:
             yield self
         finally:
-            HostMemory.__init__, HostMemory.__del__ = begin, end  # type: ignore[method-assign]
+            HostMemory.__init__, HostMemory.__del__ = begin, end
 
 
 _CODES: dict[str, Code] = {}

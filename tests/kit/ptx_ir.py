@@ -70,14 +70,10 @@ class Translation:
 
     def _head(self) -> list[str]:
         head = [
-            "declare i64 @access(i64, i64, i64, i64, i64, i64, i64)",
-            *_INTRINSICS,
-            *map(_constant, self.text.constants.items()),
-            "define i32 @thread(i64 %r, i64 %context, i64 %number) {",
-            "entry:",
-            "  %regs = inttoptr i64 %r to ptr",
+            "declare i64 @access(i64, i64, i64, i64, i64, i64, i64)", *_INTRINSICS, *map(_constant, self.text.constants.items()),
+            "define i32 @thread(i64 %r, i64 %context, i64 %number) {", "entry:", "  %regs = inttoptr i64 %r to ptr",
             "  %c = inttoptr i64 %context to ptr",
-        ]
+        ]  # fmt: skip
         if not self.talks:
             return head + [f"  %R{i} = alloca i{self.text.registers[name]}" for name, i in self.slots.items()]
         resumes = " ".join(f"i64 {k}, label %resume{k}" for k in range(1, len(self.syncs) + 1))

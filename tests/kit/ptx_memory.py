@@ -51,14 +51,14 @@ class Wrong(NamedTuple):
     other: int
 
 
-def _inline(function):  # type: ignore[no-untyped-def]
+def _inline(function):
     from numba import njit
 
     return njit(inline="always")(function)
 
 
 @_inline
-def _ordered(context, tag, place, own, thread):  # type: ignore[no-untyped-def]
+def _ordered(context, tag, place, own, thread):
     """Whether an access, ``tag`` and ``place`` of a cell, is ordered before what ``thread`` does now, whose tag is ``own``."""
     if (tag >> 32) != (own >> 32) or tag == own:
         return True
@@ -72,14 +72,14 @@ def _ordered(context, tag, place, own, thread):  # type: ignore[no-untyped-def]
     return other // _WARP == thread // _WARP and load64(syncs + 8 * (1 + thread % block // _WARP)) > (place >> 20) & 0xFFFFF
 
 
-def _kept_callback(function):  # type: ignore[no-untyped-def]
+def _kept_callback(function):
     """A function that machine code calls, compiled, and kept for other processes."""
     with keeping(__file__) as possible:
         return cfunc(_int64(*[_int64] * 7), cache=possible)(function)
 
 
 @_kept_callback
-def access(context, address, width, write, line, thread, value):  # type: ignore[no-untyped-def]
+def access(context, address, width, write, line, thread, value):
     """1 where the access may be done; what is wrong with it is noted in the context, with the first one's particulars."""
     kind, other = 0, 0
     if address & (width - 1):

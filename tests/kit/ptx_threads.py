@@ -103,16 +103,16 @@ def _keep(place: Path, data: bytes) -> None:
     os.replace(file.name, place)
 
 
-def _kept(function):  # type: ignore[no-untyped-def]
+def _kept(function):
     with keeping(*_FILES) as possible:
         return njit(cache=possible)(function)
 
 
 @intrinsic
-def _run(typing, address, registers, context, number):  # type: ignore[no-untyped-def]
+def _run(typing, address, registers, context, number):
     """Call the function of a thread at an address."""
 
-    def emit(context_, builder, signature, args):  # type: ignore[no-untyped-def]
+    def emit(context_, builder, signature, args):
         word = ir.IntType(64)
         kind = ir.FunctionType(ir.IntType(32), [word] * 3)
         found = builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
@@ -122,7 +122,7 @@ def _run(typing, address, registers, context, number):  # type: ignore[no-untype
 
 
 @_kept
-def run_apart(code, context, block, threads, visits):  # type: ignore[no-untyped-def]
+def run_apart(code, context, block, threads, visits):
     """Run the threads of a block one after the other; how often each was in each basic block is added to ``visits``."""
     for t in range(threads):
         store64(context + _TID, t)
@@ -131,7 +131,7 @@ def run_apart(code, context, block, threads, visits):  # type: ignore[no-untyped
 
 
 @_kept
-def run_together(code, context, block, threads, visits, registers, kinds, found):  # type: ignore[no-untyped-def]
+def run_together(code, context, block, threads, visits, registers, kinds, found):
     """Run the threads of a block, which wait for each other; returns `WHOLE`, or what is wrong.
 
     ``registers`` are zeros of shape (threads, slots), ``kinds`` those of each synchronisation from the second element on; ``found`` gets

@@ -74,15 +74,16 @@ def copy(source: Path, disk: Path) -> Path:
 
 
 def logs(folder: Path) -> list[Path]:
-    """Its segments."""
     return sorted(folder.glob("*.log"))
 
 
 def flip(path: Path, place: int) -> None:
     """Turn over a bit of a file."""
-    data = bytearray(path.read_bytes())
-    data[place] ^= 0x10
-    path.write_bytes(data)
+    with path.open("r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 0x10]))
 
 
 def last_bytes(folder: Path, numbers: Callable[[int], bool]) -> None:

@@ -16,7 +16,8 @@ from threading import Thread
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from kit.java import class_path
+
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "secRET", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
 }  # fmt: skip
@@ -29,7 +30,6 @@ def server() -> Iterator[str]:
     command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
-            assert process.stdout is not None
             line = next(line for line in process.stdout if "Running on" in line)
             # Its log of requests would fill the pipe.
             Thread(target=lambda: [None for _ in process.stdout or ()], daemon=True).start()
@@ -54,17 +54,12 @@ def java_server(home: Path) -> Iterator[str]:
     """Start S3Proxy, for a second opinion. It is stricter and older than moto: it knows no checksums at the end of a body."""
     if not all(map(shutil.which, ("java", "mvn"))):
         pytest.skip("needs Java and Maven on the PATH")
-    built = subprocess.run(
-        ["mvn", "-q", "-B", "-f", "tests/foreign/s3proxy", "package"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    if built.returncode:
-        pytest.skip(f"Maven could not fetch S3Proxy: {built.stdout[-2000:]}")
+    classes = class_path("tests/foreign/s3proxy", "tests/s3proxy")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     settings = home / "s3proxy.properties"
     settings.write_text(S3PROXY.format(port=port, **CREDENTIALS))
-    classes = str(ROOT / "build" / "tests" / "s3proxy" / "lib" / "*")
     command = ["java", "-Xmx512m", "-cp", classes, "org.gaul.s3proxy.Main", "--properties", str(settings)]
     with open(home / "output", "wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:

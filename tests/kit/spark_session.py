@@ -5,15 +5,19 @@ It is an empty one, so that a test can say what relative paths mean.
 """
 
 import contextlib
+import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from kolumn.spark_plugin import configure, register
 from kolumn.spark_plugin.session.java import use_java
@@ -60,3 +64,35 @@ def _session() -> SparkSession:
         .config("spark.kolumn.reader", os.environ.get("KOLUMN_SPARK_READER", "python"))
         .getOrCreate()
     )
+
+
+def connector_workers(spark: SparkSession) -> list[int]:
+    """Live workers of the connector, by their process ids."""
+    jvm = spark._jvm.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, AttributeError):
+            parent, state = re.search(r"\) (\S) (\d+)", (folder / "stat").read_text()).group(2, 1)  # type: ignore[union-attr]
+            if int(parent) == jvm and state != "Z" and b"kolumn.spark_plugin.connector.worker" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+    return found
+
+
+def run_job(
+    *arguments: object, script: str = "jobs.py", env: Mapping[str, str] | None = None, cwd: Path | None = None, timeout: int = 600
+) -> Any:
+    """What a Spark program of `tests/spark/` tells, in a process of its own."""
+    command = [sys.executable, str(_ROOT / "tests" / "spark" / script), *map(str, arguments)]
+    env = env or os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, timeout=timeout, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-10_000:]
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("RESULT "))
+    return json.loads(line.removeprefix("RESULT "))
+
+
+def streamed(spark: SparkSession, path: object, scratch: Path, *columns: str, **options: object) -> DataFrame:
+    """The rows of a stream of what is there, by way of Parquet; a second call goes on."""
+    frame = spark.readStream.format("kolumn").options(**{"startingOffsets": "earliest", **options}).load(str(path))
+    writer = frame.select(*columns or ["*"]).writeStream.format("parquet").option("checkpointLocation", f"{scratch}/state")
+    writer.trigger(availableNow=True).start(f"{scratch}/rows").awaitTermination()
+    return spark.read.parquet(f"{scratch}/rows")

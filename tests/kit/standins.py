@@ -74,8 +74,6 @@ class Queue:
 
 
 class Piece:
-    """An allocation between guards."""
-
     def __init__(self, size: int) -> None:
         self.size, self.freed, self.fill = size, False, next(FILLS)
         self.whole = np.full(size + 3 * GUARD, self.fill, np.uint8)
@@ -93,6 +91,7 @@ class Standins:
 
     def __init__(self) -> None:
         self.faults: list[str] = []
+        self.fault = self.faults.append
         self.lock = threading.RLock()
         self.queues: dict[int, Queue] = {LEGACY: Queue()}
         self.pieces: dict[int, Piece] = {}
@@ -105,9 +104,6 @@ class Standins:
         self._numbers = count(1000)
         self._running = False
         self._current = threading.local()
-
-    def fault(self, text: str) -> None:
-        self.faults.append(text)
 
     # Streams and events.
 
@@ -266,7 +262,7 @@ class Standins:
         self.asked_by_kolumn(stream, do)
 
     def fill(self, to: int, value: int, size: int, stream: int) -> None:
-        self.asked_by_kolumn(stream, lambda: self.there(to, size, "memset") and ctypes.memset(to, value, size))  # type: ignore[arg-type,return-value]
+        self.asked_by_kolumn(stream, lambda: self.there(to, size, "memset") and ctypes.memset(to, value, size))
 
     def function(self, entry: str, path: str) -> Callable[..., None]:
         kernel = load_all()[entry.removeprefix("kolumn_")]
@@ -283,11 +279,10 @@ class Standins:
             if len(fields) != len(kernel.args._fields) or any(type(one) is not np.int64 for one in args):
                 self.fault(f"{kernel.name}: parameters {args}")
                 return
-
             # An address may be biased by a position in a file: what is freed shows by its poison.
             self.asked_by_kolumn(self.current(), lambda: run_loops(kernel, n, kernel.args(*fields)))
 
-        launch.attributes = {  # type: ignore[attr-defined]
+        launch.attributes = {
             "num_regs": 0, "local_size_bytes": 0, "shared_size_bytes": 0, "max_threads_per_block": kernel.block,
         }  # fmt: skip
         return launch

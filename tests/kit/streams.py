@@ -1,4 +1,4 @@
-"""Compressed streams as the clients of Kafka write them, with every legal variation."""
+"""Compressed streams as the clients of Kafka write them, with every legal variation, and xxHash-32, the checksum of lz4 frames."""
 
 import gzip
 import struct
@@ -7,8 +7,6 @@ import zlib
 import cramjam
 import lz4.frame
 import zstandard
-
-from kit.xxh32 import xxh32
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -73,13 +71,10 @@ def _lz4(data: bytes, style: str, magic: int) -> bytes:
         frame += b"".join(struct.pack("<I", len(block) | 1 << 31) + block for block in blocks) + bytes(4)
     else:
         frame = lz4.frame.compress(
-            data,
-            block_linked=False,
-            block_size=lz4.frame.BLOCKSIZE_MAX4MB if style == "large-blocks" else lz4.frame.BLOCKSIZE_MAX64KB,
-            content_checksum=every or style == "content-checksum",
-            block_checksum=every or style == "block-checksum",
+            data, block_linked=False, block_size=lz4.frame.BLOCKSIZE_MAX4MB if style == "large-blocks" else lz4.frame.BLOCKSIZE_MAX64KB,
+            content_checksum=every or style == "content-checksum", block_checksum=every or style == "block-checksum",
             store_size=every or style == "size",
-        )
+        )  # fmt: skip
     return historic_checksum(frame) if magic == 0 else frame
 
 
@@ -100,3 +95,33 @@ def _zstd(data: bytes, style: str) -> bytes:
         stream = writer.compressobj()
         return stream.compress(data) + stream.flush()
     return writer.compress(data)
+
+
+_1, _2, _3, _4, _5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
+_MASK = 0xFFFFFFFF
+
+
+def xxh32(data: bytes) -> int:
+    at = len(data) // 16 * 16
+    if at:
+        lanes = [_1 + _2 & _MASK, _2, 0, -_1 & _MASK]
+        for words in struct.iter_unpack("<4I", data[:at]):
+            lanes = [_rotate(lane + word * _2, 13) * _1 & _MASK for lane, word in zip(lanes, words, strict=True)]
+        total = sum(_rotate(lane, turn) for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True))
+    else:
+        total = _5
+    total += len(data)
+    words = (len(data) - at) // 4
+    for (word,) in struct.iter_unpack("<I", data[at : at + words * 4]):
+        total = _rotate(total + word * _3, 17) * _4
+    for byte in data[at + words * 4 :]:
+        total = _rotate(total + byte * _5, 11) * _1
+    total &= _MASK
+    total = (total ^ total >> 15) * _2 & _MASK
+    total = (total ^ total >> 13) * _3 & _MASK
+    return total ^ total >> 16
+
+
+def _rotate(number: int, turn: int) -> int:
+    number &= _MASK
+    return (number << turn | number >> (32 - turn)) & _MASK

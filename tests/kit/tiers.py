@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+import kolumn
+
 
 def uuid_of(text: str) -> str:
     """A made-up id with Kafka's spelling."""
@@ -59,13 +61,17 @@ def checkpoint(epochs: Sequence[tuple[int, int]]) -> str:
 class Aiven:
     """A writer of Aiven's layout: chunks of any size, with or without compression and encryption by a new key of its own.
 
-    Wrapping is the reverse of what `kolumn.source.tiers.data_keys` does; only Aiven's own files prove that both are right.
+    Wrapping is the reverse of what `kolumn.source.tiers.file` does; only Aiven's own files prove that both are right.
     """
 
     def __init__(self, root: Path, chunk: int, *, zstd: bool = False, key: str | None = None, variable: bool | None = None) -> None:
         self.root, self.chunk, self.zstd, self.key = root, chunk, zstd, key
         self.variable = zstd if variable is None else variable
         self.private = None if key is None else rsa.generate_private_key(65537, 2048)
+
+    def keys(self) -> dict[str, Path] | None:
+        """The option ``keys`` of reads."""
+        return None if self.key is None else {self.key: self.key_file()}
 
     def key_file(self) -> Path:
         assert self.private is not None
@@ -111,6 +117,22 @@ class Aiven:
         path = Path(f"{stem}.rsm-manifest")
         path.write_text(json.dumps({**manifest, "remoteLogSegmentMetadata": metadata, "unknown": 1}))
         return path
+
+
+def aiven_of(folder: Path, root: Path, chunk: int, *, indexes: bool = False, **how: Any) -> tuple[Aiven, dict[str, Path] | None]:
+    """A broker's log as Aiven's tier, all segments of it, and its keys; ``indexes`` has the snapshot of each segment's end too."""
+    root.mkdir(parents=True, exist_ok=True)
+    made, logs = Aiven(root, chunk, **how), sorted(folder.glob("*.log"))
+    topic, _, partition = folder.name.rpartition("-")
+    ends = [*(int(log.stem) - 1 for log in logs[1:]), kolumn.batches(folder)["lastOffset"][-1].as_py()]
+    for log, last in zip(logs, ends, strict=True):
+        sides = {"offset": ".index", "timestamp": ".timeindex", "transaction": ".txnindex"} if indexes else {}
+        files = {name: log.with_suffix(suffix) for name, suffix in sides.items()}
+        if indexes:
+            files["producerSnapshot"] = log.with_name(f"{last + 1:020d}.snapshot")
+        stored = {name: path.read_bytes() for name, path in files.items() if path.exists()}
+        made.put(log.read_bytes(), topic, int(partition), int(log.stem), last, indexes=stored)
+    return made, made.keys()
 
 
 def b64(data: bytes) -> str:

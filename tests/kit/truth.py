@@ -3,7 +3,6 @@
 import random
 import sys
 import tempfile
-import traceback
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -11,27 +10,15 @@ from typing import Any
 
 import kolumn
 from kit import oracle
-from kit.differential import COLUMNS, rows_of
+from kit.differential import COLUMNS, expect, rows_of
 from kit.disk_damage import Mutant, make, rows_at, undetectable
+from kit.fuzz import failing
 from kit.paths import GENERAL, without
 
 OTHERS: list[dict[str, Any]] = [
-    {"threads": 2},
-    {"threads": 3, "chunk_bytes": 500},
-    {"chunk_bytes": 100},
-    {"threads": 3, "memory_bytes": 2000},
-]
+    {"threads": 2}, {"threads": 3, "chunk_bytes": 500}, {"chunk_bytes": 100}, {"threads": 3, "memory_bytes": 2000},
+]  # fmt: skip
 """Ways of reading that must return the same as the plain one."""
-
-
-class WrongError(AssertionError):
-    """Something that is intact is lost, or something was given that is not intact."""
-
-
-def expect(condition: bool, text: str) -> None:
-    """Raise `WrongError` unless the condition holds."""
-    if not condition:
-        raise WrongError(text)
 
 
 def compare(seed: int, folder: Path) -> None:
@@ -125,13 +112,8 @@ def report(path: Path, mutant: Mutant, given: set[int]) -> None:
 def failures(seeds: range) -> Iterator[tuple[int, str]]:
     """Compare the mutants of many seeds; (seed, what is wrong) for each that fails."""
     with tempfile.TemporaryDirectory(prefix="kolumn-truth-") as folder:
-        for seed in seeds:
-            try:
-                compare(seed, Path(folder))
-            except WrongError as error:
-                yield seed, f"{make(seed).kind}: {error}"
-            except Exception:
-                yield seed, f"{make(seed).kind}: {traceback.format_exc()}"
+        for seed, error in failing(lambda seed: compare(seed, Path(folder)), seeds):
+            yield seed, f"{make(seed).kind}: {error}"
 
 
 if __name__ == "__main__":

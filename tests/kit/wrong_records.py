@@ -95,7 +95,6 @@ def _of_messages() -> Iterator[tuple[str, Callable[[list[bytes]], bytes], tuple[
 
 
 def cases() -> Iterator[Case]:
-    """Every way in every format."""
     around = batch([Record(0, None, b"before", TIME)]), batch([Record(20, None, b"after", TIME)])
     for i, (name, payload, count, left, lost) in enumerate(_of_records(lambda record: record_body(record, 3, TIME))):
         for codec in {NONE, (GZIP, SNAPPY, LZ4, ZSTD)[i % 4]}:

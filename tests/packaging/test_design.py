@@ -67,30 +67,18 @@ def test_paths_are_found() -> None:
     assert [str(path.relative_to(ROOT)) for _, path in named(text)] == ["a/b.py", "a/c.py", "d", "d/e.py", "f.py", ".ci/run"]
 
 
-# The tests that `docs/security.md` names exist.
-
-
-TEXT = (ROOT / "docs" / "security.md").read_text()
-
-
-def test_files_and_tests_are_there() -> None:
-    files = [ROOT / name for name in re.findall(r"`(tests/[a-z0-9_/]+(?:\.py)?)`", TEXT)]
+def test_files_and_tests_that_the_page_on_security_names_are_there() -> None:
+    text = (ROOT / "docs" / "security.md").read_text()
+    files = [ROOT / name for name in re.findall(r"`(tests/[a-z0-9_/]+(?:\.py)?)`", text)]
     assert len(files) > 10
     assert [str(path) for path in files if not path.exists()] == []
     code = "".join(path.read_text() for path in files if path.is_file())
     code += "".join(path.read_text() for path in ROOT.glob("tests/fuzz/*.py"))
-    names = re.findall(r"`(test_[a-z0-9_]+)`", TEXT)
+    names = re.findall(r"`(test_[a-z0-9_]+)`", text)
     assert len(names) > 15
     assert [name for name in names if f"def {name}(" not in code] == []
-
-
-def test_readme_leads_there() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert "docs/security.md" in readme
-    assert "docs/howto/spark-issue-threads.md" in readme
-
-
-# The table of what is proven of the GPU path, and how: README has it, the pages show that one, and it says what is so.
+    assert "docs/security.md" in README
+    assert "docs/howto/spark-issue-threads.md" in README
 
 
 README = (ROOT / "README.md").read_text()
@@ -102,21 +90,15 @@ def _rows() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
 
 
-def test_it_is_in_one_place() -> None:
+def test_the_table_of_what_is_proven_of_the_gpu_path() -> None:
+    """README has it, and the pages show that one. Measurements of `make gpu-check` are committed with the machine's name."""
     assert _rows()[0] == HEAD
     page = (ROOT / "docs/howto/gpu.md").read_text()
     assert "```{include} ../../README.md\n:start-after: <!-- gpu -->\n:end-before: <!-- /gpu -->\n```" in page
     assert not re.search(r"^\| part", page, re.M)
-
-
-def test_it_says_what_is_compiled() -> None:
     (given,) = re.findall(r"^ARCHITECTURES = \((.*)\)", (ROOT / "kernels/machine/image.py").read_text(), re.M)
     (kernels,) = (row for row in _rows() if row[0] == "kernels")
     assert re.findall(r"sm_(\d+)", kernels[1]) == given.split(", ")
-
-
-def test_it_says_what_has_run() -> None:
-    """Measurements of `make gpu-check` are committed with the machine's name."""
     ran = any((ROOT / "bench/results").glob("gpu*.json"))
     assert {row[-1] for row in _rows()[2:]} == {"no"} or ran
     assert ran or "nothing has run on a GPU" in README

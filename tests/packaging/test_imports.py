@@ -38,12 +38,8 @@ def test_only_kernels_knows_cuda() -> None:
     assert [one for one in others if one[1].split(".")[0] in CUDA or is_in(one[1], "numba.cuda")] == []
 
 
-def test_only_spark_plugin_knows_spark() -> None:
-    assert strangers({"pyspark", "py4j"}, "spark_plugin") == {}
-
-
-def test_only_the_command_line_knows_the_terminal() -> None:
-    assert strangers(TERMINAL, "cli") == {}
+def test_only_the_spark_plugin_knows_spark_and_the_command_line_the_terminal() -> None:
+    assert strangers({"pyspark", "py4j"}, "spark_plugin") == strangers(TERMINAL, "cli") == {}
 
 
 @pytest.mark.parametrize("module", [path for path in modules() if path.parts[0] == "formats" and "machine_code" not in path.parts], ids=str)
@@ -70,12 +66,7 @@ def test_formats_know_no_file(module: Path) -> None:
 def test_source_knows_no_format(module: Path) -> None:
     """Except for checksums of side files, and the format as which a segment file is read."""
     names = [name for name in imports(module) if is_in(name, "kolumn")]
-    known = (
-        "kolumn.source",
-        "kolumn.core",
-        "kolumn.formats.layouts",
-        "kolumn.cpu_fallback.machine.checksum",
-    )
+    known = ("kolumn.source", "kolumn.core", "kolumn.formats.layouts", "kolumn.cpu_fallback.machine.checksum")
     assert [name for name in names if not is_in(name, *known)] == []
 
 
@@ -87,6 +78,7 @@ def test_backends_are_strangers(room: str, other: str) -> None:
 
 def test_nobody_goes_around_the_links() -> None:
     assert {str(module) for module in modules() if roots(module) & LINKED} == set()
+    assert not LINKED & set(sys.modules)
 
 
 def test_only_one_place_loads_kernels() -> None:
@@ -117,13 +109,7 @@ def test_importing_is_light(name: str, heavy: set[str]) -> None:
     assert answer.stdout.split() == ["[]", "False"]
 
 
-def test_loading_the_decoder_does_not_load_pandas() -> None:
-    """Pandas takes as long to import as all else. If it is installed, PyArrow imports it for the first array of strings."""
-    program = "import sys, kolumn; kolumn.read; kolumn.write; kolumn.verify; sys.exit('pandas' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
-def test_reading_does_not_load_pandas() -> None:
+def test_reading_and_commands_do_not_load_pandas() -> None:
     """Nor do arrays of strings, numbers and flags: PyArrow would import it for the first one that is made from Python objects."""
     directory = next(case.directory for case in cases() if case.directory.name == "compact-txn-0")
     program = (
@@ -138,10 +124,10 @@ def test_reading_does_not_load_pandas() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", program, str(directory)], capture_output=True, text=True, check=True)
     assert answer.stdout.split() == ["9", "True", "False"]
-
-
-def test_commands_do_not_load_pandas() -> None:
-    """Though they make arrays from Python objects; other packages still find it."""
+    # Pandas takes as long to import as all else. If it is installed, PyArrow imports it for the first array of strings.
+    program = "import sys, kolumn; kolumn.read; kolumn.write; kolumn.verify; sys.exit('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+    # Though they make arrays from Python objects; other packages still find it.
     directory = next(case.directory for case in cases() if case.directory.name == "compact-txn-0")
     program = (
         "import atexit, importlib.util, sys; from kolumn.cli import main; sys.argv[0] = 'kolumn';"
@@ -157,7 +143,3 @@ def test_what_is_public_is_listed() -> None:
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert {"read", "warmup", "__version__"} <= set(answer.stdout.split())
     assert not {"import_module", "Any", "TYPE_CHECKING"} & set(answer.stdout.split())
-
-
-def test_the_tests_use_the_linked_names() -> None:
-    assert not LINKED & set(sys.modules)

@@ -5,10 +5,10 @@ from pathlib import Path
 from kit.source_tree import arrows, circles, modules, room
 
 LAYERS = (
-    ("core", "cpu_fallback", "damage", "decode", "kernels", "log", "source", "source.identity", "values", "values.schemas"),
-    ("damage.remarks", "formats", "source.folder_scan", "source.remote", "values.schemas.schema", "values.types"),
-    ("formats.machine_code", "source.storage", "values.decoder", "values.internal", "values.schemas.fingerprint", "values.schemas.service"),
-    ("cpu_fallback.machine", "formats.codecs", "source.names", "source.read_ahead", "values.schemas.given", "values.wire"),
+    ("core", "cpu_fallback", "kernels"),
+    ("formats", "source.identity", "values.schemas.schema"),
+    ("formats.machine_code", "source.storage", "values.decoder", "values.internal"),
+    ("cpu_fallback.machine", "formats.codecs", "source.names", "source.read_ahead", "values.wire"),
     (
         "cpu_fallback.build",
         "cpu_fallback.check",
@@ -17,10 +17,8 @@ LAYERS = (
         "cpu_fallback.fields",
         "cpu_fallback.inflate",
         "cpu_fallback.values",
-        "damage.explain",
         "kernels.machine",
         "source.side_files",
-        "values.headers",
         "values.memory",
     ),
     (
@@ -28,57 +26,27 @@ LAYERS = (
         "cpu_fallback.columns",
         "cpu_fallback.stream",
         "kernels.check",
-        "kernels.count",
         "kernels.fields",
-        "log.walk",
         "source.tiers",
         "values.avro",
-        "values.framing",
-        "values.json",
         "values.protobuf",
-        "values.separated",
     ),
-    (
-        "cpu_fallback.stream_files",
-        "cpu_fallback.stream_messages",
-        "kernels.columns",
-        "kernels.decode",
-        "kernels.frame",
-        "source.segments",
-        "values.decoders",
-    ),
-    ("damage.findings", "source.looks", "values.typed", "writers.commit"),
-    ("kernels.values", "source.segment_file", "spark_plugin.session", "values.stage"),
-    (
-        "damage.foreign",
-        "decode.opened_early",
-        "kernels.build",
-        "log.chunks",
-        "options",
-        "spark_plugin.jvm",
-        "spark_plugin.rapids",
-        "writers",
-    ),
-    ("log.aborted", "log.narrow"),
-    ("decode.host", "log.seek"),
-    ("decode.device", "log.headers", "log.index_files"),
-    ("damage.intact", "decode.decoder", "decode.observed", "log.live"),
-    ("damage.search", "decode.result", "log.left_out"),
-    ("damage.chain", "damage.segment_end", "decode.pieces"),
-    ("decode.chunk", "decode.small_segments"),
-    ("decode.pipeline",),
-    ("log.batch_table",),
-    ("log.pieces", "log.transactions"),
-    ("copies", "log.index_check"),
-    ("spark_plugin.options", "values.schemas.topic"),
-    ("values.schemas.open",),
+    ("cpu_fallback.stream_files", "cpu_fallback.stream_messages", "kernels.columns", "kernels.decode", "kernels.frame", "source", "values"),
+    ("copies.elections", "damage.findings", "kernels.values", "log.chunks", "options", "writers.commit"),
+    ("decode.host.run", "kernels.build", "log.aborted", "log.seek", "spark_plugin.session", "writers"),
+    ("decode.host", "log.headers", "spark_plugin.rapids"),
+    ("damage.intact", "decode.device", "decode.observed"),
+    ("damage",),
+    ("decode",),
+    ("log",),
+    ("copies",),
+    ("spark_plugin.options", "values.schemas"),
     ("readers",),
     ("spark_plugin.read", "writers.conversion"),
     ("spark_plugin.stream", "tools", "writers.compaction"),
-    ("spark_plugin.connector", "spark_plugin.write", "tools.report"),
+    ("kolumn", "spark_plugin.connector", "spark_plugin.write", "tools.report"),
     ("cli", "spark_plugin.source"),
     ("spark_plugin",),
-    ("kolumn",),
 )
 """Layers from the bottom up: folders, and modules of folders that span several layers. Those of one layer do not import each other."""
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
@@ -118,5 +86,4 @@ def test_public_names_come_from_below() -> None:
     import kolumn
 
     assert set(kolumn._LAZY) <= set(kolumn.__all__)
-    targets = {Path(*name.split(".")[1:]).with_suffix(".py") for name in kolumn._LAZY.values()}
-    assert targets <= set(modules())
+    assert {Path(*name.split(".")[1:]).with_suffix(".py") for name in kolumn._LAZY.values()} <= set(modules())

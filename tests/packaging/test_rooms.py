@@ -15,20 +15,13 @@ MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 
 
-def test_no_file_is_long() -> None:
+def test_no_file_and_no_function_is_long() -> None:
     assert [str(path) for path in modules() if (PACKAGE / path).read_text().count("\n") > MAX_FILE_LINES] == []
-
-
-def test_no_function_is_long() -> None:
     functions = [(path, node) for path in modules() for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef)]
-    assert [f"{path}: {node.name}" for path, node in functions if _lines(node) >= MAX_FUNCTION_LINES] == []
-
-
-def _lines(function: ast.FunctionDef) -> int:
-    """Lines of a function without its docstring, whose length depends on the number of parameters."""
-    first = function.body[0]
-    is_text = ast.get_docstring(function) is not None
-    return (function.end_lineno or 0) - function.lineno - ((first.end_lineno or 0) - first.lineno + 1 if is_text else 0)
+    docs = [(node.body[0].end_lineno or 0) - node.body[0].lineno + 1 if ast.get_docstring(node) else 0 for _, node in functions]
+    # Without docstrings, whose lengths depend on the number of parameters.
+    long = [one for one, doc in zip(functions, docs, strict=True) if (one[1].end_lineno or 0) - one[1].lineno - doc >= MAX_FUNCTION_LINES]
+    assert [f"{path}: {node.name}" for path, node in long] == []
 
 
 def test_make_help_names_every_target() -> None:
@@ -37,13 +30,11 @@ def test_make_help_names_every_target() -> None:
     assert set(re.findall(r"^([\w-]+):.*## ", text, re.MULTILINE)) == set(phony.split())
 
 
-# The tree stays small enough to be carried to a machine with a GPU, together with a bundle of packages.
-
-
 MOST = 12 << 20
 
 
 def test_tracked_files_are_below_12_mib() -> None:
+    """The tree stays small enough to be carried to a machine with a GPU, together with a bundle of packages."""
     if not (ROOT / ".git").exists():
         pytest.skip("this tree is no checkout")
     names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
@@ -52,16 +43,14 @@ def test_tracked_files_are_below_12_mib() -> None:
     assert sum(sizes.values()) < MOST, sorted(sizes, key=lambda name: -sizes[name])[:10]
 
 
-# Parameters, attributes and results have types; `Any` is only for compiler intrinsics and for objects of packages without types.
-
-
 MOST_ANY = 100
+"""Parameters, attributes and results have types; `Any` is only for compiler intrinsics and for objects of packages without types."""
 INTRINSICS = {
     Path("cpu_fallback/encode/key_map.py"),
     Path("cpu_fallback/machine/address.py"),
     Path("cpu_fallback/machine/crc.py"),
     Path("cpu_fallback/machine/emit.py"),
-    Path("cpu_fallback/values/json_words.py"),
+    Path("cpu_fallback/values/words.py"),
     Path("kernels/machine/nvptx.py"),
     Path("kernels/machine/kernel.py"),
     Path("formats/machine_code/deferred.py"),
@@ -80,14 +69,11 @@ def parameters(source: ast.Module) -> Iterator[tuple[str, str]]:
                     yield f"{function.name}({one.arg})", ast.unparse(one.annotation) if one.annotation else ""
 
 
-def test_few_parameters_are_any() -> None:
-    found = [
-        f"{module}: {where}"
-        for module in modules()
-        if module not in INTRINSICS
-        for where, annotation in parameters(parsed(module))
-        if annotation == "Any"
-    ]
+def test_few_parameters_attributes_and_results_are_any() -> None:
+    known = [(module, *parameter) for module in modules() if module not in INTRINSICS for parameter in parameters(parsed(module))]
+    found = [f"{module}: {name}" for module, name, annotation in known if annotation == "Any"]
+    assert len(found) < MOST_ANY, found
+    found = [f"{module}: {where}" for module in modules() if module not in INTRINSICS for where in attributes_and_results(parsed(module))]
     assert len(found) < MOST_ANY, found
 
 
@@ -99,11 +85,6 @@ def attributes_and_results(source: ast.Module) -> Iterator[str]:
             yield from (f"{node.name}.{ast.unparse(one.target)}" for one in fields if ast.unparse(one.annotation) == "Any")
         elif isinstance(node, ast.FunctionDef) and node.returns is not None and ast.unparse(node.returns) == "Any":
             yield f"{node.name}()"
-
-
-def test_few_attributes_and_results_are_any() -> None:
-    found = [f"{module}: {where}" for module in modules() if module not in INTRINSICS for where in attributes_and_results(parsed(module))]
-    assert len(found) < MOST_ANY, found
 
 
 def test_any_is_seen() -> None:

@@ -30,19 +30,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         (copy / file).parent.mkdir(parents=True)
         (copy / file).write_bytes(b"code")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(copy / "out"), str(copy)]
-    environment = {**os.environ, "KOLUMN_BUILD_LOOPS": "0"}
-    built = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    built = subprocess.run(command, env={**os.environ, "KOLUMN_BUILD_LOOPS": "0"}, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     (path,) = (copy / "out").glob("*.whl")
     return zipfile.ZipFile(path)
 
 
-def test_wheel_holds_the_tree(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_the_tree_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:
     others = {"py.typed", "tools/report/style.css", "spark_plugin/discover_gpus.sh", "spark_plugin/jars/kolumn-spark.jar"}
     others |= set(BUILT)
     others |= {str(path.relative_to(ROOT / "src" / "kolumn")) for path in (ROOT / "src").rglob("definitions/*/*.json")}
     expected = {f"kolumn/{path}" for path in modules()} | {"pyspark_kolumn.py"} | {f"kolumn/{name}" for name in others}
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
+    (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
+    assert "kolumn = kolumn.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode()
+    assert f"{folder}/licenses/LICENSE" in wheel.namelist()
 
 
 def test_linked_folders_are_links() -> None:
@@ -50,12 +52,6 @@ def test_linked_folders_are_links() -> None:
         link = ROOT / "src" / "kolumn" / name
         assert link.is_symlink()
         assert link.resolve() == ROOT / name
-
-
-def test_wheel_has_the_command_and_the_licence(wheel: zipfile.ZipFile) -> None:
-    (folder,) = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" in name}
-    assert "kolumn = kolumn.cli:main" in wheel.read(f"{folder}/entry_points.txt").decode()
-    assert f"{folder}/licenses/LICENSE" in wheel.namelist()
 
 
 def test_loops_are_compiled_with_what_they_run_with() -> None:

@@ -11,22 +11,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kit.fuzz import examples
+from kolumn.values.decoder import nested_type
 from kolumn.values.framing import BareFramer
-from kolumn.values.json.decoder import JsonDecoder
-from kolumn.values.types import nested_type
+from kolumn.values.json import JsonDecoder
 
-TYPE = nested_type(
-    {
-        "id": "int64",
-        "small": "int8",
-        "big": "uint64",
-        "name": "string",
-        "ok": "bool",
-        "x": "float64",
-        "list": ["int32"],
-        "inner": {"a": "string", "rows": [{"b": "int16"}]},
-    }
-)
+PLAIN = {"id": "int64", "small": "int8", "big": "uint64", "name": "string", "ok": "bool", "x": "float64"}
+TYPE = nested_type({**PLAIN, "list": ["int32"], "inner": {"a": "string", "rows": [{"b": "int16"}]}})
 _INVALID = object()
 _LIMITS = {kind: np.iinfo(kind.to_pandas_dtype()) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint64())}
 
@@ -60,8 +50,7 @@ def expected(value: bytes | None) -> Any:
         return _INVALID
     try:
         found = json.loads(value.decode(), object_pairs_hook=_Object, parse_int=_Int, parse_float=_Float, parse_constant=_Float)
-        found_text = json.dumps(found)
-        found_text.encode().decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16")
+        json.dumps(found).encode().decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16")
     except ValueError:
         return _INVALID
     return _of(found, TYPE) if isinstance(found, _Object) else _INVALID
@@ -109,9 +98,9 @@ numbers = st.one_of(
 )
 leaves = st.one_of(st.none(), st.booleans(), numbers, st.text(max_size=5))
 names = st.sampled_from([*(field.name for field in TYPE), "a", "rows", "b", "other", ""])
-documents = st.recursive(
-    leaves, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(names, inner, max_size=5)), max_leaves=12
-)
+lists_and_objects = lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(names, inner, max_size=5))  # noqa: E731
+documents = st.recursive(leaves, lists_and_objects, max_leaves=12)
+rows = st.fixed_dictionaries({"rows": st.lists(st.fixed_dictionaries({"b": st.integers(-5, 5)}), max_size=2)})
 fitting = st.fixed_dictionaries(
     {},
     optional={
@@ -122,38 +111,28 @@ fitting = st.fixed_dictionaries(
         "ok": st.booleans(),
         "x": st.floats(),
         "list": st.lists(st.one_of(st.none(), st.integers(-5, 5)), max_size=3),
-        "inner": st.one_of(
-            st.none(), st.fixed_dictionaries({"rows": st.lists(st.fixed_dictionaries({"b": st.integers(-5, 5)}), max_size=2)})
-        ),
+        "inner": st.one_of(st.none(), rows),
         "more": documents,
     },
 )
+
+
+ODD = [None, b"", b"{", b"}", b"[", b"]}", b'{"id":', b'{"x": 1e400}', b'{"list": [', b'{"id": 01}', b'{"x": -}', b'{"id": 1,}']
 
 
 @st.composite
 def payloads(draw: st.DrawFn) -> bytes | None:
     """A value: often right, sometimes with bytes changed, sometimes several documents, sometimes anything."""
     document = draw(st.one_of(fitting, fitting, documents))
-    data = json.dumps(document, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, None, 1]))).encode(
-        "utf-8", "surrogatepass"
-    )
-    how = draw(st.integers(0, 9))
+    text = json.dumps(document, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, None, 1])))
+    data, how = text.encode("utf-8", "surrogatepass"), draw(st.integers(0, 9))
     if how == 0 and data:
-        at = draw(st.integers(0, len(data) - 1))
-        data = data[:at] + draw(st.binary(max_size=2)) + data[at + draw(st.integers(0, 2)) :]
-    elif how == 1:
-        data = (
-            draw(st.sampled_from([b"", b" ", b"\n\t", b"\xef\xbb\xbf"]))
-            + data
-            + draw(st.sampled_from([b"", b" ", b"\r\n", b"{}", b"]}", b",", b"}"]))
-        )
-    elif how == 2:
-        return draw(
-            st.sampled_from(
-                [None, b"", b"{", b"}", b"[", b"]}", b'{"id":', b'{"x": 1e400}', b'{"list": [', b'{"id": 01}', b'{"x": -}', b'{"id": 1,}']
-            )
-        )
-    return data
+        position = draw(st.integers(0, len(data) - 1))
+        return data[:position] + draw(st.binary(max_size=2)) + data[position + draw(st.integers(0, 2)) :]
+    if how == 1:
+        before, after = [b"", b" ", b"\n\t", b"\xef\xbb\xbf"], [b"", b" ", b"\r\n", b"{}", b"]}", b",", b"}"]
+        return draw(st.sampled_from(before)) + data + draw(st.sampled_from(after))
+    return draw(st.sampled_from(ODD)) if how == 2 else data
 
 
 @settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])

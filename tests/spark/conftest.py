@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from kit.corpus import HERE as CORPUS
 from kit.spark_session import spark
 
 __all__ = ["spark"]
-
-CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
 
 
 @pytest.fixture

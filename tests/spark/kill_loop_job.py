@@ -1,10 +1,9 @@
-"""Run by test_connector_killed.py, since Spark allows one context in each process: ``kill_loop_job.py <log> <scratch> <seconds>``.
+"""Run by test_jobs.py: ``kill_loop_job.py <log> <scratch> <seconds>``.
 
 Separate executors read a log by the connector, again and again, while executors, workers, queries and streams are killed or stopped at
 random moments. Each answer has to be the one of an undisturbed read.
 """
 
-import json
 import os
 import random
 import re
@@ -18,80 +17,58 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cluster_job import session
+from jobs import on_cluster, tell
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from kit.plain_spark import soon
 from kolumn.spark_plugin import configure
 
 MARK = "KOLUMN_KILL_LOOP"
 """In the environment of every process of this job."""
 
 
-class Processes:
-    """The processes of this job, found by their environment: also those whose parents are gone."""
-
-    def __init__(self, mark: str) -> None:
-        self.mark = f"{MARK}={mark}".encode()
-
-    def named(self, part: str) -> list[int]:
-        found = []
-        for folder in Path("/proc").iterdir():
-            if folder.name.isdigit() and int(folder.name) != os.getpid():
-                with suppress(OSError):
-                    command = (folder / "cmdline").read_bytes()
-                    if part.encode() in command and self.mark in (folder / "environ").read_bytes().split(b"\0"):
-                        found.append(int(folder.name))
-        return found
-
-    @property
-    def executors(self) -> list[int]:
-        return self.named("CoarseGrainedExecutorBackend")
-
-    @property
-    def workers(self) -> list[int]:
-        return self.named("kolumn.spark_plugin.connector.worker")
-
-    def orphans(self) -> list[int]:
-        """Workers whose parent is no Java."""
-
-        def is_orphan(pid: int) -> bool:
-            try:
-                parent = re.search(r"\) \S (\d+)", Path(f"/proc/{pid}/stat").read_text())
-                return parent is None or b"java" not in Path(f"/proc/{parent[1]}/cmdline").read_bytes()
-            except OSError:
-                return False
-
-        return [pid for pid in self.workers if is_orphan(pid)]
+def processes(part: str = "") -> list[int]:
+    """The processes of this job with a part of their command, found by their environment: also those whose parents are gone."""
+    found, mark = [], f"{MARK}={os.environ[MARK]}".encode()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            with suppress(OSError):
+                if part.encode() in (folder / "cmdline").read_bytes() and mark in (folder / "environ").read_bytes().split(b"\0"):
+                    found.append(int(folder.name))
+    return found
 
 
-def soon(ask: Callable[[], bool], seconds: float = 30) -> bool:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if ask():
-            return True
-        time.sleep(0.1)
-    return ask()
+EXECUTOR, WORKER = "CoarseGrainedExecutorBackend", "kolumn.spark_plugin.connector.worker"
+
+
+def orphans() -> list[int]:
+    """Workers whose parent is no Java."""
+    found = []
+    for pid in processes(WORKER):
+        with suppress(OSError):
+            parent = re.search(r"\) \S (\d+)", Path(f"/proc/{pid}/stat").read_text())
+            if parent is None or b"java" not in Path(f"/proc/{parent[1]}/cmdline").read_bytes():
+                found.append(pid)
+    return found
 
 
 def open_files(pid: int) -> int:
-    try:
+    with suppress(OSError):
         return len(os.listdir(f"/proc/{pid}/fd"))
-    except OSError:
-        return 0
+    return 0
 
 
 def mapped(pid: int) -> int:
     """Mappings of workers' memory in a process."""
-    try:
+    with suppress(OSError):
         return Path(f"/proc/{pid}/maps").read_text().count("memfd:kolumn")
-    except OSError:
-        return 0
+    return 0
 
 
 class Loop:
-    def __init__(self, spark: SparkSession, log: str, scratch: Path, chance: random.Random, processes: Processes) -> None:
-        self.spark, self.log, self.scratch, self.chance, self.processes = spark, log, scratch, chance, processes
+    def __init__(self, spark: SparkSession, log: str, scratch: Path, chance: random.Random) -> None:
+        self.spark, self.log, self.scratch, self.chance = spark, log, scratch, chance
         self.done: Counter[str] = Counter()
         self.expected = self.answer(self.rows())
 
@@ -126,20 +103,18 @@ class Loop:
             over.set()
             thread.join()
 
-    def kill(self, pids: list[int]) -> bool:
-        if not pids:
-            return False
-        with suppress(ProcessLookupError):
-            os.kill(self.chance.choice(pids), signal.SIGKILL)
+    def kill(self, part: str) -> bool:
+        with suppress(ProcessLookupError, IndexError):
+            os.kill(self.chance.choice(processes(part)), signal.SIGKILL)
             return True
         return False
 
     def a_killed_executor(self) -> None:
-        with self.meanwhile("executor", lambda: self.kill(self.processes.executors)):
+        with self.meanwhile("executor", lambda: self.kill(EXECUTOR)):
             assert self.answer(self.slowly(self.rows())) == self.expected
 
     def a_killed_worker(self) -> None:
-        with self.meanwhile("worker", lambda: self.kill(self.processes.workers)):
+        with self.meanwhile("worker", lambda: self.kill(WORKER)):
             self.retried(lambda: self.answer(self.slowly(self.rows())))
 
     def retried(self, ask: Callable[[], Any]) -> None:
@@ -182,7 +157,7 @@ class Loop:
 
         for _ in range(2):
             query = started(processingTime="10 milliseconds")
-            act = self.chance.choice([lambda: False, lambda: self.kill(self.processes.executors)])
+            act = self.chance.choice([lambda: False, lambda: self.kill(EXECUTOR)])
             with self.meanwhile("executor", act):
                 time.sleep(self.chance.uniform(0.2, 4))
             query.stop()
@@ -192,14 +167,7 @@ class Loop:
         assert self.answer(self.spark.read.parquet(f"{folder}/rows")) == self.expected
 
     def run(self, seconds: float) -> dict[str, Any]:
-        rounds = [
-            self.a_killed_executor,
-            self.a_killed_worker,
-            self.a_killed_worker,
-            self.a_cancelled_query,
-            self.a_limit,
-            self.a_stopped_stream,
-        ]
+        rounds = [self.a_killed_executor, *[self.a_killed_worker] * 2, self.a_cancelled_query, self.a_limit, self.a_stopped_stream]
         until = time.monotonic() + seconds
         while time.monotonic() < until or not {"executor", "worker", "cancelled", "stopped"} <= self.done.keys():
             self.chance.shuffle(rounds)
@@ -213,29 +181,23 @@ class Loop:
 def main(log: str, scratch: str, seconds: str) -> None:
     seed = os.environ.get("KOLUMN_FUZZ_SEED", "0")
     os.environ[MARK] = scratch
-    processes = Processes(scratch)
-    settings = {
-        "spark.sql.shuffle.partitions": "4",
-        # Neither the tasks of killed workers nor killed executors end the application.
-        "spark.task.maxFailures": "50",
-        "spark.deploy.maxExecutorRetries": "-1",
-        "spark.kolumn.worker.idleSeconds": "5",
-        "spark.kolumn.reader": "columnar",
-    }
-    spark = session("local-cluster[2,2,1024]", Path(scratch) / "spark", settings, configure)
-    loop = Loop(spark, log, Path(scratch), random.Random(int(seed)), processes)
-    found = loop.run(float(seconds))
+    # Neither the tasks of killed workers nor killed executors end the application.
+    settings = {"spark.task.maxFailures": "50", "spark.deploy.maxExecutorRetries": "-1", "spark.sql.shuffle.partitions": "4"}
+    settings |= {"spark.kolumn.worker.idleSeconds": "5", "spark.kolumn.reader": "columnar"}
+    spark = on_cluster("local-cluster[2,2,1024]", Path(scratch) / "spark", settings, configure)
+    found = Loop(spark, log, Path(scratch), random.Random(int(seed))).run(float(seconds))
     driver = spark._jvm.ProcessHandle.current().pid()  # type: ignore[union-attr]
-    java = [*processes.executors, driver]
-    found["orphans"] = 0 if soon(lambda: not processes.orphans()) else len(processes.orphans())
-    found["files"] = max(map(open_files, processes.workers), default=0)
+    java = [*processes(EXECUTOR), driver]
+    soon(lambda: not orphans())
+    found["orphans"], found["files"] = len(orphans()), max(map(open_files, processes(WORKER)), default=0)
     # Nobody needs the workers any more: memory that an executor maps is theirs.
-    found["workers"] = 0 if soon(lambda: not processes.workers) else len(processes.workers)
-    found["mapped"] = max(map(mapped, java)) if not soon(lambda: not any(map(mapped, java))) else 0
+    soon(lambda: not processes(WORKER), 30), soon(lambda: not any(map(mapped, java)), 30)
+    found["workers"], found["mapped"] = len(processes(WORKER)), max(map(mapped, java))
     spark.stop()
     # The driver's Java ends with this process.
-    found["left"] = 0 if soon(lambda: processes.named("") == [driver]) else len(processes.named("")) - 1
-    print(json.dumps(found))
+    soon(lambda: processes() == [driver], 30)
+    found["left"] = len(processes()) - 1
+    tell(found)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import kolumn
 from kit.avro_values import encoded
 from kit.corpus import cases
 from kit.fuzz import FIRST, SECONDS
+from kit.spark_session import connector_workers
 from kolumn.core.schema import HEADERS, RECORD_COLUMNS
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -30,7 +31,10 @@ AVRO = {"type": "record", "name": "Order", "fields": [
     {"name": "items", "type": {"type": "array", "items": {"type": "record", "name": "Item", "fields": [
         {"name": "sku", "type": "string"}, {"name": "n", "type": "int"}]}}},
 ]}  # fmt: skip
-TYPED = {"json": {"value_format": "json", "value_schema": SCHEMA}, "avro": {"value_format": "avro", "value_schema": json.dumps(AVRO)}}
+TYPED: dict[str, dict[str, Any]] = {
+    "json": {"value_format": "json", "value_schema": SCHEMA},
+    "avro": {"value_format": "avro", "value_schema": json.dumps(AVRO)},
+}
 X = {"json": "value.`at.x`", "avro": "value.at.x"}
 """A field of a struct in Avro, a field with a dot in its name in JSON."""
 
@@ -175,10 +179,8 @@ def sources(root: Path, chance: random.Random) -> Iterator[tuple[Path, dict[str,
 
 def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(FIRST)
-    before = {
-        name: spark.conf.get(name, None)
-        for name in ("spark.kolumn.handOver", "spark.kolumn.reportPartitioning", "spark.sql.autoBroadcastJoinThreshold")
-    }
+    names = ("spark.kolumn.handOver", "spark.kolumn.reportPartitioning", "spark.sql.autoBroadcastJoinThreshold")
+    before = {name: spark.conf.get(name, None) for name in names}
     until, done, grown = time.monotonic() + SECONDS, 0, []
     try:
         for path, more in sources(tmp_path / "logs", chance):
@@ -188,9 +190,7 @@ def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
             rows = kolumn.read(path, columns=columns, threads=1, **more)
             pq.write_table(rows, tmp_path / f"{done}.parquet")
             spark.read.parquet(str(tmp_path / f"{done}.parquet")).createOrReplaceTempView("truth")
-            named = {
-                "".join([name.split("_")[0], *(part.title() for part in name.split("_")[1:])]): str(value) for name, value in more.items()
-            }
+            named = {re.sub("_(.)", lambda match: match[1].upper(), name): str(value) for name, value in more.items()}
             asks = Asks(chance, rows, more.get("value_format"))
             for _ in range(12):
                 options = {"reader": "columnar", "columns": ",".join(columns)} | named | settings(spark, chance)
@@ -205,18 +205,15 @@ def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
         for view in ("truth", "log"):
             spark.catalog.dropTempView(view)
     assert done
-    assert max(found["files"] for found in grown) < 100
-    assert max(found["bytes"] for found in grown) < 1 << 29
     # The JVM maps what workers have, and what they have dropped since they last handed a batch over.
-    assert max(found["mapped"] for found in grown) < 250
+    for name, most in (("files", 100), ("bytes", 1 << 29), ("mapped", 250)):
+        assert max(found[name] for found in grown) < most
 
 
 def grown_to(spark: SparkSession) -> dict[str, int]:
     """The most open files of a worker, bytes of its blocks, and mappings of all workers' blocks in the JVM."""
     jvm = spark._jvm.ProcessHandle.current().pid()  # type: ignore[union-attr]
-    children = {pid for found in Path(f"/proc/{jvm}/task").glob("*/children") for pid in found.read_text().split()}
-    workers = [pid for pid in children if b"connector.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    files = {pid: list(Path(f"/proc/{pid}/fd").iterdir()) for pid in workers}
+    files = {pid: list(Path(f"/proc/{pid}/fd").iterdir()) for pid in connector_workers(spark)}
     blocks = {pid: [file.stat().st_size for file in found if stat.S_ISREG(file.stat().st_mode)] for pid, found in files.items()}
     return {
         "files": max(map(len, files.values()), default=0),

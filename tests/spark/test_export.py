@@ -1,10 +1,10 @@
 """An export has every record once: after retries, after a driver that died, and after a second run."""
 
 import json
-import os
 import shutil
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -22,12 +22,6 @@ from kolumn.spark_plugin.write import export as parquet_export
 from kolumn.writers.commit.manifest import ExportTarget
 
 pytestmark = pytest.mark.spark
-
-
-def replaced(path: Path, larger: Path) -> None:
-    """Replace a segment, like a restored backup, or a broker that cleaned a segment and then appended to it."""
-    shutil.copy(larger, path.with_suffix(".new"))
-    os.replace(path.with_suffix(".new"), path)
 
 
 def exported(target: Path) -> pa.Table:
@@ -91,74 +85,30 @@ def test_a_second_run_adds_what_is_new(spark: SparkSession, small_segments: Path
         export(spark, log, str(target), columns=["key"])
 
 
-def test_a_failed_job_leaves_nothing_behind(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
-    log, target = tmp_path / "broken-0" / segment.name, tmp_path / "target"
-    log.parent.mkdir()
-    content = bytearray(segment.read_bytes())
-    content[-10] ^= 0x10
-    log.write_bytes(content)
-    with pytest.raises(PySparkException, match="CorruptBatchError"):
-        export(spark, log, str(target))
-    assert [file for file in target.rglob("*") if file.is_file()] == []
-
-
-def test_a_run_that_died_while_publishing_is_finished_by_the_next(
-    spark: SparkSession, small_segments: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved = []
-
-    class Dies(ExportTarget):
-        def _forward(self, intent: dict) -> None:
-            staged, final = next(iter(intent["moves"].items()))
-            (tmp_path / final).parent.mkdir(parents=True)
-            os.rename(tmp_path / staged, tmp_path / final)
-            moved.append(final)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(parquet_export, "ExportTarget", Dies)
-    with pytest.raises(KeyboardInterrupt):
-        export(spark, small_segments, str(tmp_path), split_bytes=30_000)
-    assert len(moved) == 1
-    intent = json.loads((tmp_path / "_kolumn" / "00000001.intent.json").read_text())
-    assert len(intent["moves"]) > 1
-    assert exported(tmp_path).num_rows < kolumn.read(small_segments).num_rows
-    monkeypatch.undo()
-    manifest = export(spark, small_segments, str(tmp_path), split_bytes=30_000)
-    assert manifest.number == 1
-    assert exported(tmp_path)["offset"].equals(kolumn.read(small_segments)["offset"])
-    assert hidden(tmp_path) == ["00000001.json"]
-
-
 def test_an_attempt_that_fails_after_writing_is_not_counted(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
     """Files of a retried, killed or speculative attempt are in no result, and are removed with the staging folder."""
     place = ExportTarget(fs.LocalFileSystem(), str(tmp_path))
     layout = parquet_export.ExportLayout(place.files, place.staging("run"), Options.of(), False, 1000, "none")
     parquet_export.make_staging(place.files, layout.staging)
-    (task,) = parquet_export.plan_tasks(
-        parquet_export.plan_jobs(live_segments([str(segment)], layout.options).one_log(), layout.options, place.open(), 1 << 30), 1 << 30
-    )
-    attempts = [list(parquet_export.write_job(task[0], layout)) for _ in range(2)]
+    segments = live_segments([str(segment)], layout.options).one_log()
+    (job,) = parquet_export.plan_jobs(segments, layout.options, place.open(), 1 << 30)
+    attempts = [list(parquet_export.write_job(job, layout)) for _ in range(2)]
     assert attempts[0][0]["staged"] != attempts[1][0]["staged"]
     parquet_export._publish(place, place.open(), "run", attempts[1])
     assert exported(tmp_path)["offset"].equals(kolumn.read(segment)["offset"])
     assert hidden(tmp_path) == ["00000001.json"]
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_what_makes_no_sense_is_refused(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
+    given: Any
+    for given, message in (
         ({"format": "orc"}, "format='orc': expected 'parquet'"),
         ({"compression": "rar"}, "compression='rar': expected one of zstd"),
         ({"row_group_rows": 0}, "row_group_rows=0: expected at least 1"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(spark: SparkSession, segment: Path, tmp_path: Path, given: dict, message: str) -> None:
-    with pytest.raises(kolumn.ArgumentError, match=message):
-        export(spark, segment, str(tmp_path), **given)
+    ):
+        with pytest.raises(kolumn.ArgumentError, match=message):
+            export(spark, segment, str(tmp_path), **given)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_two_copies_of_a_partition_are_refused(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
     copy = tmp_path / segment.parent.name
     copy.mkdir()
     shutil.copy(segment, copy)
@@ -166,84 +116,58 @@ def test_two_copies_of_a_partition_are_refused(spark: SparkSession, segment: Pat
         export(spark, [segment, copy], str(tmp_path / "target"))
 
 
-@pytest.mark.parametrize("change", ["replaced", "deleted"])
-def test_a_segment_that_is_another_one_when_the_tasks_come(
-    change: str, spark: SparkSession, small_segments: Path, segment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_segment_that_is_gone_when_the_tasks_come(
+    spark: SparkSession, small_segments: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is an error, and the manifest does not list the segment's records, so that a later run exports them."""
-    log, target = tmp_path / "log" / small_segments.name, tmp_path / "lake"
+    """It is an error, and the manifest does not list the segment's records, so that a later run exports what is there."""
+    log, target, write = tmp_path / "log" / small_segments.name, tmp_path / "lake", parquet_export._write
     shutil.copytree(small_segments, log)
     third = sorted(log.glob("*.log"))[2]
-    write = parquet_export._write
-
-    def changed(*args: object) -> object:
-        if change == "replaced":
-            replaced(third, segment)
-        else:
-            third.unlink()
-        return write(*args)  # type: ignore[arg-type]
-
-    assert segment.stat().st_size > third.stat().st_size
-    monkeypatch.setattr(parquet_export, "_write", changed)
-    expected = {"replaced": "was replaced by another file", "deleted": "was deleted"}[change]
-    with pytest.raises(PySparkException, match=f"{expected} after the source was listed"):
+    monkeypatch.setattr(parquet_export, "_write", lambda *args: third.unlink() or write(*args))
+    with pytest.raises(PySparkException, match="was deleted after the source was listed"):
         export(spark, log, str(target), split_bytes=100_000)
     assert not list(target.rglob("*.parquet"))
     assert hidden(target) == []
     monkeypatch.undo()
-    if change == "deleted":
-        for suffix in (".index", ".timeindex"):
-            third.with_suffix(suffix).unlink()
-        done = export(spark, log, str(target), split_bytes=100_000)
-        assert done.partitions["many-segments"]["0"]["rows"] == kolumn.read(log).num_rows
+    for suffix in (".index", ".timeindex"):
+        third.with_suffix(suffix).unlink()
+    done = export(spark, log, str(target), split_bytes=100_000)
+    assert done.partitions["many-segments"]["0"]["rows"] == kolumn.read(log).num_rows
 
 
-@pytest.mark.parametrize(
-    "moves",
-    [
-        {"../victim/nothing": "x/y", "../secret.txt": "stolen.txt"},
-        {f"_kolumn/staging/{'0' * 32}/{'0' * 32}.parquet": "../../stolen.parquet"},
-        {f"_kolumn/staging/../{'0' * 32}.parquet": f"topic=t/partition=0/{0:020d}-{'0' * 32}.parquet"},
-        ["no", "moves"],
-    ],
-    ids=str,
-)
-def test_an_intent_that_no_export_wrote(spark: SparkSession, segment: Path, tmp_path: Path, moves: object) -> None:
+def test_an_intent_that_no_export_wrote(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
     """A user who may write to a target must not be able to choose files that the next export moves and removes."""
     target, secret = tmp_path / "lake", tmp_path / "secret.txt"
     secret.write_text("mine")
     (target / "_kolumn").mkdir(parents=True)
     planted = target / "_kolumn" / "00000001.intent.json"
-    planted.write_text(json.dumps({"moves": moves, "manifest": {"number": 1}}))
-    with pytest.raises(kolumn.KolumnError, match="no export wrote this"):
-        export(spark, segment, str(target))
-    assert secret.read_text() == "mine"
-    assert [file for file in tmp_path.rglob("*") if file.is_file()] in ([secret, planted], [planted, secret])
+    for moves in (
+        {"../victim/nothing": "x/y", "../secret.txt": "stolen.txt"},
+        {f"_kolumn/staging/{'0' * 32}/{'0' * 32}.parquet": "../../stolen.parquet"},
+        {f"_kolumn/staging/../{'0' * 32}.parquet": f"topic=t/partition=0/{0:020d}-{'0' * 32}.parquet"},
+        ["no", "moves"],
+    ):
+        planted.write_text(json.dumps({"moves": moves, "manifest": {"number": 1}}))
+        with pytest.raises(kolumn.KolumnError, match="no export wrote this"):
+            export(spark, segment, str(target))
+        assert secret.read_text() == "mine"
+        assert {file for file in tmp_path.rglob("*") if file.is_file()} == {secret, planted}
 
 
-def test_two_exports_to_one_target(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
-    """The second one is refused, and the files of the first one stay."""
-    target = ExportTarget(fs.LocalFileSystem(), str(tmp_path / "lake"))
-    with target.alone(), pytest.raises(kolumn.KolumnError, match="another export is writing to it"):
-        export(spark, segment, target.root)
-    assert not (tmp_path / "lake").exists()
-    assert export(spark, segment, target.root).number == 1
-
-
-def test_what_a_killed_export_staged_is_removed(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
-    staged = tmp_path / "_kolumn" / "staging" / ("a" * 32)
-    staged.mkdir(parents=True)
-    (staged / f"{'b' * 32}.parquet").write_bytes(b"PAR1")
-    export(spark, segment, str(tmp_path))
-    assert hidden(tmp_path) == ["00000001.json"]
-
-
-def test_an_export_that_was_killed_when_its_manifest_was_there(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
-    """The next run only has to remove its intent, which would otherwise keep staged files of later runs."""
+def test_exports_that_were_killed(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
+    """The next run removes what one staged, and the intent of one whose manifest is there, which would keep staged files of later runs."""
+    staged = tmp_path / f"_kolumn/staging/{'a' * 32}/{'b' * 32}.parquet"
+    staged.parent.mkdir(parents=True)
+    staged.write_bytes(b"PAR1")
+    # While another export is running, one is refused.
+    with ExportTarget(fs.LocalFileSystem(), str(tmp_path)).alone(), pytest.raises(kolumn.KolumnError, match="another export is writing"):
+        export(spark, segment, str(tmp_path))
+    assert staged.exists()
     first = export(spark, segment, str(tmp_path))
-    staged = f"_kolumn/staging/{'a' * 32}/{'b' * 32}.parquet"
-    moves = {staged: f"topic=t/partition=0/{0:020d}-{'b' * 32}.parquet"}
-    (tmp_path / staged).parent.mkdir(parents=True)
+    assert first.number == 1
+    assert hidden(tmp_path) == ["00000001.json"]
+    staged.parent.mkdir(parents=True)
+    moves = {str(staged.relative_to(tmp_path)): f"topic=t/partition=0/{0:020d}-{'b' * 32}.parquet"}
     content = json.loads((tmp_path / "_kolumn" / "00000001.json").read_text())
     (tmp_path / "_kolumn" / "00000001.intent.json").write_text(json.dumps({"moves": moves, "manifest": content}))
     assert export(spark, segment, str(tmp_path)) == first
@@ -288,13 +212,16 @@ def test_a_log_that_does_not_go_on_where_the_target_ends(spark: SparkSession, tm
 
 
 def test_a_damaged_end_is_no_missing_end(spark: SparkSession, segment: Path, tmp_path: Path) -> None:
-    """With errors="skip" an export may have read more records than the headers lead to."""
+    """With errors="skip" an export may have read more records than the headers lead to; else it fails, and leaves nothing behind."""
     log, target = tmp_path / "log" / "java-zstd-0", tmp_path / "lake"
     log.mkdir(parents=True)
     data = bytearray(segment.read_bytes())
     position = kolumn.batches(segment)["position"][5].as_py()
     data[position + 8 : position + 12] = b"\x7f\xff\xff\xff"
     (log / segment.name).write_bytes(data)
+    with pytest.raises(PySparkException, match="CorruptBatchError"):
+        export(spark, log, str(target))
+    assert [file for file in target.rglob("*") if file.is_file()] == []
     done = export(spark, log, str(target), columns=["offset"], errors="skip")
     assert done.partitions["java-zstd"]["0"]["next"] == kolumn.read(segment)["offset"][-1].as_py() + 1
     assert export(spark, log, str(target), columns=["offset"], errors="skip") == done

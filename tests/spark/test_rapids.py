@@ -3,36 +3,28 @@
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 import kolumn
+from kit.corpus import HERE as CORPUS
+from kit.plain_spark import Builder
+from kit.spark_session import run_job
 from kolumn.core.errors import ArgumentError, MissingError
 from kolumn.spark_plugin import configure, connector_jar, rapids
-from kolumn.spark_plugin.rapids import fit
-from kolumn.spark_plugin.rapids import settings as rapids_jar
-from kolumn.spark_plugin.rapids.plan import parse
 
 JAR = "local:///opt/rapids.jar"
-TOPIC = Path(__file__).resolve().parents[1] / "data" / "corpus" / "v2-java" / "java-zstd-0"
+TOPIC = CORPUS / "v2-java" / "java-zstd-0"
 
 
-class Settings(dict[str, str]):
-    """Settings that are given to a session's builder."""
-
-    def config(self, map: dict[str, str]) -> "Settings":
-        self.update(map)
-        return self
-
-
-def configured(**options: Any) -> Settings:
-    settings = Settings()
-    assert rapids.configure(settings, jar=JAR, **options) is settings  # type: ignore[arg-type, comparison-overlap]
+def configured(**options: Any) -> Builder:
+    settings: Any = Builder()
+    assert rapids.configure(settings, jar=JAR, **options) is settings
     return settings
 
 
@@ -40,24 +32,17 @@ def configured(**options: Any) -> Settings:
 def _known_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings do not depend on the Spark that is installed, nor on a GPU."""
     monkeypatch.setattr("pyspark.__version__", "4.2.0")
-    monkeypatch.setattr(fit, "gpu_sizes", lambda: [1000 << 30])
-    monkeypatch.setattr(fit, "driver_cuda", lambda: 13)
+    monkeypatch.setattr(rapids, "gpu_sizes", lambda: [1000 << 30])
+    monkeypatch.setattr(rapids, "driver_cuda", lambda: 13)
 
 
-@pytest.mark.parametrize("version", ["3.5.0", "4.0.4", "4.1.3", "4.2.0"])
-def test_versions_that_the_jar_knows(version: str) -> None:
-    rapids_jar.check_spark(version)
-
-
-@pytest.mark.parametrize(
-    ("version", "right"), [("4.1.4", "4.1.3"), ("4.1.0", "4.1.3"), ("4.2.1", "4.2.0"), ("4.3.0", "4.2.0"), ("3.4.1", "4.2.0")]
-)
-def test_other_versions_are_refused_by_name(version: str, right: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ArgumentError, match=rf"Spark {version}: .* does not start on it.*pyspark=={right}$"):
-        rapids_jar.check_spark(version)
-    monkeypatch.setattr("pyspark.__version__", version)
-    with pytest.raises(ArgumentError, match=f"pyspark=={right}"):
-        configured()
+def test_other_versions_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for known in ("3.5.0", "4.0.4", "4.1.3", "4.2.0"):
+        rapids.check_spark(known)
+    for version, right in {"4.1.4": "4.1.3", "4.1.0": "4.1.3", "4.2.1": "4.2.0", "4.3.0": "4.2.0", "3.4.1": "4.2.0"}.items():
+        monkeypatch.setattr("pyspark.__version__", version)
+        with pytest.raises(ArgumentError, match=rf"Spark {version}: .* does not start on it.*pyspark=={right}$"):
+            configured()
 
 
 def test_a_local_session() -> None:
@@ -70,35 +55,16 @@ def test_a_local_session() -> None:
     assert settings["spark.rapids.sql.mode"] == "executeOnGPU"
     assert configured(explain_only=True)["spark.rapids.sql.mode"] == "explainOnly"
     assert not [name for name in settings if "resource.gpu" in name]
-
-
-def test_jars_of_the_builder_stay() -> None:
-    """The order of calls does not matter either, nor does a second one."""
+    # Jars of the builder stay; the order of calls does not matter, nor does a second one.
     builder: Any = SparkSession.Builder().config("spark.jars", "/opt/own.jar,/opt/other.jar")
     for made in (configure, lambda one: rapids.configure(one, jar=JAR), configure):
         made(builder)
     assert sorted(builder._options["spark.jars"].split(",")) == sorted(["/opt/own.jar", "/opt/other.jar", JAR, str(connector_jar())])
 
 
-@pytest.mark.parametrize("cores", range(1, 33))
-def test_all_tasks_of_an_executor_fit_on_its_gpu(cores: int) -> None:
-    amount = float(configured(cluster="standalone", cores=cores)["spark.task.resource.gpu.amount"])
-    # In Spark floor(1 / amount) tasks share a GPU.
-    assert int(1 / amount) == cores
-
-
-def test_clusters() -> None:
-    yarn, kubernetes = configured(cluster="yarn"), configured(cluster="kubernetes", pinned="512m", cores=4)
-    assert yarn["spark.executor.resource.gpu.discoveryScript"] == "./discover_gpus.sh"
-    assert os.access(yarn["spark.files"], os.X_OK)
-    assert kubernetes["spark.executor.resource.gpu.vendor"] == "nvidia.com"
-    assert kubernetes["spark.executor.memoryOverhead"] == "4608m"
-    assert kubernetes["spark.executorEnv.KOLUMN_GPU_WORKERS"] == kubernetes["spark.executor.cores"] == "4"
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_settings_that_make_no_sense() -> None:
+    options: Any
+    for options, message in (
         ({"cluster": "mesos"}, "expected None for a local session, or one of standalone, yarn, kubernetes"),
         ({"jvm_share": 0.9, "python_share": 0.1}, "expected at most 0.95 together"),
         ({"jvm_share": -0.1}, "expected parts of the GPU's memory, from 0 on"),
@@ -108,11 +74,9 @@ def test_clusters() -> None:
         ({"concurrent_tasks": 0}, "concurrent_tasks=0: expected an integer, at least 1"),
         ({"cluster": "yarn", "pinned": "much"}, "expected a size such as 512m or 2g"),
         ({"explain_only": True, "pinned": "much"}, "expected a size such as 512m or 2g"),
-    ],
-)
-def test_settings_that_make_no_sense(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ArgumentError, match=message):
-        configured(**options)
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            configured(**options)
 
 
 def test_every_cluster_ships_the_jar_and_says_which_gpu() -> None:
@@ -120,23 +84,30 @@ def test_every_cluster_ships_the_jar_and_says_which_gpu() -> None:
         settings = configured(cluster=cluster, cores=4, jvm_share=0.4, python_share=0.2)
         assert settings["spark.jars"] == f"{JAR},{connector_jar()}"
         assert settings["spark.executor.resource.gpu.amount"] == "1"
-        assert settings["spark.executor.resource.gpu.discoveryScript"].endswith("discover_gpus.sh")
-        assert int(1 / float(settings["spark.task.resource.gpu.amount"])) == int(settings["spark.executor.cores"]) == 4
+        assert settings["spark.executor.cores"] == "4"
         own = {name.rpartition("_GPU_")[2]: settings[name] for name in settings if name.startswith("spark.executorEnv.KOLUMN_GPU_")}
         assert own == {"SHARE": "0.2", "JVM_SHARE": "0.4", "WORKERS": "4"}
+    yarn, kubernetes = configured(cluster="yarn"), configured(cluster="kubernetes", pinned="512m", cores=4)
     script = configured(cluster="standalone")["spark.executor.resource.gpu.discoveryScript"]
+    assert script.endswith("discover_gpus.sh")
     assert os.access(script, os.X_OK)
-    assert configured(cluster="kubernetes")["spark.executor.resource.gpu.discoveryScript"] == script
+    assert kubernetes["spark.executor.resource.gpu.discoveryScript"] == script
+    assert (kubernetes["spark.executor.resource.gpu.vendor"], kubernetes["spark.executor.memoryOverhead"]) == ("nvidia.com", "4608m")
+    assert yarn["spark.executor.resource.gpu.discoveryScript"] == "./discover_gpus.sh"
+    assert os.access(yarn["spark.files"], os.X_OK)
+    for cores in range(1, 33):
+        # In Spark floor(1 / amount) tasks share a GPU.
+        assert int(1 / float(configured(cluster="standalone", cores=cores)["spark.task.resource.gpu.amount"])) == cores
 
 
-def test_all_threads_of_a_local_session_share_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_session_shares_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for threads, cores, workers in ((16, 8, "16"), (4, 8, "8"), (None, 8, "8")):
         monkeypatch.setattr(os, "cpu_count", lambda threads=threads: threads)
         assert configured(cores=cores)["spark.executorEnv.KOLUMN_GPU_WORKERS"] == workers
-
-
-def test_a_local_session_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "gpu_sizes", list)
+    monkeypatch.setattr(rapids, "gpu_sizes", lambda: [80 << 30, 8 << 30])
+    with pytest.raises(ArgumentError, match=r"a GPU of 8\.0 GiB: 50% for the JVM, 30% for 8 Python workers"):
+        configured()
+    monkeypatch.setattr(rapids, "gpu_sizes", list)
     with pytest.raises(MissingError, match=r"no GPU on this machine.*explain_only=True plans for a GPU and runs on the CPU"):
         configured()
     # The GPUs of these are elsewhere, or not used.
@@ -144,35 +115,19 @@ def test_a_local_session_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     configured(cluster="yarn")
 
 
-NAMES = pytest.mark.parametrize("name", ["rapids-4-spark", "cudf-spark"])
-"""Of the jar, up to release 26.08 and from 26.10 on."""
-
-
-@NAMES
-def test_a_driver_that_is_older_than_the_jar(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fit, "driver_cuda", lambda: 12)
+@pytest.mark.parametrize("name", ["rapids-4-spark", "cudf-spark"], ids=["up to release 26.08", "from 26.10 on"])
+def test_a_jar_for_another_cuda_or_scala(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rapids, "driver_cuda", lambda: 12)
     jar = f"local:///opt/{name}_2.13-26.08.1-cuda13.jar"
     with pytest.raises(MissingError, match=r"is for CUDA 13, and the driver of this machine's GPU knows CUDA 12: .*classifier cuda12"):
-        rapids.configure(Settings(), jar=jar)  # type: ignore[arg-type]
+        rapids.configure(Builder(), jar=jar)
     for fine in (f"{name}_2.13-26.08.1-cuda12.jar", f"{name}_2.13-26.08.1.jar", "own.jar"):
-        fine = f"hdfs:///jars/{fine}"
-        rapids.configure(Settings(), jar=fine)  # type: ignore[arg-type]
-    monkeypatch.setattr(fit, "driver_cuda", lambda: 13)
-    rapids.configure(Settings(), jar=jar)  # type: ignore[arg-type]
-
-
-def test_a_local_gpu_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(fit, "gpu_sizes", lambda: [80 << 30, 8 << 30])
-    with pytest.raises(ArgumentError, match=r"a GPU of 8\.0 GiB: 50% for the JVM, 30% for 8 Python workers"):
-        configured()
-
-
-@NAMES
-def test_a_jar_for_another_scala(name: str) -> None:
+        rapids.configure(Builder(), jar=f"hdfs:///jars/{fine}")
+    monkeypatch.setattr(rapids, "driver_cuda", lambda: 13)
+    rapids.configure(Builder(), jar=jar)
     jar = f"local:///opt/{name}_2.12-26.08.1-cuda13.jar"
     with pytest.raises(ArgumentError, match=rf"is for Scala 2\.12, and Spark 4\.2\.0 has Scala 2\.13: take {name}_2\.13"):
-        rapids.configure(Settings(), jar=jar, cluster="kubernetes")  # type: ignore[arg-type]
+        rapids.configure(Builder(), jar=jar, cluster="kubernetes")
 
 
 def test_a_jar_for_other_versions_of_spark(tmp_path: Path) -> None:
@@ -185,56 +140,54 @@ def test_a_jar_for_other_versions_of_spark(tmp_path: Path) -> None:
             for shim in (*shims, "META-INF"):
                 made.writestr(f"{shim}/a.properties", "")
         with pytest.raises(ArgumentError, match=message):
-            rapids.configure(Settings(), jar=jar, cluster="yarn")  # type: ignore[arg-type]
+            rapids.configure(Builder(), jar=jar, cluster="yarn")
     for nowhere in (tmp_path, tmp_path / "other.jar", "rapids.jar"):
         with pytest.raises(MissingError, match=r"is not a file of this machine; one that every executor has is local:///path"):
-            rapids.configure(Settings(), jar=nowhere, cluster="yarn")  # type: ignore[arg-type]
+            rapids.configure(Builder(), jar=nowhere, cluster="yarn")
     jar.write_bytes(b"<html>")
     with pytest.raises(ArgumentError, match="is not a jar: "):
-        rapids.configure(Settings(), jar=jar, cluster="yarn")  # type: ignore[arg-type]
-
-
-def test_sizes_are_those_of_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    fake = tmp_path / "nvidia-smi"
-    fake.write_text("#!/bin/sh\necho 81559\necho 15360\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    assert fit.gpu_sizes() == [81559 << 20, 15360 << 20]
-    fake.write_text("#!/bin/sh\nexit 9\n")
-    assert fit.gpu_sizes() == []
+        rapids.configure(Builder(), jar=jar, cluster="yarn")
 
 
 def test_the_real_jar_fits() -> None:
-    """What the jar says of itself is what `jar.SPARKS` says."""
+    """What the jar says of itself is what `rapids.SPARKS` says."""
     try:
         jar = rapids.find_jar()
     except MissingError as error:
         pytest.skip(str(error))
-    for version in rapids_jar.SPARKS:
-        fit.check_jar(jar, version)
+    for version in rapids.SPARKS:
+        rapids.check_jar(jar, version)
     for version in ("4.1.4", "4.2.1", "4.3.0"):
         with pytest.raises(ArgumentError, match="does not start on Spark"):
-            fit.check_jar(jar, version)
-    assert fit.jar_cuda(jar) == 13
+            rapids.check_jar(jar, version)
+    assert rapids.jar_cuda(jar) == 13
 
 
-def test_the_discovery_script_says_what_spark_reads(tmp_path: Path) -> None:
-    fake = tmp_path / "nvidia-smi"
-    fake.write_text("#!/bin/sh\necho 0\necho 1\n")
-    fake.chmod(0o755)
+def test_what_nvidia_smi_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = configured(cluster="kubernetes")["spark.executor.resource.gpu.discoveryScript"]
-    said = subprocess.run([script], env={"PATH": f"{tmp_path}:{os.environ['PATH']}"}, capture_output=True, text=True, check=True)
-    assert json.loads(said.stdout) == {"name": "gpu", "addresses": ["0", "1"]}
+    monkeypatch.undo()
+    fake = tmp_path / "nvidia-smi"
+    fake.touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for said, sizes in (("echo 81559; echo 15360", [81559 << 20, 15360 << 20]), ("exit 9", [])):
+        fake.write_text(f"#!/bin/sh\n{said}\n")
+        assert rapids.gpu_sizes() == sizes
+    fake.write_text("#!/bin/sh\necho 0\necho 1\n")
+    told = subprocess.run([script], capture_output=True, text=True, check=True)
+    assert json.loads(told.stdout) == {"name": "gpu", "addresses": ["0", "1"]}
 
 
-def test_the_jar_is_found_or_the_message_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KOLUMN_RAPIDS_JAR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(
-        MissingError, match=r"fetch_jar\(\) brings it \(com\.nvidia:rapids-4-spark_2\.13:26\.08\.1, classifier cuda13, 576 MB\)"
-    ):
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_jar_is_found_or_the_message_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = r"fetch_jar\(\) brings it \(com\.nvidia:rapids-4-spark_2\.13:26\.08\.1, classifier cuda13, 576 MB\)"
+    with pytest.raises(MissingError, match=message):
         rapids.find_jar()
     jar = tmp_path / ".m2/repository/com/nvidia/rapids-4-spark_2.13/26.08.1/rapids-4-spark_2.13-26.08.1-cuda13.jar"
     jar.parent.mkdir(parents=True)
@@ -250,14 +203,12 @@ def test_the_jar_is_found_or_the_message_says_how_to_get_it(tmp_path: Path, monk
             look()
 
 
+@pytest.mark.usefixtures("bare")
 def test_a_jar_that_cannot_be_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho no network\n")
     java.chmod(0o755)
-    monkeypatch.delenv("KOLUMN_RAPIDS_JAR", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("kolumn.spark_plugin.session.java.find_java", lambda: tmp_path / "java")
     with pytest.raises(MissingError, match="classifier cuda13, could not be fetched: no network"):
         rapids.fetch_jar()
@@ -277,7 +228,7 @@ PLAN = """\
 
 
 def test_a_plan_in_words() -> None:
-    found = parse(PLAN)
+    found = rapids.parse(PLAN)
     assert (found.on_gpu, found.on_cpu) == (("HashAggregate",), ("Project", "BatchScan"))
     assert str(found).splitlines() == [
         "On the GPU: HashAggregate.",
@@ -288,28 +239,21 @@ def test_a_plan_in_words() -> None:
         "  BatchScan: not all scans can be replaced",
         "  BatchScan: PythonScan: GPU does not currently support the operator class PythonScan",
     ]
-
-
-@pytest.mark.spark
-def test_a_session_without_the_accelerator_has_nothing_to_explain(spark: SparkSession) -> None:
+    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(conf={}))
     with pytest.raises(ArgumentError, match="this session has no RAPIDS Accelerator"):
-        rapids.explain(spark.range(1))
+        rapids.explain(frame)
 
 
 @pytest.fixture(scope="module")
 def verdicts() -> dict[str, Any]:
-    """The real jar's verdict on every query of rapids_job.py."""
+    """The real jar's verdict on every query of `gpu_plans` in jobs.py."""
     try:
         jar = rapids.fetch_jar()
     except MissingError as error:
         if os.environ.get("CI"):
             pytest.fail(f"the jar of the RAPIDS Accelerator could not be fetched, so nothing is proved about it: {error}")
         pytest.skip(f"the jar of the RAPIDS Accelerator could not be fetched: {error}")
-    job = [sys.executable, str(Path(__file__).with_name("rapids_job.py")), str(TOPIC)]
-    done = subprocess.run(job, env={**os.environ, "KOLUMN_RAPIDS_JAR": str(jar)}, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    return json.loads(line.removeprefix("RESULT "))
+    return run_job("gpu_plans", TOPIC, env={**os.environ, "KOLUMN_RAPIDS_JAR": str(jar)})
 
 
 AGGREGATE = ["HashAggregate", "ShuffleExchange", "HashAggregate"]
@@ -333,22 +277,12 @@ PLACES = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("query", PLACES)
-def test_where_operators_land(verdicts: dict[str, Any], query: str) -> None:
-    found = verdicts["plans"][query]
-    assert (found["gpu"], found["cpu"]) == PLACES[query]
-
-
-@pytest.mark.slow
-def test_why_the_rest_stays_on_the_cpu(verdicts: dict[str, Any]) -> None:
+def test_where_operators_land_and_why(verdicts: dict[str, Any]) -> None:
+    assert {name: (found["gpu"], found["cpu"]) for name, found in verdicts["plans"].items()} == PLACES
     plans = verdicts["plans"]
     assert "BatchScan: PythonScan: GPU does not currently support the operator class" in plans["source in Python"]["text"]
     assert "BatchScan: LogScan: GPU does not currently support the operator class kolumn.LogScan" in plans["source"]["text"]
     assert "BinaryType is not supported" in plans["segments, grouped by a binary key"]["text"]
     assert "OctetLength" in plans["segments, length of a binary value"]["text"]
     assert "BinaryType" not in plans["strings, grouped by key"]["text"]
-
-
-@pytest.mark.slow
-def test_rows_are_right_beside_the_plugin(verdicts: dict[str, Any]) -> None:
     assert verdicts["rows"] == kolumn.read(TOPIC).num_rows

@@ -1,13 +1,16 @@
-"""Ranges, splits and damage: Spark returns the rows of `kolumn.read`, with any division of the bytes into splits."""
+"""Spark returns the rows of `kolumn.read`, with any division of the bytes into splits: ranges, damage, schemas, committed reads."""
 
 import re
-import shutil
+import struct
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
@@ -20,14 +23,52 @@ from pyspark.sql.types import (
     StructField,
     StructType,
     TimestampType,
-)
+)  # fmt: skip
 
 import kolumn
-from kit.plain_spark import load
+from kit.corpus import HERE as CORPUS
+from kit.corpus import RECORD_NAMES
+from kit.corpus import cases as corpus_cases
+from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
+from kit.partitions import INJURIES
+from kit.plain_spark import load, stream_rows
+from kit.spark_session import streamed
 from kit.wrong_records import cases
-from kolumn.spark_plugin import DamageSource, RecordSource
+from kolumn.core.schema import REMARK_SCHEMA, record_schema
+from kolumn.spark_plugin import DamageSource, RecordSource, export, read_segments
+from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.source import with_columns
+from kolumn.spark_plugin.stream import RecordStream
 
 pytestmark = pytest.mark.spark
+
+
+def test_every_row_and_column(spark: SparkSession) -> None:
+    """Segments of real brokers, read at once: all is what Kafka's own classes read."""
+    # Of two folders with one name, the latter.
+    chosen = {case.directory.name: case for case in corpus_cases()}.values()
+    expected = {
+        str(case.directory / name): case.expected().filter(pc.equal(case.expected()["segment"], name))
+        for case in chosen
+        for name in pc.unique(case.expected()["segment"]).to_pylist()
+    }
+    assert len(expected) > 10
+    checkpoints = [path for path in expected if path.endswith(".checkpoint")]
+    columns = ",".join([*RECORD_NAMES, "segment", "topic", "partition", "timestamp"])
+    frame = spark.read.format("kolumn").options(includeControl="true", columns=columns)
+    table = frame.load([*(str(case.directory) for case in chosen), *checkpoints]).toArrow()
+    assert set(pc.unique(table["segment"]).to_pylist()) == set(expected)
+    for path, wanted in expected.items():
+        rows = table.filter(pc.equal(table["segment"], path)).combine_chunks()
+        for name, other in RECORD_NAMES.items():
+            assert rows[name].equals(wanted[other].cast(rows[name].type)), (path, name)
+        topic, _, partition = Path(path).parent.name.rpartition("-")
+        assert pc.unique(rows["topic"]).to_pylist() == [topic]
+        assert pc.unique(rows["partition"]).to_pylist() == [int(partition)]
+        raw = rows["timestampMs"]
+        times = pc.if_else(pc.equal(raw, -1), None, raw).cast(pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
+        assert rows["timestamp"].equals(times), path
 
 
 @pytest.fixture
@@ -35,31 +76,21 @@ def damaged(segment: Path, tmp_path: Path) -> Path:
     """A copy of a segment with one bit of its fourth batch flipped."""
     copy = tmp_path / segment.parent.name / segment.name
     copy.parent.mkdir()
-    shutil.copyfile(segment, copy)
-    fourth = kolumn.batches(copy).slice(3, 1).to_pylist()[0]
-    with copy.open("r+b") as file:
-        file.seek(fourth["position"] + fourth["size"] - 1)
-        last = file.read(1)[0]
-        file.seek(-1, 1)
-        file.write(bytes([last ^ 0x10]))
+    fourth, data = kolumn.batches(segment).slice(3, 1).to_pylist()[0], bytearray(segment.read_bytes())
+    data[fourth["position"] + fourth["size"] - 1] ^= 0x10
+    copy.write_bytes(data)
     return copy
 
 
-@pytest.mark.parametrize(
-    ("in_spark", "in_python"),
-    [
+def test_options_reach_the_decoder(segment: Path) -> None:
+    for in_spark, in_python in (
         ({"startOffset": 500, "endOffset": 777}, {"start_offset": 500, "end_offset": 777}),
         ({"columns": "offset,segment,position"}, {"columns": ["offset", "segment", "position"]}),
         ({"topic": "t", "partition": 9}, {"topic": "t", "partition": 9}),
-    ],
-)
-def test_options_reach_the_decoder(segment: Path, in_spark: dict[str, object], in_python: dict[str, object]) -> None:
-    table = kolumn.read(segment, **in_python)
-    assert table.num_rows > 0
-    assert load(segment, **in_spark).toArrow().equals(table)
-
-
-def test_a_range_of_time(segment: Path) -> None:
+    ):
+        table = kolumn.read(segment, **in_python)
+        assert table.num_rows > 0
+        assert load(segment, **in_spark).toArrow().equals(table)
     times = pc.unique(kolumn.read(segment, columns=["timestamp"])["timestamp"].drop_null()).sort()
     start, end = times[len(times) // 4].as_py(), times[len(times) // 2].as_py()
     table = kolumn.read(segment, start_timestamp=start, end_timestamp=end)
@@ -68,17 +99,11 @@ def test_a_range_of_time(segment: Path) -> None:
         assert load(segment, startTimestamp=spelled(start), endTimestamp=spelled(end)).toArrow().equals(table)
 
 
-def test_many_splits_give_the_same_rows(spark: SparkSession, segment: Path) -> None:
+def test_many_splits_several_paths_and_sql(spark: SparkSession, segment: Path, small_segments: Path) -> None:
     frame = spark.read.format("kolumn").option("splitBytes", 20_000).load(str(segment))
     assert frame.rdd.getNumPartitions() > 3
     assert frame.toArrow().equals(kolumn.read(segment))
-
-
-def test_one_load_of_several_paths(segment: Path, small_segments: Path) -> None:
     assert load([segment, f"{small_segments}/*.log"]).count() == kolumn.read([segment, small_segments]).num_rows
-
-
-def test_sql(spark: SparkSession, segment: Path) -> None:
     spark.sql(f"CREATE TEMPORARY VIEW log USING kolumn OPTIONS (path '{segment}', includeHeaders true)")
     try:
         (row,) = spark.sql("SELECT max(offset) last, count(*) n, sum(size(headers)) headers FROM log").collect()
@@ -89,63 +114,87 @@ def test_sql(spark: SparkSession, segment: Path) -> None:
     assert (row.last, row.n, row.headers) == (pc.max(table["offset"]).as_py(), table.num_rows, headers)
 
 
-def test_damage_fails_the_task_with_the_message_of_python(spark: SparkSession, damaged: Path) -> None:
+def test_damage_fails_the_task_or_is_skipped_and_counted(spark: SparkSession, damaged: Path, segment: Path) -> None:
     with pytest.raises(kolumn.CorruptBatchError) as in_python:
         kolumn.read(damaged)
     with pytest.raises(PySparkException) as in_spark:
         spark.read.format("kolumn").load(str(damaged)).toArrow()
     assert f"kolumn.core.errors.{type(in_python.value).__name__}: {in_python.value}" in str(in_spark.value)
-
-
-def test_damage_is_skipped_and_counted(spark: SparkSession, damaged: Path, segment: Path) -> None:
     frame = spark.read.format("kolumn").option("errors", "skip").load(str(damaged))
     table = kolumn.read(damaged, errors="skip")
     assert frame.toArrow().equals(table)
     damage = spark.read.format("kolumn-damage").load(str(damaged))
     assert damage.toArrow().equals(kolumn.verify(damaged).damage)
     (row,) = damage.collect()
-    assert row.segment == str(damaged)
-    assert row.recordsLost == kolumn.read(segment).num_rows - table.num_rows
-
-
-def test_one_wrong_record_is_skipped_and_counted(tmp_path: Path) -> None:
+    assert (row.segment, row.recordsLost) == (str(damaged), kolumn.read(segment).num_rows - table.num_rows)
+    assert load(segment, "kolumn-damage").count() == 0
     (case,) = (case for case in cases() if case.name == "2 1 first")
-    (tmp_path / "0.log").write_bytes(case.data)
-    assert [row.offset for row in load(tmp_path / "0.log", errors="skip").collect()] == case.offsets
-    (row,) = load(tmp_path / "0.log", "kolumn-damage").collect()
+    damaged.write_bytes(case.data)
+    assert [row.offset for row in load(damaged, errors="skip").collect()] == case.offsets
+    (row,) = load(damaged, "kolumn-damage").collect()
     assert (row.recordsLost, row.baseOffset, row.lastOffset) == (1, 3, 3)
 
 
-def test_a_sound_segment_has_no_damage(segment: Path) -> None:
-    assert load(segment, "kolumn-damage").count() == 0
-
-
-@pytest.mark.parametrize("source", [RecordSource, DamageSource])
-def test_sources_travel_by_name(source: type) -> None:
+def test_sources_travel_by_name() -> None:
     """Workers have the package, so the name of the class is sent to them, and not a copy of it."""
-    assert len(cloudpickle.dumps(source)) < 200
+    assert all(len(cloudpickle.dumps(source)) < 200 for source in (RecordSource, DamageSource))
 
 
-# The schema of Spark's Kafka source, projections of it, and schemas and options that are refused.
+INJURED = {one.name: one for one in INJURIES}
+
+
+@pytest.mark.parametrize(
+    ("name", "split_bytes"),
+    [("cut in a batch", 4000), ("log removed", 1 << 27), ("removed", 4000), ("duplicated under another offset", 1 << 27),
+     ("duplicated under another offset", 4000), ("text", 4000)],
+)  # fmt: skip
+def test_reads_of_what_is_cut_or_missing(name: str, tmp_path: Path, split_bytes: int) -> None:
+    injury = INJURED[name]
+    folder = injury.to(tmp_path)
+    report = kolumn.verify(folder)
+    order = [("segment", "ascending"), ("position", "ascending")]
+    damage = load(folder, "kolumn-damage", splitBytes=split_bytes).toArrow().sort_by(order)
+    assert damage.to_pylist() == report.damage.sort_by(order).to_pylist()
+    assert load(folder, errors="skip", splitBytes=split_bytes).count() == injury.records
+    remarks = load(folder, errors="skip", splitBytes=split_bytes, table="remarks").toArrow()
+    assert remarks.schema.names == REMARK_SCHEMA.names
+    assert remarks.to_pylist() == report.remarks.to_pylist()
+    if injury.damage:
+        stems = {Path(name).stem for name in report.damage["segment"].to_pylist()}
+        with pytest.raises(kolumn.KolumnError, match="|".join(sorted(stems))):
+            load(folder, splitBytes=split_bytes).count()
+    else:
+        assert load(folder, splitBytes=split_bytes).count() == injury.records
+
+
+@pytest.mark.parametrize("name", ["cut in a batch", pytest.param("emptied", marks=pytest.mark.slow), "removed"])
+def test_other_doors_of_what_is_cut_or_missing(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    injury, target = INJURED[name], tmp_path / "lake"
+    folder = str(injury.to(tmp_path / "log"))
+    if injury.damage:
+        with pytest.raises(StreamingQueryException):
+            streamed(spark, folder, tmp_path)
+        with pytest.raises(PySparkException):
+            read_segments(spark, folder).count()
+        with pytest.raises(PySparkException):
+            export(spark, folder, str(target))
+        assert list(target.rglob("*.parquet")) == []
+    else:
+        export(spark, folder, str(target))
+        for frame in (streamed(spark, folder, tmp_path), read_segments(spark, folder), spark.read.parquet(str(target))):
+            assert frame.count() == injury.records
+
+
+def struct_of(**types: object) -> StructType:
+    return StructType([StructField(name, type_, True) for name, type_ in types.items()])  # type: ignore[arg-type]
 
 
 # The value of `spark.read.format("kafka").load().schema` in spark-sql-kafka-0-10.
-KAFKA = StructType(
-    [
-        StructField("key", BinaryType(), True),
-        StructField("value", BinaryType(), True),
-        StructField("topic", StringType(), True),
-        StructField("partition", IntegerType(), True),
-        StructField("offset", LongType(), True),
-        StructField("timestamp", TimestampType(), True),
-        StructField("timestampType", IntegerType(), True),
-    ]
-)
-HEADERS = StructField(
-    "headers",
-    ArrayType(StructType([StructField("key", StringType(), True), StructField("value", BinaryType(), True)]), True),
-    True,
-)
+KAFKA = struct_of(
+    key=BinaryType(), value=BinaryType(), topic=StringType(), partition=IntegerType(), offset=LongType(), timestamp=TimestampType(),
+    timestampType=IntegerType(),
+)  # fmt: skip
+HEADERS = StructField("headers", ArrayType(struct_of(key=StringType(), value=BinaryType()), True), True)
 
 
 @pytest.fixture
@@ -157,25 +206,17 @@ def topic(tmp_path: Path) -> Path:
     return directory
 
 
-def test_default_is_that_of_the_kafka_source(spark: SparkSession, topic: Path) -> None:
+def test_schemas(spark: SparkSession, topic: Path, segment: Path) -> None:
     assert spark.read.format("kolumn").load(str(topic)).schema == KAFKA
-
-
-def test_headers_come_last(topic: Path) -> None:
     assert load(topic, includeHeaders=True).schema == StructType([*KAFKA.fields, HEADERS])
-
-
-def test_columns_by_name(topic: Path) -> None:
-    types = {"offset": LongType(), "magic": ByteType(), "producerEpoch": ShortType(), "value": BinaryType()}
-    fields = [StructField(name, kind, True) for name, kind in types.items()]
-    assert load(topic, columns="offset, magic,producerEpoch ,value").schema == StructType(fields)
-
-
-def test_a_schema_given_by_the_user_projects(spark: SparkSession, segment: Path) -> None:
+    some = struct_of(offset=LongType(), magic=ByteType(), producerEpoch=ShortType(), value=BinaryType())
+    assert load(topic, columns="offset, magic,producerEpoch ,value").schema == some
     frame = spark.read.schema("value binary, offset bigint").format("kolumn").load(str(segment))
     assert frame.columns == ["value", "offset"]
-    table = kolumn.read(segment, columns=["value", "offset"])
-    assert frame.toArrow().equals(table)
+    assert frame.toArrow().equals(kolumn.read(segment, columns=["value", "offset"]))
+    frame = spark.read.format("KOLUMN").option("INCLUDEHEADERS", "True").load(f"file://{topic}")
+    assert frame.columns[-1] == "headers"
+    assert frame.collect() == []
 
 
 OFFSET = StructField("offset", LongType())
@@ -189,34 +230,20 @@ OFFSET = StructField("offset", LongType())
         ([StructField("offset", LongType(), False)], {}, "column offset is nullable: leave out NOT NULL"),
         ([StructField("headers", ArrayType(KAFKA))], {}, "column headers is array<struct<key:string,value:binary>>"),
         ([OFFSET], {"columns": "offset,value"}, "the schema has the columns offset, the options ask for offset, value"),
+        (None, {"startOfset": "1"}, "unknown option 'startofset', did you mean 'startOffset'?"),
+        (None, {"startOffset": "one"}, "option startOffset: expected an integer, found 'one'"),
+        (None, {"includeHeaders": "yes"}, "option includeHeaders: expected true or false, found 'yes'"),
+        (None, {"startTimestamp": "now"}, "option startTimestamp: expected milliseconds since 1970, or a time in ISO 8601, found 'now'"),
+        (None, {"splitBytes": "0"}, "option splitBytes: expected at least 1, found 0"),
+        (None, {"isolationLevel": "committed"}, "isolation_level='committed': expected one of read_uncommitted, read_committed"),
+        (None, {"errors": "ignore"}, "errors='ignore': expected one of raise, skip"),
+        (None, {"columns": "offset,vaule"}, "unknown column 'vaule', did you mean 'value'?"),
     ],
 )
-def test_a_wrong_schema_is_refused(topic: Path, fields: list[StructField], options: dict[str, str], message: str) -> None:
-    with pytest.raises(kolumn.ArgumentError, match=re.escape(message)):
-        load(topic, schema=StructType(fields), **options)
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("startOfset", "1", "unknown option 'startofset', did you mean 'startOffset'?"),
-        ("startOffset", "one", "option startOffset: expected an integer, found 'one'"),
-        ("includeHeaders", "yes", "option includeHeaders: expected true or false, found 'yes'"),
-        (
-            "startTimestamp",
-            "now",
-            "option startTimestamp: expected milliseconds since 1970, or a time in ISO 8601, found 'now'",
-        ),
-        ("splitBytes", "0", "option splitBytes: expected at least 1, found 0"),
-        ("isolationLevel", "committed", "isolation_level='committed': expected one of read_uncommitted, read_committed"),
-        ("errors", "ignore", "errors='ignore': expected one of raise, skip"),
-        ("columns", "offset,vaule", "unknown column 'vaule', did you mean 'value'?"),
-    ],
-)
-def test_a_wrong_option_is_refused(topic: Path, option: str, value: str, message: str) -> None:
+def test_wrong_schemas_and_options_are_refused(topic: Path, fields: list[StructField] | None, options: dict, message: str) -> None:
     # Spark hands a source in Python the names of options with small letters.
     with pytest.raises(kolumn.ArgumentError, match=f"(?i){re.escape(message)}"):
-        load(topic, **{option: value})
+        load(topic, schema=None if fields is None else StructType(fields), **options)
 
 
 def test_load_refuses_a_wrong_option(spark: SparkSession, topic: Path) -> None:
@@ -224,14 +251,79 @@ def test_load_refuses_a_wrong_option(spark: SparkSession, topic: Path) -> None:
         spark.read.format("kolumn").option("startOfset", "1").load(str(topic))
     with pytest.raises(AnalysisException, match=r"no path: name a segment file"):
         spark.read.format("kolumn").load()
-
-
-def test_the_path_has_to_exist(tmp_path: Path) -> None:
     with pytest.raises(kolumn.KolumnError, match="no such file or directory"):
-        load(tmp_path / "gone")
+        load(topic / "gone")
 
 
-def test_options_in_any_case(spark: SparkSession, topic: Path) -> None:
-    frame = spark.read.format("KOLUMN").option("INCLUDEHEADERS", "True").load(f"file://{topic}")
-    assert frame.columns[-1] == "headers"
-    assert frame.collect() == []
+CONSUMED = sorted(CORPUS.glob("*/*.committed.parquet"))
+FOLDERS = [str(path).removesuffix(".committed.parquet") for path in CONSUMED]
+ABORT, COMMIT = 0, 1
+
+
+def test_what_a_consumer_was_given_is_read(spark: SparkSession) -> None:
+    frame = load(FOLDERS, **{"kafka.isolation.level": "read_committed", "splitBytes": 2000})
+    assert len(frame.splits) > 4 * len(FOLDERS)
+    columns = ["topic", "offset", "value", "transaction"]
+    frames = read_segments(spark, FOLDERS, isolation_level="read_committed", split_bytes=2000, columns=columns)
+    for table in (frame.toArrow(), frames.toArrow()):
+        for path in CONSUMED:
+            name = path.name.removesuffix(".committed.parquet").rpartition("-")[0]
+            mine, expected = table.filter(pc.equal(table["topic"], name)).sort_by("offset"), pq.read_table(path).sort_by("offset")
+            assert mine.select(["offset", "value"]).to_pylist() == expected.select(["offset", "value"]).to_pylist()
+    assert {row["transaction"] for row in frames.select("transaction").distinct().collect()} == {"none", "committed"}
+
+
+def data(offset: int) -> bytes:
+    return batch([Record(offset, None, struct.pack(">q", offset), 0)], flags=TRANSACTIONAL, producer_id=7)
+
+
+def plain(offset: int) -> bytes:
+    return batch([Record(offset, None, struct.pack(">q", offset), 0)])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log whose last stable offset is 1."""
+    path = tmp_path / "log" / "t-0" / f"{0:020}.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(plain(0) + data(1) + plain(2))
+    return path
+
+
+def append(path: Path, *entries: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(b"".join(entries))
+
+
+def test_a_committed_stream_waits_for_the_marker(log: Path) -> None:
+    schema = spark_schema(record_schema(("offset",)))
+    options = {"path": str(log.parent), "kafka.isolation.level": "read_committed"}
+    assert RecordStream(with_columns(LoadOptions.of(options), schema), schema).initialOffset() == {"t": {"0": 1}}
+
+    def offsets(first: int, stop: int) -> list[int]:
+        start, end = ({"t": {"0": offset}} for offset in (first, stop))
+        reader = RecordStream(with_columns(LoadOptions.of(options | {"startingOffsets": "earliest"}), schema), schema)
+        assert reader.latestOffset(start, None) == end
+        return [row["offset"] for row in stream_rows(reader, start, end)]
+
+    assert offsets(0, 1) == [0]
+    append(log, data(3))
+    assert offsets(1, 1) == []
+    append(log, control_batch(4, COMMIT), data(5), plain(6))
+    assert offsets(1, 5) == [1, 2, 3]
+    append(log, control_batch(7, ABORT), plain(8))
+    assert offsets(5, 9) == [6, 8]
+
+
+def test_an_export_takes_every_committed_record_once(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    target = tmp_path / "lake"
+
+    def exported() -> list[int]:
+        export(spark, log.parent, str(target), isolation_level="read_committed", columns=["offset", "value"])
+        return sorted(ds.dataset(target, partitioning="hive").to_table()["offset"].to_pylist())
+
+    assert exported() == [0]
+    append(log, control_batch(3, COMMIT), data(4), plain(5))
+    assert exported() == [0, 1, 2]
+    append(log, control_batch(6, ABORT), plain(7))
+    assert exported() == [0, 1, 2, 5, 7]

@@ -7,23 +7,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kolumn
+from kit.corpus import HERE as CORPUS
 from kolumn import spark_plugin
 from kolumn.core.errors import ArgumentError
-
-CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
-
 
 ANYWHERE = pytest.mark.parametrize("scheme", [pytest.param("", id="path"), pytest.param("local://", marks=pytest.mark.slow, id="URL")])
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def _same(one: Path, other: Path) -> None:
-    found, expected = _files(one), _files(other)
-    assert sorted(found) == sorted(expected)
-    assert [name for name in found if found[name] != expected[name]] == []
 
 
 @pytest.mark.parametrize(
@@ -39,23 +31,21 @@ def test_convert(spark: SparkSession, tmp_path: Path, case: str, options: dict[s
     target = f"{scheme}{tmp_path / 'other'}"
     expected = kolumn.convert(CORPUS / case, tmp_path / "one", **options)
     done = spark_plugin.convert(spark, str(CORPUS / case), target, **options)
-    _same(tmp_path / "other", tmp_path / "one")
-    assert (done.records, done.batches, done.copied, dict(done.lost)) == (
-        expected.records, expected.batches, expected.copied, dict(expected.lost),
-    )  # fmt: skip
+    assert files(tmp_path / "other") == files(tmp_path / "one")
+    for name in ("records", "batches", "copied", "lost"):
+        assert getattr(done, name) == getattr(expected, name)
     assert done.segments == [f"{scheme}{path}".replace("/one/", "/other/") for path in expected.segments]
     with pytest.raises(ArgumentError, match="already exists"):
         spark_plugin.convert(spark, str(CORPUS / case), target, **options)
 
 
 @ANYWHERE
-@pytest.mark.parametrize("case", ["compacted", "compacted-old"])
-@pytest.mark.parametrize("include_active", [False, True])
+@pytest.mark.parametrize(("case", "include_active"), [("compacted", True), ("compacted-old", False)])
 def test_compact(spark: SparkSession, tmp_path: Path, case: str, include_active: bool, scheme: str) -> None:
     now = 1_795_203_600_000
     expected = kolumn.compact(CORPUS / case, tmp_path / "one", include_active=include_active, now=now)
     done = spark_plugin.compact(spark, str(CORPUS / case), f"{scheme}{tmp_path / 'other'}", include_active=include_active, now=now)
-    _same(tmp_path / "other", tmp_path / "one")
+    assert files(tmp_path / "other") == files(tmp_path / "one")
     assert (done.records, done.retained, done.bytes) == (expected.records, expected.retained, expected.bytes)
 
 
@@ -67,10 +57,11 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> Non
     damaged = bytearray(good.read_bytes())
     damaged[100] ^= 1
     (source / f"{10_000:020}.log").write_bytes(damaged)
-    for work in (spark_plugin.convert, spark_plugin.compact):
+    options: Any
+    for work, options in ((spark_plugin.convert, {"magic": 2}), (spark_plugin.compact, {"include_active": True})):
         with pytest.raises(Exception, match=r"crc: expected"):
-            work(spark, str(source), str(tmp_path / "out"), **({"include_active": True} if work is spark_plugin.compact else {"magic": 2}))
-        assert _files(tmp_path / "out") == {}
+            work(spark, str(source), str(tmp_path / "out"), **options)
+        assert files(tmp_path / "out") == {}
     done = spark_plugin.convert(spark, str(source), str(tmp_path / "out"), errors="skip")
     assert len(done.damage) == 1
     with pytest.raises(ArgumentError, match="first_dirty_offset"):

@@ -1,31 +1,56 @@
-"""Streams of a growing log directory: limits, restarts, half-written batches, deleted segments."""
+"""Streams of a growing log directory, by the source written in Python and by the connector: limits, restarts, half-written batches.
 
+Segments are deleted, replaced and compacted meanwhile, and queries are killed: each row is read once, or the query fails.
+"""
+
+import json
 import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.streaming.query import StreamingQuery
 
 from kit.encoder import Record, batch
+from kit.fuzz import FIRST
+from kit.plain_spark import stream_rows
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.core.schema import record_schema
-from kolumn.spark_plugin.options.read import LoadOptions
+from kolumn.spark_plugin.connector.questions import answer
+from kolumn.spark_plugin.connector.work import Work, unpacked
+from kolumn.spark_plugin.connector.worker import Task
+from kolumn.spark_plugin.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
-from kolumn.spark_plugin.source import with_columns
-from kolumn.spark_plugin.stream.reader import RecordStream
+from kolumn.spark_plugin.read.splits import Split
+from kolumn.spark_plugin.source import RecordSource, with_columns
+from kolumn.spark_plugin.stream import RecordStream
 
 pytestmark = pytest.mark.spark
 
 
+def batches(offsets: range) -> list[bytes]:
+    """Batches of five records."""
+    return [
+        batch([Record(i, None, b'{"n": %d, "s": "x"}' % i, i) for i in offsets[start : start + 5]]) for start in range(0, len(offsets), 5)
+    ]
+
+
 def write(root: Path, partition: int, first: int, stop: int, base: int | None = None) -> Path:
-    """Append batches of five records to the segment that begins at ``base``."""
-    folder = root / f"t-{partition}"
-    folder.mkdir(exist_ok=True, parents=True)
-    path = folder / f"{first if base is None else base:020}.log"
+    """Append to the segment that begins at ``base``."""
+    path = root / f"t-{partition}" / f"{first if base is None else base:020}.log"
+    path.parent.mkdir(exist_ok=True, parents=True)
     with path.open("ab") as file:
-        for at in range(first, stop, 5):
-            file.write(batch([Record(i, None, b"%d" % i, i) for i in range(at, min(at + 5, stop))]))
+        file.write(b"".join(batches(range(first, stop))))
     return path
 
 
@@ -36,11 +61,7 @@ def stream(root: Path, **texts: object) -> RecordStream:
 
 
 def rows(reader: RecordStream, start: object, end: object) -> list[tuple[int, int]]:
-    found = []
-    for split in reader.partitions(start, end):
-        for part in reader.read(split):
-            found += [(row["partition"], row["offset"]) for row in part.to_pylist()]
-    return found
+    return [(row["partition"], row["offset"]) for row in stream_rows(reader, start, end)]
 
 
 def upto(partition: int, first: int, stop: int) -> list[tuple[int, int]]:
@@ -62,21 +83,20 @@ def upto(partition: int, first: int, stop: int) -> list[tuple[int, int]]:
 def test_limits(tmp_path: Path, limits: dict[str, int], steps: list[tuple[int, int]]) -> None:
     write(tmp_path, 0, 0, 20), write(tmp_path, 0, 20, 30), write(tmp_path, 1, 0, 10)
     reader = stream(tmp_path, **limits)
-    at = reader.initialOffset()
-    assert at == {"t": {"0": 0, "1": 0}}
+    start = reader.initialOffset()
+    assert start == {"t": {"0": 0, "1": 0}}
     for zero, one in steps:
-        following = reader.latestOffset(at, reader.getDefaultReadLimit())
+        following = reader.latestOffset(start, reader.getDefaultReadLimit())
         assert following == {"t": {"0": zero, "1": one}}
-        assert rows(reader, at, following) == upto(0, at["t"]["0"], zero) + upto(1, at["t"]["1"], one)
-        at = following
+        assert rows(reader, start, following) == upto(0, start["t"]["0"], zero) + upto(1, start["t"]["1"], one)
+        start = following
 
 
 @pytest.mark.parametrize("preallocated", [False, True])
 def test_a_half_written_batch_waits(tmp_path: Path, preallocated: bool) -> None:
     path = write(tmp_path, 0, 0, 20)
     whole = path.read_bytes()
-    third = len(whole) * 3 // 4
-    for size in range(third, len(whole)):
+    for size in range(len(whole) * 3 // 4, len(whole)):
         path.write_bytes(whole[:size] + bytes(300 if preallocated else 0))
         reader = stream(tmp_path)
         end = reader.latestOffset(reader.initialOffset(), None)
@@ -104,13 +124,20 @@ def test_segments_that_are_gone(tmp_path: Path) -> None:
     assert stream(tmp_path, failOnDataLoss="false").latestOffset({"t": {"0": 31}}, None) == {"t": {"0": 31}}
 
 
-def test_a_file_that_was_replaced_is_not_read_by_old_positions(tmp_path: Path) -> None:
+def test_tasks_read_only_the_files_that_were_planned(tmp_path: Path) -> None:
     path = write(tmp_path, 0, 0, 20)
     reader = stream(tmp_path)
     (split,) = reader.partitions({"t": {"0": 0}}, {"t": {"0": 20}})
+    options = {"path": str(tmp_path), "columns": "offset", "startingOffsets": "earliest"}
+    schema = answer({"op": "schema", "options": options})["schema"]
+    begun = answer({"op": "stream", "options": options, "schema": schema, "asked": schema, "slots": 2})
+    found: Any = answer({"op": "batch", "stream": begun["stream"], "start": '{"t": {"0": 5}}', "end": '{"t": {"0": 15}}'})
+    ((text,), work) = found["splits"], unpacked(begun["work"], Work)
+    assert Task(unpacked(text, Split), work).next().to_pydict() == {"offset": list(range(5, 15))}  # type: ignore[union-attr]
     kept = path.rename(tmp_path / "kept")
-    with pytest.raises(KolumnError, match="is gone since this micro-batch was planned"):
-        list(reader.read(split))
+    for read in (lambda: list(reader.read(split)), lambda: Task(unpacked(text, Split), work).next()):
+        with pytest.raises(KolumnError, match="is gone since this micro-batch was planned"):
+            read()
     path.write_bytes(kept.read_bytes())
     with pytest.raises(KolumnError, match="has been replaced since this micro-batch was planned"):
         list(reader.read(split))
@@ -133,11 +160,9 @@ def test_a_topic_that_was_created_anew(tmp_path: Path) -> None:
     following = reader.latestOffset(end, None)
     assert following == {"@ids": {"t": OLD}, "t": {"0": 30}}
     metadata.write_text(f"version: 0\ntopic_id: {NEW}\n")
-    message = f"topic t: its id was {OLD} and is {NEW}: it was deleted and created anew"
-    with pytest.raises(KolumnError, match=message):
-        reader.latestOffset(end, None)
-    with pytest.raises(KolumnError, match=message):
-        reader.partitions(end, following)
+    for ask in (lambda: reader.latestOffset(end, None), lambda: reader.partitions(end, following)):
+        with pytest.raises(KolumnError, match=f"topic t: its id was {OLD} and is {NEW}: it was deleted and created anew"):
+            ask()
     on = stream(tmp_path, failOnDataLoss="false")
     assert on.latestOffset(end, None) == {"@ids": {"t": NEW}, "t": {"0": 30}}
     assert rows(on, end, following) == upto(0, 20, 30)
@@ -163,24 +188,56 @@ def test_a_stream_starts_at_the_end_and_needs_kafkas_names(tmp_path: Path, caplo
         stream(tmp_path).initialOffset()
 
 
+def test_a_micro_batch_waits_for_offsets(tmp_path: Path) -> None:
+    """As in Spark's Kafka source, the first one comes at once. Later ones have a minimum of offsets, or come when the delay is over."""
+    write(tmp_path, 0, 0, 5)
+    reader = stream(tmp_path, minOffsetsPerTrigger=10, maxTriggerDelay="1h")
+    start = reader.latestOffset(reader.initialOffset(), None)
+    assert start == {"t": {"0": 5}}
+    write(tmp_path, 0, 5, 10, base=0)
+    assert reader.latestOffset(start, None) == start
+    write(tmp_path, 0, 10, 15, base=0)
+    assert reader.latestOffset(start, None) == {"t": {"0": 15}}
+    assert stream(tmp_path, minOffsetsPerTrigger=100, maxTriggerDelay="0ms").latestOffset(start, None) == {"t": {"0": 15}}
+    now = stream(tmp_path, minOffsetsPerTrigger=100)
+    now.triggered = float("inf")
+    assert now.latestOffset(start, None) == start
+    now.prepareForTriggerAvailableNow()
+    assert now.latestOffset(start, None) == {"t": {"0": 15}}
+    with pytest.raises(ArgumentError, match="maxTriggerDelay: expected a time such as 15m"):
+        stream(tmp_path, maxTriggerDelay="soon")
+    with pytest.raises(ArgumentError, match="minOffsetsPerTrigger: expected at least 1"):
+        stream(tmp_path, minOffsetsPerTrigger=0)
+
+
 class Query:
-    """A streaming query that writes Parquet, which may be run several times with one checkpoint."""
+    """A streaming query that may be run several times with one checkpoint, and writes Parquet unless ``take`` takes micro-batches."""
 
     def __init__(self, spark: SparkSession, root: Path, reader: str) -> None:
         self.spark, self.log, self.out, self.checkpoint = spark, root / "log", str(root / "out"), str(root / "checkpoint")
-        self.reader = reader
+        self.reader, self.format = reader, "kolumn"
+
+    def frame(self, **options: object) -> DataFrame:
+        given = {"reader": self.reader, "startingOffsets": "earliest", **options}
+        return self.spark.readStream.format(self.format).options(**{k: v for k, v in given.items() if v}).load(str(self.log))
+
+    def start(self, frame: DataFrame, take: Callable[[DataFrame, int], None], **trigger: Any) -> StreamingQuery:
+        return frame.writeStream.foreachBatch(take).option("checkpointLocation", self.checkpoint).trigger(**trigger).start()
 
     def run(self, **options: object) -> list[int]:
         """Read all available records; returns the sizes of the micro-batches."""
-        given = {"reader": self.reader, "startingOffsets": "earliest", **options}
-        source = self.spark.readStream.format("kolumn").options(**given).load(str(self.log))
-        writer = source.select("partition", "offset").writeStream.format("parquet").option("checkpointLocation", self.checkpoint)
-        query = writer.trigger(availableNow=True).start(self.out)
+        writer = self.frame(**options).select("partition", "offset").writeStream.format("parquet")
+        query = writer.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start(self.out)
         try:
             query.awaitTermination()
         finally:
             query.stop()
         return [progress.numInputRows for progress in query.recentProgress if progress.numInputRows]
+
+    def fails(self, message: str, **options: object) -> None:
+        query = self.frame(**options).writeStream.format("noop").start()
+        with pytest.raises(StreamingQueryException, match=message):
+            query.awaitTermination()
 
     def rows(self) -> list[tuple[int, int]]:
         return sorted(map(tuple, self.spark.read.parquet(self.out).collect()))
@@ -189,6 +246,11 @@ class Query:
 @pytest.fixture(params=[pytest.param("python", marks=pytest.mark.slow), "columnar"])
 def query(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Query:
     return Query(spark, tmp_path, request.param)
+
+
+@pytest.fixture
+def columnar(spark: SparkSession, tmp_path: Path) -> Query:
+    return Query(spark, tmp_path, "columnar")
 
 
 def test_a_query_goes_on_from_its_checkpoint(query: Query) -> None:
@@ -204,43 +266,202 @@ def test_a_query_goes_on_from_its_checkpoint(query: Query) -> None:
     os.truncate(active, active.stat().st_size - 40)
     (query.log / "t-0" / f"{0:020}.log").unlink()
     write(query.log, 0, 40, 50)
-    query.run()
+    # either way of reading goes on from a checkpoint of the other
+    query.reader = "python" if query.reader == "columnar" else "columnar"
+    # up to offset 30, 38, 46 and 50
+    assert query.run(maxOffsetsPerTrigger=8) == [6, 4]
     assert query.rows() == upto(0, 0, 30) + upto(0, 40, 50) + upto(1, 0, 5)
     for path in (query.log / "t-0").glob("*.log"):
         path.unlink()
     write(query.log, 0, 60, 65)
+    query.reader = "python" if query.reader == "columnar" else "columnar"
     with pytest.raises(StreamingQueryException, match="the log begins at 60"):
         query.run()
     query.run(failOnDataLoss="false")
     assert query.rows() == upto(0, 0, 30) + upto(0, 40, 50) + upto(0, 60, 65) + upto(1, 0, 5)
 
 
-def test_either_way_goes_on_from_a_checkpoint_of_the_other(query: Query) -> None:
-    for step in range(3):
-        query.reader = "python" if query.reader == "columnar" else "columnar"
-        write(query.log, 0, 20 * step, 20 * step + 20)
-        assert query.run(maxOffsetsPerTrigger=15) == [15, 5]
-    assert query.rows() == upto(0, 0, 60)
+def test_a_first_micro_batch_that_fails_starts_at_the_same_offset_again(columnar: Query, tmp_path: Path) -> None:
+    """The default start is the end of the log, which has moved on when the query is started again."""
+    write(columnar.log, 0, 0, 20)
+    seen: list[int] = []
+
+    def fail(rows: DataFrame, _: int) -> None:
+        if rows.count():
+            raise ValueError("the sink is full")
+
+    query = columnar.start(columnar.frame(startingOffsets=None), fail, processingTime="50 milliseconds")
+    until = time.monotonic() + 60
+    while not list((tmp_path / "checkpoint").glob("sources/0/initialOffset")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    write(columnar.log, 0, 20, 30, base=0)
+    with pytest.raises(StreamingQueryException, match="the sink is full"):
+        query.awaitTermination()
+    write(columnar.log, 0, 30, 45, base=0)
+    frame = columnar.frame(startingOffsets=None)
+    columnar.start(frame, lambda rows, _: seen.extend(row.offset for row in rows.collect()), availableNow=True).awaitTermination()
+    assert seen == list(range(20, 45))
 
 
-def test_a_micro_batch_waits_for_offsets(tmp_path: Path) -> None:
-    """As in Spark's Kafka source, the first one comes at once. Later ones have a minimum of offsets, or come when the delay is over."""
-    write(tmp_path, 0, 0, 5)
-    reader = stream(tmp_path, minOffsetsPerTrigger=10, maxTriggerDelay="1h")
-    start = reader.latestOffset(reader.initialOffset(), None)
-    assert start == {"t": {"0": 5}}
-    write(tmp_path, 0, 5, 10, base=0)
-    assert reader.latestOffset(start, None) == start
-    write(tmp_path, 0, 10, 15, base=0)
-    assert reader.latestOffset(start, None) == {"t": {"0": 15}}
-    impatient = stream(tmp_path, minOffsetsPerTrigger=100, maxTriggerDelay="0ms")
-    assert impatient.latestOffset(start, None) == {"t": {"0": 15}}
-    now = stream(tmp_path, minOffsetsPerTrigger=100)
-    now.triggered = float("inf")
-    assert now.latestOffset(start, None) == start
-    now.prepareForTriggerAvailableNow()
-    assert now.latestOffset(start, None) == {"t": {"0": 15}}
-    with pytest.raises(ArgumentError, match="maxTriggerDelay: expected a time such as 15m"):
-        stream(tmp_path, maxTriggerDelay="soon")
-    with pytest.raises(ArgumentError, match="minOffsetsPerTrigger: expected at least 1"):
-        stream(tmp_path, minOffsetsPerTrigger=0)
+def test_typed_values_progress_and_plan(columnar: Query) -> None:
+    write(columnar.log, 0, 0, 30), write(columnar.log, 1, 0, 10)
+    options = {"valueFormat": "json", "valueSchema": '{"n": "int64", "s": "string"}', "includeHeaders": "true"}
+    totals: list[int] = []
+    query = columnar.start(
+        columnar.frame(maxOffsetsPerTrigger=16, **options),
+        lambda rows, _: totals.append(rows.agg(sql.sum("value.n")).collect()[0][0]),
+        availableNow=True,
+    )
+    query.awaitTermination()
+    assert sum(totals) == sum(range(30)) + sum(range(10))
+    first, *_, last = (progress.sources[0] for progress in query.recentProgress)
+    assert [progress.numInputRows for progress in query.recentProgress] == [16, 16, 8]
+    assert (first.metrics["minOffsetsBehindLatest"], first.metrics["maxOffsetsBehindLatest"]) == ("6", "18")
+    assert last.metrics["maxOffsetsBehindLatest"] == "0"
+    assert "columns: key, value, topic" in last.description
+    assert json.loads(last.json)["latestOffset"] == {"t": {"0": 30, "1": 10}}
+
+
+def test_queries_that_are_stopped_have_not_failed_and_others_say_why(columnar: Query) -> None:
+    path = write(columnar.log, 0, 0, 20)
+    for moment in (0.0, 0.1, 0.5):
+        query = columnar.frame().writeStream.format("noop").start()
+        time.sleep(moment)
+        query.stop()
+        assert query.exception() is None
+    columnar.fails("a stream has no end", endingOffsets="latest")
+    columnar.fails("a stream reads one copy", replicas="merge")
+    data = bytearray(path.read_bytes())
+    data[100] ^= 255
+    path.write_bytes(data)
+    columnar.fails(r"CorruptBatchError: .*t-0")
+
+
+PER_SEGMENT = 20
+
+
+def make(log: Path, segments: int) -> list[Path]:
+    return [write(log, 0, first, first + PER_SEGMENT) for first in range(0, segments * PER_SEGMENT, PER_SEGMENT)]
+
+
+def compact(path: str) -> None:
+    """Replace a segment in the way of Kafka's cleaner; every third record stays."""
+    first = int(os.path.basename(path).partition(".")[0])
+    Path(f"{path}.cleaned").write_bytes(b"".join(batches(range(first, first + PER_SEGMENT, 3))))
+    os.rename(f"{path}.cleaned", f"{path}.swap")
+    os.rename(path, f"{path}.deleted")
+    os.rename(f"{path}.swap", path)
+
+
+def of_segment(number: int, step: int = 1) -> list[int]:
+    return list(range(number * PER_SEGMENT, (number + 1) * PER_SEGMENT, step))
+
+
+def by_segments(query: Query, seen: list[int], done: Callable[[int], None] = lambda number: None) -> None:
+    """Read all available records, one segment in each micro-batch."""
+
+    def take(rows: DataFrame, number: int) -> None:
+        seen.extend(row.offset for row in rows.select("offset").collect())
+        done(number)
+
+    running = query.start(query.frame(maxOffsetsPerTrigger=PER_SEGMENT, columns="offset"), take, availableNow=True)
+    try:
+        running.awaitTermination()
+    finally:
+        running.stop()
+
+
+def test_compacted_between_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """A segment that was read is compacted, and two that were not, of which one is the next."""
+    query, seen = Query(spark, tmp_path, "python"), list[int]()
+    paths = make(query.log, 4)
+    by_segments(query, seen, lambda number: [compact(str(path)) for path in paths[:3] if number == 0] and None)
+    assert seen == of_segment(0) + of_segment(1, 3) + of_segment(2, 3) + of_segment(3)
+
+
+def test_compacted_between_plan_and_read(spark: SparkSession, tmp_path: Path) -> None:
+    query, seen, mark = Query(spark, tmp_path, "python"), list[int](), str(tmp_path / "mark")
+    query.format = "cleaned"
+    second = str(make(query.log, 3)[1])
+
+    class CleanedStream(RecordStream):
+        """The cleaner runs after the tasks of the second micro-batch are planned."""
+
+        def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+            if any(one.segment.path == second for one in partition.ranges) and not os.path.exists(mark):
+                open(mark, "x").close()
+                compact(second)
+            yield from super().read(partition)
+
+    class CleanedSource(RecordSource):
+        @classmethod
+        def name(cls) -> str:
+            return "cleaned"
+
+        def streamReader(self, schema: Any) -> CleanedStream:  # noqa: N802
+            return CleanedStream(with_columns(self.read_options, schema), schema)
+
+    spark.dataSource.register(CleanedSource)
+    with pytest.raises(StreamingQueryException, match=r"has been replaced since this micro-batch was planned\. Start the query again"):
+        by_segments(query, seen)
+    assert seen == of_segment(0)
+    by_segments(query, seen)
+    assert seen == of_segment(0) + of_segment(1, 3) + of_segment(2)
+
+
+KILLS = int(os.environ.get("KOLUMN_STREAM_KILLS", "3"))
+PER_ROUND = 200
+
+
+def growing(folder: Path) -> Iterator[int]:
+    """A partition that gets a segment each round; the last batch of the newest one is half written until the next. Yields its end."""
+    folder.mkdir(parents=True)
+    path, rest, end = folder / "none", b"", 0
+    while True:
+        if rest:
+            with path.open("ab") as file:
+                file.write(rest)
+        *whole, last = batches(range(end, end + PER_ROUND))
+        path, rest = folder / f"{end:020}.log", last[len(last) // 2 :]
+        path.write_bytes(b"".join(whole) + last[: len(last) // 2])
+        end += PER_ROUND
+        yield end
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
+    dice, killed, rounds = random.Random(FIRST), 0, growing(tmp_path / "log" / "t-0")
+
+    def commits() -> int:
+        return len([path for path in (tmp_path / "checkpoint").glob("commits/*") if path.name.isdigit()])
+
+    def start(offsets: int, reader: str) -> "subprocess.Popen[bytes]":
+        # It has a process group of its own, so that Java and the Python workers are killed with it.
+        job = [
+            sys.executable,
+            str(Path(__file__).with_name("jobs.py")),
+            "streaming",
+            *(tmp_path / name for name in ("log", "out", "checkpoint")),
+        ]
+        quiet: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        return subprocess.Popen([*job, str(offsets), reader], start_new_session=True, **quiet)
+
+    while killed < KILLS:
+        end, before, wanted = next(rounds), commits(), dice.randint(0, 8)
+        job = start(PER_ROUND // 20, dice.choice(["columnar", "python"]))
+        # It is killed after its first write, at any point of a micro-batch.
+        while job.poll() is None and commits() < before + wanted:
+            time.sleep(0.02)
+        time.sleep(dice.random() * 0.5)
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+            killed += 1
+        else:
+            assert job.returncode == 0
+        job.wait()
+    # The last run reads the rest at once: some thousand offsets, for which small micro-batches would take minutes.
+    assert start(KILLS * PER_ROUND, "columnar").wait(timeout=600) == 0
+    found = sorted(row.offset for row in spark.read.parquet(str(tmp_path / "out")).collect())
+    assert found == list(range(end - 5))

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sql
 import kolumn
 from kit.avro_values import encoded
 from kit.plain_spark import load
+from kit.spark_session import streamed
 from kolumn.spark_plugin import export, read_segments
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 
@@ -41,13 +42,9 @@ def reader(spark: SparkSession, **options: Any) -> Any:
 
 def test_fields_of_values_are_grouped(spark: SparkSession, log: Path) -> None:
     frame = reader(spark).load(str(log))
-    assert frame.schema["value"].dataType.simpleString() == (
-        "struct<customer:string,amount:double,count:decimal(20,0),at:array<struct<t:timestamp>>>"
-    )
-    found = {
-        row["customer"]: row["total"]
-        for row in frame.groupBy("value.customer").agg({"value.amount": "sum"}).toDF("customer", "total").collect()
-    }
+    told = "struct<customer:string,amount:double,count:decimal(20,0),at:array<struct<t:timestamp>>>"
+    assert frame.schema["value"].dataType.simpleString() == told
+    found = dict(map(tuple, frame.groupBy("value.customer").agg({"value.amount": "sum"}).collect()))
     expected: dict[str | None, float | None] = {None: None, "c0": 0.0, "c1": 0.0, "c2": 0.0}
     for i in set(range(ROWS)) - {3, 400}:
         expected[f"c{i % 3}"] += i / 2  # type: ignore[operator]
@@ -67,27 +64,19 @@ def test_rows_are_those_of_a_read(log: Path) -> None:
     assert [row.offset for row in frame.collect() if not row.valueValid] == [3, 400]
 
 
-def test_fields_as_columns(log: Path) -> None:
+def test_fields_as_columns_and_inferred_types(log: Path) -> None:
     options = {"valueAs": "columns", "valueColumns": "amount,customer", "columns": "offset,value,valueRaw"}
     frame = load(log, valueFormat="json", valueSchema=SCHEMA, **options)
     assert frame.columns == ["offset", "customer", "amount", "valueRaw"]
     assert frame.collect()[2][:3] == (2, "c2", 1.0)
-
-
-def test_an_inferred_type_is_known_at_planning(log: Path) -> None:
     frame = load(log, valueFormat="json", columns="value", endOffset=300)
     assert frame.schema["value"].dataType.simpleString() == "struct<customer:string,amount:double,count:double,at:array<struct<t:string>>>"
     assert frame.count() == 300
 
 
-def test_a_stream(spark: SparkSession, log: Path, tmp_path: Path) -> None:
-    stream = spark.readStream.format("kolumn").options(valueFormat="json", valueSchema=SCHEMA, startingOffsets="earliest").load(str(log))
-    query = stream.select("value.customer", "offset").writeStream.format("memory").queryName("typed").trigger(availableNow=True)
-    query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(60)
-    assert spark.sql("SELECT count(*) FROM typed WHERE customer IS NOT NULL").collect()[0][0] == ROWS - 2
-
-
-def test_segments_by_frames(spark: SparkSession, log: Path) -> None:
+def test_streams_and_frames(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    rows = streamed(spark, log, tmp_path, "value.customer", "offset", valueFormat="json", valueSchema=SCHEMA)
+    assert rows.where("customer IS NOT NULL").count() == ROWS - 2
     frame = read_segments(spark, log, value_format="json", value_schema=SCHEMA, columns=["offset", "key", "value"])
     assert frame.schema["value"].dataType == reader(spark).load(str(log)).schema["value"].dataType
     assert frame.filter("value.customer = 'c1'").count() == len([i for i in range(ROWS) if i % 3 == 1 and i not in (3, 400)])
@@ -139,9 +128,8 @@ def test_types_that_spark_has_not() -> None:
         "map": (pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.uint8())), [[("k", 1)], None, []]),
     }
     kinds = [pa.field(name, array.type) for name, (array, _) in members.items()]
-    struct = pa.StructArray.from_arrays(
-        [array for array, _ in members.values()], fields=kinds, mask=pa.array(np.array([False, False, True]))
-    )
+    mask = pa.array(np.array([False, False, True]))
+    struct = pa.StructArray.from_arrays([array for array, _ in members.values()], fields=kinds, mask=mask)
     batch = pa.RecordBatch.from_arrays([struct, pa.array([[struct[0].as_py()], None, []], pa.list_(struct.type))], ["value", "list"])
     schema = spark_schema(batch.schema)
     (found,) = conform(batch, arrow_schema(schema))

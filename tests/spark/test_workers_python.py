@@ -1,21 +1,20 @@
 """Spark's workers run this Python unless another one is configured. If that is impossible, the error explains what to do."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import PropertyMock
 
 import pytest
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 import kolumn
+from kit.spark_session import run_job
 from kolumn.core.errors import MissingError
 from kolumn.spark_plugin.session import session as workers_python
-
-JOB = Path(__file__).with_name("workers_python_job.py")
 
 
 @pytest.fixture
@@ -28,39 +27,22 @@ def wrong(tmp_path: Path) -> Path:
     return python
 
 
-def run(part: str, segment: Path, wrong: Path, **given: str) -> list[str]:
-    """Lines that the job prints if ``python3`` of the PATH is the wrong one."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-    path = f"{wrong.parent}{os.pathsep}{os.environ['PATH']}"
-    environment |= {"PATH": path, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **given}
-    job = [sys.executable, str(JOB), part, str(segment)]
-    done = subprocess.run(job, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout.partition("RESULT\n")[2].splitlines()
-
-
 @pytest.mark.spark
 @pytest.mark.slow
 def test_an_environment_that_is_not_activated(segment: Path, wrong: Path) -> None:
-    """Neither functions nor registered data sources run in the wrong python3 of the PATH."""
-    rows = str(kolumn.read(segment).num_rows)
-    assert run("main", segment, wrong) == ["python3", rows, "None", sys.executable, rows, "0"]
+    """Neither functions nor registered data sources run in the wrong python3 of the PATH, nor does the JVM look up formats in it.
 
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_nothing_is_registered(segment: Path, wrong: Path) -> None:
-    """The JVM looks up the format in the Python that has imported Kolumn."""
-    assert run("by_name", segment, wrong) == [str(kolumn.read(segment).num_rows)]
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_the_wrong_one_was_asked_for(segment: Path, wrong: Path) -> None:
-    """The error comes before any task fails."""
+    If the wrong one was asked for, the error comes before any task fails.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    path = f"{wrong.parent}{os.pathsep}{os.environ['PATH']}"
+    environment |= {"PATH": path, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    rows = kolumn.read(segment).num_rows
+    assert run_job("wrong_python", segment, env=environment) == ["python3", rows, None, sys.executable, rows, 0]
+    assert run_job("by_name", segment, env=environment) == rows
     advice = f"Set PYSPARK_PYTHON={sys.executable} before the session is started"
     text = f"Spark's workers would run {wrong}, where Kolumn is not installed. {advice}"
-    assert run("main", segment, wrong, PYSPARK_PYTHON=str(wrong)) == [str(wrong), text]
+    assert run_job("wrong_python", segment, env=environment | {"PYSPARK_PYTHON": str(wrong)}) == [str(wrong), text]
 
 
 class Context:
@@ -77,15 +59,12 @@ def used(context: Context) -> str:
     return context.pythonExec
 
 
-def test_other_machines_are_left_alone(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_python_workers_run(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers on other machines keep theirs, and so do those for which one was asked for."""
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     assert used(Context("local[2]", "python3")) == sys.executable
     assert used(Context("yarn", "python3")) == "python3"
     assert used(Context("spark://host:7077", str(wrong))) == str(wrong)
-
-
-def test_what_was_asked_for_stays(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     with pytest.raises(MissingError, match="Set PYSPARK_PYTHON="):
         used(Context("local", str(wrong), spark_pyspark_python=str(wrong)))
     monkeypatch.setenv("PYSPARK_PYTHON", str(wrong))
@@ -94,52 +73,34 @@ def test_what_was_asked_for_stays(wrong: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(MissingError, match="no/such/python, which is not there"):
         used(Context("local", "no/such/python"))
     assert used(Context("local", sys.executable)) == sys.executable
-
-
-def test_kolumn_may_come_with_the_job(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", str(wrong))
+    # Kolumn may come with the job.
     assert used(Context("local", str(wrong), spark_submit_pyFiles="kolumn.zip")) == str(wrong)
 
 
-def test_spark_connect() -> None:
-    class Connected:
-        @property
-        def sparkContext(self) -> Any:  # noqa: N802
-            raise PySparkException("JVM_ATTRIBUTE_NOT_SUPPORTED")
-
-    session: Any = Connected()
-    workers_python.use_this_python(session)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, sys.executable),
-        ({"PYSPARK_PYTHON": "python3"}, None),
-        ({"PYSPARK_DRIVER_PYTHON": "python3"}, "python3"),
-        ({"PYSPARK_GATEWAY_PORT": "1"}, None),
-    ],
-)
-def test_where_the_jvm_looks_for_formats(given: dict[str, str], expected: str | None, wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("given", ["", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"])
+def test_where_the_jvm_looks_for_formats(given: str, wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     monkeypatch.setenv("PATH", str(wrong.parent), prepend=os.pathsep)
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
+        # So that what the function sets does not remain.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    if given:
+        monkeypatch.setenv(given, "python3")
     workers_python.lacks_kolumn.cache_clear()
     workers_python.use_this_python_to_find_formats()
-    # The setting must not remain.
-    found = os.environ.get("PYSPARK_DRIVER_PYTHON")
-    monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "")
-    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON")
     workers_python.lacks_kolumn.cache_clear()
-    assert found == expected
+    assert os.environ.get("PYSPARK_DRIVER_PYTHON") == {"": sys.executable, "PYSPARK_DRIVER_PYTHON": "python3"}.get(given)
 
 
-def test_a_python3_that_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python3_that_will_do(tmp_path: Path) -> None:
     """It is in the folder of this Python, so nothing has to be set."""
     assert workers_python.lacks_kolumn(sys.executable) is None
     elsewhere = tmp_path / "python3"
     elsewhere.symlink_to(sys.executable)
     assert not workers_python._is_this(str(elsewhere))
+
+
+def test_spark_connect_has_no_context() -> None:
+    session = type("Connected", (), {"sparkContext": PropertyMock(side_effect=PySparkException("JVM_ATTRIBUTE_NOT_SUPPORTED"))})()
+    workers_python.use_this_python(session)

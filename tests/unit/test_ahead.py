@@ -1,18 +1,25 @@
-"""Machine code that the package brings: compiled ahead for levels of processors, and loaded without Numba."""
+"""Machine code that the package brings: compiled for levels of processors, loaded without Numba; that for AArch64 is run by an emulator."""
 
 import json
 import os
+import platform
 import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import crc32c
+import numpy as np
 import pytest
 
+from kit.arm import Processor
+from kolumn.cpu_fallback.build import compile_all
+from kolumn.cpu_fallback.fields.target import microseconds
 from kolumn.cpu_fallback.machine import processor
+from kolumn.cpu_fallback.machine.compile import Loop, caller
 from kolumn.cpu_fallback.machine.emit import EXTERNAL
-from kolumn.cpu_fallback.machine.loops import entry_of, read
+from kolumn.cpu_fallback.machine.loops import LOOPS, entry_of, file_of, read
 
 EM_AARCH64 = 183
 LEVELS = [name for name, level in processor.LEVELS.items() if processor.host_features().issuperset(level.features)]
@@ -20,7 +27,7 @@ SMALL = """
 import json, os, sys
 from pathlib import Path
 from kolumn.cpu_fallback.machine import compile_ahead, loops, processor
-compile_ahead.GROUPS = {"reading": ("machine.checksum", "columns.timestamps")}
+compile_ahead.GROUPS = {"reading": ("machine.checksum", "fields.target")}
 """
 BUILD = (
     SMALL
@@ -140,14 +147,13 @@ def test_a_file_that_was_cut_off(package: Path, cache: Path, tmp_path: Path) -> 
         (broken / name.name / file.name).write_bytes(file.read_bytes()[:-50])
         assert read(broken / name.name / file.name) is None
     found = json.loads(run(USE, tmp_path / "broken", KOLUMN_CACHE_DIR=str(cache)))
-    assert found == [json.loads(run(USE, package, KOLUMN_CACHE_DIR=str(cache)))[0], True, True]
-    assert len(list(cache.glob("*/*.code"))) == 1
+    assert (found, len(list(cache.glob("*/*.code")))) == ([json.loads(run(USE, package, KOLUMN_CACHE_DIR=str(cache)))[0], True, True], 1)
 
 
 def test_arguments_are_checked() -> None:
     import numpy as np
 
-    from kolumn.cpu_fallback.columns.timestamps import microseconds
+    from kolumn.cpu_fallback.fields.target import microseconds
 
     good = np.zeros(2, np.int64)
     assert microseconds(good, good, 0) == 0
@@ -158,4 +164,61 @@ def test_arguments_are_checked() -> None:
         with pytest.raises(TypeError, match="contiguous array"):
             microseconds(good, wrong, 0)
     with pytest.raises(TypeError, match="missing 1 required"):
-        microseconds(good, good)  # type: ignore[call-arg]
+        microseconds(good, good)
+
+
+CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"
+
+ON_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="compiles for another architecture than this one")
+
+
+@pytest.fixture(scope="module")
+def loop(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """`microseconds` by an emulated processor."""
+    assert isinstance(microseconds, Loop)
+    name, folder = microseconds.name, tmp_path_factory.mktemp("code")
+    assert compile_all(folder, [name], processor.ARM) == 1
+    code = read(folder / file_of(name))
+    assert code is not None
+    # The machine field of an ELF header: AArch64.
+    assert code[18:20] == (183).to_bytes(2, "little")
+    return caller(name, LOOPS[name].py_func, Processor().load(code, entry_of(name)))
+
+
+@ON_X86
+def test_one_loop(loop: Any) -> None:
+    source = np.arange(-20, 100_000, dtype=np.int64)
+    source.flags.writeable = False
+    found, expected = (np.zeros(len(source), np.int64) for _ in range(2))
+    of_found, of_expected = (np.full(len(source) // 8 + 1, 0xFF, np.uint8) for _ in range(2))
+    assert loop(source, found, of_found.ctypes.data) == microseconds(source, expected, of_expected.ctypes.data) == 1
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(of_found, of_expected)
+
+
+@ON_X86
+def test_memory_that_is_not_there(loop: Any) -> None:
+    """A wrong address ends the test, and not the process."""
+    source = np.full(8, -1, np.int64)
+    source.flags.writeable = False
+    with pytest.raises(Exception, match=r"UC_ERR_(WRITE|READ)_UNMAPPED"):
+        loop(source, np.zeros(8, np.int64), 64)
+
+
+@ON_X86
+@pytest.mark.nightly
+def test_every_loop(tmp_path: Path) -> None:
+    """Corpora of brokers are read, and segments of every format are written, by either code: rows, reports, and bytes are the same."""
+    build = [sys.executable, "-m", "kolumn.cpu_fallback.build", str(tmp_path / "code"), processor.ARM]
+    subprocess.run(build, check=True, capture_output=True)
+    (code,) = (tmp_path / "code").iterdir()
+    native, emulated = _answers(tmp_path / "native"), _answers(tmp_path / "emulated", code)
+    assert (emulated["loops"], len(native["loops"])) == (native["loops"], len(list(code.iterdir())) - 1)
+    assert [number for number, pair in enumerate(zip(native["digests"], emulated["digests"], strict=True)) if len(set(pair)) > 1] == []
+
+
+def _answers(scratch: Path, *code: Path) -> Any:
+    scratch.mkdir()
+    command = [sys.executable, "-m", "kit.every_loop", str(CORPUS), str(scratch), *map(str, code)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)

@@ -1,4 +1,4 @@
-"""The Avro decoder: plain Python and machine code, memory that grows in every place, prefixes, columns, several schemas."""
+"""The Avro decoder: row by row and block by block, plain Python and machine code, memory that grows, prefixes, columns, several schemas."""
 
 import json
 import logging
@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import memset, string_at
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from kit.avro_reader import as_column, of_column, read
-from kit.avro_values import bodies, registered, written
+from kit.avro_values import bodies, registered, side_by_side, written
 from kit.avro_writer import EVERYTHING, Writer, damaged, random_value, varint
 from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.values.avro import decode_rows
@@ -33,7 +34,7 @@ def plain_rows(target: Any, programs: Any, stack: int, *rest: Any) -> Any:
     """The loop as plain Python, on Python's integers."""
     *arrays, bare, fill, fills, first, valid, plans, memory = rest
     lists, none = (one.tolist() for one in arrays), [0] * len(plans)
-    return decode_rows.py_func(target, programs.tolist(), stack, *lists, bare, fill, fills, first, valid, none, memory)  # type: ignore[attr-defined]
+    return decode_rows.py_func(target, programs.tolist(), stack, *lists, bare, fill, fills, first, valid, none, memory)
 
 
 def lines(seed: int, count: int) -> list[bytes]:
@@ -156,8 +157,7 @@ def test_rows_without_a_value_and_with_unknown_schemas() -> None:
     found = rows_of(AvroDecoder(registered(ORDER)), bodies([line, None, line, b"", line], [0, 0, 1, 0, -1], (registered(ORDER), broken)))
     assert [valid for _, valid in found] == [True, False, False, False, True]
     assert found[0] == found[4] == (as_column(ORDER, read(ORDER, line)), True)
-    assert [row for row, valid in found if not valid] == [None, None, None]
-    assert rows_of(AvroDecoder(registered(ORDER)), bodies([])) == []
+    assert ([row for row, valid in found if not valid], rows_of(AvroDecoder(registered(ORDER)), bodies([]))) == ([None, None, None], [])
 
 
 def test_values_that_only_look_as_if_they_had_a_prefix() -> None:
@@ -206,13 +206,9 @@ def test_counts_of_items_without_bytes_are_bounded(items: Any, columns: tuple[st
     _, valid = decoder.decode(bodies(given))
     # The count itself has up to ten bytes, the end of the blocks one.
     assert valid.tolist() == [True, True, True, False, False, False, False, False]
-
-
-def test_other_counts_cost_nothing() -> None:
-    schema = {"type": "array", "items": {"type": "array", "items": "boolean"}}
+    nested = AvroDecoder(registered({"type": "array", "items": {"type": "array", "items": "boolean"}}))
     for count in (2**20, 2**62, 2**63 - 1):
-        _, valid = AvroDecoder(registered(schema)).decode(bodies([varint(count) + varint(count) + b"\0"]))
-        assert not valid[0]
+        assert not nested.decode(bodies([varint(count) + varint(count) + b"\0"]))[1][0], "other counts cost nothing"
 
 
 def numbers() -> Iterator[int]:
@@ -223,18 +219,13 @@ def numbers() -> Iterator[int]:
             yield rng.choice((1, -1)) * rng.getrandbits(bits)
 
 
-def test_integers_become_the_nearest_floats() -> None:
+def test_integers_and_floats_become_the_nearest_floats() -> None:
     for number in numbers():
         assert json_numbers.double_of(number) == struct.unpack("<q", struct.pack("<d", float(number)))[0], number
         assert json_numbers.float_of(number) == int(np.int64(number).astype(np.float32).view(np.uint32)), number
-
-
-def test_floats_become_doubles() -> None:
     rng = random.Random(5)
     given = [0, 1 << 31, 1, 0x7FFFFF, 0x800000, 0x7F800000, 0xFF800000, 0x7F7FFFFF, *(rng.getrandbits(32) for _ in range(2000))]
-    for bits in given:
-        if bits & 0x7F800000 == 0x7F800000 and bits & 0x7FFFFF:
-            continue
+    for bits in (one for one in given if one & 0x7F800000 != 0x7F800000 or not one & 0x7FFFFF):
         value = struct.unpack("<f", struct.pack("<I", bits))[0]
         assert json_numbers.double_of_float(bits) == struct.unpack("<q", struct.pack("<d", value))[0], bits
 
@@ -246,7 +237,115 @@ def test_promotions(loop: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -
         for kind, own in (("float", np.float32), ("double", np.float64)):
             decoder = AvroDecoder(Schema("AVRO", json.dumps(kind)))
             column, valid = decoder.decode(bodies([varint(number)] * 2, [0, 1], (Schema("AVRO", '"long"'), Schema("AVRO", '"int"'))))
-            assert column[0].as_py() == float(np.int64(number).astype(own))
-            assert valid.tolist() == [True, -(2**31) <= number < 2**31]
+            assert (column[0].as_py(), valid.tolist()) == (float(np.int64(number).astype(own)), [True, -(2**31) <= number < 2**31])
         column, valid = AvroDecoder(Schema("AVRO", '"long"')).decode(bodies([varint(number)], [0], (Schema("AVRO", '"int"'),)))
         assert column.to_pylist() == [number if valid[0] else None]
+
+
+NESTED: Any = {
+    "type": "record", "name": "R", "fields": [
+        {"name": "a", "type": "string"},
+        {"name": "b", "type": {"type": "record", "name": "B", "fields": [
+            {"name": "c", "type": ["int", "null"]},
+            {"name": "d", "type": {"type": "map", "values": "boolean"}},
+            {"name": "e", "type": ["null", "double"]},
+        ]}},
+        {"name": "f", "type": {"type": "array", "items": {"type": "array", "items": ["null", "string"]}}},
+        {"name": "g", "type": ["null", {"type": "array", "items": "long"}]},
+        {"name": "h", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y", "Z"]}},
+        {"name": "i", "type": "float"},
+        {"name": "j", "type": "boolean"},
+        {"name": "k", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "l", "type": {"type": "array", "items": {"type": "fixed", "name": "F", "size": 3}}},
+    ],
+}  # fmt: skip
+FIELDS = [*(one["name"] for one in NESTED["fields"] if one["name"] != "b"), "b.c", "b.d", "b.e"]
+
+
+def one_by_one(decoder: AvroDecoder) -> AvroDecoder:
+    """The same decoder without plans."""
+    decoder._own = replace(decoder._own, walk=None)
+    return decoder
+
+
+def value(rng: random.Random, size: int) -> bytes:
+    text = "".join(rng.choice("ab\u00e9") for _ in range(rng.choice((0, 5, 63, 64, size))))
+    row = {
+        "a": text,
+        "b": {"c": rng.choice((None, 0, -1, 2**31 - 1, -(2**31))), "d": {"x" * k: k % 2 == 0 for k in range(rng.randrange(3))},
+              "e": rng.choice((None, 0.5))},
+        "f": [[rng.choice((None, "s")) for _ in range(rng.randrange(3))] for _ in range(rng.randrange(3))],
+        "g": rng.choice((None, [], [1, 2**62, -(2**63)], list(range(rng.randrange(200))))),
+        "h": rng.choice("XYZ"), "i": 1.5, "j": rng.random() < 0.5, "k": rng.randrange(-(2**28), 2**28),
+        "l": [b"abc"] * rng.randrange(4),
+    }  # fmt: skip
+    return written(NESTED, row)
+
+
+@pytest.mark.parametrize("damage", [False, True], ids=["sound", "damaged"])
+def test_blocks_and_rows_agree(damage: bool) -> None:
+    rng = random.Random(7)
+    values = [value(rng, 20_000) for _ in range(700)]
+    if damage:
+        values = [damaged(rng, one, rng.choice(values)) if rng.random() < 0.7 else one for one in values]
+    given, walked = side_by_side(values), 0
+    for wanted in [(), *((one,) for one in FIELDS), ("a", "h"), ("i", "j", "k"), ("b.c", "b.e"), ("a", "b.e", "i")]:
+        decoder = AvroDecoder(registered(NESTED), wanted)
+        walked += decoder._own.walk is not None
+        found, valid = decoder.decode(given)
+        expected, fine = one_by_one(AvroDecoder(registered(NESTED), wanted)).decode(given)
+        found.validate(full=True)
+        assert found.equals(expected), wanted
+        assert valid.tolist() == fine.tolist()
+        assert valid.any()
+        assert valid.all() != damage
+    assert walked >= len(FIELDS) - 3
+
+
+def test_every_kind_of_field_is_passed_over() -> None:
+    rng = random.Random(8)
+    values = [Writer(rng).write(EVERYTHING, random_value(rng, EVERYTHING)) for _ in range(300)]
+    values += [damaged(rng, rng.choice(values), rng.choice(values)) for _ in range(600)]
+    rng.shuffle(values)
+    given = side_by_side(values)
+    for wanted in ("id", "note", "span", "empty"):
+        found, valid = AvroDecoder(registered(EVERYTHING), (wanted,)).decode(given)
+        expected, fine = one_by_one(AvroDecoder(registered(EVERYTHING), (wanted,))).decode(given)
+        assert found.equals(expected), wanted
+        assert valid.tolist() == fine.tolist(), wanted
+
+
+def test_schemas_take_turns() -> None:
+    """Runs of rows of one schema, long and short, and defaults for a field that a writer does not have."""
+    rng = random.Random(9)
+    newer = {**NESTED, "fields": [{"name": "z", "type": "long", "default": 9}, *NESTED["fields"]]}
+    old, values, schema = registered(NESTED, 1), [], []
+    for run in (1, 300, 2, 20, 1, 257, 3):
+        number = len(schema) % 2
+        for _ in range(run):
+            line = value(rng, 100)
+            values.append(b"\x04" + line if number else line)
+            schema.append(number)
+    decoder = AvroDecoder(registered(newer, 2), ("z", "i"))
+    found, valid = decoder.decode(side_by_side(values, schema, (old, registered(newer, 2))))
+    assert valid.all()
+    assert found.to_pylist() == [{"z": 2 if number else 9, "i": 1.5} for number in schema]
+
+
+def test_a_long_list_in_few_rows_and_more_items_than_bytes() -> None:
+    """The bytes after a count of 63 items, of which there is none, are those of a row whose list ends there."""
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "a", "type": {"type": "array", "items": "string"}}, {"name": "b", "type": "int"}],
+    }
+    values = [written(schema, {"a": ["x"] * (5000 if k % 100 == 0 else 0), "b": k}) for k in range(600)]
+    found, valid = AvroDecoder(registered(schema), ("b",)).decode(side_by_side(values))
+    assert valid.all()
+    assert pa.compute.struct_field(found, "b").to_pylist() == list(range(600))
+    fixed = {"type": "fixed", "name": "F", "size": 16}
+    fields = [{"name": "a", "type": {"type": "array", "items": "long"}}, {"name": "b", "type": "int"}, {"name": "c", "type": fixed}]
+    rest = b"\x06" + bytes(16)
+    rows = [b"\x00" + rest, b"\x7e" + rest, b"\x02\x02\x00" + rest, b"\x02\x02\x7e" + rest] * 100
+    decoder = AvroDecoder(registered({"type": "record", "name": "R", "fields": fields}), ("b",))
+    assert decoder.decode(side_by_side(rows))[1].tolist() == [True, False, True, False] * 100

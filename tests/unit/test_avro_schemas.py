@@ -26,19 +26,14 @@ def type_of(schema: Any) -> pa.DataType:
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
-        ("int", pa.int32()),
-        ("bytes", pa.binary()),
-        ({"type": {"type": "string", "avro.java.string": "String"}}, pa.string()),
+        ("int", pa.int32()), ("bytes", pa.binary()), ({"type": {"type": "string", "avro.java.string": "String"}}, pa.string()),
         ({"type": "fixed", "name": "F", "size": 3}, pa.binary(3)),
         ({"type": "enum", "name": "E", "symbols": ["A"]}, pa.dictionary(pa.int32(), pa.string())),
         ({"type": "array", "items": "int"}, pa.list_(pa.field("item", pa.int32(), False))),
         ({"type": "array", "items": ["null", "int"]}, pa.list_(pa.int32())),
         ({"type": "map", "values": "int"}, pa.map_(pa.string(), pa.field("value", pa.int32(), False))),
         (record("R", a="int", b=["null", "string"]), pa.struct([pa.field("a", pa.int32(), False), pa.field("b", pa.string())])),
-        (["int", "long"], pa.int64()),
-        (["null", "double", "float"], pa.float64()),
-        (["string"], pa.string()),
-        (["null"], pa.null()),
+        (["int", "long"], pa.int64()), (["null", "double", "float"], pa.float64()), (["string"], pa.string()), (["null"], pa.null()),
         (["int", "null", "string"], pa.struct([("member0", pa.int32()), ("member1", pa.string())])),
         (["int", "float", "long"], pa.struct([("member0", pa.int32()), ("member1", pa.float32()), ("member2", pa.int64())])),
         ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}, pa.decimal128(38, 2)),
@@ -50,7 +45,7 @@ def type_of(schema: Any) -> pa.DataType:
         ({"type": "error", "name": "X", "fields": []}, pa.struct([])),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_types(schema: Any, expected: pa.DataType) -> None:
     assert type_of(schema) == expected
 
@@ -79,14 +74,10 @@ def test_names_are_looked_up_in_their_namespace() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "its text is not JSON"),
-        ("17", "the outermost type: 17 is not a type"),
-        ('"nothing"', "'nothing' is not defined"),
-        ("[]", "the union has no types"),
-        ('["int", "int"]', "a union may have each type once"),
+        ("{", "its text is not JSON"), ("17", "the outermost type: 17 is not a type"), ('"nothing"', "'nothing' is not defined"),
+        ("[]", "the union has no types"), ('["int", "int"]', "a union may have each type once"),
         ('["int", ["null"]]', "a union may have each type once, and no union in it"),
-        ('{"type": "record", "fields": []}', "the record has no name"),
-        ('{"type": "record", "name": "R"}', "the record has no fields"),
+        ('{"type": "record", "fields": []}', "the record has no name"), ('{"type": "record", "name": "R"}', "the record has no fields"),
         ('{"type": "fixed", "name": "F", "size": -1}', "fixed F has no size"),
         ('{"type": "enum", "name": "E", "symbols": ["A", "A"]}', "the symbols of enum E repeat"),
         ('{"type": "enum", "name": "E", "symbols": ["A"], "default": "B"}', "its default is not one of them"),
@@ -101,7 +92,7 @@ def test_names_are_looked_up_in_their_namespace() -> None:
         ('{"type":"array","items":' * 100_000, "nested too deeply"),
     ],
     ids=lambda text: text[:40],
-)
+)  # fmt: skip
 def test_what_is_no_schema(text: str, message: str) -> None:
     with pytest.raises(ArgumentError) as caught:
         AvroDecoder(Schema("AVRO", text, id=4))
@@ -109,12 +100,9 @@ def test_what_is_no_schema(text: str, message: str) -> None:
     assert str(caught.value).startswith("Avro schema 4: ")
 
 
-def test_other_kinds_of_schemas_are_refused() -> None:
+def test_other_kinds_and_short_schemas_of_many_types_are_refused() -> None:
     with pytest.raises(ArgumentError, match="expected an Avro schema, found one of type PROTOBUF"):
         AvroDecoder(Schema("PROTOBUF", "message A {}"))
-
-
-def test_short_schemas_of_many_types_are_refused() -> None:
     nested: Any = "int"
     for number in range(40):
         nested = record(f"R{number}", a=nested, b=f"R{number - 1}" if number else "int")
@@ -206,8 +194,7 @@ def resolved(writer: Any, reader: Any, *values: Any) -> list[Any]:
 
 
 def test_unions_on_either_side() -> None:
-    assert resolved(["null", "int"], "long", None, 5) == ["invalid", 5]
-    assert resolved("int", ["null", "double"], 5) == [5.0]
+    assert (resolved(["null", "int"], "long", None, 5), resolved("int", ["null", "double"], 5)) == (["invalid", 5], [5.0])
     assert resolved(["string", "int", "null"], ["null", "int", "bytes", "string"], "a", 5, None) == [
         {"member0": None, "member1": None, "member2": "a"}, {"member0": 5, "member1": None, "member2": None}, None
     ]  # fmt: skip
@@ -221,13 +208,11 @@ def test_unions_on_either_side() -> None:
     assert resolved(record("C", y="int"), records, {"y": 4}) == [{"member0": None, "member1": {"y": 4}}]
 
 
-def test_names_of_records_count_among_the_types_of_a_union_only() -> None:
+def test_names_of_records_and_fields() -> None:
+    """Those of records count among the types of a union only, those of fields come before aliases."""
     assert resolved(record("Old", a="int"), record("New", a="int"), {"a": 1}) == [{"a": 1}]
     reader = ["null", record("New", a="int", b={"of": "int", "default": 3}) | {"aliases": ["ns.Old"]}, record("Other", a="int")]
     assert resolved(record("ns.Old", a="int"), reader, {"a": 1}) == [{"member0": {"a": 1, "b": 3}, "member1": None}]
-
-
-def test_names_of_fields_come_before_aliases() -> None:
     writer = record("R", a="int", b="int")
     assert resolved(writer, record("R", c={"of": "int", "aliases": ["a"]}, a="int"), {"a": 1, "b": 2}) == ["invalid"]
     assert resolved(writer, record("R", a={"of": "int", "aliases": ["b"]}), {"a": 1, "b": 2}) == [{"a": 1}]
@@ -251,8 +236,7 @@ def test_defaults_of_logical_types() -> None:
         number={"of": "double", "default": "NaN"},
     )
     (found,) = resolved(record("R", a="int"), reader, {"a": 1})
-    assert str(found["price"]) == "-2.00"
-    assert tuple(found["span"]) == (1, 2, 3_000_000)
+    assert (str(found["price"]), tuple(found["span"])) == ("-2.00", (1, 2, 3_000_000))
     assert found["number"] != found["number"]
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import kolumn
 from kit import rows_as_lines
 from kit.encoder import Record, batch
-from kolumn.cli import app, shown
+from kolumn.cli import app, lines
 from kolumn.cli.lines import json_lines, text_lines
 from kolumn.core.schema import RECORD_COLUMNS
 
@@ -57,7 +57,7 @@ def records(seed: int, rows: int) -> pa.RecordBatch:
 
 
 def printed(formatter: Any, batch: pa.RecordBatch) -> str:
-    return b"".join(bytes(shown.data_of(formatter(block), block.num_rows)) for block in shown.blocks(batch)).decode()
+    return b"".join(bytes(lines.data_of(formatter(block), block.num_rows)) for block in lines.blocks(batch)).decode()
 
 
 @pytest.mark.parametrize(("formatter", "reference"), FORMATTERS)
@@ -66,21 +66,14 @@ def test_columns_say_what_records_say(formatter: Any, reference: Any) -> None:
         batch = records(seed, seed % 23)
         for part in (batch, batch.slice(3), batch.slice(2, 5)):
             assert printed(formatter, part) == reference(part), seed
-
-
-@pytest.mark.parametrize(("formatter", "reference"), FORMATTERS)
-def test_every_value_alone(formatter: Any, reference: Any) -> None:
-    """The text of a value does not depend on its neighbours."""
+    # The text of a value does not depend on its neighbours.
     for value in BYTES:
         headers = [[{"key": "a", "value": value}, {"key": "", "value": b"\xff"}]]
         batch = pa.RecordBatch.from_arrays(
             [pa.array([value], pa.binary()), pa.array(headers, RECORD_COLUMNS["headers"])], ["value", "headers"]
         )
         assert printed(formatter, batch) == reference(batch), value
-
-
-@pytest.mark.parametrize(("formatter", "reference"), FORMATTERS)
-def test_many_bytes_that_are_nearly_utf8(formatter: Any, reference: Any) -> None:
+    # Many bytes that are nearly UTF-8.
     rng = random.Random(7)
     alphabet = bytes(
         (0x41, 0x22, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF3, 0xF4, 0xF5, 0xFF)
@@ -99,11 +92,11 @@ def test_records_of_real_brokers(formatter: Any, reference: Any, case: str) -> N
 
 def test_blocks_are_bounded_by_rows_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([b"x" * 1000] * 100, pa.binary())], ["value"])
-    assert [block.num_rows for block in shown.blocks(batch)] == [100]
-    monkeypatch.setattr(shown, "BLOCK_ROWS", 30)
-    assert [block.num_rows for block in shown.blocks(batch)] == [30, 30, 30, 10]
-    monkeypatch.setattr(shown, "BLOCK_BYTES", 5000)
-    assert all(block.num_rows <= 5 for block in shown.blocks(batch))
+    assert [block.num_rows for block in lines.blocks(batch)] == [100]
+    monkeypatch.setattr(lines, "BLOCK_ROWS", 30)
+    assert [block.num_rows for block in lines.blocks(batch)] == [30, 30, 30, 10]
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 5000)
+    assert all(block.num_rows <= 5 for block in lines.blocks(batch))
     assert printed(json_lines, batch) == rows_as_lines.json_lines(batch)
 
 
@@ -118,12 +111,9 @@ def test_times_have_one_width_and_sort_as_text() -> None:
 
 NOON = 1_700_000_000_000
 ROWS: list[tuple[bytes | None, bytes | None, list[Any]]] = [
-    (b"ada", b'{"n": 1}', []),
-    (b"bob", b'{"n": 22}', [(b"trace", b"x1"), (b"none", None)]),
-    (b"ada", None, []),
-    (b"\xff\x00", b"b\xe9zier", []),
-    (None, b"ada in value", []),
-]
+    (b"ada", b'{"n": 1}', []), (b"bob", b'{"n": 22}', [(b"trace", b"x1"), (b"none", None)]), (b"ada", None, []),
+    (b"\xff\x00", b"b\xe9zier", []), (None, b"ada in value", []),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -145,23 +135,13 @@ def offsets(*args: object) -> list[int]:
     return [json.loads(line)["offset"] for line in cat("--json", "--columns", "offset", *args).splitlines()]
 
 
-def test_key(topic: Path) -> None:
-    assert offsets("--key", "ada", topic) == [0, 2]
-    assert offsets("--key", "base64:/wA=", topic) == [3]
-    assert offsets("--key", "ad", topic) == []
+def test_key_grep_since_and_until(topic: Path) -> None:
+    assert (offsets("--key", "ada", topic), offsets("--key", "base64:/wA=", topic), offsets("--key", "ad", topic)) == ([0, 2], [3], [])
     assert offsets("--key", "ada", "-n", 1, topic) == [0]
     # The key is printed only if it is asked for.
     assert cat("--key", "ada", "--columns", "offset,value", topic) == b"offset=0  value='{\"n\": 1}'\noffset=2  value=null\n"
-
-
-def test_grep(topic: Path) -> None:
-    assert offsets("--grep", "ada", topic) == [0, 2, 4]
-    assert offsets("--grep", r'"n": \d\d', topic) == [1]
-    assert offsets("--grep", "zier$", topic) == [3]
-    assert offsets("--grep", "ada", "--key", "ada", "-n", 5, topic) == [0, 2]
-
-
-def test_since_and_until(topic: Path) -> None:
+    assert (offsets("--grep", "ada", topic), offsets("--grep", r'"n": \d\d', topic)) == ([0, 2, 4], [1])
+    assert (offsets("--grep", "zier$", topic), offsets("--grep", "ada", "--key", "ada", "-n", 5, topic)) == ([3], [0, 2])
     assert offsets("--since", NOON + 1000, "--until", NOON + 3000, topic) == [1, 2]
     assert offsets("--since", "2023-11-14T22:13:22", topic) == [2, 3, 4]
 
@@ -184,15 +164,10 @@ def expected(row: int, with_headers: str) -> bytes:
 def test_templates(topic: Path) -> None:
     out = cat("-f", r"%t[%p] %o %T %K/%S %k|%s|%h%%\t\x41\n", topic)
     headers = ["", "trace=x1,none=NULL", "", "", ""]
-    assert out == b"".join(expected(row, headers[row]) for row in range(len(ROWS)))
-    assert cat("-f", r"x\n", topic) == b"x\n" * len(ROWS)
+    assert (out, cat("-f", r"x\n", topic)) == (b"".join(expected(row, headers[row]) for row in range(len(ROWS))), b"x\n" * len(ROWS))
     lengths = [struct.pack(">i", -1 if value is None else len(value)) for _, value, _ in ROWS]
-    assert cat("-f", "%R", topic) == b"".join(lengths)
-    assert cat("-f", r"%o,", "--key", "ada", topic) == b"0,2,"
-
-
-def test_numbers_in_templates(topic: Path) -> None:
-    """As strtoul reads them in kcat's `fmt_add`, of which a char keeps the lowest byte."""
+    assert (cat("-f", "%R", topic), cat("-f", r"%o,", "--key", "ada", topic)) == (b"".join(lengths), b"0,2,")
+    # Numbers are read as by strtoul in kcat's `fmt_add`, of which a char keeps the lowest byte.
     assert cat("-n", 1, "-f", r"\x41\x041\x0141z\xffg|\0101\65\0|\q\\\"", topic) == b'AAAz\xffg|AA\0|q\\"'
 
 

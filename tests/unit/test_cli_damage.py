@@ -19,8 +19,7 @@ import kolumn
 from kit import command_line
 from kit.encoder import Record, batch
 from kolumn.cli import app, common, main
-from kolumn.cli.lines import json_lines, text_lines
-from kolumn.cli.shown import data_of
+from kolumn.cli.lines import data_of, json_lines, text_lines
 
 TIME = 1_760_000_000_000
 
@@ -57,40 +56,34 @@ def line(damaged: Path) -> str:
 def test_reading_says_what_it_left_out(damaged: Path, line: str, command: str) -> None:
     for options in ([], ["--json"]):
         out = run(command, "--errors", "skip", *options, damaged.parent)
-        assert (out.exit_code, out.stderr) == (1, line)
-        assert out.stdout
-
-
-@pytest.mark.parametrize("command", ["cat", "stats", "inspect", "space"])
-def test_nothing_is_said_where_nothing_is_damaged(damaged: Path, command: str) -> None:
+        assert (out.exit_code, out.stderr, out.stdout != "") == (1, line, True)
     damaged.write_bytes(batch([Record(0, b"key", b"value", TIME)]))
     out = run(command, "--errors", "skip", damaged.parent)
     assert (out.exit_code, out.stderr) == (0, "")
 
 
-def test_parquet_says_what_it_left_out(damaged: Path, line: str, tmp_path: Path) -> None:
-    out = run("to-parquet", "--errors", "skip", damaged.parent, tmp_path / "lake")
+@pytest.mark.parametrize(("command", "options"), [("to-parquet", []), ("convert", []), ("compact", ["--include-active"])])
+def test_writing_ends_with_one(damaged: Path, line: str, tmp_path: Path, command: str, options: list[str]) -> None:
+    out = run(command, "--errors", "skip", *options, damaged.parent, tmp_path / "out")
     assert out.exit_code == 1
-    assert out.stderr == f"12 records in 1 file below {tmp_path / 'lake'}\n{line}"
+    if command == "to-parquet":
+        assert out.stderr == f"12 records in 1 file below {tmp_path / 'out'}\n{line}"
+    else:
+        assert f"orders-3/{damaged.name}: position " in out.stderr
 
 
 def test_summaries_have_the_numbers(damaged: Path) -> None:
     lost = kolumn.verify(damaged).damage.to_pylist()
-    expected = {
-        "damagedStretches": 2,
-        "damagedBytes": sum(row["size"] for row in lost),
-        "recordsLost": sum(row["recordsLost"] or 0 for row in lost),
-    }
+    expected = [2, sum(row["size"] for row in lost), sum(row["recordsLost"] or 0 for row in lost)]
     for command in ("stats", "space"):
         found = json.loads(run(command, "--json", damaged).stdout.splitlines()[0])
-        assert {name: found[name] for name in expected} == expected, command
-
-
-@pytest.mark.parametrize(("command", "options"), [("convert", []), ("compact", ["--include-active"])])
-def test_writing_ends_with_one(damaged: Path, tmp_path: Path, command: str, options: list[str]) -> None:
-    out = run(command, "--errors", "skip", *options, damaged.parent, tmp_path / "out")
-    assert out.exit_code == 1
-    assert f"orders-3/{damaged.name}: position " in out.stderr
+        assert [found[name] for name in ("damagedStretches", "damagedBytes", "recordsLost")] == expected, command
+    for function in (kolumn.batches, kolumn.space):
+        skipped = kolumn.Skipped()
+        function(damaged, errors="skip", on_damage=skipped)
+        assert [(piece.position, piece.size, piece.reason) for piece in skipped.damage] == [
+            (row["position"], row["size"], row["reason"]) for row in lost
+        ]
 
 
 def test_inspect_has_a_row_for_each_stretch(damaged: Path) -> None:
@@ -99,19 +92,14 @@ def test_inspect_has_a_row_for_each_stretch(damaged: Path) -> None:
     assert [row[1] for row in lines] == sorted((row[1] for row in lines), key=int)
     by_position = {int(row[1]): row for row in lines}
     assert "WRONG" in by_position[wrong["position"]]
-    assert by_position[lost["position"]][2] == str(lost["size"])
-    assert "skipped" in by_position[lost["position"]]
+    assert (by_position[lost["position"]][2], "skipped" in by_position[lost["position"]]) == (str(lost["size"]), True)
     rows = [json.loads(row) for row in run("inspect", "--json", damaged).stdout.splitlines()]
     assert [row for row in rows if "damage" not in row] == kolumn.batches(damaged, errors="skip").to_pylist()
     (stretch,) = [row for row in rows if "damage" in row]
     assert (stretch["position"], stretch["size"], stretch["damage"]) == (lost["position"], lost["size"], lost["reason"])
-
-
-def test_inspect_that_stops_at_damage_ends_with_one(damaged: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:300])
     out = run("inspect", "--errors", "raise", damaged)
-    assert out.exit_code == 1
-    assert "WRONG" in out.stdout
+    assert (out.exit_code, "WRONG" in out.stdout) == (1, True)
 
 
 def test_only_the_first_places_are_named(damaged: Path) -> None:
@@ -136,16 +124,6 @@ def test_messages_name_options_as_they_are_typed(damaged: Path, tmp_path: Path) 
     assert "Read with --errors skip, or raise --max-batch-bytes or --max-ratio if the data are trusted and memory is there." in said
 
 
-def test_batches_and_space_tell_what_is_damaged(damaged: Path) -> None:
-    found = kolumn.verify(damaged).damage.to_pylist()
-    for function in (kolumn.batches, kolumn.space):
-        skipped = kolumn.Skipped()
-        function(damaged, errors="skip", on_damage=skipped)
-        assert [(piece.position, piece.size, piece.reason) for piece in skipped.damage] == [
-            (row["position"], row["size"], row["reason"]) for row in found
-        ]
-
-
 def test_what_conversion_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     """The result of the conversion counts stretches, as `verify` does."""
     skipped = kolumn.Skipped([kolumn.Damage("orders-3/a.log", 70, 10, 5, 7, "crc: wrong", 3)])
@@ -158,10 +136,8 @@ def test_what_conversion_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     assert common.say_of(SimpleNamespace(damage=[], skipped=kolumn.Skipped())) == 0
 
 
-# `kolumn cat` and `kolumn to-parquet` with decoded keys and values.
-
-
 SCHEMA = '{"id": "int64", "name": "string", "items": [{"price": "float64"}]}'
+JSON = ["--value-format", "json", "--value-schema", SCHEMA]
 VALUES = [b'{"id": 1, "name": "a\\"\xc3\xa9", "items": [{"price": 0.5}, null]}', None, b"{", b'{"items": []}']
 
 
@@ -171,55 +147,44 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "orders-0"
 
 
-def typed(*arguments: object) -> tuple[int, str, str]:
-    found = CliRunner().invoke(app, [str(one) for one in arguments])
-    return found.exit_code, found.stdout, found.stderr
-
-
 def test_cat_prints_structs_as_json(log: Path) -> None:
-    code, out, _ = typed("cat", "--json", log, "--value-format", "json", "--value-schema", SCHEMA, "--columns", "offset,value,valueValid")
-    assert code == 0
-    assert [json.loads(line) for line in out.splitlines()] == [
+    out = run("cat", "--json", log, *JSON, "--columns", "offset,value,valueValid")
+    assert out.exit_code == 0
+    assert [json.loads(line) for line in out.stdout.splitlines()] == [
         {"offset": 0, "value": {"id": 1, "name": 'a"é', "items": [{"price": 0.5}, None]}, "valueValid": True},
         {"offset": 1, "value": None, "valueValid": False},
         {"offset": 2, "value": None, "valueValid": False},
         {"offset": 3, "value": {"id": None, "name": None, "items": []}, "valueValid": True},
     ]
-    code, out, _ = typed(
-        "cat", log, "--value-format", "json", "--value-schema", SCHEMA, "--value-columns", "id", "--columns", "offset,value"
-    )
-    assert (code, out) == (0, 'offset=0  value={"id": 1}\noffset=1  value=null\noffset=2  value=null\noffset=3  value={"id": null}\n')
+    out = run("cat", log, *JSON, "--value-columns", "id", "--columns", "offset,value")
+    assert out.exit_code == 0
+    assert out.stdout == 'offset=0  value={"id": 1}\noffset=1  value=null\noffset=2  value=null\noffset=3  value={"id": null}\n'
 
 
 def test_a_schema_in_a_file(log: Path, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text(SCHEMA)
     how = ["--value-format", "json", "--value-as", "columns", "--columns", "value"]
-    code, out, _ = typed("cat", "--json", log, *how, "--value-schema", tmp_path / "schema.json", "--limit", 1)
-    assert (code, json.loads(out)) == (0, {"id": 1, "name": 'a"é', "items": [{"price": 0.5}, None]})
-    code, _, error = typed("cat", log, *how, "--value-schema", "missing.json")
-    assert code == 2
-    assert "--value-schema missing.json: neither a schema nor a file that can be read" in error
+    out = run("cat", "--json", log, *how, "--value-schema", tmp_path / "schema.json", "--limit", 1)
+    assert (out.exit_code, json.loads(out.stdout)) == (0, {"id": 1, "name": 'a"é', "items": [{"price": 0.5}, None]})
+    out = run("cat", log, *how, "--value-schema", "missing.json")
+    assert out.exit_code == 2
+    assert "--value-schema missing.json: neither a schema nor a file that can be read" in out.stderr
 
 
 def test_errors_have_the_words_of_the_shell(log: Path) -> None:
-    code, out, error = typed(
-        "cat", log, "--value-format", "json", "--value-schema", SCHEMA, "--value-errors", "raise", "--columns", "offset,value"
-    )
-    assert (code, out.count("\n")) == (3, 2)
-    assert "offset 2: value: 1 bytes" in error
-    assert "--value-errors keep" in error
-    code, _, error = typed("cat", log, "--key-format", "jsom")
-    assert code == 2
-    assert "--key-format jsom" in error
-    assert "did you mean 'json'" in error
+    out = run("cat", log, *JSON, "--value-errors", "raise", "--columns", "offset,value")
+    assert (out.exit_code, out.stdout.count("\n")) == (3, 2)
+    assert all(words in out.stderr for words in ("offset 2: value: 1 bytes", "--value-errors keep"))
+    out = run("cat", log, "--key-format", "jsom")
+    assert out.exit_code == 2
+    assert all(words in out.stderr for words in ("--key-format jsom", "did you mean 'json'"))
 
 
 def test_to_parquet(log: Path, tmp_path: Path) -> None:
-    how = ["--value-format", "json", "--value-schema", SCHEMA, "--columns", "offset,value,valueValid,valueRaw"]
-    code, _, error = typed("to-parquet", log, tmp_path / "out", *how)
-    assert code == 0, error
-    found = pq.ParquetFile(next((tmp_path / "out").rglob("*.parquet"))).read()
     columns = ["offset", "value", "valueValid", "valueRaw"]
+    out = run("to-parquet", log, tmp_path / "out", *JSON, "--columns", ",".join(columns))
+    assert out.exit_code == 0, out.stderr
+    found = pq.ParquetFile(next((tmp_path / "out").rglob("*.parquet"))).read()
     assert found.to_pylist() == kolumn.read(log, columns=columns, value_format="json", value_schema=SCHEMA).to_pylist()
 
 
@@ -249,9 +214,6 @@ def test_every_type_has_a_json_text() -> None:
     assert bytes(data_of(text_lines(batch.select(["label", "map"])), 2)) == b'label="a"  map={"k": 1}\nlabel=null  map=null\n'
 
 
-# ``kolumn schemas``: what it prints, and how it ends.
-
-
 RECORD = '{"type":"record","name":"O","fields":[]}'
 
 
@@ -269,52 +231,35 @@ def write(folder: Path, *values: dict[str, object]) -> Path:
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     reference = {"name": "in.proto", "subject": "inner", "version": 2}
-    return write(
-        tmp_path / "logs",
-        {"subject": "orders-value", "version": 1, "id": 7, "schema": RECORD},
-        {
-            "subject": "m",
-            "version": 3,
-            "id": 8,
-            "schemaType": "PROTOBUF",
-            "schema": "message M {}",
-            "references": [reference],
-            "deleted": True,
-        },
-    )
+    more = {"schemaType": "PROTOBUF", "schema": "message M {}", "references": [reference], "deleted": True}
+    orders = {"subject": "orders-value", "version": 1, "id": 7, "schema": RECORD}
+    return write(tmp_path / "logs", orders, {"subject": "m", "version": 3, "id": 8, **more})
 
 
-def test_a_table(logs: Path) -> None:
+def test_schemas_as_a_table_as_json_and_as_text(logs: Path) -> None:
     out = schemas(logs)
     assert (out.returncode, out.stderr) == (0, "")
     lines = [line.split() for line in out.stdout.splitlines()]
     assert lines[0] == ["subject", "version", "id", "type", "references", "deleted"]
-    assert lines[1] == ["m", "3", "8", "PROTOBUF", "in.proto", "(inner", "2)", "yes"]
-    assert lines[2] == ["orders-value", "1", "7", "AVRO"]
-
-
-def test_json(logs: Path) -> None:
+    assert (lines[1], lines[2]) == (["m", "3", "8", "PROTOBUF", "in.proto", "(inner", "2)", "yes"], ["orders-value", "1", "7", "AVRO"])
     m, orders = (json.loads(line) for line in schemas("--json", logs / "_schemas-0").stdout.splitlines())
     assert m["references"] == [{"name": "in.proto", "subject": "inner", "version": 2}]
-    assert (m["deleted"], m["schemaType"], m["guid"] is None) == (True, "PROTOBUF", False)
-    assert orders["schema"] == RECORD
+    assert (m["deleted"], m["schemaType"], m["guid"] is None, orders["schema"]) == (True, "PROTOBUF", False, RECORD)
     assert list(orders) == ["subject", "version", "id", "guid", "schemaType", "references", "schema", "deleted"]
-
-
-def test_the_text_of_one(logs: Path) -> None:
     out = schemas(logs, "--id", 7)
     assert (out.returncode, out.stdout, out.stderr) == (0, f"{RECORD}\n", "")
     assert json.loads(schemas(logs, "--id", 7, "--json").stdout)["schema"] == RECORD
     missing = schemas(logs, "--id", 9)
-    assert (missing.returncode, missing.stdout) == (2, "")
-    assert "no schema has the id 9" in missing.stderr
+    assert (missing.returncode, missing.stdout, "no schema has the id 9" in missing.stderr) == (2, "", True)
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files_and_nothing(tmp_path: Path) -> None:
+    for source in (tmp_path, tmp_path / "no"):
+        out = schemas(source)
+        assert (out.returncode, out.stdout, str(tmp_path) in out.stderr) == (2, "", True)
     (tmp_path / "4.avsc").write_text(RECORD)
     out = schemas(tmp_path)
-    assert out.returncode == 0
-    assert out.stdout.splitlines()[1].split() == ["4", "AVRO"]
+    assert (out.returncode, out.stdout.splitlines()[1].split()) == (0, ["4", "AVRO"])
 
 
 def test_what_is_left_out_is_said(logs: Path) -> None:
@@ -328,20 +273,10 @@ def test_what_is_left_out_is_said(logs: Path) -> None:
     log.write_bytes(data)
     out = schemas(logs)
     assert (out.returncode, len(out.stdout.splitlines())) == (1, 2)
-    assert "1 record" in out.stderr
-    assert "kolumn verify" in out.stderr
-
-
-def test_nothing_is_there(tmp_path: Path) -> None:
-    for source in (tmp_path, tmp_path / "no"):
-        out = schemas(source)
-        assert (out.returncode, out.stdout) == (2, "")
-        assert str(tmp_path) in out.stderr
+    assert all(words in out.stderr for words in ("1 record", "kolumn verify"))
 
 
 # ``-``: a segment on standard input.
-
-
 SEGMENT = Path(__file__).resolve().parents[1] / "data" / "corpus" / "upgraded" / "upgraded-gzip-0" / f"{0:020}.log"
 OF_NAMES = ("segment", "topic", "partition", "state")
 """What follows from the name of a file."""
@@ -352,12 +287,9 @@ class Input(io.TextIOWrapper):
 
     def __init__(self, data: bytes, *, terminal: bool) -> None:
         raw = io.BytesIO(data)
-        raw.name = "<stdin>"  # type: ignore[attr-defined]
+        raw.name = "<stdin>"
         super().__init__(raw)
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
+        self.isatty = lambda: terminal
 
 
 @pytest.fixture
@@ -377,18 +309,15 @@ def piped(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize(("command", "lines"), [("cat", 1000), ("verify", 1), ("inspect", 40), ("stats", 1)])
 def test_the_same_as_of_a_file(piped: Any, command: str, lines: int) -> None:
+    def unnamed(text: str) -> list[Any]:
+        found = [json.loads(line) for line in text.splitlines()]
+        for one in [one for row in found for one in (row, *(row["segments"] if "ok" in row else ()))]:
+            for name in OF_NAMES:
+                one.pop(name, None)
+        return found
+
     code, out, err = piped(SEGMENT.read_bytes(), command, "--json", "-")
-    assert (code, err, out.count("\n")) == (0, "", lines)
-    of_file = piped(b"", command, "--json", SEGMENT)[1]
-    assert [_unnamed(line) for line in out.splitlines()] == [_unnamed(line) for line in of_file.splitlines()]
-
-
-def _unnamed(line: str) -> Any:
-    found = json.loads(line)
-    for one in (found, *(found["segments"] if "ok" in found else ())):
-        for name in OF_NAMES:
-            one.pop(name, None)
-    return found
+    assert (code, err, out.count("\n"), unnamed(out)) == (0, "", lines, unnamed(piped(b"", command, "--json", SEGMENT)[1]))
 
 
 def test_damage_is_told_by_position(piped: Any) -> None:
@@ -398,11 +327,7 @@ def test_damage_is_told_by_position(piped: Any) -> None:
     assert (code, "<stdin>" in out, "1 damaged stretch" in out) == (1, True, True)
 
 
-def test_it_is_the_only_source(piped: Any) -> None:
-    code, _, err = piped(b"", "verify", "-", SEGMENT)
-    assert (code, "which is the only source" in " ".join(err.replace("│", "").split())) == (2, True)
-
-
-def test_a_terminal_is_no_segment(piped: Any) -> None:
-    code, _, err = piped(b"", "cat", "-", terminal=True)
-    assert (code, "that is a terminal" in " ".join(err.replace("│", "").split())) == (2, True)
+def test_it_is_the_only_source_and_no_terminal(piped: Any) -> None:
+    for args, terminal, said in ((("verify", "-", SEGMENT), False, "which is the only source"), (("cat", "-"), True, "that is a terminal")):
+        code, _, err = piped(b"", *args, terminal=terminal)
+        assert (code, said in " ".join(err.replace("│", "").split())) == (2, True)

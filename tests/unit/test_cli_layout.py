@@ -1,9 +1,11 @@
-"""Layout of the command line's output: tables, usage lines and progress, on terminals of some width and elsewhere."""
+"""Layout of what commands print, on terminals of some width and elsewhere; `kolumn PATH`; completion in shells."""
 
 import fcntl
 import json
 import os
 import pty
+import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -11,13 +13,15 @@ import termios
 import time
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 from typer.testing import CliRunner
 
 import kolumn
 from kolumn.cli import app, ending
+from kolumn.cli.common import layout
 from kolumn.cli.ending import in_shell_words
-from kolumn.cli.tables import layout
+from kolumn.tools.statistics import overview
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 TRANSACTIONAL = CORPUS / "transactional" / "txn-open-0"
@@ -44,12 +48,10 @@ def on_terminal(columns: int, *args: object) -> list[str]:
     return printed.decode().replace("\x1b[1m", "").replace("\x1b[0m", "").split("\r\n")
 
 
-def test_a_table_is_as_wide_as_it_has_to_be() -> None:
+def test_tables() -> None:
+    """They are as wide as they have to be, become blocks where they do not fit; sentences go on below, names do not and move no cursor."""
     rows = [["orders", 3, "x" * 400], ["漢字", None, ""]]
     assert layout("title", ["topic", "n", "reason"], rows, None, False) == ["title", "topic   n  reason", f"orders  3  {'x' * 400}", "漢字"]
-
-
-def test_a_table_that_does_not_fit_becomes_blocks() -> None:
     rows = [["orders", 3, "r" * 70], ["payments", None, "b"]]
     assert layout("", ["topic", "n", "reason"], rows, 79, True) == [
         "topic   orders", "n       3", f"reason  {'r' * 70}", "", "topic   payments", "reason  b",
@@ -57,17 +59,11 @@ def test_a_table_that_does_not_fit_becomes_blocks() -> None:
     # Columns are separated by two blanks: 8 + 2 + 1 + 2 + 70.
     assert layout("", ["topic", "n", "reason"], rows, 83, True)[0].endswith("reason\x1b[0m")
     assert layout("", ["topic", "n", "reason"], rows, 82, True)[0] == "topic   orders"
-
-
-def test_sentences_go_on_below_and_names_do_not() -> None:
     reason = "crc: expected the stored checksum 0x01, found 0x02"
     assert layout("", ["segment", "reason"], [[f"{'s' * 50} -x", reason]], 40, False) == [
         f"segment  {'s' * 50} -x", "reason   crc: expected the stored", "         checksum 0x01, found 0x02",
     ]  # fmt: skip
     assert layout("", ["segment", "reason"], [["s", reason]], None, False)[1] == f"s        {reason}"
-
-
-def test_what_a_name_may_hold_moves_no_cursor_and_has_a_form() -> None:
     lines = layout("", ["topic"], [["\x1b[2Jgone"], ["bad-\udcff"], ["[bold]"]], None, False)
     assert lines == ["topic", r"\x1b[2Jgone", r"bad-\xff", "[bold]"]
 
@@ -102,23 +98,16 @@ def test_options_in_messages_of_the_library() -> None:
 
 
 def test_help_and_usage() -> None:
-    for command, usage in {
-        "cat": "cat [OPTIONS] SOURCE...",
-        "space": "space [OPTIONS] [SOURCE...]",
-        "doctor": "doctor [OPTIONS]",
-    }.items():
+    for command, usage in {"cat": "cat [OPTIONS] SOURCE...", "space": "space [OPTIONS] [SOURCE...]", "doctor": "doctor [OPTIONS]"}.items():
         out = CliRunner().invoke(app, [command, "-h"])
         assert out.exit_code == 0
         assert any(line.rstrip().endswith(usage) for line in out.stdout.splitlines()), command
-
-
-def test_limits_have_a_letter() -> None:
     for command in ("cat", "inspect"):
         out = CliRunner().invoke(app, [command, "--json", "-n", "3", str(TRANSACTIONAL)])
         assert (out.exit_code, len(out.stdout.splitlines())) == (0, 3)
 
 
-def test_compaction_says_what_it_left_as_it_is(tmp_path: Path) -> None:
+def test_compaction_says_what_it_left_as_it_is_and_one_is_no_plural(tmp_path: Path) -> None:
     source = CORPUS / "compacted" / "compact-none-0" / "00000000000000000000.log"
     (tmp_path / "compact-none-0").mkdir()
     (tmp_path / "compact-none-0" / source.name).write_bytes(source.read_bytes())
@@ -127,10 +116,6 @@ def test_compaction_says_what_it_left_as_it_is(tmp_path: Path) -> None:
     out = CliRunner().invoke(app, ["compact", "--include-active", str(tmp_path / "compact-none-0"), str(tmp_path / "all")])
     assert " records stay, " in out.stderr
     assert "copied" not in out.stderr
-
-
-def test_one_is_no_plural(tmp_path: Path) -> None:
-    source = CORPUS / "compacted" / "compact-none-0" / "00000000000000000000.log"
     out = CliRunner().invoke(app, ["to-parquet", str(source), str(tmp_path / "lake")])
     assert " records in 1 file below " in out.stderr
     out = CliRunner().invoke(app, ["convert", str(source), str(tmp_path / "one.log")])
@@ -177,3 +162,132 @@ def test_text_on_a_terminal_and_json_in_a_pipe(monkeypatch: pytest.MonkeyPatch) 
     assert on_terminal(300, "stats", segment)[0].startswith("topic")
     out = CliRunner().invoke(app, ["stats", segment], env={"KOLUMN_OUTPUT": "yaml"})
     assert (out.exit_code, out.stderr) == (2, "kolumn: KOLUMN_OUTPUT='yaml': expected text or json\n")
+
+
+MANY = CORPUS / "v2-many-segments" / "many-segments-0"
+
+
+def said(*args: object) -> tuple[int, str]:
+    out = CliRunner().invoke(app, [*map(str, args)])
+    return out.exit_code, out.stdout
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize("folder", sorted(path.name for path in CORPUS.iterdir() if path.is_dir()))
+def test_headers_agree_with_records(folder: str) -> None:
+    """Where headers count records, the counts are those of a read; estimates are at least as large."""
+    columns = ["topic", "partition", "offset"]
+    rows = kolumn.read(CORPUS / folder, columns=columns, errors="skip")
+    found = overview(CORPUS / folder)
+    for one in found.partitions:
+        own = rows.filter((pc.field("topic") == one.topic) & (pc.field("partition") == one.partition))["offset"].to_pylist()
+        assert one.records >= len(own) if one.is_estimate else one.records == len(own)
+        if own and one.first_offset is not None:
+            assert one.first_offset <= min(own)
+            assert one.last_offset is not None
+            assert one.last_offset >= max(own)
+
+
+def test_one_screen_names_what_is_there_and_steps_that_run(tmp_path: Path) -> None:
+    code, text = said(MANY)
+    assert code == 0
+    lines = text.splitlines()
+    assert lines[0].startswith(f"{MANY}: 1 topic, 1 partition, {len(list(MANY.glob('*.log')))} segments, ")
+    assert lines[0].endswith(", 900 records")
+    assert lines[1] == "No damage in the headers; checksums and records are not checked here."
+    assert [line.split("#")[0].split() for line in lines if line.startswith("  kolumn verify")] == [["kolumn", "verify", str(MANY)]]
+    assert said("overview", MANY) == (code, text)
+    steps = [line.split("#")[0].split() for line in lines if line.startswith("  kolumn ")]
+    assert len(steps) >= 3
+    for step in steps:
+        words = [str(tmp_path / word) if word in ("parquet", "report.html") else word for word in step[1:]]
+        assert CliRunner().invoke(app, words).exit_code == 0, words
+
+
+def test_damage_that_headers_show(tmp_path: Path) -> None:
+    folder = tmp_path / "many-segments-0"
+    shutil.copytree(MANY, folder)
+    cut = sorted(folder.glob("*.log"))[1]
+    os.truncate(cut, cut.stat().st_size - 10)
+    code, text = said(folder)
+    assert code == 1
+    assert "DAMAGED: 1 damaged stretch in the headers" in text
+    assert f"many-segments-0/{cut.name} at " in text
+    assert "--errors skip" in text
+    found = json.loads(said(folder, "--json")[1])
+    assert (found["checked"], [one["segment"] for one in found["damage"]]) == ("headers", [str(cut)])
+
+
+def test_eighty_columns() -> None:
+    lines = on_terminal(80, str(CORPUS / "v2*"))
+    table = lines[lines.index("") + 1 : lines.index("Next:")]
+    assert max(map(len, table)) <= 80
+    assert any(line.startswith("java-zstd") for line in table)
+    # Codecs are not given up for the time of day.
+    lines = on_terminal(80, str(CORPUS / "transactional"))
+    assert lines[lines.index("") + 1].split() == ["topic", "records", "size", "first", "last", "codecs"]
+
+
+def test_a_misspelt_command_is_no_path() -> None:
+    out = CliRunner().invoke(app, ["verfy", "x"])
+    assert out.exit_code == 2
+    assert "Did you mean 'verify'?" in out.stderr
+    out = CliRunner().invoke(app, ["/no/such/place"])
+    assert (out.exit_code, out.stderr) == (2, "kolumn: /no/such/place: no such file or directory\n")
+
+
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [
+        ("bash", {"COMP_WORDS": "kolumn ver", "COMP_CWORD": "1"}),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "kolumn ver"}),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "kolumn ver", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}),
+    ],
+)
+def test_completion(shell: str, words: dict[str, str]) -> None:
+    program = "import sys; sys.argv[0] = 'kolumn'; from kolumn.cli import main; main()"
+    environment = {**os.environ, **words, "_KOLUMN_COMPLETE": f"complete_{shell}"}
+    out = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert "verify" in out.stdout
+    assert "inspect" not in out.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("kolumn cat --isolation-level read_c", "read_committed"),
+        ("kolumn convert --codec z", "zstd"),
+        ("kolumn cat --value-format pro", "protobuf"),
+        ("kolumn cat --columns key,offset,timestampM", "key,offset,timestampMs"),
+    ],
+)
+def test_completion_of_values(line: str, found: str) -> None:
+    environment = {"COMP_WORDS": line, "COMP_CWORD": "3", "_KOLUMN_COMPLETE": "complete_bash"}
+    assert CliRunner().invoke(app, [], env=environment, prog_name="kolumn").stdout.split() == [found]
+
+
+IN_SHELLS = {
+    "bash": 'COMP_WORDS=(kolumn to-p); COMP_CWORD=1; _kolumn_completion kolumn; echo "${COMPREPLY[@]}"',
+    # What zsh's own function would be called with.
+    "zsh": '_arguments() { print -r -- "$@" }; words=(kolumn to-p); CURRENT=2; _kolumn_completion',
+    "fish": 'complete -C "kolumn to-p"',
+}
+
+
+@pytest.mark.parametrize("shell", IN_SHELLS)
+def test_completion_in_the_shell_itself(shell: str, tmp_path: Path) -> None:
+    """The script that `--show-completion` prints defines what the shell calls."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
+    program = f'#!/bin/sh\nexec {sys.executable} -c "import sys; sys.argv[0] = \'kolumn\'; from kolumn.cli import main; main()" "$@"\n'
+    (tmp_path / "kolumn").write_text(program)
+    (tmp_path / "kolumn").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    source = {**environment, "_KOLUMN_COMPLETE": f"source_{shell}"}
+    defines = subprocess.run(["kolumn"], env=source, capture_output=True, text=True, check=True).stdout
+    # `compdef` is zsh's own, and is there only where its completions are on.
+    script = f"compdef() {{ :; }}; {defines}" if shell == "zsh" else defines
+    command = [shell, *(["-f"] if shell == "zsh" else []), "-c", f"{script}\n{IN_SHELLS[shell]}"]
+    out = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert out.returncode == 0, out.stderr
+    assert re.findall(r"[a-z]+-[a-z]+", out.stdout)[0] == "to-parquet"

@@ -10,10 +10,9 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch, message, overlong, raw_batch, record_body, varint, with_crc
-from kolumn.cpu_fallback.columns import memory
-from kolumn.cpu_fallback.columns.memory import RecordMemory
-from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
-from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
+from kolumn.cpu_fallback import columns as memory
+from kolumn.cpu_fallback.columns import RecordMemory
+from kolumn.cpu_fallback.fields.target import COPY, HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, SKIP, VALUE, VIEW
 
 ROOM = 100_000
 

@@ -15,37 +15,23 @@ import kolumn
 
 CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 COMMANDS: dict[str, list[str]] = {
-    "PATH": ["{log}"],
-    "overview": ["overview", "--json", "{log}"],
-    "verify": ["verify", "{log}"],
-    "inspect": ["inspect", "{log}"],
-    "cat": ["cat", "{log}"],
-    "cat --json": ["cat", "--json", "{log}/upgraded-gzip-0"],
-    "stats": ["stats", "{log}"],
-    "space": ["space", "{log}/upgraded-gzip-0"],
-    "report": ["report", "{log}", "-o", "{out}/report.html"],
-    "sql": ["sql", "{log}", 'select * from "upgraded-gzip"'],
-    "schemas": ["schemas", "{log}"],
-    "groups": ["groups", "{log}"],
-    "transactions": ["transactions", "{log}"],
-    "to-parquet": ["to-parquet", "{log}/upgraded-gzip-0", "-o", "{out}"],
+    "PATH": ["{log}"], "overview": ["overview", "--json", "{log}"], "verify": ["verify", "{log}"], "inspect": ["inspect", "{log}"],
+    "cat": ["cat", "{log}"], "cat --json": ["cat", "--json", "{log}/upgraded-gzip-0"], "stats": ["stats", "{log}"],
+    "space": ["space", "{log}/upgraded-gzip-0"], "report": ["report", "{log}", "-o", "{out}/report.html"],
+    "sql": ["sql", "{log}", 'select * from "upgraded-gzip"'], "schemas": ["schemas", "{log}"], "groups": ["groups", "{log}"],
+    "transactions": ["transactions", "{log}"], "to-parquet": ["to-parquet", "{log}/upgraded-gzip-0", "-o", "{out}"],
     "convert": ["convert", "--json", "{log}/upgraded-gzip-0", "-o", "{out}"],
     "compact": ["compact", "--json", "{log}/upgraded-gzip-0", "-o", "{out}"],
     "clean": ["clean", "--json", "--retention-ms", "0", "{log}/upgraded-gzip-0", "-o", "{out}"],
-    "recover": ["recover", "--json", "{log}/upgraded-gzip-0", "-o", "{out}"],
-    "rebuild-index": ["rebuild-index", "{out}"],
-    "tidy": ["tidy", "{out}"],
-    "columns": ["columns"],
-    "jar": ["jar"],
-    "doctor": ["doctor"],
-    "help": ["cat", "--help"],
-}
+    "recover": ["recover", "--json", "{log}/upgraded-gzip-0", "-o", "{out}"], "rebuild-index": ["rebuild-index", "{out}"],
+    "tidy": ["tidy", "{out}"], "columns": ["columns"], "jar": ["jar"], "doctor": ["doctor"], "help": ["cat", "--help"],
+}  # fmt: skip
 NO_FILES = {"columns", "jar", "doctor", "help", "tidy"}
 NEEDS = {"report": "matplotlib", "sql": "duckdb"}
 WARM = r"""
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-import kolumn, kolumn.cli, kolumn.tools.overview, kolumn.tools.statistics, kolumn.cli.ending, kolumn.tools.parquet
+import kolumn, kolumn.cli, kolumn.tools.statistics, kolumn.cli.ending, kolumn.tools.parquet
 import pyarrow.compute, pyarrow.parquet, rich.console, rich.progress
 log = sys.argv[1]
 # What is imported and loaded on first use; one thread, for a process with several cannot be forked.
@@ -117,8 +103,6 @@ class Place:
     def run(self, name: str, at: int = 0, closed: bool = False) -> tuple[int, int, str]:
         """Exit code, number of looks at files, and what was printed on standard error."""
         arguments = [part.format(log=self.log, out=self.out) for part in COMMANDS[name]]
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(json.dumps([arguments, str(self.root), at, str(self.root / "printed"), closed]) + "\n")
         self.process.stdin.flush()
         code, steps = json.loads(self.process.stdout.readline())

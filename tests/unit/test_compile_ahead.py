@@ -33,7 +33,7 @@ def announce(text, steps):
     yield lambda done: None
 
 def microseconds():
-    from kolumn.cpu_fallback.columns.timestamps import microseconds
+    from kolumn.cpu_fallback.fields.target import microseconds
     target = np.zeros(1, np.int64)
     microseconds(np.frombuffer(b"\\1" + bytes(7), np.int64), target, 0)
     return int(target[0]), "numba" in sys.modules
@@ -82,13 +82,12 @@ def test_annotations_are_what_loops_are_called_with(tmp_path: Path) -> None:
 
 def test_the_first_compiles_for_all(tmp_path: Path) -> None:
     """Of two processes that start together, one compiles, and the other waits for it and announces that."""
-    groups = {"reading": ("count", "columns.timestamps"), "writing": ("encode.index",)}
+    groups = {"reading": ("count", "fields.target"), "writing": ("encode.index",)}
     both = [start("print(json.dumps(compile_ahead._ensure('reading')))", tmp_path, **groups) for _ in range(2)]
     told = [[json.loads(line) for line in finish(process)] for process in both]
     assert sorted(lines[-1] for lines in told) == [0, 3]
     announced = [steps for lines in told for text, steps in lines[:-1] if text.startswith("compiling machine code for reading, once")]
-    assert announced == [3]
-    assert marks(tmp_path) == {"reading.ready"}
+    assert (announced, marks(tmp_path)) == ([3], {"reading.ready"})
     # All code is there now: nothing is announced, and no call compiles.
     assert finish(start(CALL, tmp_path, **groups)) == ["[1000, false]"]
     modes = {path.stat().st_mode & 0o022 for path in [tmp_path, *tmp_path.rglob("*")]}
@@ -96,10 +95,8 @@ def test_the_first_compiles_for_all(tmp_path: Path) -> None:
 
 
 def test_a_call_has_its_group_compiled(tmp_path: Path) -> None:
-    *announced, result = finish(start(CALL, tmp_path, reading=("columns.timestamps", "inflate.locate"), writing=("encode.index",)))
-    assert [json.loads(line)[1] for line in announced] == [2]
-    assert result == "[1000, true]"
-    assert marks(tmp_path) == {"reading.ready"}
+    *announced, result = finish(start(CALL, tmp_path, reading=("fields.target", "machine.checksum"), writing=("encode.index",)))
+    assert ([json.loads(line)[1] for line in announced], result, marks(tmp_path)) == ([2], "[1000, true]", {"reading.ready"})
 
 
 SLOW = """
@@ -122,32 +119,27 @@ except KeyboardInterrupt:
 threading.Timer(0.5, go.set).start()
 print(json.dumps(microseconds()))
 """
-    process = start(SLOW + program, tmp_path, reading=("columns.timestamps",))
-    assert process.stdout is not None
+    process = start(SLOW + program, tmp_path, reading=("fields.target",))
     assert [json.loads(process.stdout.readline())[1], process.stdout.readline()] == [1, "begun\n"]
     process.send_signal(signal.SIGINT)
     interrupted, announced, result = finish(process)
-    assert (interrupted, json.loads(announced)[1], result) == ("interrupted", 1, "[1000, true]")
-    assert marks(tmp_path) == {"reading.ready"}
+    assert (interrupted, json.loads(announced)[1], result, marks(tmp_path)) == ("interrupted", 1, "[1000, true]", {"reading.ready"})
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_command_ends_at_once(number: signal.Signals, code: int, tmp_path: Path) -> None:
     """It does not wait for the loop that is being compiled."""
     program = "sys.argv = ['kolumn', 'warmup']\nfrom kolumn.cli import main\nmain()"
-    process = start(SLOW + program, tmp_path, reading=("columns.timestamps",))
-    assert process.stdout is not None
+    process = start(SLOW + program, tmp_path, reading=("fields.target",))
     assert process.stdout.readline() == "begun\n"
     process.send_signal(number)
     _, err = process.communicate(timeout=LONG)
-    assert (process.returncode, err) == (code, "kolumn: interrupted\n" if code == 130 else "")
-    assert marks(tmp_path) == set()
-    assert finish(start(CALL, tmp_path, reading=("columns.timestamps",)))[-1] == "[1000, true]"
+    assert (process.returncode, err, marks(tmp_path)) == (code, ("kolumn: interrupted\n" if code == 130 else ""), set())
+    assert finish(start(CALL, tmp_path, reading=("fields.target",)))[-1] == "[1000, true]"
 
 
 def test_a_dead_process_holds_no_lock(tmp_path: Path) -> None:
-    process = start(SLOW + "compile_ahead.prepare()", tmp_path, reading=("columns.timestamps",))
-    assert process.stdout is not None
+    process = start(SLOW + "compile_ahead.prepare()", tmp_path, reading=("fields.target",))
     assert process.stdout.readline()
     assert process.stdout.readline() == "begun\n"
     (lock,) = tmp_path.glob("*/lock")
@@ -165,8 +157,7 @@ def test_waiting_for_another_process(tmp_path: Path) -> None:
     folder.mkdir()
     with open(folder / "lock", "wb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        process = start(CALL, tmp_path, reading=("columns.timestamps",))
-        assert process.stdout is not None
+        process = start(CALL, tmp_path, reading=("fields.target",))
         assert json.loads(process.stdout.readline()) == ["another process compiles machine code, waiting for it", 0]
         time.sleep(0.2)
         assert process.poll() is None
@@ -180,9 +171,8 @@ def flock(*given):
     raise OSError(95, "not supported")
 compile_ahead.fcntl.flock = flock
 """
-    announced, result = finish(start(program + CALL, tmp_path, reading=("columns.timestamps",)))
-    assert (json.loads(announced)[1], result) == (1, "[1000, true]")
-    assert marks(tmp_path) == {"reading.ready"}
+    announced, result = finish(start(program + CALL, tmp_path, reading=("fields.target",)))
+    assert (json.loads(announced)[1], result, marks(tmp_path)) == (1, "[1000, true]", {"reading.ready"})
 
 
 def test_without_a_folder_the_process_compiles_for_itself(tmp_path: Path) -> None:
@@ -194,24 +184,22 @@ try:
 except Exception as error:
     print(type(error).__name__, "KOLUMN_CACHE_DIR" in str(error))
 """
-    announced, result, error = finish(start(program, tmp_path, reading=("columns.timestamps",)))
-    assert json.loads(announced) == ["compiling machine code in this process, and only for it", 0]
-    assert result == "[1000, true]"
-    assert error == "MissingError True"
-    assert list(tmp_path.iterdir()) == []
+    announced, result, error = finish(start(program, tmp_path, reading=("fields.target",)))
+    assert (json.loads(announced), result) == (["compiling machine code in this process, and only for it", 0], "[1000, true]")
+    assert (error, list(tmp_path.iterdir())) == ("MissingError True", [])
 
 
 def test_broken_machine_code_is_compiled_anew(tmp_path: Path) -> None:
-    finish(start("compile_ahead.prepare()", tmp_path, reading=("columns.timestamps",)))
+    finish(start("compile_ahead.prepare()", tmp_path, reading=("fields.target",)))
     for path in tmp_path.glob("*/*.code"):
         path.write_bytes(path.read_bytes()[:100])
-    assert finish(start(CALL, tmp_path, reading=("columns.timestamps",)))[-1] == "[1000, true]"
-    assert finish(start(CALL, tmp_path, reading=("columns.timestamps",))) == ["[1000, false]"]
+    assert finish(start(CALL, tmp_path, reading=("fields.target",)))[-1] == "[1000, true]"
+    assert finish(start(CALL, tmp_path, reading=("fields.target",))) == ["[1000, false]"]
 
 
 def test_warmup_says_what_it_did(tmp_path: Path) -> None:
     program = "done = compile_ahead.warmup(); print(json.dumps([done.loops, done.compiled, str(done.folder)])); print(done)"
-    groups = {"reading": ("columns.timestamps",), "writing": ("encode.index",)}
+    groups = {"reading": ("fields.target",), "writing": ("encode.index",)}
     first = finish(start(program, tmp_path, **groups))
     (folder,) = tmp_path.iterdir()
     assert json.loads(first[-2]) == [2, 2, str(folder)]

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from kolumn.copies.elections import EpochRun, Known, Notes, Strand, elect, strands_of, untrusted_epochs
-from kolumn.copies.sequence import placed, strands, trusted_epochs
+from kolumn.copies.elections import EpochRun, Known, Notes, Strand, elect, placed, strands, strands_of, trusted_epochs, untrusted_epochs
 from kolumn.source.segments import HIGHEST
 
 Runs = list[Known]
@@ -72,14 +71,12 @@ def test_strands_end_where_offsets_or_epochs_go_back() -> None:
     notes = [note("a", (0, 9, 0, 3), (10, 19, 1, 3)), note("a", (20, 29, 1, 3)), note("a", (15, 24, 1, 3)), note("a", (30, 39, 0, 3))]
     one, other, third, fourth = strands_of(notes)
     assert one is other
-    assert len({one, third, fourth}) == 3
-    assert [(run.low, run.high, run.epoch) for run in one.runs] == [(0, 9, 0), (10, 29, 1)]
+    assert (len({one, third, fourth}), [(run.low, run.high, run.epoch) for run in one.runs]) == (3, [(0, 9, 0), (10, 29, 1)])
 
 
 def test_epochs_that_one_damaged_entry_alone_has() -> None:
     notes = [note("a", (0, 9, 4, 3), (10, 14, 1028, 1)), note("b", (0, 9, 4, 3), (10, 14, 5, 1))]
-    assert untrusted_epochs(notes, lambda _: False) == {1028}
-    assert untrusted_epochs(notes, lambda run: run.epoch == 5) == {5, 1028}
+    assert (untrusted_epochs(notes, lambda _: False), untrusted_epochs(notes, lambda run: run.epoch == 5)) == ({1028}, {5, 1028})
     followed = [note("a", (0, 9, 0, 3), (10, 14, 1, 1)), note("a", (15, 29, 0, 3))]
     assert untrusted_epochs(followed, lambda _: False) == {1}
     # A block that was written again is no contradiction.
@@ -87,9 +84,7 @@ def test_epochs_that_one_damaged_entry_alone_has() -> None:
     assert untrusted_epochs(again, lambda _: False) == set()
     twice = [note("a", (0, 9, 4, 3), (10, 14, 1028, 1)), note("b", (0, 9, 4, 3), (10, 14, 1028, 1))]
     assert untrusted_epochs(twice, lambda _: True) == set()
-
-
-def test_epochs_after_offsets_that_go_back_are_no_contradiction() -> None:
+    # Epochs after offsets that go back are no contradiction.
     base, last = np.array([0, 5, 2, 5, 9]), np.array([4, 8, 4, 8, 10])
     epochs, cuts = strands(base, last, np.array([7, 8, 7, 7, 7]))
     assert (epochs.tolist(), cuts.tolist()) == ([7, 8, 7, 7, 7], [2])

@@ -14,7 +14,7 @@ from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.source.side_files import aborted_in, open_in
 from kolumn.source.storage import read_bytes
-from kolumn.writers.segments import IndexEntries
+from kolumn.writers.write import IndexEntries
 
 COLUMNS = {name.lower(): number for name, number in vars(table).items() if name.isupper() and isinstance(number, int)}
 for _not_a_column in ("width", "no_timestamp_type", "create_time", "log_append_time", "unknown"):
@@ -55,39 +55,24 @@ def test_what_is_a_view_and_what_a_copy() -> None:
     assert not np.shares_memory(entries[0].copy().array, entries.array)
 
 
-def test_what_is_wrong_with_some() -> None:
+def test_what_is_wrong_where_they_end_and_which_are_joined() -> None:
     entries = Entries.zeros(3)
     entries.code[1] = Code.BAD_CRC
     entries.position = np.array([5, 6, 7])
-    assert entries.is_intact.tolist() == [True, False, True]
-    assert entries.intact().position.tolist() == [5, 7]
+    assert (entries.is_intact.tolist(), entries.intact().position.tolist()) == ([True, False, True], [5, 7])
     alone = entries[1].alone()
     assert (len(alone), alone[0].is_intact, alone[0].position, entries[1].code) == (1, True, 6, Code.BAD_CRC)
-
-
-def test_where_they_end() -> None:
     entries = Entries.zeros(2)
     entries.position, entries.size = np.array([0, 100]), np.array([100, 61])
-    assert entries.end.tolist() == [100, 161]
-    assert entries[-1].end == 161
-
-
-def test_the_last_offset_that_is_known() -> None:
+    assert (entries.end.tolist(), entries[-1].end) == ([100, 161], 161)
     entries = Entries.zeros(2)
     entries.base_offset, entries.last_offset = np.array([1, 5]), np.array([4, 9])
     assert entries.last_known_offset(-1) == 9
     entries.last_offset[1] = table.UNKNOWN
-    assert entries.last_known_offset(-1) == 5
-    assert entries[:0].last_known_offset(-1) == -1
-
-
-def test_joined() -> None:
+    assert (entries.last_known_offset(-1), entries[:0].last_known_offset(-1)) == (5, -1)
     entries = some(5)
     assert Entries.joined([entries[:2], entries[2:]]).array.tolist() == entries.array.tolist()
     assert Entries.joined([entries]) is entries
-
-
-def test_room_for_some() -> None:
     assert Entries.room(3).array.shape == (3, table.WIDTH)
 
 
@@ -170,14 +155,11 @@ def snapshot(version: int = 1, checksum: int = 0, producers: bytes = PRODUCERS) 
 def test_txnindex(tmp_path: Path) -> None:
     path = tmp_path / "0.txnindex"
     assert aborted_in(read_bytes(str(path))) is None
-    for data, expected in [
-        (b"", []),
-        (ENTRY, [(7, 16, 32)]),
-        (2 * ENTRY, 2 * [(7, 16, 32)]),
-        (ENTRY + ENTRY[:33], [(7, 16, 32)]),
-    ]:
+    for data, expected in [(b"", []), (ENTRY, [(7, 16, 32)]), (2 * ENTRY, 2 * [(7, 16, 32)]), (ENTRY + ENTRY[:33], [(7, 16, 32)])]:
         path.write_bytes(data)
         assert aborted_in(read_bytes(str(path))) == expected
+    path.write_bytes(ENTRY + ENTRY[:25] + b"\x1f" + ENTRY[26:])
+    assert aborted_in(read_bytes(str(path))) is None, "out of order"
 
 
 @pytest.mark.parametrize(
@@ -190,12 +172,6 @@ def test_a_txnindex_that_is_not_sane(tmp_path: Path, place: int, byte: int) -> N
     data[place] = byte
     path = tmp_path / "0.txnindex"
     path.write_bytes(data)
-    assert aborted_in(read_bytes(str(path))) is None
-
-
-def test_a_txnindex_out_of_order(tmp_path: Path) -> None:
-    path = tmp_path / "0.txnindex"
-    path.write_bytes(ENTRY + ENTRY[:25] + b"\x1f" + ENTRY[26:])
     assert aborted_in(read_bytes(str(path))) is None
 
 

@@ -47,25 +47,18 @@ def test_output_that_cannot_be_written(args: tuple[object, ...]) -> None:
     assert (out.returncode, out.stderr) == (3, "kolumn: output cannot be written: No space left on device\n")
 
 
-def test_closed_output() -> None:
+def test_outputs_that_are_closed_or_full(tmp_path: Path) -> None:
     out = in_shell(">&-", "verify", TOPIC)
     assert (out.returncode, out.stderr) == (3, "kolumn: output cannot be written: Bad file descriptor\n")
-
-
-def test_closed_output_is_no_matter_where_nothing_is_printed(tmp_path: Path) -> None:
+    # It does not matter where nothing is printed.
     assert in_shell(">&- <&-", "to-parquet", TOPIC, tmp_path / "lake").returncode == 0
     assert sum(pq.ParquetFile(path).metadata.num_rows for path in (tmp_path / "lake").rglob("*.parquet")) == 1000
-
-
-def test_damage_and_an_output_that_cannot_be_written(tmp_path: Path) -> None:
+    # Damage, and an output that cannot be written.
     data = bytearray((TOPIC / "00000000000000000000.log").read_bytes())
     data[len(data) // 2] ^= 1
     (tmp_path / "a.log").write_bytes(data)
-    assert run("verify", tmp_path / "a.log").returncode == 1
-    assert in_shell("> /dev/full", "verify", tmp_path / "a.log").returncode == 3
-
-
-def test_a_reader_that_has_enough() -> None:
+    assert (run("verify", tmp_path / "a.log").returncode, in_shell("> /dev/full", "verify", tmp_path / "a.log").returncode) == (1, 3)
+    # A reader that has enough.
     out = in_shell("| head -n 1; echo done", "cat", TOPIC)
     assert (out.stdout.count("\n"), out.stderr) == (2, "")
 
@@ -103,56 +96,41 @@ def test_the_library_reads_names_that_are_no_text(odd: Path) -> None:
     assert set(table["topic"].to_pylist()) == {r"bad-\xfftopic"}
     assert table["segment"][0].as_py().endswith(r"/bad-\xfftopic-0/00000000000000000000.log")
     assert kolumn.verify(odd).ok
-
-
-def test_a_missing_name_that_is_no_text(tmp_path: Path) -> None:
-    out = run("verify", tmp_path / NAME)
+    out = run("verify", odd / NAME)
     assert (out.returncode, "Traceback" in out.stderr) == (2, False)
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_parquet_never_goes_into_a_data_folder(tmp_path: Path, nested: bool) -> None:
+@pytest.mark.parametrize("name", [("to-parquet",), ("convert",), ("compact",), ("clean", "--retention-ms", "0")])
+def test_nothing_goes_into_a_data_folder(tmp_path: Path, name: tuple[str, ...]) -> None:
     """Most likely the target was forgotten, so that the last source is used as the target."""
-    for name in ("orders-0", "orders-1"):
-        shutil.copytree(TOPIC, tmp_path / name)
-    before = sorted(tmp_path.rglob("*"))
-    last = tmp_path if nested else tmp_path / "orders-1"
-    out = run("to-parquet", tmp_path / "orders-0", last)
-    assert out.returncode == 2
-    assert f"{last} contains Kafka segments" in out.stderr
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.parametrize("name", [("convert",), ("compact",), ("clean", "--retention-ms", "0")])
-def test_segments_never_go_into_another_partition(tmp_path: Path, name: tuple[str, ...]) -> None:
     for one in ("orders-0", "orders-1"):
         shutil.copytree(TOPIC, tmp_path / one)
-    out = run(*name, tmp_path / "orders-0", tmp_path / "orders-1")
-    assert out.returncode == 2
-    assert "contains Kafka segments" in out.stderr
+    before = sorted(tmp_path.rglob("*"))
+    for last in (tmp_path / "orders-1", *([tmp_path] if name == ("to-parquet",) else [])):
+        out = run(*name, tmp_path / "orders-0", last)
+        assert (out.returncode, f"{last} contains Kafka segments" in out.stderr) == (2, True)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_parquet_and_urls() -> None:
     with pytest.raises(ArgumentError, match=r"s3://lake: .*kolumn\.spark_plugin\.export"):
-        list(write_parquet([], "s3://lake", None, 1, "zstd", False))  # type: ignore[arg-type]
+        list(write_parquet([], "s3://lake", None, 1, "zstd", False))
 
 
 def test_output_option_needs_no_second_argument(tmp_path: Path) -> None:
-    assert run("convert", TOPIC, "--output", tmp_path / "out").returncode == 0
-    assert run("to-parquet", TOPIC).returncode == 2
+    assert (run("convert", TOPIC, "--output", tmp_path / "out").returncode, run("to-parquet", TOPIC).returncode) == (0, 2)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
 def test_signals(number: signal.Signals, code: int) -> None:
     """A signal arrives while the log is read; `tests/faults` tests signals while files are written."""
     script = (
-        "import kolumn.cli.verify, kolumn, signal, sys, time\n"
+        "import kolumn.cli.inspecting, kolumn, signal, sys, time\n"
         f"{NOTICED}\n"
         "kolumn.verify = lambda *a, **k: (print('reading', flush=True), time.sleep(60))\n"
         f"from kolumn.cli import main; sys.argv = ['kolumn', 'verify', {str(TOPIC)!r}]; main()"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     assert process.stdout.readline() == "reading\n"
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
@@ -193,7 +171,6 @@ def test_signals_while_chunks_are_decoded(call: str, number: signal.Signals) -> 
         [sys.executable, "-c", READING + CALLS[call], str(TOPIC)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
     with process:
-        assert process.stderr is not None
         assert process.stderr.readline() == "reading\n"
         process.send_signal(number)
         said = process.stderr.read()

@@ -1,23 +1,19 @@
-"""What compaction's filter writes of one batch, and which it leaves to the general path; expected bytes are the tests' encoder's."""
+"""What compaction's filter and the conversion to messages write of batches, and which batches are left to the general path."""
 
 import numpy as np
 import pytest
 
-from kit.encoder import Record, record_body, varint
-from kolumn.cpu_fallback.encode.filter import LONGER, filter_records
+from kit.encoder import Record, message, record_body, varint
+from kolumn.cpu_fallback.encode.rewrite import LONGER, down_convert, filter_records
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.formats import table
 
 BASE, TIME, LOWEST = 100, 5_000, 102
 RECORDS = [
-    Record(101, b"before", b"v", TIME),
-    Record(102, b"a", b"", TIME - 300),
-    Record(103, b"gone", b"x" * 99, TIME + 9_000),
-    Record(104, None, b"has no key", TIME + 9_000),
-    Record(105, b"", b"y" * 70, TIME - 100, ((b"\x7f", None), (b"", b"z" * 130))),
-    Record(107, b"b" * 64, b"w", TIME - 200),
-    Record(108, b"after", b"v", TIME),
-]
+    Record(101, b"before", b"v", TIME), Record(102, b"a", b"", TIME - 300), Record(103, b"gone", b"x" * 99, TIME + 9_000),
+    Record(104, None, b"has no key", TIME + 9_000), Record(105, b"", b"y" * 70, TIME - 100, ((b"\x7f", None), (b"", b"z" * 130))),
+    Record(107, b"b" * 64, b"w", TIME - 200), Record(108, b"after", b"v", TIME),
+]  # fmt: skip
 STAY = [RECORDS[1], RECORDS[4], RECORDS[5]]
 MARKS = np.array([1, 1, 0, 1, 1, 0, 1, 1], np.uint8)
 """Of offsets 101 to 108, all but the first and the last of which the filter may look at."""
@@ -49,13 +45,7 @@ def filtered(data: bytes, count: int, horizon: int = 0, marks: np.ndarray = MARK
 def test_what_stays() -> None:
     """Marked offsets inside of the marks, with a key. The times are theirs, though all are before that of the batch."""
     assert filtered(bodies(RECORDS, TIME), len(RECORDS)) == (bodies(STAY, TIME - 300), [3, TIME - 300, TIME - 100])
-
-
-def test_a_delete_horizon_stays() -> None:
     assert filtered(bodies(RECORDS, TIME), len(RECORDS), horizon=1) == (bodies(STAY, TIME), [3, TIME, TIME - 100])
-
-
-def test_a_batch_of_which_nothing_stays_is_left() -> None:
     assert filtered(bodies(RECORDS, TIME), len(RECORDS), marks=np.zeros_like(MARKS)) is None
 
 
@@ -88,3 +78,67 @@ def test_bytes_that_nobody_asked_for() -> None:
     assert filtered(data, len(RECORDS) - 1) is None
     assert filtered(data[:-1], len(RECORDS)) is None
     assert filtered(bodies(RECORDS, TIME, b"\0"), len(RECORDS)) is None
+
+
+FIRST, BEGIN = 1000, 50_000
+WHOLE = [
+    Record(1000, b"key", b"value" * 20, BEGIN), Record(1003, None, b"", 0), Record(1004, b"", None, -1), Record(1900, b"k" * 40, b"v", -2),
+    Record(1901, None, None, BEGIN + 7),
+]  # fmt: skip
+ROOM_EACH = 64
+
+
+def made_of(records: list[Record], trailing: bytes = b"") -> bytes:
+    made = [record_body(one, FIRST, BEGIN) + trailing for one in records]
+    return b"".join(varint(len(body)) + body for body in made)
+
+
+def converted(batches: list[tuple[bytes, int]], magic: int) -> tuple[tuple[int, int, int, int], bytes, np.ndarray]:
+    """What the loop returns, the messages, and their rows; batches are bytes of records, and how many."""
+    rows, of_all = np.zeros((len(batches), table.WIDTH), np.int64), np.full(table.WIDTH, 77, np.int64)
+    rows[:, table.BASE_OFFSET], rows[:, table.BASE_TIMESTAMP], rows[:, table.COUNT] = FIRST, BEGIN, [count for _, count in batches]
+    rows[:, table.LAST_OFFSET] = WHOLE[-1].offset
+    sources = [np.frombuffer(data + bytes(PAD), np.uint8) for data, _ in batches]
+    address = np.array([one.ctypes.data for one in sources], np.int64)
+    size = np.array([len(data) for data, _ in batches], np.int64)
+    out = np.zeros((int(rows[:, table.COUNT].sum()), table.WIDTH), np.int64)
+    target = np.zeros(int(size.sum()) + ROOM_EACH * (len(out) + 1) + PAD, np.uint8)
+    done = down_convert(rows, address, size, magic, of_all, out, target.ctypes.data)
+    return done, target[: done[2]].tobytes(), out[: done[1]]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_and_their_rows(magic: int) -> None:
+    """Only a timestamp of -1 is none; format 0 has none at all, but those that are lost are counted."""
+    done, data, rows = converted([(made_of(WHOLE), 5), (b"", 0), (made_of(WHOLE[1:3]), 2)], magic)
+    written = [message(magic, one) for one in [*WHOLE, *WHOLE[1:3]]]
+    assert (done, data) == ((3, 7, sum(map(len, written)), 4 + 1), b"".join(written))
+    assert rows[:, table.SIZE].tolist() == [len(one) for one in written]
+    assert rows[:, table.POSITION].tolist() == np.cumsum([0, *map(len, written[:-1])]).tolist()
+    assert rows[:, table.BASE_OFFSET].tolist() == [one.offset for one in [*WHOLE, *WHOLE[1:3]]]
+    times = [one.timestamp if magic else -1 for one in [*WHOLE, *WHOLE[1:3]]]
+    assert rows[:, table.MAX_TIMESTAMP].tolist() == times
+    assert (rows[:, table.LEADER_EPOCH] == 77).all()
+
+
+HEADER = Record(1001, b"k", b"v", BEGIN, ((b"h", b""),))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        (made_of([*WHOLE, HEADER]), 6), (made_of(WHOLE) + b"\0", 5), (made_of(WHOLE), 4), (made_of(WHOLE)[:-1], 5),
+        (made_of(WHOLE, b"\0"), 5), (made_of(WHOLE[:1]), 2), (made_of(WHOLE[:1]), 0),
+        (made_of([Record(1902, None, None, BEGIN)]), 1), (made_of([Record(999, None, None, BEGIN)]), 1),
+    ],
+    ids=[
+        "header", "bytes after the records", "fewer records", "cut off", "bytes after the headers", "more records", "no records",
+        "after the last offset", "before the first offset",
+    ],
+)  # fmt: skip
+def test_a_batch_that_is_left(odd: tuple[bytes, int]) -> None:
+    """What is before it counts, nothing of it or after it does."""
+    plain = (made_of(WHOLE[:2]), 2)
+    done, data, rows = converted([plain, plain, odd, plain], 1)
+    written = b"".join(message(1, one) for one in [*WHOLE[:2], *WHOLE[:2]])
+    assert (done, data, len(rows)) == ((2, 4, len(written), 4), written, 4)

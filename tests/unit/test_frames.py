@@ -1,5 +1,8 @@
-"""Payloads that compiled code compresses by a C library are framed as those that Python frames one by one, and mean the same."""
+"""Payloads that compiled code compresses mean the same to another library, and are framed as Java frames them."""
 
+import struct
+
+import cramjam
 import lz4.frame
 import numpy as np
 import pytest
@@ -7,8 +10,8 @@ import pytest
 from kolumn.cpu_fallback.encode.frames import BLOCK
 from kolumn.cpu_fallback.inflate import libraries
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.formats.codecs import LZ4
-from kolumn.writers.compress import compress, compress_all
+from kolumn.formats.codecs import LZ4, SNAPPY
+from kolumn.writers.entries import compress, compress_all
 
 NOISE = np.random.default_rng(7).bytes(200_000)
 PAYLOADS = [
@@ -53,3 +56,25 @@ def test_without_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
     one = np.zeros(1, np.int64)
     assert compress_all(LZ4, one, one, one, 2) is None
     libraries.liblz4.cache_clear()
+
+
+XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+LARGEST = 32 << 10
+NOISY = np.random.default_rng(7).bytes(100_000)
+SNAPPY_PAYLOADS = [
+    *(NOISY[:size] for size in (0, 1, 60, 61, 257, LARGEST - 1, LARGEST, LARGEST + 1)), NOISY, bytes(1),
+    bytes(LARGEST + 1), b"abc" * 40_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", SNAPPY_PAYLOADS, ids=len)
+def test_another_decompressor_returns_what_went_in(payload: bytes) -> None:
+    made = compress(SNAPPY, memoryview(payload), -1)
+    assert made[:16] == XERIAL
+    parts, at = list[bytes](), 16
+    while at < len(made):
+        (size,) = struct.unpack_from(">i", made, at)
+        parts.append(bytes(cramjam.snappy.decompress_raw(made[at + 4 : at + 4 + size])))
+        at += 4 + size
+    assert (at, b"".join(parts)) == (len(made), payload)
+    assert all(len(part) == LARGEST for part in parts[:-1])

@@ -56,10 +56,7 @@ def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
     """What each command is asked: something that works, something about damage, something that cannot be done."""
     missing, target, copy = disk / f"missing {NAME}", work / f"new {NAME}", disk.with_name(f"two {NAME}")
     shutil.copytree(disk, work / f"own {NAME}")
-    readers = {
-        name: [[*extra, "--errors", "skip", disk], [*extra, disk], [*extra, missing], [*extra, disk, copy]]
-        for name, extra in (("cat", ()), ("stats", ()))
-    }
+    readers = {name: [["--errors", "skip", disk], [disk], [missing], [disk, copy]] for name in ("cat", "stats")}
     (work / f"taken {NAME}").mkdir()
     (work / f"taken {NAME}" / "file").write_bytes(b"")
     writers = {
@@ -160,9 +157,6 @@ def test_every_error_escapes_names() -> None:
         assert r"\x1b]0;title" in str(error)
         assert unsafe(str(error)) == unsafe(repr(error)) == []
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
-
-
-def test_escapes() -> None:
     assert escaped(f"a\\b ü{NOT_UTF8}\ud800") == "a\\b ü\\xff\\xfe\\ud800"
 
 
@@ -177,8 +171,7 @@ def test_reports_and_logs(disk: Path, tmp_path: Path, caplog: pytest.LogCaptureF
         with pytest.raises(KolumnError) as error:
             kolumn.read(disk)
     assert not report.ok
-    assert report.damage["segment"][0].as_py() == str(disk / f"{NAME}-0" / f"{0:020}.log")
-    assert recovery.partitions.num_rows == 2
+    assert (report.damage["segment"][0].as_py(), recovery.partitions.num_rows) == (str(disk / f"{NAME}-0" / f"{0:020}.log"), 2)
     texts = [str(error.value), caplog.text, *(str(one.message) for one in warned)]
     for found in (report, skipped, recovery, skipped.damage[0]):
         texts += [str(found), repr(found), found._repr_html_()]

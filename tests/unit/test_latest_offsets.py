@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.guarded import ending_at_a_page
-from kolumn.writers.compaction import latest
-from kolumn.writers.compaction.latest import LatestOffsets
+from kolumn.writers.compaction import cleaner
+from kolumn.writers.compaction.cleaner import LatestOffsets
 
 Keys = list[bytes | None]
 
@@ -30,8 +30,7 @@ def added(parts: list[Keys], start: int = 0, step: int = 1) -> tuple[LatestOffse
 
 def compare(found: LatestOffsets, expected: dict[bytes, int]) -> None:
     table = found.table()
-    assert len(table) == len(expected)
-    assert dict(zip(table["key"].to_pylist(), table["offset"].to_pylist(), strict=True)) == expected
+    assert (len(table), dict(zip(table["key"].to_pylist(), table["offset"].to_pylist(), strict=True))) == (len(expected), expected)
     assert found.offsets().tolist() == sorted(expected.values())
     offsets = set(expected.values())
     near = np.array(sorted({offset + more for offset in offsets for more in (-1, 0, 1)} | {-(2**62), 2**62}), np.int64)
@@ -78,7 +77,7 @@ def test_where_all_hashes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tables_of_many_bytes_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latest, "_LARGEST_TABLE", 100)
+    monkeypatch.setattr(cleaner, "_LARGEST_TABLE", 100)
     keys: Keys = [b"%d" % one * 30 for one in range(200)] + [b"", bytes(1000)]
     found, expected = added([keys])
     assert found.table()["key"].num_chunks > 50
@@ -87,31 +86,28 @@ def test_tables_of_many_bytes_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_after_the_last_slot_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all slots are taken; what lies after them stays as it is."""
-    monkeypatch.setattr(latest, "_KEYS", 8)
+    monkeypatch.setattr(cleaner, "_KEYS", 8)
     for _ in range(20):
         found = LatestOffsets()
         found.add(pa.array([b"first"]), pa.array([0]))
         slots = np.zeros(32, np.int64)
         found._slots = slots[:8]
-        latest.place_keys(found._map(), 1)
+        cleaner.place_keys(found._map(), 1)
         keys: Keys = [b"first", *(b"%d" % one for one in range(6))]
         found.add(pa.array(keys, pa.binary()), pa.array(range(7)))
         assert np.count_nonzero(slots[:8]) == 7
         assert not slots[8:].any()
         compare(found, dict(zip([key for key in keys if key is not None], range(7), strict=True)))
         slots[:8] = 0
-        latest.place_keys(found._map(), 7)
+        cleaner.place_keys(found._map(), 7)
         assert not slots[8:].any()
         assert found.known(pa.array(keys, pa.binary())).all()
 
 
-def test_a_record_that_is_not_later_changes_nothing() -> None:
+def test_slices_nothing_and_a_record_that_is_not_later() -> None:
     found = LatestOffsets()
     found.add(pa.array([b"a", b"a", b"a"]), pa.array([5, 5, 4]))
     assert found.table()["offset"].to_pylist() == [5]
-
-
-def test_slices_and_nothing() -> None:
     found = LatestOffsets()
     found.add(pa.array([], pa.binary()), pa.array([], pa.int64()))
     found.add(pa.nulls(3, pa.binary()), pa.array([1, 2, 3]))

@@ -1,14 +1,19 @@
-"""Folders to which somebody else could write are not used for machine code, because the code in them is run."""
+"""Machine code is used only from folders that nobody else can write to, and only if no function or constant in it has changed."""
 
+import ast
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import kolumn
+from kolumn.cpu_fallback.machine import loops
 from kolumn.formats.machine_code import cache
-from kolumn.formats.machine_code.cache import file_objection, objection
+from kolumn.formats.machine_code.cache import digest, file_objection, fingerprint, objection
+from kolumn.kernels.machine import image
 
 NOBODY = 65534
 
@@ -74,12 +79,9 @@ def test_links(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert objection(link) is not None
 
 
-def test_what_is_no_folder(folder: Path) -> None:
+def test_what_is_no_folder_and_files(folder: Path) -> None:
     (folder / "file").write_bytes(b"")
     assert objection(folder / "file") == f"{folder / 'file'} is not a folder"
-
-
-def test_files(folder: Path) -> None:
     file = folder / "loop.code"
     file.write_bytes(b"")
     file.chmod(0o600)
@@ -146,7 +148,7 @@ PLANTED = """
 import sys
 from pathlib import Path
 import numpy as np
-from kolumn.cpu_fallback.columns import timestamps
+from kolumn.cpu_fallback.fields import target
 from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.arrays import Constants, Int64s
 from kolumn.cpu_fallback.machine.emit import emit
@@ -155,7 +157,7 @@ def bang(source: Constants, target: Int64s, valid: int) -> int:
     target[0] = 666
     return 0
 
-name = timestamps.microseconds.name
+name = target.microseconds.name
 place = Path(sys.argv[1], loops.version())
 place.mkdir()
 loops.write(place / loops.file_of(name), emit(bang, loops.entry_of(name)))
@@ -163,9 +165,9 @@ loops.write(place / loops.file_of(name), emit(bang, loops.entry_of(name)))
 """
 USED = """
 import sys, numpy as np
-from kolumn.cpu_fallback.columns.timestamps import microseconds
+from kolumn.cpu_fallback.fields.target import microseconds
 from kolumn.cpu_fallback.machine import compile_ahead, loops
-compile_ahead.GROUPS = {"reading": ("columns.timestamps",)}
+compile_ahead.GROUPS = {"reading": ("fields.target",)}
 target = np.zeros(1, np.int64)
 microseconds(np.ones(1, np.int64), target, 0)
 print(target[0], loops.folder())
@@ -194,3 +196,96 @@ def own_cache(tmp_path: Path) -> Path:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     return home
+
+
+PACKAGE = Path(kolumn.__file__).parent
+SOURCES = {"cpu": loops.SOURCES, "gpu": image.SOURCES}
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(PACKAGE, tmp_path / "kolumn", ignore=shutil.ignore_patterns("__pycache__")))
+
+
+@pytest.mark.parametrize("backend", SOURCES)
+def test_what_changes_it(backend: str, copy: Path) -> None:
+    names = SOURCES[backend]
+    seen = [digest(copy, *names)]
+    assert seen == [fingerprint(*names)]
+    errors = copy / "core" / "errors.py"
+    errors.write_text(errors.read_text().replace("TAG_COUNT = 55", "TAG_COUNT = 57"))
+    seen.append(digest(copy, *names))
+    (copy / "formats" / "inner_package").mkdir()
+    (copy / "formats" / "inner_package" / "fields.py").write_text("LIMIT = 1\n")
+    seen.append(digest(copy, *names))
+    (copy / "formats" / "inner_package" / "fields.py").write_text("LIMIT = 2\n")
+    seen.append(digest(copy, *names))
+    (copy / "formats" / "v2.py").rename(copy / "formats" / "v2_renamed.py")
+    seen.append(digest(copy, *names))
+    assert len(set(seen)) == len(seen)
+    (copy / "formats" / "__pycache__").mkdir()
+    (copy / "formats" / "__pycache__" / "v2.pyc").write_bytes(b"")
+    (copy / "api.py").write_text("")
+    assert digest(copy, *names) == seen[-1]
+
+
+@pytest.mark.parametrize("backend", SOURCES)
+def test_nothing_compiled_comes_from_elsewhere(backend: str) -> None:
+    """Compiled functions, and the constants that they use, contain no names from modules that the fingerprint leaves out."""
+    inside = {name.removesuffix(".py") for name in SOURCES[backend]}
+    found = 0
+    for path in [file for name in inside for file in sources(PACKAGE / name)]:
+        tree = ast.parse(path.read_text())
+        used = frozen(tree, scalar=bool({"formats", "codecs"} & set(path.relative_to(PACKAGE).parts)))
+        assert not used & imported_from_outside(tree, inside), path
+        found += bool(used)
+    assert found > 20
+
+
+def sources(place: Path) -> list[Path]:
+    """Modules of a package, and of the packages in it; links are followed."""
+    return [Path(folder, name) for folder, _, names in os.walk(place, followlinks=True) for name in names if name.endswith(".py")]
+
+
+def imported_from_outside(tree: ast.Module, inside: set[str]) -> set[str]:
+    """Names that a module imports from the parts of Kolumn that are not ``inside``."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            package, _, inner = node.module.partition(".")
+            for alias in node.names:
+                full = f"{inner}.{alias.name}".strip(".").replace(".", "/")
+                if package == "kolumn" and not any(f"{full}/".startswith(f"{part}/") for part in inside):
+                    names.add(alias.asname or alias.name)
+    return names
+
+
+def frozen(tree: ast.Module, scalar: bool) -> set[str]:
+    """Names that compiled functions of a module use, and names in the definitions of the constants among those."""
+    constants: dict[str, set[str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                constants |= dict.fromkeys(names_in(target), names_in(node.value))
+    functions = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and (scalar or any(names_in(one) & _DECORATORS for one in node.decorator_list))
+    ]
+    used = {name for function in functions for line in function.body for name in names_in(line)}
+    while more := {inner for name in used for inner in constants.get(name, set())} - used:
+        used |= more
+    return used
+
+
+_DECORATORS = {"compiled", "register_jitable", "intrinsic", "instruction", "overload", "thread_per_item", "warp_per_item", "blocks"}
+
+
+def names_in(node: ast.AST) -> set[str]:
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+
+
+def test_the_test_above_can_fail() -> None:
+    tree = ast.parse("from kolumn.options import LIMIT\n_LIMIT = 2 * LIMIT\n@compiled\ndef loop(a: int) -> int:\n    return a + _LIMIT\n")
+    assert frozen(tree, scalar=False) & imported_from_outside(tree, {"formats"}) == {"LIMIT"}
+    assert not imported_from_outside(tree, {"options"})

@@ -43,8 +43,7 @@ message Other { int32 x = 1; }
 def decoded(decoder: ProtobufDecoder, values: list[Any], **more: Any) -> list[Any]:
     array, valid = decoder.decode(bodies(values, **more))
     array.validate(full=True)
-    assert array.type == decoder.type
-    assert array.is_valid().to_pylist() == valid.tolist()
+    assert (array.type, array.is_valid().to_pylist()) == (decoder.type, valid.tolist())
     return [plain(one) for one in array]
 
 
@@ -72,32 +71,22 @@ def test_types(order: ProtobufDecoder) -> None:
     )
     assert order.type == pa.struct(
         [
-            pa.field("id", pa.int64(), nullable=False),
-            pa.field("note", pa.string()),
-            pa.field("state", state),
+            pa.field("id", pa.int64(), nullable=False), pa.field("note", pa.string()), pa.field("state", state),
             pa.field("items", pa.list_(pa.field("element", item, nullable=False)), nullable=False),
-            pa.field("marks", pa.map_(pa.string(), pa.field("value", state)), nullable=False),
-            pa.field("at", when),
-            pa.field("took", pa.duration("ns")),
-            pa.field("maybe", pa.int64()),
-            pa.field("card", pa.string()),
-            pa.field("gift", item),
+            pa.field("marks", pa.map_(pa.string(), pa.field("value", state)), nullable=False), pa.field("at", when),
+            pa.field("took", pa.duration("ns")), pa.field("maybe", pa.int64()), pa.field("card", pa.string()), pa.field("gift", item),
             pa.field("big", pa.uint64(), nullable=False),
         ]
-    )
+    )  # fmt: skip
 
 
-def test_an_empty_value_has_defaults(order: ProtobufDecoder) -> None:
+def test_defaults_and_enums(order: ProtobufDecoder) -> None:
     empty = {"id": 0, "note": None, "state": "OPEN", "items": [], "marks": {"map": {}}, "at": None, "took": None, "maybe": None,
              "card": None, "gift": None, "big": 0}  # fmt: skip
-    assert decoded(order, [b"", None, b""]) == [empty, None, empty]
-    assert decoded(order, []) == []
+    assert (decoded(order, [b"", None, b""]), decoded(order, [])) == ([empty, None, empty], [])
     # Number 0 is no field's.
     assert decoded(order, [b"\0\1", b"\2\0"]) == [None, None]
-
-
-def test_enums(order: ProtobufDecoder) -> None:
-    """The first of two names counts; a number without a symbol is null."""
+    # Of enums the first of two names counts; a number without a symbol is null.
     rows = decoded(order, [field(3, number) for number in (0, 1, -4, 2_000_000_000, 5, 2**32 + 1)])
     assert [row["state"] for row in rows] == ["OPEN", "PAID", "GONE", "FAR", None, "PAID"]
     rows = decoded(order, [field(5, field(1, b"a") + field(2, 1)) + field(5, b"") + field(5, field(1, b"z") + field(2, 9))])
@@ -119,21 +108,15 @@ def test_times(order: ProtobufDecoder, seconds: int, nanos: int, found: int | No
     assert rows[1]["at"] is None
 
 
-def test_messages_that_come_in_parts_are_merged(order: ProtobufDecoder) -> None:
+def test_messages_in_parts_and_members_of_a_oneof(order: ProtobufDecoder) -> None:
+    """Parts are merged; a member removes the others, elements of its lists too, and lists of the rows after it begin where they should."""
     value = field(6, field(1, 7)) + field(1, 5) + field(6, field(2, 9)) + field(8, b"") + field(8, field(1, 3)) + field(8, b"")
     row = decoded(order, [value])[0]
     assert (row["at"], row["maybe"], row["id"]) == (7 * 10**9 + 9, 3, 5)
-
-
-def test_a_member_of_a_oneof_removes_the_others(order: ProtobufDecoder) -> None:
-    """Elements of lists in a removed message are gone, and lists of the rows after it begin where they should."""
     item = field(1, b"s") + field(3, field(1, 4)) + field(4, field(1, 2) + field(2, field(1, 1)))
     values = [
-        field(10, item) + field(9, b"c"),
-        field(9, b"c") + field(10, item),
-        field(10, item) + field(9, b"") + field(10, field(2, 6)),
-        b"",
-    ]
+        field(10, item) + field(9, b"c"), field(9, b"c") + field(10, item), field(10, item) + field(9, b"") + field(10, field(2, 6)), b"",
+    ]  # fmt: skip
     rows = decoded(order, values)
     full = {"sku": "s", "count": 0, "seen": [4 * 10**9], "more": {"map": {2: {"on": True}}}}
     assert [row["card"] for row in rows] == ["c", None, None, None]
@@ -234,16 +217,13 @@ def test_apicurios_and_glues_messages() -> None:
     assert [row and row["id"] for row in rows] == [4, None, 4, None]
 
 
-def test_values_without_a_prefix_that_seem_to_have_one() -> None:
+def test_values_without_a_prefix_that_seem_to_have_one_or_a_name() -> None:
+    """Apicurio's ``Ref`` is left out; one that names another message is a part of the message, unless a header says whose it is."""
     decoder = ProtobufDecoder('syntax = "proto3"; message A { int32 a = 1; }')
     plain_one, framed = field(1, 1) + field(1, 2) + field(1, 3), b"\0\0\0\0\1\0" + field(1, 7)
     more: dict[str, Any] = {"prefix": [5, 5], "framing": framing.CONFLUENT}
     assert decoded(decoder, [plain_one, framed], **more) == [None, {"a": 7}]
     assert decoded(decoder, [plain_one, framed], **more, bare=True) == [{"a": 3}, {"a": 7}]
-
-
-def test_values_without_a_prefix_that_seem_to_have_a_name() -> None:
-    """Apicurio's ``Ref`` is left out; one that names another message is a part of the message, unless a header says whose it is."""
     decoder = ProtobufDecoder('syntax = "proto3"; message Customer { bytes a = 1; }')
     named, other = (varint(10) + field(1, name) for name in (b"Customer", b"Consumer"))
     values = [named + field(1, b"x"), other + b"x", other + field(1, b"x"), field(1, b"x"), named + b"\7"]
@@ -276,7 +256,7 @@ def test_values_of_every_size_between_bad_ones() -> None:
     assert decoded(decoder, values) == wanted
 
 
-def test_tags_of_more_bytes() -> None:
+def test_tags_of_more_bytes_and_groups_that_end_with_their_own_number() -> None:
     """The first byte of a longer tag may be equal to the number that is the tag of another field."""
     decoder = ProtobufDecoder(
         'syntax = "proto3"; message A { int32 a = 16; string b = 17; repeated int32 c = 18; int32 d = 5000; bytes e = 1; }'
@@ -284,9 +264,6 @@ def test_tags_of_more_bytes() -> None:
     value = field(16, 3) + field(17, b"text") + field(18, b"\x01\x02") + field(5000, 4) + field(1, b"x")
     row = {"a": 3, "b": "text", "c": [1, 2], "d": 4, "e": b"x"}
     assert decoded(decoder, [value, b"", value]) == [row, {"a": 0, "b": "", "c": [], "d": 0, "e": b""}, row]
-
-
-def test_groups_end_with_their_own_number() -> None:
     decoder = ProtobufDecoder('syntax = "proto2"; message A { optional group G = 3 { optional int32 x = 1; } optional int32 y = 4; }')
     whole, wrong, open_one, nested = b"\x1b\x08\x05\x1c\x20\x02", b"\x1b\x08\x05\x24", b"\x1b\x08\x05", b"\x1b\x7b\x7c\x08\x05\x1c"
     rows = decoded(decoder, [whole, wrong, open_one, nested, b"\x1c", field(3, b"\x08\x05") + field(4, 2)])

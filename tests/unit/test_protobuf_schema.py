@@ -18,8 +18,6 @@ TEXT = 'syntax = "proto3"; package a; message A { message B { message C {} } mes
 
 
 class Subjects:
-    """Schemas by subject and version."""
-
     def __init__(self, **texts: Schema) -> None:
         self.texts = texts
 
@@ -41,13 +39,10 @@ def test_messages_by_name_and_place() -> None:
     assert file_of('syntax = "proto3"; message One { message Two {} }').message(None).full_name == "One"
 
 
-def test_entries_of_maps_and_groups_have_no_message_index() -> None:
+def test_what_has_an_index_and_a_short_name() -> None:
+    """Entries of maps and groups have no index. Apicurio's serializers write the last part of a name: it means no inner message."""
     text = 'syntax = "proto2"; message A { map<int32, B> m = 1; optional group G = 2 { optional int32 x = 1; } message B {} }'
     assert file_of(text).places() == {"A": Place((0,), 0, ("A", "A")), "A.B": Place((0, 0), 1, ("A.B", "B"))}
-
-
-def test_the_last_part_of_a_name_means_one_message() -> None:
-    """Apicurio's serializers write it: it means the message that is in no other, or none."""
     text = 'syntax = "proto3"; package p; message A { message B {} message C {} } message B { message C {} }'
     names = {name: place.names for name, place in file_of(text).places().items()}
     assert names == {"p.A": ("p.A", "A"), "p.A.B": ("p.A.B",), "p.A.C": ("p.A.C",), "p.B": ("p.B", "B"), "p.B.C": ("p.B.C",)}
@@ -60,13 +55,12 @@ def test_references_are_written_where_they_are_imported() -> None:
     text = 'syntax = "proto3"; import "deep/money.proto"; message Pay { m.Money money = 1; }'
     pay = Schema("PROTOBUF", text, (Reference("deep/money.proto", "money", 3),), id=7)
     schemas = Subjects(money3=money, units1=units)
-    found = file_of(pay, schemas)  # type: ignore[arg-type]
-    assert found.message(None).fields[0].message_type.fields[0].message_type.full_name == "units.Unit"
-    assert list(found.places()) == ["Pay"]
+    found = file_of(pay, schemas)
+    assert (found.message(None).fields[0].message_type.fields[0].message_type.full_name, list(found.places())) == ("units.Unit", ["Pay"])
     with pytest.raises(ArgumentError, match=r"schema 7 imports 'deep/money\.proto': money 3 is not there"):
         file_of(pay)
     with pytest.raises(ArgumentError, match=r"imports 'units\.proto': units 1 is not there"):
-        file_of(pay, Subjects(money3=money))  # type: ignore[arg-type]
+        file_of(pay, Subjects(money3=money))
 
 
 def test_descriptors_in_base64_with_imports() -> None:
@@ -79,26 +73,23 @@ def test_descriptors_in_base64_with_imports() -> None:
     other.message_type.add(name="B")
     texts = [base64.b64encode(one.SerializeToString()).decode() for one in (main, other)]
     schema = Schema("PROTOBUF", texts[0], (Reference("other.proto", "other", 1),))
-    file = file_of(schema, Subjects(other1=Schema("PROTOBUF", texts[1])))  # type: ignore[arg-type]
+    file = file_of(schema, Subjects(other1=Schema("PROTOBUF", texts[1])))
     assert [field.message_type.full_name for field in file.message(None).fields] == ["B", "google.protobuf.Timestamp"]
     with pytest.raises(ArgumentError, match="a file that it imports is not one"):
-        file_of(schema, Subjects(other1=Schema("PROTOBUF", "syntax = ...")))  # type: ignore[arg-type]
+        file_of(schema, Subjects(other1=Schema("PROTOBUF", "syntax = ...")))
 
 
 @pytest.mark.parametrize("name", ["/tmp/out.proto", "../out.proto", "a/../../out.proto", "a\\b.proto", "", "."])
 def test_names_of_references_that_lead_elsewhere_are_refused(name: str) -> None:
     other = Schema("PROTOBUF", 'syntax = "proto3"; message X {}')
     with pytest.raises(ArgumentError, match="cannot be the name of an imported file"):
-        file_of(Schema("PROTOBUF", TEXT, (Reference(name, "x", 1),)), Subjects(x1=other))  # type: ignore[arg-type]
+        file_of(Schema("PROTOBUF", TEXT, (Reference(name, "x", 1),)), Subjects(x1=other))
 
 
-def test_files_outside_are_not_imported(tmp_path: Path) -> None:
+def test_files_outside_are_not_imported_and_errors_name_the_line_and_no_folder(tmp_path: Path) -> None:
     (tmp_path / "other.proto").write_text('syntax = "proto3"; message X {}')
     with pytest.raises(ArgumentError, match="is not valid"):
         file_of(f'syntax = "proto3"; import "{tmp_path}/other.proto"; message A {{ X x = 1; }}')
-
-
-def test_errors_name_the_line_and_no_folder() -> None:
     with pytest.raises(ArgumentError, match=r"^schema 9 is not valid: schema\.proto:2:\d+: "):
         file_of(Schema("PROTOBUF", 'syntax = "proto3";\nmessage A { strin x = 1; }', id=9))
     with pytest.raises(ArgumentError, match="schema 3 is of type AVRO, not PROTOBUF"):

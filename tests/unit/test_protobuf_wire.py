@@ -17,10 +17,8 @@ from kit.protobuf_values import body, in_edition, message_class, mutants, plain,
 from kolumn.formats.machine_code.deferred import apply
 from kolumn.formats.machine_code.words import address_of
 from kolumn.values.memory import ColumnLayout, ColumnMemory
-from kolumn.values.protobuf.finish import finished
-from kolumn.values.protobuf.program import tables
-from kolumn.values.protobuf.schema import file_of
-from kolumn.values.protobuf.types import shape
+from kolumn.values.protobuf.decoder import finished, tables
+from kolumn.values.protobuf.schema import file_of, shape
 from kolumn.values.wire import columns, protobuf
 from kolumn.values.wire import protobuf_wire as wire
 from kolumn.values.wire.protobuf import FRAMES, GROUPS, ProtobufProgram
@@ -80,14 +78,10 @@ def test_varints(value: int, rest: bytes) -> None:
     assert both(wire.uvarint, _compiled_uvarint, varint(value, 11 - size) + rest) == (0, MALFORMED)
 
 
-def test_of_the_tenth_byte_one_bit_counts() -> None:
+def test_the_tenth_byte_has_one_bit_and_tags_have_32_bits_and_five_bytes() -> None:
     assert both(wire.uvarint, _compiled_uvarint, b"\x80" * 9 + b"\x02") == (0, 10)
     assert both(wire.uvarint, _compiled_uvarint, b"\xff" * 9 + b"\x7f") == (2**64 - 1, 10)
-
-
-def test_tags_have_32_bits_and_five_bytes() -> None:
-    assert both(wire.tag_at, _compiled_tag, varint(2**32 - 1)) == (2**32 - 1, 5)
-    assert both(wire.tag_at, _compiled_tag, varint(8, 4)) == (8, 5)
+    assert (both(wire.tag_at, _compiled_tag, varint(2**32 - 1)), both(wire.tag_at, _compiled_tag, varint(8, 4))) == ((2**32 - 1, 5), (8, 5))
     assert both(wire.tag_at, _compiled_tag, varint(8, 5)) == (0, MALFORMED)
     assert both(wire.tag_at, _compiled_tag, varint(2**32)) == (0, MALFORMED)
 
@@ -141,8 +135,7 @@ def test_groups_are_nested_up_to_a_hundred_deep(depth: int, groups: int, fine: b
     value = b"\x7b" * (groups - 1) + b"\x7c" * groups
     guarded, numbers = Guarded([value]), np.full(wire.MOST_NESTED + 1, -7, np.int64)
     at = guarded.at[0]
-    assert (wire.after_field(at, at + len(value), 0x7B, depth, address_of(numbers)) == at + len(value)) == fine
-    assert numbers[-1] == -7
+    assert (wire.after_field(at, at + len(value), 0x7B, depth, address_of(numbers)) == at + len(value), numbers[-1]) == (fine, -7)
 
 
 @pytest.mark.parametrize(

@@ -43,12 +43,6 @@ def is_locked(address: int) -> bool:
     return address in recycle._locked.used
 
 
-def test_without_a_gpu_memory_is_ordinary() -> None:
-    taken = recycle.take_locked(MIB)
-    assert not is_locked(address_of(taken))
-    assert recycle.locked_bytes() == 0
-
-
 def test_blocks_are_used_again(locked: list[int]) -> None:
     first = recycle.take_locked(3 * MIB)
     assert is_locked(address_of(first))
@@ -61,13 +55,16 @@ def test_blocks_are_used_again(locked: list[int]) -> None:
     assert (address_of(again), len(locked)) == (address, 1)
 
 
-def test_ordinary_memory_after_the_bound(locked: list[int]) -> None:
+def test_ordinary_memory_after_the_bound_and_what_is_given_back(locked: list[int]) -> None:
     held = [recycle.take_locked(15 * MIB) for _ in range(6)]
-    flags = [is_locked(address_of(one)) for one in held]
-    assert flags == [True] * 4 + [False] * 2
-    assert recycle.locked_bytes() <= 64 * MIB
+    assert [is_locked(address_of(one)) for one in held] == [True] * 4 + [False] * 2
+    assert recycle.locked_bytes() == 60 * MIB
     for one in held:
         one[1][-1:] = b"x"
+    del one
+    held.clear()
+    gc.collect()
+    assert recycle.locked_bytes() <= 16 * MIB
 
 
 def test_processes_that_share_a_gpu_share_the_bound(locked: list[int]) -> None:
@@ -79,14 +76,6 @@ def test_processes_that_share_a_gpu_share_the_bound(locked: list[int]) -> None:
         recycle.share_locked(1)
 
 
-def test_it_is_given_back(locked: list[int]) -> None:
-    held = [recycle.take_locked(15 * MIB) for _ in range(4)]
-    assert recycle.locked_bytes() == 60 * MIB
-    held.clear()
-    gc.collect()
-    assert recycle.locked_bytes() <= 16 * MIB
-
-
 def test_blocks_of_another_size_make_room(locked: list[int]) -> None:
     kept = recycle.take_locked(MIB)
     held = [recycle.take_locked(15 * MIB) for _ in range(4)]
@@ -96,20 +85,19 @@ def test_blocks_of_another_size_make_room(locked: list[int]) -> None:
     del kept
 
 
-def test_where_the_system_locks_none(locked: list[int]) -> None:
+def test_memory_that_is_ordinary(locked: list[int]) -> None:
+    """What is kept is never locked; nothing is where the system locks none, or without a GPU."""
+    assert not is_locked(address_of(recycle.take(4 * MIB)))
+    assert locked == []
+
     def refused(size: int) -> Any:
         raise MemoryError("no page-locked memory")
 
-    recycle.lock_by(refused)
-    taken = recycle.take_locked(MIB)
-    taken[1][:] = bytes(MIB)
-    assert not is_locked(address_of(taken))
-
-
-def test_what_is_kept_is_never_locked(locked: list[int]) -> None:
-    taken = recycle.take(4 * MIB)
-    assert not is_locked(address_of(taken))
-    assert locked == []
+    for lock in (refused, None):
+        recycle.lock_by(lock)
+        taken = recycle.take_locked(MIB)
+        taken[1][:] = bytes(MIB)
+        assert (is_locked(address_of(taken)), recycle.locked_bytes()) == (False, 0)
 
 
 def test_a_huge_block_frees_what_waits() -> None:

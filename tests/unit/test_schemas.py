@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 import kolumn
 from kit.fuzz import examples
-from kolumn.values.schemas.fingerprint import canonical_form, fingerprint_of, guid_of, rabin
-from kolumn.values.schemas.given import AskedSchemas, ListedSchemas, given_schemas, kind_of
+from kolumn.values.schemas.collections import AskedSchemas, ListedSchemas, given_schemas, kind_of
 from kolumn.values.schemas.open import schemas_of
-from kolumn.values.schemas.schema import Reference, Registered, Schema
+from kolumn.values.schemas.schema import Reference, Registered, Schema, canonical_form, fingerprint_of, guid_of, rabin
 
 RECORD = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'
 
@@ -113,13 +112,8 @@ def test_types_of_references_are_in_the_canonical_form() -> None:
         '"fields":[{"name":"e","type":"a.E"}]}}]}},{"name":"i","type":"a.In"}]}'
     )
     whole = Schema("AVRO", outer, (Reference("a.Mid", "mid", 1),))
-    schemas = ListedSchemas(
-        [
-            Registered("in", 1, Schema("AVRO", inner)),
-            Registered("mid", 1, Schema("AVRO", middle, (Reference("a.In", "in", 1),))),
-            Registered("out", 1, whole),
-        ]
-    )
+    parts = [Registered("in", 1, Schema("AVRO", inner)), Registered("mid", 1, Schema("AVRO", middle, (Reference("a.In", "in", 1),)))]
+    schemas = ListedSchemas([*parts, Registered("out", 1, whole)])
     assert fingerprint_of(whole, schemas) == fingerprint_of(Schema("AVRO", together))
     assert schemas.by_fingerprint(fingerprint_of(Schema("AVRO", together))) == whole
     assert schemas.by_fingerprint(0) is None
@@ -139,17 +133,11 @@ def schema(id: int | None, text: str = RECORD) -> Schema:
 
 
 def test_ids_count_within_a_context() -> None:
-    found = ListedSchemas(
-        [
-            Registered(":.a:x", 1, schema(1, '"int"')),
-            Registered("x", 1, schema(1, '"long"')),
-            Registered(":.a:y", 1, schema(2, '"string"')),
-            Registered(":.b:y", 1, schema(2, '"bytes"')),
-            Registered(":.a:z", 1, schema(3, '"float"')),
-            Registered(":.b:z", 1, schema(3, '"float"')),
-            Registered(":.a:alone", 4, schema(5, '"double"')),
-        ]
-    )
+    texts = [
+        (":.a:x", 1, "int"), ("x", 1, "long"), (":.a:y", 2, "string"), (":.b:y", 2, "bytes"), (":.a:z", 3, "float"), (":.b:z", 3, "float"),
+    ]  # fmt: skip
+    registered = [Registered(subject, 1, schema(id, f'"{text}"')) for subject, id, text in texts]
+    found = ListedSchemas([*registered, Registered(":.a:alone", 4, schema(5, '"double"'))])
     assert [None if (one := found.by_id(id)) is None else one.text for id in range(5)] == [None, '"long"', None, '"float"', None]
     assert [None if one is None else one.id for one in (found.newest("alone"), found.newest("y"), found.newest(":.b:y"))] == [5, None, 2]
     assert found.version("alone", 4) is found.version(":.a:alone", 4) is found.version("alone", -1) is not None
@@ -158,10 +146,7 @@ def test_ids_count_within_a_context() -> None:
 
 def test_the_newest_version_is_not_deleted() -> None:
     found = ListedSchemas([Registered("x", number, schema(number), is_deleted=number == 10) for number in (9, 10, 2)])
-    newest = found.newest("x")
-    assert newest is not None
-    assert newest.id == 9
-    assert found.version("x", 10) == schema(10)
+    assert (found.newest("x").id, found.version("x", 10)) == (9, schema(10))
     assert found.newest("y") is found.version("x", 3) is found.only() is None
     assert [one.version for one in found.registered()] == [2, 9, 10]
 
@@ -170,13 +155,9 @@ def test_schemas_of_a_dict() -> None:
     guid = uuid4()
     one = Schema("PROTOBUF", "message M {}", (Reference("a", "b", 1),))
     found = given_schemas({7: RECORD, "8": json.loads(RECORD), guid: '"int"', guid.hex[::-1]: b'"long"', 9: one})
-    assert found.by_id(7) == schema(7)
-    assert kind_of(found.by_id(8).text) == "AVRO"
-    assert json.loads(found.by_id(8).text) == json.loads(RECORD)
-    assert found.by_guid(guid) == Schema("AVRO", '"int"', guid=guid)
-    assert found.by_guid(UUID(guid.hex[::-1])).text == '"long"'
-    assert found.by_id(9) == Schema("PROTOBUF", one.text, one.references, 9)
-    assert found.only().id == 9
+    assert (found.by_id(7), kind_of(found.by_id(8).text), json.loads(found.by_id(8).text)) == (schema(7), "AVRO", json.loads(RECORD))
+    assert (found.by_guid(guid), found.by_guid(UUID(guid.hex[::-1])).text) == (Schema("AVRO", '"int"', guid=guid), '"long"')
+    assert (found.by_id(9), found.only().id) == (Schema("PROTOBUF", one.text, one.references, 9), 9)
     subjects = schemas_of({"orders-value": RECORD, 4: RECORD})
     assert subjects.newest("orders-value") == schema(None)
     assert subjects.only() is None
@@ -192,9 +173,7 @@ def test_types_of_texts() -> None:
         "JSON": ['{"$schema":"x"}', '{"type":"object"}', "true", '{"properties":{}}', '{"oneOf":[]}'],
         "PROTOBUF": ['syntax = "proto3"; message M {}', ""],
     }
-    assert {kind: [kind_of(text) for text in own] for kind, own in texts.items()} == {
-        kind: [kind] * len(own) for kind, own in texts.items()
-    }
+    assert all(kind_of(text) == kind for kind, own in texts.items() for text in own)
 
 
 def test_a_function_is_asked_once() -> None:
@@ -227,30 +206,20 @@ def test_schemas_of_a_folder(tmp_path: Path) -> None:
     (tmp_path / "9.json").write_text('{"title": "x"}')
     (tmp_path / "README.md").write_text("no schema")
     found = schemas_of(tmp_path)
-    assert found.by_id(7) == schema(7)
-    assert found.by_id(9).kind == "JSON"
-    assert found.by_guid(guid).text == '"int"'
+    assert (found.by_id(7), found.by_id(9).kind, found.by_guid(guid).text) == (schema(7), "JSON", '"int"')
     assert found.newest("orders-value").text == '"long"'
     (reference,) = found.newest("m").references
     assert reference == Reference("inner.proto", "inner", 1)
     assert found.version(reference.subject, reference.version).text.endswith("message I {}")
-    assert len(list(found.registered())) == 6
-    one = schemas_of(str(tmp_path / "orders-value.avsc"))
-    assert one.newest("orders-value").text == '"long"'
-    assert schemas_of(tmp_path / "7.avsc").only() == schema(7)
-    assert pickle.loads(pickle.dumps(found)).by_id(7) == schema(7)
+    assert (len(list(found.registered())), schemas_of(str(tmp_path / "orders-value.avsc")).newest("orders-value").text) == (6, '"long"')
+    assert (schemas_of(tmp_path / "7.avsc").only(), pickle.loads(pickle.dumps(found)).by_id(7)) == (schema(7), schema(7))
 
 
 def test_where_nothing_is(tmp_path: Path) -> None:
-    with pytest.raises(kolumn.ArgumentError, match=f"{tmp_path}/no: no such file"):
-        schemas_of(tmp_path / "no")
-    with pytest.raises(kolumn.ArgumentError, match=f"there is no {tmp_path}/_schemas-0.*avsc"):
-        schemas_of(tmp_path)
-    with pytest.raises(kolumn.ArgumentError, match=f"there is no {tmp_path}/_schemas-0, no {tmp_path.parent}/_schemas-0"):
-        schemas_of(None, tmp_path)
-    with pytest.raises(kolumn.ArgumentError, match="nothing is at"):
-        schemas_of(None, tmp_path / "no-*")
-    with pytest.raises(kolumn.ArgumentError, match="no source"):
-        schemas_of(None)
-    with pytest.raises(kolumn.ArgumentError, match="expected a path"):
-        schemas_of(3)
+    for sources, said in (
+        ((tmp_path / "no",), f"{tmp_path}/no: no such file"), ((tmp_path,), f"there is no {tmp_path}/_schemas-0.*avsc"),
+        ((None, tmp_path), f"there is no {tmp_path}/_schemas-0, no {tmp_path.parent}/_schemas-0"),
+        ((None, tmp_path / "no-*"), "nothing is at"), ((None,), "no source"), ((3,), "expected a path"),
+    ):  # fmt: skip
+        with pytest.raises(kolumn.ArgumentError, match=said):
+            schemas_of(*sources)

@@ -22,8 +22,8 @@ from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, WholeOptio
 from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.spark_plugin import rapids
-from kolumn.spark_plugin.options.read import LoadOptions
-from kolumn.spark_plugin.options.write import WriteOptions
+from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.write.writer import WriteOptions
 from kolumn.writers.write import settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,11 +74,9 @@ def test_the_checked_options_have_the_fields_and_the_defaults_of_the_list() -> N
         name: DEFAULTS[name] for name in kept if name not in OPEN
     }
     assert {DEFAULTS[name] for name in OPEN} == {None}
-
-
-def test_what_is_open_is_filled_in() -> None:
+    # What is open is filled in.
     given = {name: None for name, default in DEFAULTS.items() if default is None}
-    assert Options.of(**given) == Options.of()  # type: ignore[arg-type]
+    assert Options.of(**given) == Options.of()
     made = Options.of(threads=1)
     assert (made.threads, made.columns[0]) == (1, "key")
 
@@ -103,15 +101,11 @@ def test_an_option_without_an_effect_is_refused_by_name(function: Callable[..., 
 @pytest.mark.parametrize(
     ("one", "other", "differ"),
     [
-        (kolumn.convert, kolumn.write, {"codec"}),
-        (kolumn.compact, kolumn.write, set()),
-        (kolumn.clean, kolumn.write, {"format"}),
-        (spark_plugin.convert, kolumn.convert, {"target"}),
-        (spark_plugin.compact, kolumn.compact, {"target"}),
-        (kolumn.scan_cudf, kolumn.read_pylibcudf, set()),
-        (kolumn.read, kolumn.scan, set()),
+        (kolumn.convert, kolumn.write, {"codec"}), (kolumn.compact, kolumn.write, set()), (kolumn.clean, kolumn.write, {"format"}),
+        (spark_plugin.convert, kolumn.convert, {"target"}), (spark_plugin.compact, kolumn.compact, {"target"}),
+        (kolumn.scan_cudf, kolumn.read_pylibcudf, set()), (kolumn.read, kolumn.scan, set()),
     ],
-)
+)  # fmt: skip
 def test_parameters_of_one_name_are_one_option(one: Callable[..., Any], other: Callable[..., Any], differ: set[str]) -> None:
     left, right = parameters(one), parameters(other)
     names = (left.keys() & right.keys()) - differ
@@ -130,11 +124,7 @@ def test_options_of_values_and_of_keys_are_the_same() -> None:
     for name in PAYLOAD_DEFAULTS.keys() - {"decode"}:
         own, other = OPTIONS[name], OPTIONS[re.sub("^(key|value)", lambda match: {"key": "value", "value": "key"}[match[1]], name)]
         assert (own.type, own.default) == (other.type, other.default)
-
-
-def test_choices() -> None:
-    assert get_args(keywords.Format) == layouts.FORMAT_NAMES
-    assert set(get_args(keywords.Codec)) == set(kolumn.formats.codecs.known.NAMES)
+    assert (get_args(keywords.Format), set(get_args(keywords.Codec))) == (layouts.FORMAT_NAMES, set(kolumn.formats.codecs.known.NAMES))
 
 
 @pytest.mark.parametrize("function", PUBLIC, ids=label)
@@ -144,15 +134,12 @@ def test_every_parameter_is_shown_with_its_type(function: Callable[..., Any]) ->
     assert not [name for name, one in parameters(function).items() if one.annotation is inspect.Parameter.empty]
 
 
-def test_help_has_every_option_and_its_meaning() -> None:
+def test_every_option_is_documented() -> None:
     text = inspect.getdoc(kolumn.scan) or ""
     section = text[text.index("Parameters\n---") : text.index("Returns\n---")]
     documented = [name for line in re.findall(r"^(\w[\w, ]*) : ", section, re.MULTILINE) for name in line.split(", ")]
     assert sorted(documented) == sorted(parameters(kolumn.scan))
     assert "errors : default 'raise'\n    'raise' stops at the first damage" in section
-
-
-def test_every_option_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "options.md").read_text()
     described = {name for cell in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
     assert OPTIONS.keys() - described == set()
@@ -160,7 +147,7 @@ def test_every_option_is_documented() -> None:
 
 def test_commands_have_the_defaults_of_the_list() -> None:
     different = {"errors"}
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(app).commands
     seen = set()
     for command in commands.values():
         for one in command.params:

@@ -1,26 +1,22 @@
-"""Files that sources find, and files that they pass over."""
+"""Arguments of `kolumn.read` and similar functions: sources and the files they find, times, payloads, progress."""
 
+import io
 import os
+import pickle
 import socket
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import kolumn
-from kolumn.core.errors import ArgumentError, MissingError
+from kit.encoder import Record, batch
+from kolumn.core.errors import ArgumentError, MissingError, PayloadError
 from kolumn.source.segments import find_segments
 from kolumn.source.storage import _file_system
-
-
-def test_links_to_nothing_are_passed_over(tmp_path: Path) -> None:
-    """A half-restored backup may have such links next to segments; existing folders and links are followed."""
-    folder = tmp_path / "t-0"
-    folder.mkdir()
-    (folder / f"{0:020}.log").write_bytes(b"")
-    (folder / f"{1:020}.log").symlink_to(folder / "gone")
-    (tmp_path / "u-0").symlink_to(folder)
-    assert [(segment.topic, segment.base_offset) for segment in find_segments(tmp_path)] == [("t", 0), ("u", 0)]
 
 
 def segment_in(folder: Path) -> Path:
@@ -28,6 +24,15 @@ def segment_in(folder: Path) -> Path:
     path = folder / f"{0:020}.log"
     path.write_bytes(b"")
     return path
+
+
+def test_links_to_nothing_are_passed_over(tmp_path: Path) -> None:
+    """A half-restored backup may have such links next to segments; existing folders and links are followed."""
+    folder = tmp_path / "t-0"
+    segment_in(folder)
+    (folder / f"{1:020}.log").symlink_to(folder / "gone")
+    (tmp_path / "u-0").symlink_to(folder)
+    assert [(segment.topic, segment.base_offset) for segment in find_segments(tmp_path)] == [("t", 0), ("u", 0)]
 
 
 def test_a_link_to_where_it_is(tmp_path: Path) -> None:
@@ -88,19 +93,10 @@ def _refused(path: Path) -> None:
         kolumn.read(path)
 
 
-def test_an_empty_file_is_a_segment(tmp_path: Path) -> None:
-    assert kolumn.read(segment_in(tmp_path / "t-0")).num_rows == 0
-
-
-def test_a_topic_with_a_line_feed(tmp_path: Path) -> None:
-    segment_in(tmp_path / "new\nline-3")
+def test_a_topic_with_a_line_feed_and_a_path_below_a_file(tmp_path: Path) -> None:
+    path = segment_in(tmp_path / "new\nline-3")
     (found,) = find_segments(tmp_path)
     assert (found.topic, found.partition) == ("new\nline", 3)
-
-
-def test_below_a_file_is_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "a.log"
-    path.write_bytes(b"")
     with pytest.raises(ArgumentError, match="no such file or directory"):
         kolumn.read(path / "b.log")
 
@@ -111,3 +107,122 @@ def test_why_a_url_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     _file_system.cache_clear()
     with pytest.raises(MissingError, match=r"nosuch://bucket: pyarrow: .*nosuch.*; fsspec: .*kolumn\[remote\]"):
         kolumn.read("nosuch://bucket/x")
+
+
+CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
+TOPIC = CORPUS / "v2-java" / "java-zstd-0"
+DAY = datetime(2025, 10, 9, tzinfo=UTC)
+
+
+class Odd(os.PathLike):
+    def __fspath__(self) -> bytes:
+        return b"dir"
+
+
+@pytest.mark.parametrize(
+    "source", [b"dir", bytearray(b"dir"), None, 5, 1.5, True, [None], [TOPIC, 5], [b"dir"], Odd(), io.StringIO(""), {5: "a"}]
+)
+def test_what_is_no_source(source: Any) -> None:
+    for function in (kolumn.read, kolumn.scan, kolumn.batches, kolumn.verify):
+        with pytest.raises(ArgumentError, match=r"expected a path as str or os.PathLike, or a list of paths, found "):
+            function(source)
+
+
+def test_what_is_a_source_and_a_file_open_for_text_is_none() -> None:
+    """It is iterable, but its lines are not names of files."""
+    with open(__file__) as file, pytest.raises(ArgumentError, match=r"expected a path .*: open a file with mode 'rb'"):
+        kolumn.read(file)
+    rows = kolumn.read(TOPIC).num_rows
+    assert rows
+    for source in (str(TOPIC), [TOPIC], (str(TOPIC),), {TOPIC}, iter([TOPIC]), (path for path in [TOPIC])):
+        assert kolumn.read(source).num_rows == rows
+    with pytest.raises(ArgumentError, match="no source given"):
+        kolumn.read([])
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_segments_further_down(tmp_path: Path, levels: int) -> None:
+    folder = tmp_path.joinpath("x", *"abc"[:levels], "orders-0")
+    folder.mkdir(parents=True)
+    (folder / f"{0:020}.log").write_bytes(batch([Record(0, b"key", b"value", 0)]))
+    pattern = os.path.join(tmp_path, "x", *"*" * levels)
+    with pytest.raises(ArgumentError) as caught:
+        kolumn.read(tmp_path / "x")
+    assert "nor in topic-partition directories one level below it; there are some further down: name " in str(caught.value)
+    assert str(caught.value).endswith(repr(pattern))
+    assert kolumn.read(pattern).num_rows == 1
+    (folder / f"{0:020}.log").unlink()
+    with pytest.raises(ArgumentError, match=r"one level below it$"):
+        kolumn.read(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    "text", ["2025-10-09", "2025-10-09T00:00", "2025-10-09T00:00:00.000Z", "2025-10-09T02:00+02:00", str(int(DAY.timestamp() * 1000))]
+)
+def test_times_as_text(tmp_path: Path, text: str) -> None:
+    path, ms = tmp_path / "a.log", int(DAY.timestamp() * 1000)
+    path.write_bytes(batch([Record(k, b"key", b"value", ms + k - 2) for k in range(5)]))
+    for moment in (text, DAY, ms):
+        assert kolumn.read(path, start_timestamp=moment)["offset"].to_pylist() == [2, 3, 4]
+        assert kolumn.read(path, end_timestamp=moment)["offset"].to_pylist() == [0, 1]
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "", "2025-13-01", 1.5, True, b"2025"])
+def test_what_is_no_time(moment: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"start_timestamp=.*: expected ms since 1970 as an int, a datetime, or ISO 8601 text"):
+        kolumn.read(TOPIC, start_timestamp=moment)
+
+
+@pytest.mark.parametrize(("binary", "text"), [("contiguous", pa.string()), ("view", pa.string_view())])
+def test_payload_as_strings(tmp_path: Path, binary: str, text: pa.DataType) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(batch([Record(0, "schlüssel".encode(), b"value", 0, ((b"h", b"1"), (b"n", None))), Record(1, None, b"", 0)]))
+    plain = kolumn.read(path, include_headers=True, binary=binary)
+    found = kolumn.read(path, include_headers=True, binary=binary, payload="string")
+    assert (found.schema.field("key").type, found.schema.field("value").type, found["key"].to_pylist()) == (text, text, ["schlüssel", None])
+    assert found["headers"].to_pylist()[0] == [{"key": "h", "value": "1"}, {"key": "n", "value": None}]
+    assert [column.view(plain.schema.field("value").type) for column in found["value"].chunks] == plain["value"].chunks
+    assert found.drop(["key", "value", "headers"]).equals(plain.drop(["key", "value", "headers"]))
+    assert kolumn.scan(path, payload="string").schema.field("value").type == pa.string()
+    with pytest.raises(ArgumentError, match="payload='text': expected binary or string"):
+        kolumn.read(path, payload="text")
+
+
+OTHER = {
+    "key": Record(2, b"\xbc", b"v", 0), "value": Record(2, None, b"caf\xe9", 0),
+    "headers": Record(2, b"k", b"v", 0, ((b"h", b"1"), (b"n", b"\xed\xa0\x80"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("column", OTHER)
+@pytest.mark.parametrize("options", [{}, {"binary": "view"}, {"threads": 2, "columns": ["key", "value", "headers"]}])
+def test_payloads_that_are_no_strings(tmp_path: Path, column: str, options: dict[str, Any]) -> None:
+    """Arrow's strings are UTF-8: the rows before the record come, and an error names it."""
+    path = tmp_path / "a.log"
+    good = [Record(number, b"k", "\u00fc".encode(), 0, ((b"h", None),)) for number in range(2)]
+    path.write_bytes(batch([*good, OTHER[column], Record(3, b"k", b"v", 0)]))
+    how: dict[str, Any] = {"include_headers": True, "payload": "string", **options}
+    reader = kolumn.scan(path, **how)
+    found = reader.read_next_batch()
+    found.validate(full=True)
+    assert (found.schema, found.num_rows) == (reader.schema, 2)
+    with pytest.raises(PayloadError, match=rf"a\.log: offset 2: {column}: not UTF-8\. Read with payload='binary'") as caught:
+        reader.read_next_batch()
+    assert (caught.value.offset, caught.value.column, str(pickle.loads(pickle.dumps(caught.value)))) == (2, column, str(caught.value))
+    # Columns that nobody asked for are not looked at.
+    assert kolumn.read(path, payload="string", columns=["topic"]).num_rows == 4
+
+
+def test_progress_is_told_as_bytes_are_read(tmp_path: Path) -> None:
+    size = sum(path.stat().st_size for path in TOPIC.glob("*.log"))
+    reads = [(kolumn.read, {}), (kolumn.read, {"threads": 1}), (kolumn.read, {"chunk_bytes": 4096, "threads": 2})]
+    for function, options in [*reads, (kolumn.batches, {}), (kolumn.verify, {}), (kolumn.space, {})]:
+        told: list[int] = []
+        function(TOPIC, on_progress=told.append, **options)
+        assert sum(told) == size, (function, options)
+        assert len(told) > 4 or options.get("chunk_bytes") is None
+    for function, times in ((kolumn.convert, 1), (kolumn.compact, 2)):
+        told = []
+        options = {"include_active": True} if function is kolumn.compact else {}
+        function(TOPIC, tmp_path / function.__name__, on_progress=told.append, **options)
+        assert sum(told) == times * size

@@ -15,10 +15,7 @@ import zstandard
 from kit import fuzz
 from kit.guarded import ending_at_a_page
 from kit.streams import STYLES, compress
-from kolumn.cpu_fallback.inflate import libraries as decoders
-from kolumn.cpu_fallback.inflate import libraries as libisal
-from kolumn.cpu_fallback.inflate import libraries as libzstd
-from kolumn.cpu_fallback.inflate import unpack
+from kolumn.cpu_fallback.inflate import libraries, unpack
 from kolumn.cpu_fallback.inflate.arena import inflate
 from kolumn.cpu_fallback.inflate.libraries import Decoders
 from kolumn.cpu_fallback.machine.address import PAD
@@ -145,7 +142,7 @@ def unpacked(codec: int, payload: bytes, size: int) -> bytes | None:
     source = np.frombuffer(payload + bytes(PAD), np.uint8)
     target = np.full(size + PAD, 0xA5, np.uint8)
     at, to = source.ctypes.data, target.ctypes.data
-    count = _unpack(codec, at, len(payload), to, to + size, decoders.decoders())
+    count = _unpack(codec, at, len(payload), to, to + size, libraries.decoders())
     assert (target[size:] == 0xA5).all(), "wrote beyond its room"
     return None if count == unpack.GIVEN_UP else target[:count].tobytes()
 
@@ -157,44 +154,38 @@ def by_the_package(codec: int, payload: bytes) -> bytes | None:
     return None if found.code[0] else found.arena[: found.size[0]].tobytes()
 
 
-@pytest.fixture(params=libzstd.PLACES)
+@pytest.fixture(params=libraries.PLACES)
 def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Each place on this machine that has a libzstd which is new enough."""
-    monkeypatch.setattr(libzstd, "PLACES", (request.param,))
-    monkeypatch.setattr(decoders, "_local", threading.local())
-    libzstd._libzstd_library.cache_clear()
+    monkeypatch.setattr(libraries, "PLACES", (request.param,))
+    monkeypatch.setattr(libraries, "_local", threading.local())
+    libraries._libzstd_library.cache_clear()
     try:
-        if not libzstd.name():
+        if not libraries.name():
             assert request.param != "zstandard._cffi", "every installation has this one"
             pytest.skip("not here, or too old")
         yield request.param
     finally:
-        libzstd._libzstd_library.cache_clear()
+        libraries._libzstd_library.cache_clear()
 
 
 def test_libzstd_is_found(place: str) -> None:
     """Without it everything works, only slower, so no other test would fail."""
-    assert all(decoders.decoders().zstd)
-    assert libzstd.name().endswith(f"of {place}")
+    assert all(libraries.decoders().zstd)
+    assert libraries.name().endswith(f"of {place}")
 
 
-def test_an_older_libzstd_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libzstd, "_OLDEST", 99_99_99)
-    assert [libzstd._load(place) for place in libzstd.PLACES] == [None] * len(libzstd.PLACES)
-
-
-def test_isal_is_found() -> None:
-    assert all(decoders.decoders().deflate)
-
-
-def test_an_isal_with_another_state_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_old_or_has_another_state_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:
     class Other(ctypes.Structure):
-        _fields_ = (("new", ctypes.c_uint64), ("total_in", ctypes.c_uint64), *libisal.Head._fields_)
+        _fields_ = (("new", ctypes.c_uint64), ("total_in", ctypes.c_uint64), *libraries.Head._fields_)
 
-    library = libisal._library()
-    assert libisal._as_told(library)
-    monkeypatch.setattr(libisal, "Head", Other)
-    assert not libisal._as_told(library)
+    assert all(libraries.decoders().deflate)
+    library = libraries._library()
+    assert libraries._as_told(library)
+    monkeypatch.setattr(libraries, "Head", Other)
+    assert not libraries._as_told(library)
+    monkeypatch.setattr(libraries, "_OLDEST", 99_99_99)
+    assert [libraries._load(place) for place in libraries.PLACES] == [None] * len(libraries.PLACES)
 
 
 @pytest.mark.parametrize("style", STYLES[GZIP])
@@ -211,13 +202,11 @@ def test_zstd_as_written(style: str, place: str) -> None:
     for seed in range(100):
         data = contents(seed)
         as_written(ZSTD, compress(ZSTD, data, style), compress(ZSTD, data[::-1], "skippable"), data)
-    assert unpacked(ZSTD, compress(ZSTD, b"", style), 0) == b""
-    assert unpacked(ZSTD, b"", 0) == b""
+    assert (unpacked(ZSTD, compress(ZSTD, b"", style), 0), unpacked(ZSTD, b"", 0)) == (b"", b"")
 
 
 def as_written(codec: int, payload: bytes, reverse: bytes, data: bytes) -> None:
-    assert unpacked(codec, payload, len(data)) == data
-    assert unpacked(codec, payload + reverse, 2 * len(data)) == data + data[::-1]
+    assert (unpacked(codec, payload, len(data)), unpacked(codec, payload + reverse, 2 * len(data))) == (data, data + data[::-1])
     assert unpacked(codec, payload, len(data) - 1) is None, "no room"
 
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from numba import njit
 
-import kolumn.cpu_fallback.values.text
+import kolumn.cpu_fallback.values.words
 import kolumn.values.wire.compiled  # noqa: F401
 from kolumn.formats.machine_code.deferred import apply
 from kolumn.formats.machine_code.words import address_of
-from kolumn.values.memory import ColumnLayout, ColumnMemory, nodes, word_width
-from kolumn.values.wire import columns, text
+from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, nodes, word_width
+from kolumn.values.wire import columns
 from kolumn.values.wire.columns import DONE, INVALID, full_column, full_level
 
 # Numba compiles functions of Kolumn here.
@@ -30,16 +30,19 @@ TYPE = pa.struct(
 )
 
 
+def child(layout: ColumnLayout, name: str) -> LayoutNode:
+    return next(node for node in layout.root.children if node.name == name)
+
+
 def test_layout() -> None:
     layout = ColumnLayout.of(TYPE, {("color",): ["red", "green"]})
     found = {one.name or str(one.type): (one.level, one.column, one.child_level) for one in nodes(layout.root) if one.name}
     assert found == {"id": (0, 3, -1), "tags": (0, 4, 1), "color": (0, 5, -1), "at": (0, 6, -1), "x": (0, 7, -1), "on": (0, 8, -1),
                      "counts": (0, 9, 2)}  # fmt: skip
-    assert layout.levels[1:] == [(4, 0), (9, 0), (10, 2)]
-    assert layout.bytes_columns == 2
+    assert (layout.levels[1:], layout.bytes_columns) == ([(4, 0), (9, 0), (10, 2)], 2)
     # Everything of the record is filled at level 0, and nothing of its elements.
     assert {layout.columns[column].level for _, column, _ in layout.fills[layout.root.first_fill :][: layout.root.fills]} == {0}
-    assert layout.root.child("color").symbols == ("red", "green")
+    assert child(layout, "color").symbols == ("red", "green")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def _write_row(target: columns.ColumnTables, layout: ColumnLayout, row: int, tag
     code = _record(target, row, tag, tags)
     if code == DONE:
         for name in ("color", "at", "counts"):
-            columns.put_nulls(target, layout.root.child(name).first_fill, layout.root.child(name).fills, row)
+            columns.put_nulls(target, child(layout, name).first_fill, child(layout, name).fills, row)
     return code
 
 
@@ -104,17 +107,17 @@ def _record(target: columns.ColumnTables, row: int, tag: bytes, tags: int) -> in
 
 @njit
 def _compiled_copy(target: Any, source: Any, size: int) -> None:
-    text.copy(address_of(target), address_of(source), size)
+    columns.copy(address_of(target), address_of(source), size)
 
 
 @njit
 def _compiled_ascii(target: Any, source: Any, size: int) -> int:
-    return text.copy_ascii(address_of(target), address_of(source), size)
+    return columns.copy_ascii(address_of(target), address_of(source), size)
 
 
 @njit
 def _compiled_utf8(source: Any, size: int) -> bool:
-    return text.is_utf8(address_of(source), size)
+    return columns.is_utf8(address_of(source), size)
 
 
 @pytest.mark.parametrize("compiled", [_compiled_copy, _compiled_ascii], ids=["copy", "copy_ascii"])
@@ -132,17 +135,8 @@ def test_copies_touch_nothing_else(compiled: Callable[..., Any]) -> None:
 def test_text_is_what_python_takes_for_utf8() -> None:
     random = np.random.default_rng(3)
     pieces = [
-        b"a",
-        "é".encode(),
-        "€".encode(),
-        "😀".encode(),
-        b"\xc0\x80",
-        b"\xed\xa0\x80",
-        b"\xf4\x90\x80\x80",
-        b"\x80",
-        b"\xe2\x82",
-        b"\xf5",
-    ]
+        b"a", "é".encode(), "€".encode(), "😀".encode(), b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80", b"\xe2\x82", b"\xf5",
+    ]  # fmt: skip
     for _ in range(2000):
         data = b"".join(pieces[k] for k in random.choice(len(pieces), 4, p=[0.3, 0.2, 0.15, 0.11, *6 * [0.04]]))
         try:
@@ -151,12 +145,12 @@ def test_text_is_what_python_takes_for_utf8() -> None:
         except UnicodeDecodeError:
             fine = False
         array = np.frombuffer(data, np.uint8)
-        assert text.is_utf8(array.ctypes.data, len(data)) == _compiled_utf8(array, len(data)) == fine
+        assert columns.is_utf8(array.ctypes.data, len(data)) == _compiled_utf8(array, len(data)) == fine
 
 
 @njit
 def _compiled_is_ascii(source: Any, size: int) -> bool:
-    return text.is_ascii(address_of(source), size)
+    return columns.is_ascii(address_of(source), size)
 
 
 def test_ascii_by_words() -> None:
@@ -168,10 +162,10 @@ def test_ascii_by_words() -> None:
             memory[:] = 0xFF
             memory[begin : begin + size] = 0x7F
             own = memory[begin:]
-            assert text.is_ascii(own.ctypes.data, size)
+            assert columns.is_ascii(own.ctypes.data, size)
             assert _compiled_is_ascii(own, size)
             for at in range(begin, begin + size):
                 memory[at] = 0x80
-                assert not text.is_ascii(own.ctypes.data, size)
+                assert not columns.is_ascii(own.ctypes.data, size)
                 assert not _compiled_is_ascii(own, size)
                 memory[at] = 0x7F

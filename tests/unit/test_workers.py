@@ -1,4 +1,4 @@
-"""Threads of reads are kept for the next read, unless the process forks, and nothing of a read is under way after it."""
+"""Threads of reads: which are kept, that nothing is under way after a read, and which small ranges they get together."""
 
 import gc
 import os
@@ -16,6 +16,8 @@ from kit.encoder import Record, batch
 from kolumn.core import threads as module
 from kolumn.core.errors import KolumnError
 from kolumn.core.threads import DECODE, KEPT, end_waiting, workers
+from kolumn.decode.small_segments import MOST_SEGMENTS, SMALL, tasks_of
+from kolumn.source.segments import Range, Segment
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +31,7 @@ def waiting() -> int:
     return sum(count for count, _ in module._waiting)
 
 
-def test_threads_are_kept() -> None:
+def test_few_threads_are_kept() -> None:
     found = set()
     for _ in range(3):
         with workers(DECODE, 1, are_kept=True) as pool:
@@ -39,9 +41,6 @@ def test_threads_are_kept() -> None:
     with workers(DECODE, 1, are_kept=True) as one, workers(DECODE, 1, are_kept=True) as two:
         assert one.submit(threading.get_ident).result() != two.submit(threading.get_ident).result()
     assert waiting() == 2
-
-
-def test_few_threads_are_kept() -> None:
     for count in (1, 2, KEPT - 1, KEPT + 1):
         with workers(DECODE, count, are_kept=True) as pool:
             pool.submit(int).result()
@@ -135,5 +134,36 @@ def test_a_scan_is_not_continued_in_a_process_that_is_forked_from_it(tmp_path: P
             os._exit(not ("forked" in str(error) and kolumn.read(path, threads=threads).num_rows == 300))
         finally:
             os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert first + sum(one.num_rows for one in reader) == 300
+    assert (os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), first + sum(one.num_rows for one in reader)) == (0, 300)
+
+
+EACH = 100
+
+
+def ranges(count: int, size: int = EACH) -> Iterator[Range]:
+    for i in range(count):
+        yield Range.whole(Segment(f"{i}.log", "t", 0, i, size))
+
+
+def sizes(tasks: Iterator[list[Range]]) -> list[int]:
+    return [sum(one.end for one in task) for task in tasks]
+
+
+def test_tasks_are_short_at_first_and_large_ranges_are_alone() -> None:
+    """A short source is shared by all threads, and a long one costs few tasks."""
+    assert sizes(tasks_of(ranges(45), 4 * EACH, 10 * EACH, 3)) == [400] * 3 + [1000] * 3 + [300]
+    assert (sizes(tasks_of(ranges(12), 4 * EACH, 10 * EACH, 3)), sizes(tasks_of(ranges(9), 4 * EACH))) == ([400] * 3, [400, 400, 100])
+    mixed = iter([*ranges(2), *ranges(1, SMALL + 1), *ranges(3)])
+    assert sizes(tasks_of(mixed, 10 * EACH, 20 * EACH, 0)) == [200, SMALL + 1, 300]
+    assert [len(task) for task in tasks_of(ranges(MOST_SEGMENTS + 1, 1), 1000, 2000)] == [MOST_SEGMENTS, 1]
+
+
+def test_what_was_named_before_an_error_comes_first() -> None:
+    def failing() -> Iterator[Range]:
+        yield from ranges(3)
+        raise KolumnError("not listed")
+
+    tasks = tasks_of(failing(), 10 * EACH)
+    assert len(next(tasks)) == 3
+    with pytest.raises(KolumnError, match="not listed"):
+        next(tasks)

@@ -11,24 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kolumn import __version__
-from kolumn.cli import (
-    cat,
-    compact,
-    convert,
-    doctor,
-    explain,
-    inspect,
-    overview,
-    recover,
-    report,
-    schemas,
-    space,
-    sql,
-    stats,
-    to_parquet,
-    transactions,
-    verify,
-)
+from kolumn.cli import doctor, inspecting, overview, reading, writing
 from kolumn.cli.ending import OK, USAGE_ERROR, Ended, exit_code_of, exit_code_of_typer, prepare_process
 from kolumn.core.errors import escaped
 
@@ -37,7 +20,10 @@ class _Group(TyperGroup):
     """Commands; a path in place of a command means `overview`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in self.commands and _is_source(args[0]):
+        word = args[0]
+        # Other words than a path, a pattern or a URL are misspelt commands.
+        is_source = any(mark in word for mark in "/*?[") or word in (".", "..") or os.path.lexists(word)
+        if word not in self.commands and is_source:
             return super().resolve_command(ctx, ["overview", *args])
         with _escaped_names():
             return super().resolve_command(ctx, args)
@@ -52,11 +38,6 @@ def _escaped_names() -> Iterator[None]:
         said: Any = error
         said.message = escaped(said.message)
         raise
-
-
-def _is_source(name: str) -> bool:
-    """Whether a word is a path, a pattern or a URL. Other words are misspelt commands."""
-    return any(mark in name for mark in "/*?[") or name in (".", "..") or os.path.lexists(name)
 
 
 app = typer.Typer(
@@ -84,32 +65,14 @@ class _Command(TyperCommand):
         return [re.sub(r"^[{\[](.*)[}\]]\.\.\.$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
 
-for _name, _function in {
-    "overview": overview.overview,
-    "verify": verify.verify,
-    "explain": explain.explain,
-    "inspect": inspect.inspect,
-    "cat": cat.cat,
-    "stats": stats.stats,
-    "to-parquet": to_parquet.to_parquet,
-    "convert": convert.convert,
-    "compact": compact.compact,
-    "clean": compact.clean,
-    "space": space.space,
-    "report": report.report,
-    "sql": sql.sql,
-    "tidy": compact.tidy,
-    "schemas": schemas.schemas,
-    "groups": transactions.groups,
-    "transactions": transactions.transactions,
-    "rebuild-index": recover.rebuild_index,
-    "recover": recover.recover,
-    "columns": stats.columns,
-    "jar": doctor.jar,
-    "doctor": doctor.doctor,
-    "warmup": doctor.warmup,
-}.items():
-    app.command(_name, cls=_Command)(_function)
+_COMMANDS = (
+    *(overview.overview, inspecting.verify, reading.explain, inspecting.inspect, reading.cat, inspecting.stats, writing.to_parquet),
+    *(writing.convert, writing.compact, writing.clean, inspecting.space, overview.report, reading.sql, writing.tidy, inspecting.schemas),
+    *(inspecting.groups, inspecting.transactions, writing.rebuild_index, writing.recover, inspecting.columns),
+    *(doctor.jar, doctor.doctor, doctor.warmup),
+)
+for _function in _COMMANDS:
+    app.command(_function.__name__.replace("_", "-"), cls=_Command)(_function)
 
 
 def _version(wanted: bool) -> None:
@@ -126,7 +89,6 @@ def options(
 
 
 def main() -> None:
-    """Entry point of the ``kolumn`` script."""
     prepare_process()
     sys.exit(exit_code_of(_run))
 

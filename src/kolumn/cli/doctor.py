@@ -1,8 +1,5 @@
-"""``kolumn doctor``: which packages are installed, and which backends can run.
-
-``kolumn jar``: where the connector for Spark is.
-
-``kolumn warmup``: compiles machine code before it is needed.
+"""Commands about the installation: ``kolumn doctor``, which packages and backends there are, ``kolumn jar``, where the connector for Spark
+is, and ``kolumn warmup``, which compiles machine code before it is needed.
 """
 
 import os
@@ -15,56 +12,38 @@ from dataclasses import asdict
 from json import loads as json_loads
 from typing import Any
 
-from kolumn.cli.common import Json, command, print_json
-from kolumn.cli.tables import terminal_width, wrapped
+from kolumn.cli.arguments import Json
+from kolumn.cli.common import print_json, terminal_width, wrapped
+from kolumn.cli.ending import command
 
 _PACKAGES = (
-    "kolumn",
-    "numpy",
-    "numba",
-    "llvmlite",
-    "pyarrow",
-    "cramjam",
-    "zstandard",
-    "backports.zstd",
-    "isal",
-    "pyspark",
-    "pandas",
-    "cupy-cuda13x",
-    "pylibcudf-cu13",
-    "cudf-cu13",
-    "nvidia-libnvcomp-cu13",
+    *("kolumn", "numpy", "numba", "llvmlite", "pyarrow", "cramjam", "zstandard", "backports.zstd", "isal", "pyspark", "pandas"),
+    *("cupy-cuda13x", "pylibcudf-cu13", "cudf-cu13", "nvidia-libnvcomp-cu13"),
 )
-
 _OF_GPU = {"cupy-cuda13x": "CuPy", "nvidia-libnvcomp-cu13": "nvCOMP", "pylibcudf-cu13": "pylibcudf"}
 _FOREIGN = ("cupy-cuda11x", "cupy-cuda12x", "pylibcudf-cu12", "libcudf-cu12", "rmm-cu12", "nvidia-libnvcomp-cu12")
 """Packages with the same modules, for other versions of CUDA: of two that are installed, one has overwritten the other."""
-_DRIVER = 580
-"""The first driver for CUDA 13."""
+_DRIVER = 580  # the first driver for CUDA 13
 
 
 @command
 def doctor(json: Json = False) -> None:
     """Report which packages are installed, which backends can run, and why the others cannot. Takes no memory of a GPU."""
-    found = diagnosis()
+    parts = diagnosis()
     if json:
-        print_json(found)
+        print_json(parts)
         return
-    for title, part in found.items():
+    for title, part in parts.items():
         print(title)
         for name, value in part.items():
             print("\n".join(wrapped(f"  {name:24} ", "not installed" if value is None else str(value), terminal_width())))
 
 
 def diagnosis() -> dict[str, dict[str, Any]]:
-    """Everything that `doctor` reports."""
-    return {
-        "machine": _machine(),
-        "packages": {name: _version(name) for name in _PACKAGES},
-        "cpu": _cpu(),
-        "gpu": _gpu(),
-        "spark": _spark(),
-    }
+    memory, cores = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), len(os.sched_getaffinity(0))
+    machine = {"system": platform.platform(), "python": platform.python_version(), "cores": cores, "memory": f"{memory / 2**30:.1f} GiB"}
+    packages = {name: _version(name) for name in _PACKAGES}
+    return {"machine": machine, "packages": packages, "cpu": _cpu(), "gpu": _gpu(), "spark": _spark()}
 
 
 def _version(name: str) -> str | None:
@@ -77,12 +56,6 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _machine() -> dict[str, Any]:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    cores = len(os.sched_getaffinity(0))
-    return {"system": platform.platform(), "python": platform.python_version(), "cores": cores, "memory": f"{memory / 2**30:.1f} GiB"}
-
-
 def _cpu() -> dict[str, Any]:
     try:
         from kolumn.cpu_fallback.inflate import libraries
@@ -90,21 +63,18 @@ def _cpu() -> dict[str, Any]:
         from kolumn.cpu_fallback.machine.loops import folder, shipped
     except ImportError as error:
         return {"backend": f"can't run: {error}"}
-    place, brought = folder(), shipped()
+    cache, brought = folder(), shipped()
     checksums = "ISA-L of the package isal" if crc.link() else "portable tables (the package isal exports no checksums: slower)"
     missing = [group for group in compile_ahead.GROUPS if not compile_ahead.is_ready(group)]
+    there = f"not there for {', '.join(missing)}: compiled on first use, or by `kolumn warmup`" if missing else "there"
     return {
         "backend": "can run",
         "CRC-32C, CRC-32": checksums,
         "gzip": "ISA-L of the package isal" if libraries.available() else "package isal (its ISA-L can't be called directly: slower)",
         "zstd": libraries.name() or "package zstandard (no libzstd that can be called directly: slower)",
-        "machine code cache": str(place) if place else "none: no folder that only you can write to, set KOLUMN_CACHE_DIR",
-        "machine code": f"in the package: {brought.name}" if brought else _there(missing),
+        "machine code cache": str(cache) if cache else "none: no folder that only you can write to, set KOLUMN_CACHE_DIR",
+        "machine code": f"in the package: {brought.name}" if brought else there,
     }
-
-
-def _there(missing: list[str]) -> str:
-    return f"not there for {', '.join(missing)}: compiled on first use, or by `kolumn warmup`" if missing else "there"
 
 
 def _gpu() -> dict[str, Any]:
@@ -121,7 +91,10 @@ def _gpu() -> dict[str, Any]:
         why.append(f"{', '.join(foreign)}: for another CUDA than 13, first pip uninstall {' '.join(foreign)}")
     if missing:
         why.append(f"without {', '.join(missing)}: pip install 'kolumn[gpu]'")
-    engines = {f"decompression engine {number}": _engine(*one) for number, one in enumerate([] if driver is None else _engines())}
+    engines = {}
+    for number, (codecs, longest) in enumerate([] if driver is None else _engines()):
+        able = f"{', '.join(codecs)} up to {longest >> 10} KiB a block; memory for it is asked for"
+        engines[f"decompression engine {number}"] = able if codecs else "none: kernels decompress"
     brought = f"in the package: {shipped().name}, for {', '.join(f'sm_{arch}' for arch in ARCHITECTURES)}, and as PTX for later GPUs"
     return {
         "backend": f"can't run: {'; '.join(why)}" if why else "can run, on request: backend='gpu' or KOLUMN_BACKEND=gpu",
@@ -137,10 +110,10 @@ def _driver() -> str | None:
     """Version of the NVIDIA driver, "580.65.06", empty if the driver does not tell; None without a driver."""
     try:
         with open("/proc/driver/nvidia/version") as file:
-            found = re.search(r"\b\d+\.\d+[.\d]*", file.readline())
+            version = re.search(r"\b\d+\.\d+[.\d]*", file.readline())
     except OSError:
         return None
-    return found[0] if found else ""
+    return version[0] if version else ""
 
 
 def _engines() -> list[list[Any]]:
@@ -151,12 +124,6 @@ def _engines() -> list[list[Any]]:
         return list(json_loads(answer.stdout))
     except (OSError, subprocess.SubprocessError, ValueError):
         return []
-
-
-def _engine(codecs: list[str], longest: int) -> str:
-    if not codecs:
-        return "none: kernels decompress"
-    return f"{', '.join(codecs)} up to {longest >> 10} KiB a block; memory for it is asked for"
 
 
 def _spark() -> dict[str, Any]:
@@ -175,7 +142,6 @@ def _spark() -> dict[str, Any]:
 
 
 def _workers_python() -> str:
-    """The Python that workers would run if a session was started now."""
     try:
         from kolumn.spark_plugin.session.session import lacks_kolumn, of_workers
     except ImportError as error:

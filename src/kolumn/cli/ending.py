@@ -1,13 +1,10 @@
-"""How a command ends: its exit code, and the handling of errors, signals and an output that cannot be written.
+"""How a command runs and ends: bars on standard error, its exit code, errors, signals, and an output that cannot be written.
 
-A progress bar on standard error.
-
-Translates messages of the library to the options of the command line: ``errors='skip'`` becomes ``--errors skip``.
-
-Progress bar of the command line while machine code is being compiled.
+Messages of the library are translated to the options of the command line: ``errors='skip'`` becomes ``--errors skip``.
 """
 
 import ast
+import codecs
 import os
 import re
 import shlex
@@ -16,21 +13,26 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
-from kolumn.cli.tables import NAMES
+from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError, LimitError, escaped, shown
 
-if TYPE_CHECKING:
-    from kolumn.core.errors import KolumnError
+PATIENCE_S = 1.0  # seconds after which a bar is shown
+_NAMES = "kolumn-names"  # error handler of streams on which names of files are printed
 
 
-PATIENCE_S = 1.0
-"""Seconds after which a bar is shown."""
+def _for_stream(error: UnicodeError) -> tuple[str, int]:
+    """What cannot be written to a stream: bytes that are not UTF-8, surrogates in Python's names of files."""
+    assert isinstance(error, UnicodeEncodeError)
+    return escaped(error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_NAMES, _for_stream)
 
 
 @contextmanager
@@ -63,12 +65,13 @@ def progress(title: str, total: int | Callable[[], int] | None) -> Iterator[Call
         bar.stop()
 
 
-_IN_THE_LIBRARY = {"to": "format"}
-"""Options that have another name in the library."""
+_IN_THE_LIBRARY = {"to": "format"}  # options that have another name in the library
 
 _VALUE = r"""'[^']*'|"[^"]*"|-?[\w.]+"""
 # Names in paths, topic=orders/partition=3, are not options.
 _BEFORE, _AFTER = r"(?<![\w/.-])", r"(?![\w/=])"
+_QUOTES = "'\""
+_UNWRITTEN = "output cannot be written"
 
 
 def quoted(name: str) -> str:
@@ -80,23 +83,22 @@ def quoted(name: str) -> str:
 
 
 def in_shell_words(text: str, parameters: Iterable[str]) -> str:
-    """The text with parameters replaced by the options of a command."""
     parameters = list(parameters)
     if "key_file" in parameters:
         text = re.sub(r"keys=\{'([^']*)': path\}", r"--key-file \1=path", text)
     for parameter in parameters:
         name, option = _IN_THE_LIBRARY.get(parameter, parameter), f"--{parameter.replace('_', '-')}"
-        text = re.sub(rf"{_BEFORE}{name}=({_VALUE}){_AFTER}", lambda match, option=option: _given(option, match[1]), text)  # type: ignore[misc]
+        text = re.sub(rf"{_BEFORE}{name}=({_VALUE}){_AFTER}", partial(_given, option), text)
         if "_" in name:
             text = re.sub(rf"{_BEFORE}{name}{_AFTER}", option, text)
     return text
 
 
-def _given(option: str, value: str) -> str:
+def _given(option: str, match: re.Match[str]) -> str:
+    value = match[1]
     if value == "True":
         return option
-    quoted = value.startswith(("'", '"'))
-    return f"{option} {shlex.quote(ast.literal_eval(value)) if quoted else value}"
+    return f"{option} {shlex.quote(ast.literal_eval(value)) if value[0] in _QUOTES else value}"
 
 
 @contextmanager
@@ -156,12 +158,8 @@ def exit_code_of_typer(code: Any) -> int:
 
 
 def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
-    """Exit code of some work: its result, or the code of its error. All of its output has been written when this returns.
-
-    Errors contain names of Python parameters; those among ``options`` are replaced by the names on the command line.
-    """
-    from kolumn.core.errors import KolumnError, shown
-
+    """Exit code of some work: its result, or the code of its error. All of its output has been written when this returns. Errors contain
+    names of Python parameters; those among ``options`` are replaced by the names on the command line."""
     try:
         return _written(work())
     except BrokenPipeError:
@@ -173,10 +171,11 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
         return _written(INTERRUPTED)
     except KolumnError as error:
         say(in_shell_words(str(error), options))
-        return _written(_code_of(error))
+        codes = ((LimitError, LIMIT), (CorruptBatchError, DAMAGE), (ArgumentError, USAGE))
+        return _written(next((code for type, code in codes if isinstance(error, type)), FAILED))
     except OSError as error:
         # Such errors contain names of files, but not of streams.
-        say(shown(f"{error.filename}: {error.strerror}") if error.filename is not None else _unwritten(error))
+        say(shown(f"{error.filename}: {error.strerror}") if error.filename is not None else f"{_UNWRITTEN}: {error.strerror}")
         return _written(FAILED, is_said=error.filename is None)
     except MemoryError as error:
         say(shown(f"out of memory: {error}") if str(error) else "out of memory")
@@ -191,23 +190,10 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
         return _written(FAILED)
 
 
-def _code_of(error: "KolumnError") -> int:
-    from kolumn.core.errors import ArgumentError, CorruptBatchError, LimitError
-
-    for kind, code in ((LimitError, LIMIT), (CorruptBatchError, DAMAGE), (ArgumentError, USAGE)):
-        if isinstance(error, kind):
-            return code
-    return FAILED
-
-
 def say(text: str) -> None:
     """Print a line on standard error; if that cannot be written, it is dropped."""
     with suppress(OSError, ValueError):
         typer.echo(f"kolumn: {text}", err=True)
-
-
-def _unwritten(error: OSError) -> str:
-    return f"output cannot be written: {error.strerror}"
 
 
 def _written(code: int, is_said: bool = False) -> int:
@@ -219,7 +205,7 @@ def _written(code: int, is_said: bool = False) -> int:
         _discard_output()
     except OSError as error:
         if not is_said:
-            say(_unwritten(error))
+            say(f"{_UNWRITTEN}: {error.strerror}")
         _discard_output()
         return FAILED
     return code
@@ -231,10 +217,8 @@ def _discard_output() -> None:
 
 
 def prepare_process() -> None:
-    """Set up streams that accept any name and report write errors, and signals that let a command clean up before it ends.
-
-    A name that is not UTF-8 is shown with escapes; on standard output with those that JSON knows too.
-    """
+    """Set up streams that accept any name and report write errors, and signals that let a command clean up before it ends. A name that is
+    not UTF-8 is shown with escapes; on standard output with those that JSON knows too."""
     global _owns_process
     _owns_process = True
     for number in (0, 1, 2):
@@ -248,7 +232,7 @@ def prepare_process() -> None:
     with suppress(AttributeError):
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     with suppress(AttributeError):
-        sys.stderr.reconfigure(errors=NAMES)  # type: ignore[union-attr]
+        sys.stderr.reconfigure(errors=_NAMES)  # type: ignore[union-attr]
     for number in _ENDING_SIGNALS:
         # If the process was started with a signal ignored, as by nohup, the signal stays ignored.
         if signal.getsignal(number) == signal.SIG_DFL:
@@ -257,8 +241,7 @@ def prepare_process() -> None:
 
 def _keep_pandas_out() -> None:
     """Let PyArrow find that pandas is not installed: it looks once, at the first value that it converts, and importing pandas takes longer
-    than most commands. No command needs it, and other packages still find it.
-    """
+    than most commands. No command needs it, and other packages still find it."""
     if "pandas" in sys.modules:
         return
     import pyarrow as pa

@@ -6,12 +6,11 @@ were mixed or a batch was written twice, a segment is several.
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 
-from kolumn.copies.elections import Strand
-from kolumn.copies.sequence import placed, strands
+from kolumn.copies.elections import Strand, placed, strands
 from kolumn.core.arrays import Flags, Int64s, Row, Rows
 from kolumn.core.errors import Code, CorruptBatchError
 from kolumn.damage.intact import LARGEST_SPAN
@@ -19,81 +18,53 @@ from kolumn.damage.segment_end import absent_after
 from kolumn.decode.host.run import runs
 from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
-from kolumn.log.batch_table import entry_rows
+from kolumn.log.pieces import entry_rows
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Segment
+from kolumn.source.segments import HIGHEST, Segment
 
 POSITION, SIZE, BASE, LAST, COUNT, CRC, EPOCH, WRAPS, MESSAGE, WIDTH = range(10)
 """Columns of `Examined.entries`; WRAPS is 1 for wrappers around messages, MESSAGE for messages of formats 0 and 1 that wrap none."""
 _KEPT = (table.POSITION, table.SIZE, table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CRC, table.LEADER_EPOCH)
-HIGHEST = 2**63 - 1
-_APART = 16 << 20
-"""Entries that are further apart are not loaded together."""
+_APART = 16 << 20  # entries that are further apart are not loaded together
 
 
 @dataclass(frozen=True)
 class LostStretch:
-    """Bytes [start, end) of a segment in which nothing was intact.
-
-    Attributes
-    ----------
-    start, end : int
-    low, high : int, optional
-        Offsets that may be lost there, derived from the intact entries around it and from damaged headers; ``high`` is None at the
-        end of a partition's last segment, where it is not known.
-    floor : int
-        Last intact offset before it.
-    claim : int, optional
-        If ``high`` is None: the last offset in a damaged header, if only that entry is in the stretch.
-    fault : CorruptBatchError, optional
-        The error, if reading the bytes would not find it: an entry has a right checksum and a damaged offset.
-    """
+    """Bytes [start, end) of a segment in which nothing was intact; ``low`` and ``high`` are the offsets that may be lost there, derived
+    from the intact entries around it and from damaged headers."""
 
     start: int
     end: int
     low: int
-    high: int | None
-    floor: int
-    claim: int | None = None
-    fault: CorruptBatchError | None = None
+    high: int | None  # None at the end of a partition's last segment, where it is not known
+    floor: int  # last intact offset before it
+    claim: int | None = None  # if ``high`` is None: the last offset in a damaged header, if only that entry is in the stretch
+    fault: CorruptBatchError | None = None  # what reading the bytes would not find: a right checksum and a damaged offset
+
+    @property
+    def highest(self) -> int:
+        return HIGHEST if self.high is None else self.high
+
+
+_start, _low, _highest = attrgetter("start"), attrgetter("low"), attrgetter("highest")
 
 
 @dataclass
 class Examined:
-    """A segment of one of the copies, or one strand of it.
-
-    Attributes
-    ----------
-    segment : Segment
-    folder : str
-    entries : int64 array of shape (n, `WIDTH`)
-        Intact entries in the order of their offsets, which do not overlap. An epoch that is damaged is -1.
-    stretches : list of LostStretch
-        In the order of the file.
-    start : int
-        First offset that it could have.
-    limit : int, optional
-        Highest offset that it can have.
-    headers, doubts : list of tuple of int
-        As in `Strand`.
-    at, beyond : int
-        Number of entries and of stretches that a merge has processed.
-    strand : Strand, optional
-        Which of the log's strands it is part of: how far it belongs to the log.
-    """
+    """A segment of one of the copies, or one strand of it."""
 
     segment: Segment
     folder: str
-    entries: Int64s
-    stretches: list[LostStretch]
-    start: int
-    limit: int | None = None
-    headers: list[tuple[int, int, int]] = field(default_factory=list)
+    entries: Int64s  # intact ones, of shape (n, `WIDTH`), in the order of their offsets, which do not overlap; a damaged epoch is -1
+    stretches: list[LostStretch]  # in the order of the file
+    start: int  # first offset that it could have
+    limit: int | None = None  # highest offset that it can have
+    headers: list[tuple[int, int, int]] = field(default_factory=list)  # as in `Strand`
     doubts: list[tuple[int, int, int]] = field(default_factory=list)
-    at: int = 0
-    beyond: int = 0
-    strand: Strand | None = None
+    done: int = 0  # entries that a merge has processed
+    beyond: int = 0  # stretches that it has processed
+    strand: Strand | None = None  # one of the log's strands: how far it belongs to the log
 
     @property
     def alone(self) -> Segment:
@@ -107,40 +78,36 @@ class Examined:
 
     @property
     def last(self) -> int:
-        """Last intact offset."""
         return int(self.entries[-1, LAST]) if len(self.entries) else self.start - 1
 
     def floor(self, i: int) -> int:
-        """Last intact offset before an entry."""
         return int(self.entries[i - 1, LAST]) if i else self.start - 1
 
-    def without(self, i: int, fault: CorruptBatchError | None) -> None:
+    def without(self, row: int, fault: CorruptBatchError | None) -> None:
         """Discard an entry: a stretch takes its place."""
-        gone = self.entries[i]
-        high = int(self.entries[i + 1, BASE]) - 1 if i + 1 < len(self.entries) else self.limit
+        gone = self.entries[row]
+        high = int(self.entries[row + 1, BASE]) - 1 if row + 1 < len(self.entries) else self.limit
         start = int(gone[POSITION])
-        stretch = LostStretch(start, start + int(gone[SIZE]), self.floor(i) + 1, high, self.floor(i), fault=fault)
-        self.entries = np.delete(self.entries, i, axis=0)
-        at = bisect_left(self.stretches, start, key=_start)
-        self.stretches.insert(at, stretch)
-        self.beyond = min(self.beyond, at)
+        stretch = LostStretch(start, start + int(gone[SIZE]), self.floor(row) + 1, high, self.floor(row), fault=fault)
+        self.entries = np.delete(self.entries, row, axis=0)
+        i = bisect_left(self.stretches, start, key=_start)
+        self.stretches.insert(i, stretch)
+        self.beyond = min(self.beyond, i)
 
-    def is_inside(self, row: int, other: "Examined", at: int) -> bool:
-        """Whether an entry lies inside a damaged one that another copy has intact, as its entry ``at``.
-
-        Then it is a message of a wrapper, or only looks like an entry. The damaged stretch before it has to begin with that very entry:
-        in both copies it follows the same offset. Where headers of damaged entries fill the stretch, it ends there. The intact entry has
-        to contain the same bytes: otherwise something else was damaged here.
-        """
+    def is_inside(self, row: int, other: "Examined", other_row: int) -> bool:
+        """Whether an entry lies inside a damaged one that another copy has intact. Then it is a message of a wrapper, or only looks like an
+        entry. The damaged stretch before it has to begin with that very entry: in both copies it follows the same offset. Where headers of
+        damaged entries fill the stretch, it ends there. The intact entry has to contain the same bytes: otherwise something else was
+        damaged here."""
         position = int(self.entries[row, POSITION])
         before = bisect_right(self.stretches, position, key=_start) - 1
         if before < 0:
             return False
         stretch = self.stretches[before]
-        follows = other.floor(at) <= stretch.floor < int(other.entries[at, BASE])
-        is_told = any(stretch.low <= low <= _high(stretch) for low, _, _ in self.headers)
-        is_covered = follows and not is_told and stretch.start + int(other.entries[at, SIZE]) > position
-        return is_covered and self._bytes(row) in other._bytes(at)
+        follows = other.floor(other_row) <= stretch.floor < int(other.entries[other_row, BASE])
+        is_told = any(stretch.low <= low <= stretch.highest for low, _, _ in self.headers)
+        is_covered = follows and not is_told and stretch.start + int(other.entries[other_row, SIZE]) > position
+        return is_covered and self._bytes(row) in other._bytes(other_row)
 
     def _bytes(self, row: int) -> bytes:
         begin, end = int(self.entries[row, POSITION]), int(self.entries[row, POSITION] + self.entries[row, SIZE])
@@ -151,81 +118,47 @@ class Examined:
         """Parts of [low, high] that are undamaged in this segment; offsets without records count as undamaged."""
         low, high = max(low, self.start), min(high, self.last)
         parts = [(low, high)] if low <= high else []
-        first = bisect_left(self.stretches, low, key=_high)
+        first = bisect_left(self.stretches, low, key=_highest)
         for stretch in self.stretches[first : bisect_right(self.stretches, high, key=_low)]:
-            parts = subtract(parts, stretch.low, _high(stretch))
+            parts = subtract(parts, stretch.low, stretch.highest)
         return parts
-
-
-def _start(stretch: LostStretch) -> int:
-    return stretch.start
-
-
-def _low(stretch: LostStretch) -> int:
-    return stretch.low
-
-
-def _high(stretch: LostStretch) -> int:
-    return HIGHEST if stretch.high is None else stretch.high
 
 
 def subtract(parts: list[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
     """Ranges of offsets (ends included) without [low, high]."""
     if low > high:
         return parts
-    found = []
-    for first, last in parts:
-        if last < low or first > high:
-            found.append((first, last))
-            continue
-        if first < low:
-            found.append((first, low - 1))
-        if last > high:
-            found.append((high + 1, last))
-    return found
+    rest = [piece for first, last in parts for piece in ((first, min(last, low - 1)), (max(first, high + 1), last))]
+    return [(first, last) for first, last in rest if first <= last]
 
 
 def examine(segment: Segment, folder: str, limit: int | None, options: Options) -> list[Examined]:
-    """Compare every checksum of a segment and find its intact entries and damaged stretches.
-
-    Parameters
-    ----------
-    segment : Segment
-        With a base offset.
-    folder : str
-        Directory of its copy.
-    limit : int, optional
-        Highest offset that it can have: the next segment of its directory begins after it. None for the last one.
-    options : Options
-        Limits and sizes.
-
-    Returns
-    -------
-    list of Examined
-        Nearly always one; the segment's strands, in the order of the file.
-    """
+    """Compare every checksum of a segment and find its intact entries and damaged stretches: its strands in file order, nearly always one.
+    ``folder`` is the directory of its copy. ``limit`` is the highest offset that the segment can have, since the next one of its directory
+    begins after it; None for the last one."""
     walk = replace(options, errors="skip", check_crcs=True, columns=("offset",), include_control=True)
     with SegmentFile(segment) as file:
-        kept = [_known(file, rows, walk) for rows in entry_rows(file, walk)] or [(np.empty((0, WIDTH), np.int64), _NONE)]
-        found = _examined(segment, folder, limit, kept)
-        last = found[-1]
+        tables = [_known(file, rows, walk) for rows in entry_rows(file, walk)] or [(np.empty((0, WIDTH), np.int64), np.empty(0, np.bool_))]
+        examined = _strands(segment, folder, limit, tables)
+        last = examined[-1]
         if not last.stretches or last.stretches[-1].end < segment.size:
             last.stretches += _absent(file, last)
-    return found
+    return examined
 
 
-def _absent(file: SegmentFile, found: Examined) -> list[LostStretch]:
+def _absent(file: SegmentFile, strand: Examined) -> list[LostStretch]:
     """Offsets that index files prove to be missing although the log shows no damage: a stretch of no bytes."""
-    trouble = absent_after(file, found.last)
+    trouble = absent_after(file, strand.last)
     # Entries missing before the first segment look like retention; the first offsets of the copies are compared instead.
-    if trouble is None or trouble.lost is None or trouble.lost[0] < found.start:
+    if trouble is None or trouble.lost is None or trouble.lost[0] < strand.start:
         return []
-    return [LostStretch(file.size, file.size, *trouble.lost, found.last, fault=trouble.error)]
+    return [LostStretch(file.size, file.size, *trouble.lost, strand.last, fault=trouble.error)]
 
 
-def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple[Any, Any]]) -> list[Examined]:
-    rows: Int64s = np.concatenate([some for some, _ in kept])
-    good: Flags = np.concatenate([flags for _, flags in kept])
+def _strands(segment: Segment, folder: str, limit: int | None, tables: list[tuple[Int64s, Flags]]) -> list[Examined]:
+    """The strands of a segment, from rows of its entries and flags of the intact ones."""
+    rows: Int64s = np.concatenate([table for table, _ in tables])
+    good: Flags = np.concatenate([flags for _, flags in tables])
     start = segment.base_offset
     assert start is not None
     intact = good & (rows[:, BASE] >= start) & (rows[:, LAST] >= rows[:, BASE])
@@ -235,25 +168,19 @@ def _examined(segment: Segment, folder: str, limit: int | None, kept: list[tuple
     intact[np.flatnonzero(intact)] = placed(some[:, BASE], some[:, LAST], some[:, (CRC, SIZE)], start)
     entries = rows[intact]
     entries[:, EPOCH], cuts = strands(entries[:, BASE], entries[:, LAST], entries[:, EPOCH])
-    parts = np.split(entries, cuts)
     begins = [0, *entries[cuts, POSITION].tolist()]
-    ends = [*begins[1:], segment.size]
     highest = limit if limit is not None or not len(cuts) else int(entries[:, LAST].max())
-    rest, is_good, found = rows[~intact], good[~intact], []
-    for some, begin, end in zip(parts, begins, ends, strict=True):
-        last = end == segment.size
-        lowest = start if not begin else int(some[0, BASE])
-        one = Examined(segment, folder, some, [], lowest, limit if last else highest)
+    rest, is_good, examined = rows[~intact], good[~intact], []
+    for own, begin, end in zip(np.split(entries, cuts), begins, [*begins[1:], segment.size], strict=True):
+        lowest = start if not begin else int(own[0, BASE])
+        strand = Examined(segment, folder, own, [], lowest, limit if end == segment.size else highest)
         inside = slice(*np.searchsorted(rest[:, POSITION], (begin, end)))
-        _add_stretches(one, rest[inside], is_good[inside], begin, end)
-        found.append(one)
-    return found
+        _add_stretches(strand, rest[inside], is_good[inside], begin, end)
+        examined.append(strand)
+    return examined
 
 
-_NONE = np.empty(0, np.bool_)
-
-
-def _known(file: SegmentFile, entries: Entries, options: Options) -> tuple[Any, Flags]:
+def _known(file: SegmentFile, entries: Entries, options: Options) -> tuple[Int64s, Flags]:
     """The kept columns of some entries, and which are intact. Wrappers are decompressed, since only that tells offsets."""
     messages = layouts.among(entries.layout, layouts.MESSAGES)
     wrapped = messages & (entries.codec != 0)
@@ -291,36 +218,26 @@ def _inflated(file: SegmentFile, entries: Entries, options: Options) -> Entries:
     return entries
 
 
-def _add_stretches(found: Examined, rest: Rows, good: Flags, begin: int, end: int) -> None:
+def _add_stretches(strand: Examined, rest: Rows, good: Flags, begin: int, end: int) -> None:
     """Find the stretches between the intact entries; ``rest`` are the others, of which those in ``good`` have only a wrong offset."""
-    entries = found.entries
+    entries = strand.entries
     starts = np.concatenate([[begin], entries[:, POSITION] + entries[:, SIZE]])
     ends = np.append(entries[:, POSITION], end)
     for i in np.flatnonzero(ends > starts).tolist():
         inside = slice(*np.searchsorted(rest[:, POSITION], (starts[i], ends[i])))
-        high = int(entries[i, BASE]) - 1 if i < len(entries) else found.limit
-        whole = LostStretch(int(starts[i]), int(ends[i]), found.floor(i) + 1, high, found.floor(i))
-        found.stretches += _parts(whole, rest[inside].tolist(), good[inside].tolist(), found.segment.path)
+        high = int(entries[i, BASE]) - 1 if i < len(entries) else strand.limit
+        whole = LostStretch(int(starts[i]), int(ends[i]), strand.floor(i) + 1, high, strand.floor(i))
+        strand.stretches += _parts(whole, rest[inside].tolist(), good[inside].tolist(), strand.segment.path)
         before, after = (some[some >= 0] for some in (entries[:i, EPOCH], entries[i:, EPOCH]))
         lowest, highest = before[-1] if len(before) else 0, after[0] if len(after) else HIGHEST
-        found.headers += _headers(whole, rest[inside], int(lowest), int(highest), HIGHEST if high is None else high + 1)
+        strand.headers += _headers(whole, rest[inside], int(lowest), int(highest), HIGHEST if high is None else high + 1)
         if high is not None:
-            found.doubts.append((whole.low, high, whole.end - whole.start))
+            strand.doubts.append((whole.low, high, whole.end - whole.start))
 
 
 def _headers(whole: LostStretch, rows: Rows, before: int, after: int, base_after: int) -> list[tuple[int, int, int]]:
     """First and last offset and leader epoch of damaged entries, if their headers fill a stretch one after the other and fit to its ends.
-
-    Parameters
-    ----------
-    whole : LostStretch
-    rows : Rows
-        Of the damaged entries in it.
-    before, after : int
-        Leader epochs known before and after it.
-    base_after : int
-        Offset at which the intact entry after it begins.
-    """
+    ``before`` and ``after`` are leader epochs known before and after it; the next intact entry begins at offset ``base_after``."""
     chain: list[tuple[int, int, int]] = []
     reach, epoch, position = whole.floor, before, whole.start
     for start, size, base, last, _, _, own in rows[:, : EPOCH + 1].tolist():

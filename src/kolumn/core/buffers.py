@@ -1,10 +1,7 @@
-"""Arrow arrays made from buffers. `pyarrow.array` and `pyarrow.scalar` load pandas where it is installed, which takes as long as the rest.
+"""Arrow arrays made from buffers, in host memory. `pyarrow.array` and `pyarrow.scalar` load pandas where it is installed.
 
-The arrays are in host memory. Only `numbers` shares the memory of its argument.
-
-Filters rows of a record batch by a mask, including views, which Arrow itself cannot filter.
-
-Decimals of more than 38 digits, which Polars, DuckDB and Spark do not have: text there, which loses no digit.
+That takes as long as the rest. Only `numbers` shares the memory of its argument. `keep` filters rows of a record batch by a mask, including
+views, which Arrow itself cannot filter. Decimals of more than 38 digits, which Polars, DuckDB and Spark do not have, become text.
 """
 
 from collections.abc import Sequence
@@ -17,11 +14,11 @@ import pyarrow as pa
 from kolumn.core.arrays import Flags, Int64s
 
 
-def numbers(values: np.ndarray[Any, Any], kind: pa.DataType, nulls: Flags | None = None) -> pa.Array:
+def numbers(values: np.ndarray[Any, Any], type: pa.DataType, nulls: Flags | None = None) -> pa.Array:
     """Integers as an array of a type of fixed width; those of ``nulls`` are null. Copies unless the type has the same width."""
-    held = np.ascontiguousarray(values, np.dtype(f"i{kind.bit_width // 8}"))
+    held = np.ascontiguousarray(values, np.dtype(f"i{type.bit_width // 8}"))
     valid = None if nulls is None or not nulls.any() else pa.py_buffer(np.packbits(~nulls, bitorder="little"))
-    return pa.Array.from_buffers(kind, len(held), [valid, pa.py_buffer(held)])
+    return pa.Array.from_buffers(type, len(held), [valid, pa.py_buffer(held)])
 
 
 def flags(values: Flags) -> pa.Array:
@@ -60,22 +57,22 @@ def strings(values: Sequence[str]) -> pa.Array:
     return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 
 
-def constant(value: str | int | bool | None, kind: pa.DataType, rows: int) -> pa.Array:
+def constant(value: str | int | bool | None, type: pa.DataType, rows: int) -> pa.Array:
     """An array with the same value in every row: a slice of memory that all batches share."""
-    return _constants(value, kind, 1 << (rows - 1).bit_length()).slice(0, rows)
+    return _constants(value, type, 1 << (rows - 1).bit_length()).slice(0, rows)
 
 
 @lru_cache(maxsize=64)
-def _constants(value: str | int | bool | None, kind: pa.DataType, rows: int) -> pa.Array:
+def _constants(value: str | int | bool | None, type: pa.DataType, rows: int) -> pa.Array:
     if value is None:
-        return pa.nulls(rows, kind)
+        return pa.nulls(rows, type)
     if isinstance(value, str):
         repeated = pa.repeat(strings([value])[0], rows)
         # A cast imports `pyarrow.compute`, which takes long.
-        return repeated if repeated.type == kind else repeated.cast(kind)
-    if pa.types.is_boolean(kind):
+        return repeated if repeated.type == type else repeated.cast(type)
+    if pa.types.is_boolean(type):
         return flags(np.full(rows, value))
-    return numbers(np.full(rows, value), kind)
+    return numbers(np.full(rows, value), type)
 
 
 _VIEW = pa.binary(16)
@@ -100,13 +97,13 @@ def without_wide_decimals(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch if schema == batch.schema else batch.cast(schema)
 
 
-def _narrow(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_decimal256(kind):
+def _narrow(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal256(type):
         return pa.string()
-    if pa.types.is_struct(kind):
-        return pa.struct([one.with_type(_narrow(one.type)) for one in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_narrow(kind.key_type), _narrow(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_narrow(kind.value_type)))
-    return kind
+    if pa.types.is_struct(type):
+        return pa.struct([field.with_type(_narrow(field.type)) for field in type])
+    if pa.types.is_map(type):
+        return pa.map_(_narrow(type.key_type), _narrow(type.item_type))
+    if pa.types.is_list(type):
+        return pa.list_(type.value_field.with_type(_narrow(type.value_type)))
+    return type

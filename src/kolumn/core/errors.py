@@ -4,114 +4,75 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from enum import IntEnum, unique
+from typing import Self
 
 
 @unique
 class Code(IntEnum):
-    """Result of one step on one entry or record. Zero is success; `MEANING` contains the text of each code."""
+    """Result of one step on one entry or record, with the field that is wrong and what was expected in it. Zero is success."""
+
+    field: str
+    expected: str
+
+    def __new__(cls, number: int, field: str = "", expected: str = "") -> Self:
+        code = int.__new__(cls, number)
+        code._value_, code.field, code.expected = number, field, expected
+        return code
 
     OK = 0
     # Framing: where an entry begins and ends.
-    TRUNCATED = 1
-    ZERO_TAIL = 2
-    BAD_LENGTH = 3
-    BAD_MAGIC = 4
-    BAD_CRC = 5
+    TRUNCATED = 1, "batch length", "an entry that ends inside the file"
+    ZERO_TAIL = 2, "batch length", "an entry"
+    BAD_LENGTH = 3, "batch length", "at least 14 (format 2: 49), and an entry that ends inside the file"
+    BAD_MAGIC = 4, "magic", "one that the format has (kafka: 0, 1 or 2)"
+    BAD_CRC = 5, "crc", "the checksum of the bytes of the batch"
     # The file as a whole, compared with its neighbours, its indexes and its name.
-    SEGMENT_END = 6
-    SEGMENT_MISSING = 7
-    OFFSET_ORDER = 8
-    NOT_A_SEGMENT = 9
-    BASE_OFFSET = 19
+    SEGMENT_END = 6, "end of segment", "entries up to the base offset of the next segment"
+    SEGMENT_MISSING = 7, "file", "the segment to which its index files belong"
+    OFFSET_ORDER = 8, "offset", "offsets that no other segment of the directory has"
+    NOT_A_SEGMENT = 9, "file", "a Kafka log segment"
+    BASE_OFFSET = 19, "base offset", "offsets between those of the entries around it"
     # Payload: codec and framing.
-    BAD_CODEC = 10
-    CODEC_NOT_ALLOWED = 11
-    BAD_STREAM = 12
-    TOO_LARGE = 13
-    NULL_WRAPPER = 14
+    BAD_CODEC = 10, "attributes", "codec 0 none, 1 gzip, 2 snappy, 3 lz4 or 4 zstd"
+    CODEC_NOT_ALLOWED = 11, "attributes", "a codec of formats 0 and 1: 0 none, 1 gzip, 2 snappy or 3 lz4"
+    BAD_STREAM = 12, "compressed payload", "a complete and well-formed stream of the batch's codec"
+    TOO_LARGE = 13, "compressed payload", "a decompressed size within the limits"
+    NULL_WRAPPER = 14, "value length", "a value that holds the compressed messages"
     # Records, format 2.
-    RECORD_COUNT = 20
-    RECORD_LENGTH = 21
-    TIMESTAMP_DELTA = 22
-    OFFSET_DELTA = 23
-    KEY_LENGTH = 24
-    VALUE_LENGTH = 25
-    HEADER_COUNT = 26
-    HEADER_KEY = 27
-    HEADER_VALUE = 28
-    RECORD_END = 29
-    RECORDS_MISSING = 30
-    RECORDS_REMAIN = 31
-    CONTROL_KEY = 32
-    LAST_OFFSET = 33
-    OFFSET_RANGE = 34
+    RECORD_COUNT = 20, "record count", "0 or more, and no more than the payload has room for"
+    RECORD_LENGTH = 21, "record length", "a varint within the bytes that are left"
+    TIMESTAMP_DELTA = 22, "timestamp delta", "a varint of at most 10 bytes inside the record"
+    OFFSET_DELTA = 23, "offset delta", "a varint of at most 5 bytes inside the record"
+    KEY_LENGTH = 24, "key length", "a length within the record"
+    VALUE_LENGTH = 25, "value length", "a length within the record"
+    HEADER_COUNT = 26, "header count", "0 or more, and no more than the record has room for"
+    HEADER_KEY = 27, "header key length", "0 or more, within the record"
+    HEADER_VALUE = 28, "header value length", "a length within the record"
+    RECORD_END = 29, "record length", "the length of the fields"
+    RECORDS_MISSING = 30, "record count", "as many records as the payload holds"
+    RECORDS_REMAIN = 31, "record count", "as many records as the payload holds"
+    CONTROL_KEY = 32, "key", "version 0 or more and a type: 4 bytes"
+    LAST_OFFSET = 33, "last offset", "base offset and last offset delta with a sum that 64 bits can hold"
+    OFFSET_RANGE = 34, "offset delta", "0 to the last offset delta in the header of the batch"
     # Messages, formats 0 and 1.
-    MESSAGE_SIZE = 40
-    INNER_LENGTH = 41
-    INNER_MAGIC = 42
-    INNER_COMPRESSED = 43
-    INNER_CRC = 44
-    NO_INNER = 45
-    INNER_OFFSET = 46
+    MESSAGE_SIZE = 40, "message size", "at least 14 (format 0) or 22 (format 1) bytes"
+    INNER_LENGTH = 41, "inner message size", "at least 14"
+    INNER_MAGIC = 42, "inner magic", "0 or 1"
+    INNER_COMPRESSED = 43, "inner attributes", "codec 0: messages inside a wrapper are not compressed again"
+    INNER_CRC = 44, "inner crc", "the checksum of the bytes of the message"
+    NO_INNER = 45, "compressed payload", "at least one message"
+    INNER_OFFSET = 46, "offset", "no less than the last inner offset"
     # The drafts.
-    BATCH_HEADER = 50
-    ENRICHED_SIZE = 51
-    MESSAGE_TYPE = 52
-    TAG_LENGTH = 53
-    TAG = 54
-    TAG_COUNT = 55
-    RECORD_CRC = 56
+    BATCH_HEADER = 50, "batch header", "varints and fields that end inside the batch"
+    ENRICHED_SIZE = 51, "message size", "at least 22 bytes (enriched)"
+    MESSAGE_TYPE = 52, "attributes", "type 0 to 3 for data, 8 to 11 for control messages"
+    TAG_LENGTH = 53, "tag length", "-1 for none, or as many bytes as the message has room for"
+    TAG = 54, "tags", "a broker timestamp of 9 bytes or a number of messages of 5, not cut off"
+    TAG_COUNT = 55, "tag num_messages", "as many messages as the payload holds"
+    RECORD_CRC = 56, "message crc", "the checksum of the bytes of the message"
 
 
-# code -> (field, expected value)
-MEANING = {
-    Code.TRUNCATED: ("batch length", "an entry that ends inside the file"),
-    Code.ZERO_TAIL: ("batch length", "an entry"),
-    Code.BAD_LENGTH: ("batch length", "at least 14 (format 2: 49), and an entry that ends inside the file"),
-    Code.BAD_MAGIC: ("magic", "one that the format has (kafka: 0, 1 or 2)"),
-    Code.BAD_CRC: ("crc", "the checksum of the bytes of the batch"),
-    Code.SEGMENT_END: ("end of segment", "entries up to the base offset of the next segment"),
-    Code.SEGMENT_MISSING: ("file", "the segment to which its index files belong"),
-    Code.OFFSET_ORDER: ("offset", "offsets that no other segment of the directory has"),
-    Code.NOT_A_SEGMENT: ("file", "a Kafka log segment"),
-    Code.BASE_OFFSET: ("base offset", "offsets between those of the entries around it"),
-    Code.BAD_CODEC: ("attributes", "codec 0 none, 1 gzip, 2 snappy, 3 lz4 or 4 zstd"),
-    Code.CODEC_NOT_ALLOWED: ("attributes", "a codec of formats 0 and 1: 0 none, 1 gzip, 2 snappy or 3 lz4"),
-    Code.BAD_STREAM: ("compressed payload", "a complete and well-formed stream of the batch's codec"),
-    Code.TOO_LARGE: ("compressed payload", "a decompressed size within the limits"),
-    Code.NULL_WRAPPER: ("value length", "a value that holds the compressed messages"),
-    Code.RECORD_COUNT: ("record count", "0 or more, and no more than the payload has room for"),
-    Code.RECORD_LENGTH: ("record length", "a varint within the bytes that are left"),
-    Code.TIMESTAMP_DELTA: ("timestamp delta", "a varint of at most 10 bytes inside the record"),
-    Code.OFFSET_DELTA: ("offset delta", "a varint of at most 5 bytes inside the record"),
-    Code.KEY_LENGTH: ("key length", "a length within the record"),
-    Code.VALUE_LENGTH: ("value length", "a length within the record"),
-    Code.HEADER_COUNT: ("header count", "0 or more, and no more than the record has room for"),
-    Code.HEADER_KEY: ("header key length", "0 or more, within the record"),
-    Code.HEADER_VALUE: ("header value length", "a length within the record"),
-    Code.RECORD_END: ("record length", "the length of the fields"),
-    Code.RECORDS_MISSING: ("record count", "as many records as the payload holds"),
-    Code.RECORDS_REMAIN: ("record count", "as many records as the payload holds"),
-    Code.CONTROL_KEY: ("key", "version 0 or more and a type: 4 bytes"),
-    Code.LAST_OFFSET: ("last offset", "base offset and last offset delta with a sum that 64 bits can hold"),
-    Code.OFFSET_RANGE: ("offset delta", "0 to the last offset delta in the header of the batch"),
-    Code.MESSAGE_SIZE: ("message size", "at least 14 (format 0) or 22 (format 1) bytes"),
-    Code.INNER_LENGTH: ("inner message size", "at least 14"),
-    Code.INNER_MAGIC: ("inner magic", "0 or 1"),
-    Code.INNER_COMPRESSED: ("inner attributes", "codec 0: messages inside a wrapper are not compressed again"),
-    Code.INNER_CRC: ("inner crc", "the checksum of the bytes of the message"),
-    Code.NO_INNER: ("compressed payload", "at least one message"),
-    Code.INNER_OFFSET: ("offset", "no less than the last inner offset"),
-    Code.BATCH_HEADER: ("batch header", "varints and fields that end inside the batch"),
-    Code.ENRICHED_SIZE: ("message size", "at least 22 bytes (enriched)"),
-    Code.MESSAGE_TYPE: ("attributes", "type 0 to 3 for data, 8 to 11 for control messages"),
-    Code.TAG_LENGTH: ("tag length", "-1 for none, or as many bytes as the message has room for"),
-    Code.TAG: ("tags", "a broker timestamp of 9 bytes or a number of messages of 5, not cut off"),
-    Code.TAG_COUNT: ("tag num_messages", "as many messages as the payload holds"),
-    Code.RECORD_CRC: ("message crc", "the checksum of the bytes of the message"),
-}
-assert MEANING.keys() == set(Code) - {Code.OK}
-
+MEANING = {code: (code.field, code.expected) for code in Code if code}
 
 _SECRETS = re.compile(
     r"(?P<before>://)(?:[^/@\s]+(?=@)|[^/@:\s]+:(?!\d{1,5}/)[^@\s]*(?=@)|[^/@:?\s]+:(?!\d{1,5}(?:[/?:,;\s'\")\]]|$))[^/@?\s]+)"
@@ -128,7 +89,7 @@ def without_secrets(text: str) -> str:
     """
     if "://" not in text:
         return text
-    return _SECRETS.sub(lambda found: f"{found['before'] or found['name']}***", text)
+    return _SECRETS.sub(lambda match: f"{match['before'] or match['name']}***", text)
 
 
 def escaped(text: str) -> str:
@@ -211,16 +172,10 @@ class CorruptBatchError(KolumnError):
     ) -> None:
         self.segment, self.position, self.code = segment, position, code
         self.base_offset, self.record, self.found = base_offset, record, found
-        self.field, meaning = MEANING[code]
-        self.expected = expected or meaning
-        where = f"{segment}: position {position}"
-        if base_offset is not None:
-            where += f", base offset {base_offset}"
-        if record is not None:
-            where += f", record {record}"
-        text = f"{where}: {self.field}: expected {self.expected}"
-        if found:
-            text += f", found {found}"
+        self.field, self.expected = code.field, expected or code.expected
+        numbers = ("position", position), ("base offset", base_offset), ("record", record)
+        where = ", ".join(f"{name} {number}" for name, number in numbers if number is not None)
+        text = f"{segment}: {where}: {self.field}: expected {self.expected}{f', found {found}' if found else ''}"
         super().__init__(f"{text}. {self._advice()}")
 
     def _advice(self) -> str:
@@ -232,8 +187,8 @@ class CorruptBatchError(KolumnError):
         return _rebuild, (type(self), self.segment, self.position, self.code, self.base_offset, self.record, self.expected, self.found)
 
 
-def _rebuild(kind, segment, position, code, base_offset, record, expected, found):  # type: ignore[no-untyped-def]
-    return kind(segment, position, code, base_offset=base_offset, record=record, expected=expected, found=found)
+def _rebuild(error, segment, position, code, base_offset, record, expected, found):  # type: ignore[no-untyped-def]
+    return error(segment, position, code, base_offset=base_offset, record=record, expected=expected, found=found)
 
 
 class FormatError(CorruptBatchError):
@@ -300,16 +255,8 @@ class PayloadError(KolumnError):
         return type(self), (self.segment, self.offset, self.column, self.reason, self.advice)
 
 
-_KINDS = {
-    Code.NOT_A_SEGMENT: FormatError,
-    Code.BAD_MAGIC: FormatError,
-    Code.MESSAGE_TYPE: FormatError,
-    Code.BAD_CODEC: FormatError,
-    Code.CODEC_NOT_ALLOWED: FormatError,
-    Code.TOO_LARGE: LimitError,
-}
+_FORMAT = Code.NOT_A_SEGMENT, Code.BAD_MAGIC, Code.MESSAGE_TYPE, Code.BAD_CODEC, Code.CODEC_NOT_ALLOWED
 
 
 def error_kind(code: Code) -> type[CorruptBatchError]:
-    """Exception class for ``code``."""
-    return _KINDS.get(code, CorruptBatchError)
+    return LimitError if code == Code.TOO_LARGE else FormatError if code in _FORMAT else CorruptBatchError

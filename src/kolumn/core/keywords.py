@@ -22,11 +22,9 @@ class Buffer(Protocol):
 Source = Path | Iterable[Path] | Buffer | BinaryIO
 """Segments: a file, a ``topic-partition`` directory, a log directory, a glob, a URL, or several of those; or one segment in memory."""
 Columns = str | Iterable[str]
-Time = int | datetime | str
-"""Milliseconds since 1970, a datetime, or ISO 8601 text; UTC if it has no time zone."""
+Time = int | datetime | str  # milliseconds since 1970, a datetime, or ISO 8601 text; UTC if it has no time zone
 Progress = Callable[[int], None]
-Keys = Mapping[str, Path]
-"""Files of private keys by the names of the keys."""
+Keys = Mapping[str, Path]  # files of private keys by the names of the keys
 
 # The allowed values, which `kolumn.options` checks.
 Format = Literal["kafka", "enriched", "kip98-draft", "v3-compact", "kip87"]
@@ -38,16 +36,13 @@ Backend = Literal["auto", "cpu", "gpu"]
 Binary = Literal["contiguous", "view"]
 Payload = Literal["binary", "string"]
 PayloadFormat = Literal["avro", "protobuf", "json", "csv", "fixed", "registry"]
-PayloadSchema = object
-"""Types of the fields by their names, an Arrow schema, or a schema of Avro or Protobuf."""
-PayloadSchemas = object
-"""Where writers' schemas come from: a path, a folder, a URL, a mapping or a callable."""
+PayloadSchema = object  # types of the fields by their names, an Arrow schema, or a schema of Avro or Protobuf
+PayloadSchemas = object  # where writers' schemas come from: a path, a folder, a URL, a mapping or a callable
 PayloadAs = Literal["struct", "columns"]
 PayloadErrors = Literal["keep", "raise"]
 Decode = Literal["internal"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
-ROW_GROUP_ROWS = 128 << 10
-"""Records of a row group in Parquet files, unless a call says otherwise."""
+ROW_GROUP_ROWS = 128 << 10  # records of a row group in Parquet files, unless a call says otherwise
 
 
 class ChoiceOptions(TypedDict, total=False):
@@ -146,8 +141,6 @@ class ReadOptions(RecordOptions, total=False):
 
 
 class Option(NamedTuple):
-    """An option of a list."""
-
     type: Any
     default: Any
     meaning: str
@@ -155,18 +148,18 @@ class Option(NamedTuple):
 
 def options_in(some: type) -> dict[str, Option]:
     """The options of one of the lists above."""
-    found: dict[str, Option] = {}
-    for name, kind in some.__annotations__.items():
-        if hasattr(kind, "__metadata__"):
-            found[name] = Option(kind.__origin__, *kind.__metadata__)
+    options: dict[str, Option] = {}
+    for name, type in some.__annotations__.items():
+        if hasattr(type, "__metadata__"):
+            options[name] = Option(type.__origin__, *type.__metadata__)
         else:
-            like = found[name.replace("key", "value", 1)]
-            found[name] = like._replace(meaning=like.meaning.replace("value", "key"))
-    return found
+            like = options[name.replace("key", "value", 1)]
+            options[name] = like._replace(meaning=like.meaning.replace("value", "key"))
+    return options
 
 
 OPTIONS = options_in(ReadOptions)
-DEFAULTS = {name: one.default for name, one in OPTIONS.items()}
+DEFAULTS = {name: option.default for name, option in OPTIONS.items()}
 PAYLOAD_DEFAULTS = {name: DEFAULTS[name] for name in PayloadOptions.__annotations__}
 
 
@@ -186,26 +179,21 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 
-def known_keywords(
-    refused: Mapping[str, str] | None = None,
-) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
+def known_keywords(refused: Mapping[str, str] | None = None) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
     """Decorator of public functions: a keyword that does not exist is an `UnknownOptionError` that names the nearest one.
 
     Of a function that takes ``**options`` of one of the lists above, the signature has them one by one, for `inspect` and editors, and
-    a paragraph ``**options`` in its docstring is replaced by their descriptions.
-
-    Parameters
-    ----------
-    refused : mapping, optional
-        Keywords of similar functions that this function does not have, each with the text of its error.
+    a paragraph ``**options`` in its docstring is replaced by their descriptions. ``refused`` are keywords of similar functions that this
+    function does not have, each with the text of its error.
     """
 
     def decorate(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
         own = signature(function)
-        named = {name: one for name, one in own.parameters.items() if one.kind is not Parameter.VAR_KEYWORD}
-        lists = [get_args(one.annotation)[0] for one in own.parameters.values() if one.kind is Parameter.VAR_KEYWORD]
-        listed = {name: one for some in lists for name, one in options_in(some).items() if name not in {*named, *(refused or {})}}
-        keywords = [name for name, one in named.items() if one.kind is Parameter.KEYWORD_ONLY]
+        named = {name: item for name, item in own.parameters.items() if item.kind is not Parameter.VAR_KEYWORD}
+        lists = [get_args(item.annotation)[0] for item in own.parameters.values() if item.kind is Parameter.VAR_KEYWORD]
+        known = {*named, *(refused or {})}
+        listed = {name: option for some in lists for name, option in options_in(some).items() if name not in known}
+        keywords = [name for name, item in named.items() if item.kind is Parameter.KEYWORD_ONLY]
         options, accepted = [*keywords, *listed] or list(named), {*named, *listed}
 
         @wraps(function)
@@ -216,7 +204,8 @@ def known_keywords(
             return function(*args, **given)
 
         if listed:
-            added = [Parameter(name, Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type) for name, one in listed.items()]
+            with_defaults = ((name, option.default, option.type) for name, option in listed.items())
+            added = [Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=type) for name, default, type in with_defaults]
             cast(FunctionType, checked).__dict__["__signature__"] = own.replace(parameters=[*named.values(), *added])
             checked.__doc__ = (function.__doc__ or "").replace("    **options\n", _described(listed))
         return checked
@@ -227,8 +216,9 @@ def known_keywords(
 def _described(listed: Mapping[str, Option]) -> str:
     """Options as NumPy's docstrings have them, those for keys beside those for values."""
     texts = ""
-    for name, one in listed.items():
+    for name, option in listed.items():
         if not name.startswith("key_"):
             names = f"{name}, {name.replace('value', 'key')}" if name.startswith("value_") else name
-            texts += f"    {names} : {'optional' if one.default is None else f'default {one.default!r}'}\n        {one.meaning}\n"
+            default = "optional" if option.default is None else f"default {option.default!r}"
+            texts += f"    {names} : {default}\n        {option.meaning}\n"
     return texts

@@ -15,11 +15,11 @@ JSON, AVRO_WALK = "json", "avro-walk"
 
 FAST = {
     STREAMED: "batches of format 2 block by block from the file (`decode/host/streamed.py`)",
-    MESSAGES: "messages of formats 0 and 1 likewise (`decode/host/streamed_messages.py`)",
-    SHORT: "records with short numbers, and few short headers (`cpu_fallback/fields/plain_records.py`, `headed_records.py`)",
+    MESSAGES: "messages of formats 0 and 1 likewise (`decode/host/streamed.py`)",
+    SHORT: "records with short numbers, and few short headers (`cpu_fallback/fields/records.py`, `headed_records.py`)",
     TOGETHER: "small segments in one call (`decode/small_segments.py`)",
-    FILTER: "batches of format 2 that are compacted, without columns (`cpu_fallback/encode/filter.py`)",
-    DOWN_CONVERSION: "batches of format 2 to messages, without columns (`writers/conversion/down_conversion.py`)",
+    FILTER: "batches of format 2 that are compacted, without columns (`cpu_fallback/encode/rewrite.py`)",
+    DOWN_CONVERSION: "batches of format 2 to messages, without columns (`writers/conversion/regroup.py`)",
     JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
     AVRO_WALK: "fields of Avro records that nobody asked for (`cpu_fallback/values/avro_walk.py`)",
 }
@@ -27,13 +27,7 @@ FAST = {
 
 
 def is_on(path: str) -> bool:
-    """Whether a fast path of `FAST` may be taken.
-
-    Raises
-    ------
-    ArgumentError
-        KOLUMN_PATHS has an unknown value.
-    """
+    """Whether a fast path of `FAST` may be taken; an ArgumentError if KOLUMN_PATHS has an unknown value."""
     return path not in turned_off()
 
 
@@ -45,7 +39,7 @@ def turned_off() -> frozenset[str]:
         return frozenset()
     if chosen == "general":
         return frozenset(FAST)
-    off = {one.strip() for one in chosen.split(",")}
-    if not off <= {f"-{one}" for one in FAST}:
-        raise ArgumentError(f"KOLUMN_PATHS={chosen!r}: expected general, or some of {','.join(f'-{one}' for one in FAST)}")
-    return frozenset(one[1:] for one in off)
+    off = {path.strip() for path in chosen.split(",")}
+    if not off <= {f"-{path}" for path in FAST}:
+        raise ArgumentError(f"KOLUMN_PATHS={chosen!r}: expected general, or some of {','.join(f'-{path}' for path in FAST)}")
+    return frozenset(path[1:] for path in off)

@@ -12,7 +12,6 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,12 +22,9 @@ from kolumn.core.arrays import AnyArray, Bytes
 SMALLEST = 1 << 17
 LARGEST = 1 << 25
 """Sizes in bytes between which blocks are kept for reuse; smaller ones come from Arrow's memory pool, and larger ones from malloc."""
-KEPT = 128 << 20
-"""Maximum total bytes that are kept for reuse."""
-HUGE = 64 << 20
-"""A block of this many bytes or more is for a batch of that size. What waits is freed first: it would add to the peak."""
-LARGEST_LOCKED = 160 << 20
-"""The largest page-locked block, bytes: a chunk for a GPU."""
+KEPT = 128 << 20  # maximum total bytes that are kept for reuse
+HUGE = 64 << 20  # A block of this many bytes or more is for a batch of that size. What waits is freed first: it would add to the peak.
+LARGEST_LOCKED = 160 << 20  # the largest page-locked block, bytes: a chunk for a GPU
 MOST_LOCKED = 2 << 30
 """Maximum page-locked bytes of all processes that share a GPU, in use and kept: the system cannot use them for anything else. Beyond this,
 ordinary memory is returned."""
@@ -41,8 +37,7 @@ Linux copies from the page cache with ``rep movsb``, which takes two to four tim
 further into a page than the source: 1 to 31 bytes on EPYC, others report 0 to 15 (apache/opendal #3665). A file begins where a page does,
 and large blocks of malloc 16 bytes after it.
 """
-_LOOKED_AT = 16
-"""Sizes whose blocks may have to go for one that comes."""
+_LOOKED_AT = 16  # sizes whose blocks may have to go for one that comes
 
 
 class _Block(NamedTuple):
@@ -57,8 +52,7 @@ class _Waiting:
 
     def __init__(self, most: int) -> None:
         self.most, self.bytes = most, 0
-        self.blocks = OrderedDict[int, deque[_Block]]()
-        """In the order in which sizes were asked for last."""
+        self.blocks = OrderedDict[int, deque[_Block]]()  # in the order in which sizes were asked for last
 
     def take(self, size: int, step: int) -> _Block | None:
         """A block of ``size`` bytes or a few ``step`` more, if one waits; sizes are size classes."""
@@ -84,11 +78,9 @@ class _Waiting:
             self.blocks.setdefault(size, deque()).append(block)
 
     def _make_room(self, size: int) -> None:
-        """Free blocks of the sizes that were asked for before this size was, those that nobody uses any longer first.
-
-        Only a few sizes are looked at, since each block comes here once enough bytes are kept. Those without blocks go to the end, so the
-        next block comes to others.
-        """
+        """Free blocks of the sizes that were asked for before this size was, those that nobody uses any longer first. Only a few sizes are
+        looked at, since each block comes here once enough bytes are kept. Those without blocks go to the end, so the next block comes to
+        others."""
         for _ in range(_LOOKED_AT):
             try:
                 other = next(iter(self.blocks))
@@ -121,8 +113,7 @@ class _Locked:
         self.new: Callable[[int], Bytes] | None = None
         self.processes = 1
         self.waiting = _Waiting(MOST_LOCKED)
-        self.used: dict[int, int] = {}
-        """Sizes of the blocks in use, by address."""
+        self.used: dict[int, int] = {}  # sizes of the blocks in use, by address
 
     @property
     def bytes(self) -> int:
@@ -137,32 +128,23 @@ class _Locked:
                 if self.bytes + size > most:
                     self.waiting.clear()
                 if self.bytes + size <= most:
-                    block = self._made(self.new, size)
+                    with suppress(MemoryError):
+                        array = self.new(size)
+                        block = _Block(array, array.ctypes.data)
             if block is not None:
                 self.used[block.address] = len(block.array)
             return block
-
-    def _made(self, new: Callable[[int], Bytes], size: int) -> _Block | None:
-        try:
-            array = new(size)
-        except MemoryError:
-            return None
-        return _Block(array, array.ctypes.data)
 
     def give(self, block: _Block) -> None:
         with self.lock:
             del self.used[block.address]
             self.waiting.give(block)
-            if not self.used and self.waiting.bytes > KEPT_LOCKED:
-                self._trim()
-
-    def _trim(self) -> None:
-        """Give back large blocks first."""
-        for size in sorted(self.waiting.blocks, reverse=True):
-            blocks = self.waiting.blocks[size]
-            while blocks and self.waiting.bytes > KEPT_LOCKED:
-                blocks.pop()
-                self.waiting.bytes -= size
+            if not self.used:
+                # Large blocks first.
+                for size in sorted(self.waiting.blocks, reverse=True):
+                    while self.waiting.blocks[size] and self.waiting.bytes > KEPT_LOCKED:
+                        self.waiting.blocks[size].pop()
+                        self.waiting.bytes -= size
 
 
 _waiting = _Waiting(KEPT)
@@ -187,30 +169,15 @@ _ordinary = _Ordinary()
 
 
 def allocate_by(new: Callable[[int], Bytes] | None, smallest: int = SMALLEST) -> None:
-    """Let `take` allocate with ``new`` what has ``smallest`` bytes or more; None is ordinary memory. Blocks kept for reuse are freed.
-
-    For a process whose buffers another one maps: what is decoded into such blocks need not be copied to hand it over.
-    """
+    """Let `take` allocate with ``new`` what has ``smallest`` bytes or more; None is ordinary memory. Blocks kept for reuse are freed. For a
+    process whose buffers another one maps: what is decoded into such blocks need not be copied to hand it over."""
     global _ordinary
     _ordinary = _Ordinary() if new is None else _Ordinary(new, smallest)
     _waiting.clear()
 
 
 def give_back() -> None:
-    """Free the blocks of `take` that are kept for reuse."""
     _waiting.clear()
-
-
-def _trim() -> None:
-    """Let malloc return what is free to the system: of blocks up to 32 MiB it keeps what is not at the end of its heap."""
-    trim = getattr(_library(), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
-@cache
-def _library() -> Any:
-    return ctypes.CDLL(None)
 
 
 def lock_by(new: Callable[[int], Bytes] | None) -> None:
@@ -252,7 +219,9 @@ def take(size: int) -> tuple[pa.Buffer, memoryview]:
     if size > LARGEST:
         if size >= HUGE:
             _waiting.clear()
-            _trim()
+            # Of blocks up to 32 MiB malloc keeps what is not at the end of its heap.
+            with suppress(AttributeError):
+                ctypes.CDLL(None).malloc_trim(0)
         # Allocated by malloc, which returns such blocks to the system when they are freed; Arrow's pool would keep their addresses.
         array = _ordinary.new(size)
         return pa.foreign_buffer(array.ctypes.data, size, array), array.data

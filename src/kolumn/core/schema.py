@@ -77,63 +77,32 @@ BATCH_SCHEMA = pa.schema(
 not compared, ``deleteHorizonMs`` if the batch has none."""
 
 DAMAGE_SCHEMA = pa.schema(
-    [
-        ("segment", pa.string()),
-        ("position", pa.int64()),
-        ("size", pa.int64()),
-        ("baseOffset", pa.int64()),
-        ("lastOffset", pa.int64()),
-        ("reason", pa.string()),
-        ("recordsLost", pa.int64()),
-        ("kind", pa.string()),
-    ]
-)
+    [("segment", pa.string()), ("position", pa.int64()), ("size", pa.int64()), ("baseOffset", pa.int64()),
+     ("lastOffset", pa.int64()), ("reason", pa.string()), ("recordsLost", pa.int64()), ("kind", pa.string())]
+)  # fmt: skip
 """One row for each stretch of a segment that a read leaves out; offsets and ``recordsLost`` are null if the damage hides them. ``kind`` is
 "damage", or "limit": the batch is intact, and larger than ``max_batch_bytes`` or ``max_ratio`` allow."""
 
 REMARK_SCHEMA = pa.schema(
-    [
-        ("segment", pa.string()),
-        ("position", pa.int64()),
-        ("offset", pa.int64()),
-        ("remark", pa.string()),
-        ("kind", pa.string()),
-        ("lastOffset", pa.int64()),
-        ("evidence", pa.string()),
-    ]
-)
-"""One row for each remark: a fact that is not damage, but that users should know. Kinds: `kolumn.damage.remarks.Kind`. ``offset`` and
+    [("segment", pa.string()), ("position", pa.int64()), ("offset", pa.int64()), ("remark", pa.string()), ("kind", pa.string()),
+     ("lastOffset", pa.int64()), ("evidence", pa.string())]
+)  # fmt: skip
+"""One row for each remark: a fact that is not damage, but that users should know. Kinds: `kolumn.damage.findings.Kind`. ``offset`` and
 ``lastOffset`` are the first and the last offset concerned; ``evidence`` contains the proof, such as the name of a file."""
 
 SEGMENT_SCHEMA = pa.schema(
-    [
-        ("segment", pa.string()),
-        ("size", pa.int64()),
-        ("validBytes", pa.int64()),
-        ("batches", pa.int64()),
-        ("records", pa.int64()),
-        ("tail", pa.string()),
-        ("tailBytes", pa.int64()),
-        ("state", pa.string()),
-    ]
-)
+    [("segment", pa.string()), ("size", pa.int64()), ("validBytes", pa.int64()), ("batches", pa.int64()), ("records", pa.int64()),
+     ("tail", pa.string()), ("tailBytes", pa.int64()), ("state", pa.string())]
+)  # fmt: skip
 """One row for each segment. ``state`` is "rolled", "active" (the last one of its directory), or "unknown" if names contain no offsets.
 ``tail`` is "truncated" or "zeros" for the normal states of an active segment, else null."""
 
-
 LEFT_OUT_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("kind", pa.string()),
-        ("files", pa.int64()),
-        ("bytes", pa.int64()),
-        ("records", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
-"""One row for each segment, folder, or group of files in a folder that a read does not return. Kinds: `kolumn.log.left_out.LeftOut`.
+    [("path", pa.string()), ("kind", pa.string()), ("files", pa.int64()), ("bytes", pa.int64()), ("records", pa.int64()),
+     ("reason", pa.string())]
+)  # fmt: skip
+"""One row for each segment, folder, or group of files in a folder that a read does not return. Kinds: `kolumn.log.live.LeftOut`.
 What ``path`` names can be read by itself. ``records`` are those that headers tell, without control records; null if they do not."""
-
 
 PAYLOAD_COLUMNS: dict[str, pa.DataType] = {"Valid": pa.bool_(), "SchemaId": pa.int64(), "Raw": pa.binary()}
 """Columns beside a typed ``value`` or ``key``, named ``valueValid`` and so on."""
@@ -141,28 +110,23 @@ PAYLOAD_COLUMNS: dict[str, pa.DataType] = {"Valid": pa.bool_(), "SchemaId": pa.i
 
 def beside(column: str) -> dict[str, pa.DataType]:
     """Columns beside a typed column, by their names."""
-    return {f"{column}{suffix}": kind for suffix, kind in PAYLOAD_COLUMNS.items()}
+    return {f"{column}{suffix}": type for suffix, type in PAYLOAD_COLUMNS.items()}
 
 
 def resolve_columns(columns: Iterable[str] | None, include_headers: bool, typed: Iterable[str] = ()) -> tuple[str, ...]:
-    """Names of the record columns to return, in order, where ``typed`` columns are decoded.
-
-    Raises
-    ------
-    ArgumentError
-        A column is unknown, named twice, or goes with a typed column that is not typed.
-    """
+    """Names of the record columns to return, in order, where ``typed`` columns are decoded. An ArgumentError if a column is unknown, named
+    twice, or goes with a typed column that is not typed."""
     typed = tuple(typed)
     if columns is None:
-        added = (f"{one}{suffix}" for one in typed for suffix in ("Valid", "SchemaId"))
+        added = [f"{column}{suffix}" for column in typed for suffix in ("Valid", "SchemaId")] if typed else []
         return (*DEFAULT_COLUMNS, "headers", *added) if include_headers else (*DEFAULT_COLUMNS, *added)
     names = tuple(columns)
-    known = {*RECORD_COLUMNS, *(name for one in typed for name in beside(one))}
+    known = {*RECORD_COLUMNS, *(name for column in typed for name in beside(column))}
     for name in names:
         if name not in known:
-            for one in ("key", "value"):
-                if name in beside(one):
-                    raise ArgumentError(f"column {name}: it goes with {one}_format")
+            for column in ("key", "value"):
+                if name in beside(column):
+                    raise ArgumentError(f"column {name}: it goes with {column}_format")
             raise ArgumentError(unknown("column", name, [*RECORD_COLUMNS, *sorted(known - {*RECORD_COLUMNS})]))
     if len(set(names)) < len(names):
         raise ArgumentError(f"a column is named twice: {', '.join(names)}")
@@ -176,7 +140,7 @@ def record_schema(columns: Iterable[str], binary: str = "contiguous") -> pa.Sche
 
 @lru_cache(maxsize=64)
 def _record_schema(columns: tuple[str, ...], binary: str) -> pa.Schema:
-    kinds = dict(RECORD_COLUMNS)
+    types = dict(RECORD_COLUMNS)
     if binary == "view":
-        kinds["key"] = kinds["value"] = pa.binary_view()
-    return pa.schema([pa.field(name, kinds[name]) for name in columns])
+        types["key"] = types["value"] = pa.binary_view()
+    return pa.schema([pa.field(name, types[name]) for name in columns])

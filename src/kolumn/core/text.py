@@ -1,16 +1,14 @@
-"""What text in a column is: which binary values are UTF-8, and names of files as values.
+"""Text in columns: which binary values are UTF-8, names of files as values, and keys and values as strings over the same bytes.
 
-Text that is not UTF-8, decoded as Java's ``String`` does: header keys reach Kafka's users that way.
-
-Java and Python replace malformed bytes by U+FFFD, but not by the same number of them: an encoded surrogate (ED A0 80) becomes
-one in Java and three in Python, and Java makes one for an incomplete sequence at the end, however many bytes are missing.
-
-``payload="string"``: keys and values as strings over the same bytes, as in `read_cudf` and Spark's `read_segments`.
+Text that is not UTF-8 is decoded as Java's ``String`` does: header keys reach Kafka's users that way. Java and Python replace malformed
+bytes by U+FFFD, but not by the same number of them: an encoded surrogate (ED A0 80) becomes one in Java and three in Python, and Java makes
+one for an incomplete sequence at the end, however many bytes are missing.
 """
 
 import codecs
 import os
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -31,11 +29,9 @@ def is_utf8(column: pa.Array) -> pa.BooleanArray:
     return pc.match_substring_regex(column, _UTF8)
 
 
+@lru_cache(maxsize=256)
 def in_column(name: str) -> str:
-    """A name as a value of a table, which is UTF-8: other bytes, surrogates in Python, are shown as ``\\xff``, a URL's secrets as ``***``.
-
-    Messages for people have `shown` names.
-    """
+    """A name as a value of a table, which is UTF-8: other bytes (surrogates) are shown as ``\\xff``, a URL's secrets as ``***``."""
     return without_secrets(name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace"))
 
 
@@ -52,29 +48,25 @@ def _malformed(error: UnicodeError) -> tuple[str, int]:
     return "\ufffd", error.start + malformed_length(error.object, error.start)
 
 
-def malformed_length(data: bytes, at: int) -> int:
-    """How many bytes of the malformed sequence at ``at`` one U+FFFD replaces (``malformed3``, ``malformed4`` of Java's String)."""
-    first, rest = data[at], data[at + 1 : at + 4]
-    follows = [0x80 <= byte < 0xC0 for byte in rest]
-    if 0xE0 <= first < 0xF0:
-        if not rest or not follows[0] or (first == 0xE0 and rest[0] < 0xA0):
-            return 1
-        return 3 if len(rest) > 1 and follows[1] else 2
-    if 0xF0 <= first < 0xF5:
-        if not rest or not follows[0] or (first == 0xF0 and rest[0] < 0x90) or (first == 0xF4 and rest[0] >= 0x90):
-            return 1
-        return 3 if len(rest) > 1 and follows[1] else 2
-    return 1
+def malformed_length(data: bytes, start: int) -> int:
+    """How many bytes of a malformed sequence one U+FFFD replaces (``malformed3``, ``malformed4`` of Java's String)."""
+    first, rest = data[start], data[start + 1 : start + 4]
+    is_four = 0xF0 <= first < 0xF5
+    if not rest or not (is_four or 0xE0 <= first < 0xF0) or not 0x80 <= rest[0] < 0xC0:
+        return 1
+    # Overlong forms, and in Java's four bytes codes above U+10FFFF.
+    second = rest[0]
+    if (first == 0xE0 and second < 0xA0) or (first == 0xF0 and second < 0x90) or (first == 0xF4 and second >= 0x90):
+        return 1
+    return 3 if len(rest) > 1 and 0x80 <= rest[1] < 0xC0 else 2
 
 
 codecs.register_error(_NAME, _malformed)
 
 
 _TEXT = {pa.binary(): pa.string(), pa.binary_view(): pa.string_view()}
-NAMED_BY = ("segment", "offset")
-"""Columns by which an error names a record."""
+NAMED_BY = ("segment", "offset")  # columns by which an error names a record
 _NOT_ASCII = 0x8080808080808080
-_ADVICE = "Read with payload='binary', and decode what is text."
 
 
 def check_payload(payload: object) -> None:
@@ -85,34 +77,29 @@ def check_payload(payload: object) -> None:
 
 def as_strings(schema: pa.Schema, payloads: Collection[str]) -> pa.Schema:
     """The schema with strings in place of bytes, in the columns that hold payloads or headers."""
-    return pa.schema([pa.field(one.name, _text(one.type)) if one.name in payloads else one for one in schema])
+    return pa.schema([pa.field(field.name, _text(field.type)) if field.name in payloads else field for field in schema])
 
 
 def strings_of(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The batches under that schema, without the columns after it: those of `NAMED_BY` that it lacks. Healthy ones are not copied.
-
-    Raises
-    ------
-    PayloadError
-        At the first record with a key, a value or the value of a header that is not UTF-8, after the records before it.
-    """
+    """The batches under that schema, without the columns after it: those of `NAMED_BY` that it lacks. Healthy ones are not copied. A
+    PayloadError at the first record with a key, a value or the value of a header that is not UTF-8, after the records before it."""
     for batch in batches:
-        found, wrong = _viewed(batch, schema), dict[int, str]()
-        for one, column, text in zip(schema, batch.columns, found.columns, strict=False):
+        viewed, wrong = _viewed(batch, schema), dict[int, str]()
+        for field, column, text in zip(schema, batch.columns, viewed.columns, strict=False):
             try:
-                if column.type != one.type and not _is_ascii(column):
+                if column.type != field.type and not _is_ascii(column):
                     text.validate(full=True)
             except pa.ArrowInvalid:
-                wrong.setdefault(_first_wrong(column), one.name)
+                wrong.setdefault(_first_wrong(column), field.name)
         if not wrong:
-            yield found
+            yield viewed
             continue
         first = min(wrong)
         if first:
             # A copy: a slice of lists would still have the elements of all rows.
             yield _viewed(keep(batch, np.arange(batch.num_rows) < first), schema)
         segment, offset = (batch.column(batch.schema.get_all_field_indices(name)[-1])[first].as_py() for name in NAMED_BY)
-        raise PayloadError(segment, offset, wrong[first], "not UTF-8", _ADVICE)
+        raise PayloadError(segment, offset, wrong[first], "not UTF-8", "Read with payload='binary', and decode what is text.")
 
 
 def _is_ascii(column: pa.Array) -> bool:
@@ -126,21 +113,21 @@ def _is_ascii(column: pa.Array) -> bool:
 
 
 def _viewed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [one if one.type == field.type else one.view(field.type) for one, field in zip(batch.columns, schema, strict=False)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    pairs = zip(batch.columns, schema, strict=False)
+    return pa.RecordBatch.from_arrays([one if one.type == field.type else one.view(field.type) for one, field in pairs], schema=schema)
 
 
 def _first_wrong(column: pa.Array) -> int:
     """Number of the first row that is not UTF-8."""
     payload = column.flatten().field("value") if pa.types.is_list(column.type) else column
-    at = int(np.argmin(bools(pc.fill_null(is_utf8(payload.cast(pa.binary())), True))))
+    row = int(np.argmin(bools(pc.fill_null(is_utf8(payload.cast(pa.binary())), True))))
     if payload is column:
-        return at
-    return int(np.searchsorted(np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy()), at, side="right"))
+        return row
+    return int(np.searchsorted(np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy()), row, side="right"))
 
 
-def _text(kind: pa.DataType) -> pa.DataType:
-    if not pa.types.is_list(kind):
-        return _TEXT.get(kind, kind)
-    header = [pa.field(one.name, _text(one.type)) for one in kind.value_type]
-    return pa.list_(pa.field(kind.value_field.name, pa.struct(header)))
+def _text(type: pa.DataType) -> pa.DataType:
+    if not pa.types.is_list(type):
+        return _TEXT.get(type, type)
+    header = [pa.field(field.name, _text(field.type)) for field in type.value_type]
+    return pa.list_(pa.field(type.value_field.name, pa.struct(header)))

@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
@@ -34,16 +34,15 @@ SIZES = {
     PLAN: 8,  # segments whose headers are read for a plan of Spark
 }
 """Number of threads by what they do. `DECODE`, `MERGE`, `PARQUET` and `CAT` get as many as a read has, or as there are cores."""
-KEPT = 32
-"""Maximum number of threads that wait for the next read."""
+KEPT = 32  # maximum number of threads that wait for the next read
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _End = TypeVar("_End")
-_waiting: list[tuple[int, ThreadPoolExecutor]] = []
-"""Threads of ended reads, and their number; the last ones were used last."""
+_waiting: list[tuple[int, ThreadPoolExecutor]] = []  # threads of ended reads, and their number; the last ones were used last
 _serving: set[ThreadPoolExecutor] = set()
-"""Threads of reads. A read can be garbage when it ends; were its executor garbage too, the threads would end before it is kept."""
+"""Threads of reads. A read can be garbage when it ends; were its executor garbage too, the threads would end before it is kept, since the
+garbage collector clears weak references before it closes a read."""
 
 
 def shared(name: str) -> ThreadPoolExecutor:
@@ -66,11 +65,9 @@ class RunAhead(Generic[_Item, _End]):
         self._future: Future[None] | None = None
 
     def begin(self, pool: "Workers", bytes_of: Callable[[_Item], int], most: int) -> None:
-        """Let a thread run it."""
         self._future = pool.submit(self._run, bytes_of, most)
 
     def cancel(self) -> None:
-        """Do not begin what has not begun."""
         if self._future is not None:
             self._future.cancel()
 
@@ -131,9 +128,7 @@ class Workers:
 
     def ahead(self, work: Callable[[_Item], _Result], items: Generator[_Item, Any, _End], most: int) -> Generator[_Result, None, _End]:
         """Results in the order of ``items``, of which ``most`` are begun ahead. If ``items`` fail, the results before that come first.
-
-        Returns what ``items`` return.
-        """
+        Returns what ``items`` return."""
         pending = deque[Future[_Result]]()
         failed: Exception | None = None
         try:
@@ -179,25 +174,19 @@ class Workers:
 @contextmanager
 def workers(name: str, count: int | None = None, are_kept: bool = False) -> Iterator[Workers]:
     """Threads for a block, as `Workers`; their number is that of `SIZES` unless it is given."""
-    found = Workers(name, SIZES[name] if count is None else count, are_kept)
+    pool = Workers(name, SIZES[name] if count is None else count, are_kept)
     try:
-        yield found
+        yield pool
     finally:
-        found.close()
+        pool.close()
 
 
-def in_process(found: Generator[_Result, None, None]) -> Iterator[_Result]:
-    """What a generator that uses threads yields, in the process that began it.
-
-    Raises
-    ------
-    KolumnError
-        This is another process, which was forked from it in mid-scan, and has none of its threads.
-    """
+def in_process(scan: Generator[_Result, None, None]) -> Iterator[_Result]:
+    """What a generator that uses threads yields; a KolumnError in a process that was forked in mid-scan, and has none of its threads."""
     process = os.getpid()
     try:
-        for one in found:
-            yield one
+        for item in scan:
+            yield item
             if os.getpid() != process:
                 raise KolumnError(
                     f"this scan was begun by process {process}, and process {os.getpid()} was forked from it in mid-scan, without its "
@@ -205,35 +194,28 @@ def in_process(found: Generator[_Result, None, None]) -> Iterator[_Result]:
                 )
     finally:
         if os.getpid() == process:
-            found.close()
+            scan.close()
         else:
             # It would wait for those threads when it is closed, or garbage, so it is neither.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(found))
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(scan))
 
 
 def _kept(count: int) -> ThreadPoolExecutor | None:
-    """So many threads that wait, if there are any."""
-    for one in reversed(_waiting.copy()):
-        if one[0] == count:
-            try:
-                _waiting.remove(one)
-            except ValueError:
-                # Another read was faster.
-                continue
-            return one[1]
+    for waiting in reversed(_waiting.copy()):
+        if waiting[0] == count:
+            # Another read may be faster.
+            with suppress(ValueError):
+                _waiting.remove(waiting)
+                return waiting[1]
     return None
 
 
 def _end_oldest() -> None:
-    try:
-        _, pool = _waiting.pop(0)
-    except IndexError:
-        return
-    pool.shutdown()
+    with suppress(IndexError):
+        _waiting.pop(0)[1].shutdown()
 
 
 def end_waiting() -> None:
-    """End the threads that wait for the next read."""
     while _waiting:
         _end_oldest()
 

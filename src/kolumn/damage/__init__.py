@@ -7,34 +7,24 @@ Decisions:
   that.
 * A length that leads to an intact entry proves little. Bytes may be missing, and another entry may end there. So where offsets are
   missing between what the damaged header claims and the entry after it, the search looks for intact entries with those offsets inside.
-  Copies of batches in values can fill such a gap, but nothing else.
 * The search is bounded. Compiled code compares checksums at every position whose bytes could be an entry's header
-  (`cpu_fallback/check/search.py`), within a byte budget, because a crafted file can make every position a candidate.
-* Entries that repeat each other confirm each other. A run of entries goes on over copies of its own entries, and of entries before the
-  damage: a block was written twice. Of two runs with the same offsets and other bytes the later one counts, because copies of entries
-  may be in the damaged entry's own bytes.
+  (`cpu_fallback/check.py`), within a byte budget, because a crafted file can make every position a candidate.
+* Entries that repeat each other confirm each other: a block was written twice. Of two runs with the same offsets and other bytes the later
+  one counts, because copies of entries may be in the damaged entry's own bytes.
 * Candidates after damage can be inner messages. A damaged wrapper's codec may have stored its messages uncompressed, with valid
   checksums of their own. An offset that no index of the segment could hold rules some out; at the head of a file nothing rules out the
   rest.
 * One bad record costs one record. Where a record of an entry with a right checksum is wrong, the sound ones are moved together
-  (`cpu_fallback/fields/sound.py`), and the stages decode that as they decode any entry, on both backends: the loops for healthy entries
-  know nothing of it. Lengths are the only way from record to record. So after a wrong one they are believed only if all of them lead to
-  the end of the payload.
-* The next segment is known from names alone. `source/segments.py` notes for each segment the base offset of the next one in its
-  directory. That makes the segment rolled, and `damage/segment_end.py` compares where it ends with that offset. Index files are opened
-  only where offsets are absent, so a whole log costs nothing more. For the active segment index files are no proof of damage: they may
-  have been copied, or written, after the log.
+  (`cpu_fallback/fields/sound.py`), and the stages decode that as they decode any entry, on both backends. Lengths are the only way from
+  record to record, so after a wrong one they are believed only if all of them lead to the end of the payload.
+* The next segment is known from names alone. Its base offset makes a segment rolled, and `damage/segment_end.py` compares where the segment
+  ends with that offset. Index files are opened only where offsets are absent, so a whole log costs nothing more. For the active segment
+  index files are no proof of damage: they may have been copied, or written, after the log.
 * Speculation. The plan follows lengths and runs ahead of the checksums. If a chunk loses the chain of entries, the chunks after it are
   dropped and the walk begins again where the search found the next entry.
-* Remarks are found by arrays. With `Options.remarks`, which only `verify` and Spark's table of remarks set, each decoded run is looked
-  at in the thread that decoded it: do offsets grow, is no record later than its header says, is no timestamp far away? Places are
-  looked for only where one of these does not hold, and a segment gets one row for each kind. Messages that are not compressed still
-  share a row of the batch table, so where offsets go back among them headers are walked once more. An lz4 frame with a wrong content
-  checksum stops the streamed path, and the general path names it; on a GPU such frames go through the CPU's codec.
-* A limit is no damage. It travels as damage does, as a stretch with a `LimitError`, so `verify` and every read agree on it; where
-  people look it is a kind of its own (`Damage.kind`). What suffices follows from the blocks' headers: to measure it would decompress
-  what the limit is there to refuse.
-* Offsets that reach into the next segment are a remark if they reach it without a gap and it begins as its name says: both have them.
-  Else a name or an offset is wrong.
-* Rollback. Records are written densely. When a batch turns out to be damaged, the write positions are set back to its beginning.
+* Remarks are found by arrays. With `Options.remarks` each decoded run is looked at in the thread that decoded it, and places are looked
+  for only where something is odd. An lz4 frame with a wrong content checksum stops the streamed path, and the general path names it; on a
+  GPU such frames go through the CPU's codec.
+* A limit is no damage. It travels as damage does, as a stretch with a `LimitError`, so `verify` and every read agree on it. What suffices
+  follows from the blocks' headers: to measure it would decompress what the limit is there to refuse.
 """

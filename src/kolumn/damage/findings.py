@@ -1,18 +1,35 @@
-"""Damage found in segments, and the trouble that interrupts a read.
+"""What is wrong with entries: damage, remarks, and the trouble that interrupts a read; errors from codes in the batch table."""
 
-Damage and remarks as HTML, for notebooks.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from html import escape
 
-from kolumn.core.errors import Code, CorruptBatchError, LimitError, escaped, shown
-from kolumn.formats import table
+import numpy as np
+import pyarrow as pa
+from isal import isal_zlib
+
+from kolumn.core.arrays import Bytes
+from kolumn.core.errors import Code, CorruptBatchError, LimitError, error_kind, escaped, shown
+from kolumn.core.schema import REMARK_SCHEMA
+from kolumn.core.text import in_column
+from kolumn.cpu_fallback.machine.checksum import crc32c
+from kolumn.formats import layouts, memory, table
 from kolumn.formats.entries import Entry
+from kolumn.formats.varint import uvarint32, varint32, varint64
 from kolumn.source.segments import Range
 
 MOST_ROWS = 50
+_NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason", "kind")
+DAMAGE, LIMIT = "damage", "limit"
+"""Kinds of what a read leaves out."""
+REMARKED = ("segment", "position", "offset", "value", "tombstone")
+"""Columns of KIP-87 records that are needed for remarks."""
+_VARINTS = {
+    *(Code.RECORD_LENGTH, Code.OFFSET_DELTA, Code.OFFSET_RANGE, Code.KEY_LENGTH, Code.VALUE_LENGTH),
+    *(Code.HEADER_COUNT, Code.HEADER_KEY, Code.HEADER_VALUE, Code.RECORD_END),
+}
+_OF_ATTRIBUTES = {Code.BAD_CODEC, Code.CODEC_NOT_ALLOWED, Code.MESSAGE_TYPE}
 
 
 def html_table(names: Sequence[str], rows: Sequence[Iterable[object]], total: int | None = None) -> str:
@@ -20,19 +37,12 @@ def html_table(names: Sequence[str], rows: Sequence[Iterable[object]], total: in
     head = "".join(f"<th>{escape(escaped(name))}</th>" for name in names)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MOST_ROWS])
     more = (len(rows) if total is None else total) - min(len(rows), MOST_ROWS)
-    said = f"<p>and {more} more</p>" if more > 0 else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{said}"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" + (f"<p>and {more} more</p>" if more > 0 else "")
 
 
 def _cell(value: object) -> str:
     text = "" if value is None else escape(escaped(str(value)))
-    return f'<td style="text-align: right">{text}</td>' if isinstance(value, int) else f'<td style="text-align: left">{text}</td>'
-
-
-_NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason", "kind")
-
-DAMAGE, LIMIT = "damage", "limit"
-"""Kinds of what a read leaves out."""
+    return f'<td style="text-align: {"right" if isinstance(value, int) else "left"}">{text}</td>'
 
 
 class WrongChecksumsError(Exception):
@@ -81,23 +91,16 @@ class Damage:
         return html_table(_NAMES, [self._row()])
 
 
+OnDamage = Callable[[Damage], None]
+
+
 @dataclass(frozen=True)
 class Lost:
-    """What is lost of an entry of which other records are read.
+    """What is lost of an entry whose other records are read."""
 
-    Attributes
-    ----------
-    records : int, optional
-        How many are lost, None if that is not known.
-    offsets : tuple of int, optional
-        First and last offset that they can have, if that is known.
-    text : str
-        Which ones, in words.
-    """
-
-    records: int | None
-    offsets: tuple[int, int] | None
-    text: str
+    records: int | None  # how many, if that is known
+    offsets: tuple[int, int] | None  # first and last offset that they can have, if that is known
+    text: str  # which ones, in words
 
 
 @dataclass
@@ -160,61 +163,41 @@ class Skipped:
         return f"<p>{escape(str(self))}</p>" + (html_table(_NAMES, rows, len(self.pieces)) if rows else "")
 
     def __str__(self) -> str:
-        parts = []
-        if self.damage:
-            parts.append(_said(self.damage, "damaged stretch", "damaged stretches"))
-        if self.limits:
-            parts.append(_said(self.limits, "batch over a limit", "batches over a limit"))
-        return "; ".join(parts) or "nothing left out"
+        damage = _counted(self.damage, "damaged stretch", "damaged stretches") if self.damage else ""
+        limits = _counted(self.limits, "batch over a limit", "batches over a limit") if self.limits else ""
+        return "; ".join(filter(None, (damage, limits))) or "nothing left out"
 
 
-def _said(pieces: list[Damage], one: str, several: str) -> str:
-    name = f"1 {one}" if len(pieces) == 1 else f"{len(pieces)} {several}"
-    size, told = sum(piece.size for piece in pieces), [piece.records_lost for piece in pieces]
-    count = sum(known or 0 for known in told)
+def _counted(pieces: list[Damage], singular: str, plural: str) -> str:
+    name = f"1 {singular}" if len(pieces) == 1 else f"{len(pieces)} {plural}"
+    size, lost = sum(piece.size for piece in pieces), [piece.records_lost for piece in pieces]
+    count = sum(known or 0 for known in lost)
     records = "1 record" if count == 1 else f"{count} records"
-    if None in told:
+    if None in lost:
         records = f"at least {records}" if count else "an unknown number of records"
     return f"{name} left out: {size} byte{'' if size == 1 else 's'}, {records}"
 
 
 @dataclass
 class Trouble:
-    """The chain of entries cannot be followed from ``position`` on.
-
-    Attributes
-    ----------
-    position, floor : int
-        The position, and the last intact offset before it.
-    error : CorruptBatchError
-    resume : int, optional
-        Where the chain continues, if that is already known.
-    row : int64 array, optional
-        Row of the damaged entry, if its header was read.
-    lost : tuple of int, optional
-        First and last lost offset, if neighbours or index files show them.
-    alone : bool
-        Whether nothing else was lost with the entry, if ``resume`` is known.
-    """
+    """The chain of entries cannot be followed from ``position`` on; ``floor`` is the last intact offset before it."""
 
     position: int
     floor: int
     error: CorruptBatchError
-    resume: int | None = None
-    row: Entry | None = None
-    lost: tuple[int, int] | None = None
-    alone: bool = True
+    resume: int | None = None  # where the chain continues, if that is already known
+    row: Entry | None = None  # the damaged entry, if its header was read
+    lost: tuple[int, int] | None = None  # first and last lost offset, if neighbours or index files show them
+    alone: bool = True  # whether nothing else was lost with the entry, if it is known where the chain continues
 
     def damage(self, end: int) -> Damage:
         """The damage up to ``end``. It has no bytes if an intact entry begins before the damage."""
-        size = max(end - self.position, 0)
+        size, error = max(end - self.position, 0), self.error
         if self.row is not None:
-            return damage_of(self.row, self.error, size, self.floor, whole=self.resume is not None and self.alone)
-        if self.lost is not None:
-            return Damage(self.error.segment, self.position, size, *self.lost, reason(self.error), None, self.error)
-        base = self.error.base_offset
-        known = base is not None and base > self.floor
-        return Damage(self.error.segment, self.position, size, base if known else None, None, reason(self.error), None, self.error)
+            return damage_of(self.row, error, size, self.floor, whole=self.resume is not None and self.alone)
+        base = error.base_offset
+        first, last = self.lost or (base if base is not None and base > self.floor else None, None)
+        return Damage(error.segment, self.position, size, first, last, reason(error), None, error)
 
 
 def damage_of(row: Entry, error: CorruptBatchError, size: int, floor: int, whole: bool = True, part: Lost | None = None) -> Damage:
@@ -222,30 +205,162 @@ def damage_of(row: Entry, error: CorruptBatchError, size: int, floor: int, whole
     if part is not None:
         first, last = part.offsets or (None, None)
         return Damage(error.segment, row.position, size, first, last, f"{reason(error)}; {part.text}", part.records, error)
-    base, last, count = row.base_offset, row.last_offset, row.count
-    starts, ends = base != table.UNKNOWN, last != table.UNKNOWN
-    base, last = base if starts else last, last if ends else base
-    sane = row.code != Code.BAD_MAGIC and floor < base <= last
-    lost = count if whole and sane and count >= 0 and (count <= last - base + 1 or not ends) else None
-    return Damage(
-        error.segment,
-        row.position,
-        size,
-        base if sane and starts else None,
-        last if sane and ends else None,
-        reason(error),
-        lost,
-        error,
-    )
+    base, last_offset, count = row.base_offset, row.last_offset, row.count
+    starts, ends = base != table.UNKNOWN, last_offset != table.UNKNOWN
+    base, last_offset = base if starts else last_offset, last_offset if ends else base
+    sane = row.code != Code.BAD_MAGIC and floor < base <= last_offset
+    lost = count if whole and sane and count >= 0 and (count <= last_offset - base + 1 or not ends) else None
+    first, last = base if sane and starts else None, last_offset if sane and ends else None
+    return Damage(error.segment, row.position, size, first, last, reason(error), lost, error)
 
 
-def damage_of_fault(one: Range) -> Damage:
+def damage_of_fault(part: Range) -> Damage:
     """Damage of a range that could not be read at all: its `fault`."""
-    error = one.fault
-    return Damage(error.segment, one.start, one.end - one.start, None, None, reason(error), None, error)
+    error = part.fault
+    return Damage(error.segment, part.start, part.end - part.start, None, None, reason(error), None, error)
 
 
 def reason(error: CorruptBatchError) -> str:
     """Short description of an error."""
     record = "" if error.record is None else f"record {error.record}: "
     return shown(f"{record}{error.field}: expected {error.expected}" + (f", found {error.found}" if error.found else ""))
+
+
+def header_error(path: str, row: Entry, entry: Bytes) -> CorruptBatchError:
+    """Error for a row whose header or checksum is wrong; ``entry`` is the entry's bytes."""
+    code = Code(row.code)
+    expected, found = None, ""
+    if code == Code.BAD_CRC:
+        computed = crc32c(entry, row.crc_from) if layouts.has_castagnoli(row.layout) else isal_zlib.crc32(entry[row.crc_from :])
+        expected, found = f"the stored checksum 0x{row.crc:08x}", f"0x{computed:08x} over the {len(entry)} bytes of the batch"
+    elif code == Code.BAD_MAGIC:
+        found = str(row.magic)
+    elif code in (Code.BAD_LENGTH, Code.MESSAGE_SIZE):
+        found = str(row.size - 12)
+    elif code == Code.LAST_OFFSET:
+        found = "a last offset that wraps to below the base offset"
+    return row_error(path, row, expected, found)
+
+
+def row_error(path: str, row: Entry, expected: str | None, found: str) -> CorruptBatchError:
+    """Error for the code of a row of the batch table."""
+    code, record = Code(row.code), row.record
+    base = None if row.base_offset == table.UNKNOWN else row.base_offset
+    if not found and code in _OF_ATTRIBUTES:
+        found = str(int(row.codec if code != Code.MESSAGE_TYPE else row.attributes & 15))
+    place = None if record < 0 else record
+    return error_kind(code)(path, row.position, code, base_offset=base, record=place, expected=expected, found=found)
+
+
+def record_found(row: Entry, payload: Bytes) -> str:
+    """Description of the records' bytes at the place of the fault in a row."""
+    code, where, record, end = Code(row.code), row.where, row.record, len(payload)
+    if code in (Code.RECORD_COUNT, Code.RECORDS_MISSING):
+        held = f", {record} in the payload of {end} bytes" if record >= 0 else f" of a payload of {end} bytes"
+        return f"{row.count} in the header{held}"
+    if code == Code.RECORDS_REMAIN:
+        return f"{row.count} in the header and {end - where} bytes after them"
+    if code == Code.TAG_COUNT:
+        return f"{row.count} in the tag, {record} in the payload"
+    if code == Code.INNER_OFFSET:
+        return f"{row.last_offset} in the wrapper"
+    if where < 0 or where >= end:
+        return f"the end of the {end} bytes"
+    if code == Code.TIMESTAMP_DELTA:
+        value, after = varint64(payload, where, end)
+    elif code in _VARINTS and not layouts.holds_messages(row.layout):
+        value, after = (uvarint32 if layouts.LAYOUTS[row.layout].unsigned else varint32)(payload, where, end)
+    elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED, Code.MESSAGE_TYPE):
+        value, after = memory.load8(payload, where), where + 1
+    elif code == Code.RECORD_CRC:
+        return f"0x{memory.u32_at(payload, where):08x} stored, and another one over its bytes"
+    elif where + 4 <= end:
+        value, after = memory.i32_at(payload, where), where + 4
+    else:
+        return f"{end - where} bytes left"
+    return f"{value if after >= 0 else 'a malformed varint'} at byte {where} of {end}"
+
+
+class Kind(StrEnum):
+    """Kind of a remark."""
+
+    OFFSET_GAP = "offset-gap"
+    """Offsets are absent between two segments, or before the first batch of one. Possible causes: compaction, retention, a lost file."""
+    EMPTY_SEGMENT = "empty-segment"
+    """A rolled segment has no bytes, and no index file shows that it had any. Compaction is a possible cause."""
+    ENDS_EARLY = "ends-early"
+    """Files next to the active segment list offsets that the log does not have. They may have been copied later than the log."""
+    ZERO_TAIL = "zero-tail"
+    """A rolled segment has all its offsets, and zeros after them: it was allocated in advance and not trimmed."""
+    COPIES = "copies"
+    """Directories of one topic-partition have the same offsets: replicas. Each is verified by itself."""
+    NULL_VALUE = "null-value"
+    """KIP-87: a record without a value has no tombstone bit."""
+    SIDE_FILE = "side-file"
+    """A file next to a segment contradicts the log: an index, a snapshot of producers, or the leader epochs."""
+    OFFSETS_BACK = "offsets-back"
+    """Offsets go back from one entry to the next. A broker that was elected uncleanly, or copied files, leave such logs."""
+    OFFSETS_IN_BATCH = "offsets-in-batch"
+    """Offsets do not grow from one record to the next inside of a batch."""
+    MAX_TIMESTAMP = "max-timestamp"
+    """The largest timestamp in the header of a batch is not set, or below that of a record."""
+    FAR_TIMESTAMP = "far-timestamp"
+    """Timestamps are outside of the years 1 to 9999: a producer may have written microseconds or nanoseconds."""
+    CONTENT_CHECKSUM = "content-checksum"
+    """The content checksum of an lz4 frame is wrong. Java's client does not compare it (KAFKA-20528), librdkafka does."""
+    SNAPSHOTS = "snapshots"
+    """KRaft snapshots are beside the log. A read leaves them out unless it is told to include them."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One row of the table of remarks, of facts that are not damage; see `kolumn.core.schema.REMARK_SCHEMA`."""
+
+    segment: str
+    position: int
+    kind: Kind
+    offset: int | None
+    last_offset: int | None
+    remark: str
+    evidence: str
+
+
+def remark_table(remarks: Iterable[Remark]) -> pa.Table:
+    """Remarks as an Arrow table."""
+    return rows_table(
+        ((in_column(r.segment), r.position, r.offset, shown(r.remark), str(r.kind), r.last_offset, shown(r.evidence)) for r in remarks),
+        REMARK_SCHEMA,
+    )
+
+
+def rows_table(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Table:
+    """An Arrow table of rows."""
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+def null_values(batch: pa.RecordBatch) -> pa.Table:
+    """Remarks about a batch of KIP-87 records with the columns `REMARKED`."""
+    import pyarrow.compute as pc
+
+    rows = np.flatnonzero(np.asarray(pc.and_not(pc.is_null(batch["value"]), batch["tombstone"])))
+    records = pa.Table.from_batches([batch.select(["segment", "position", "offset"])]).take(pa.array(rows)).to_pylist()
+    text = "the record has no value and no tombstone bit"
+    evidence = "KIP-87 does not allow such records; readers of formats 0 and 1 take it for a tombstone"
+    return remark_table(
+        Remark(record["segment"], record["position"], Kind.NULL_VALUE, record["offset"], record["offset"], text, evidence)
+        for record in records
+    )
+
+
+@dataclass
+class Tally:
+    """Counts, damage and remarks of a range."""
+
+    batches: int = 0  # intact ones; records and bytes are theirs
+    records: int = 0
+    valid_bytes: int = 0
+    tail: str | None = None  # "truncated" or "zeros": normal states of an active segment
+    tail_bytes: int = 0
+    inflated_by_cpu: int = 0  # payloads that were decompressed on the CPU for a GPU
+    damage: list[Damage] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """Finds runs of intact entries among damaged bytes: entries with a right checksum, judged by how well the bytes after them fit.
 
-Credible parts of a damaged entry's header: its offsets, and where its checksum is.
+What of a damaged entry's header is credible: its offsets, and where its checksum is.
 """
 
 from collections import deque
@@ -12,38 +12,34 @@ import numpy as np
 
 from kolumn.core.arrays import Bytes
 from kolumn.core.errors import Code
-from kolumn.cpu_fallback.check.checksums import check
-from kolumn.cpu_fallback.check.search import candidate, plausible, wrapped
-from kolumn.cpu_fallback.check.walk import HEADERS, MORE
+from kolumn.cpu_fallback.check import HEADERS, MORE, candidate, check, plausible, wrapped
 from kolumn.formats import entry, layouts, legacy, memory, table, v2
 from kolumn.formats.entries import Entries, Entry
+from kolumn.log.chunks import Loaded, walk_entries
 from kolumn.log.headers import first_offset
-from kolumn.log.walk import Loaded, walk_entries
 from kolumn.source.segment_file import SegmentFile
 
 LARGEST_SPAN = 1 << 31
 """Offsets in a segment: its indexes count from the base offset in 32 bits (``LogSegment.canConvertToRelativeOffset``)."""
+WINDOW = 4 << 20
+CHAIN_ENTRIES = 64
+CHAIN_BYTES = 32 << 20  # maximum bytes of the chain after a candidate that are followed
+CRC_BUDGET = 1 << 30  # bytes that may be checksummed in one search; this bounds the time for a crafted file
+RELATIVE = 1 << 20  # maximum messages in a wrapper of format 1: their offsets are relative to its first offset
+OPEN = (1 << 63) - 1  # upper bound of offsets if no entry follows
+
+_Identity = tuple[int, int, int, int]
 
 
 class Claim(NamedTuple):
-    """Offsets of a damaged entry, according to its header.
+    """Offsets of a damaged entry, according to its header."""
 
-    Attributes
-    ----------
-    last : int
-        The last offset; the last intact offset before the entry, if the header is not credible.
-    exact : bool
-        The entry begins with the next offset of the log and has one record for each offset: a damaged header would hardly do so.
-    following : int, optional
-        The offset after the entry, if it begins with the next offset of the log, even if its count is wrong; that next offset
-        itself, if the header is not credible at all.
-    first : int, optional
-        The first offset.
-    """
-
-    last: int
+    last: int  # the last offset; the last intact offset before the entry, if the header is not credible
     exact: bool = False
+    """The entry begins with the next offset of the log and has one record for each offset: a damaged header would hardly do so."""
     following: int | None = None
+    """The offset after the entry, if it begins with the next offset of the log, even if its count is wrong; that next offset itself, if the
+    header is not credible at all."""
     first: int | None = None
 
 
@@ -91,8 +87,8 @@ def _header(head: Bytes, row: Entry, format: int) -> bool:
     believed = None if framed is None else framed(head, row.array)
     if believed is not None:
         return believed
-    known = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
-    return known is not None and known.believable is not None and known.believable(head, row.array)
+    layout = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
+    return layout is not None and layout.believable is not None and layout.believable(head, row.array)
 
 
 def shapes(head: Bytes, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
@@ -100,104 +96,48 @@ def shapes(head: Bytes, size: int, format: int) -> Iterator[tuple[int, int, int,
     framed = layouts.FORMATS[format].own_shapes
     if framed is not None:
         yield from framed(head, size)
-    known = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
-    if known is not None and (size >= known.smallest or not known.castagnoli):
-        yield known.smallest, known.crc_from, known.crc_at, known.castagnoli
-
-
-WINDOW = 4 << 20
-CHAIN_ENTRIES = 64
-CHAIN_BYTES = 32 << 20
-"""Maximum bytes of the chain after a candidate that are followed."""
-CRC_BUDGET = 1 << 30
-"""Bytes that may be checksummed in one search; this bounds the time for a crafted file."""
-RELATIVE = 1 << 20
-"""Maximum messages in a wrapper of format 1: their offsets are relative to its first offset."""
-OPEN = (1 << 63) - 1
-"""Upper bound of offsets if no entry follows."""
-
-
-_Identity = tuple[int, int, int, int]
+    layout = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
+    if layout is not None and (size >= layout.smallest or not layout.castagnoli):
+        yield layout.smallest, layout.crc_from, layout.crc_at, layout.castagnoli
 
 
 class Stretch(NamedTuple):
-    """The bytes in which intact entries are searched, and the offsets that they may have.
-
-    Attributes
-    ----------
-    start, stop : int
-        Entries begin in these bytes.
-    end : int
-        Entries end here at the latest: the end of the file, or an intact entry.
-    floor, ceiling : int
-        Offsets of entries lie strictly between these.
-    exact : bool
-        Lengths lead to ``end``, so no entry is cut there.
-    strict : bool
-        Runs of entries have to lead to ``end`` too.
-    claim : Claim
-        Claim of the damaged entry.
-    sure : int, optional
-        Last offset before the entries, -1 without one, if ``floor`` is an offset that the damaged entry claims.
-    claimed_end : int
-        Where the damaged entry ends according to its length: batches inside a record's value end before that.
-    """
+    """The bytes in which intact entries are searched, and the offsets that they may have."""
 
     start: int
-    stop: int
-    end: int
+    stop: int  # entries begin before it
+    end: int  # entries end here at the latest: the end of the file, or an intact entry
     floor: int
-    ceiling: int = OPEN
-    exact: bool = False
-    strict: bool = False
-    claim: Claim = Claim(-1)
-    sure: int | None = None
-    claimed_end: int = -1
+    ceiling: int = OPEN  # offsets of entries lie strictly between floor and ceiling
+    exact: bool = False  # lengths lead to the end, so no entry is cut there
+    strict: bool = False  # runs of entries have to lead to the end too
+    claim: Claim = Claim(-1)  # that of the damaged entry
+    sure: int | None = None  # last offset before the entries, -1 without one, if the floor is an offset that the damaged entry claims
+    claimed_end: int = -1  # where the damaged entry ends by its length: batches inside a record's value end before that
 
 
 @dataclass
 class RunOfEntries:
-    """A run of intact entries.
-
-    Attributes
-    ----------
-    start, stop : int
-        Positions of its first byte and after its last.
-    first_offset, last_offset : int
-    entries : int
-    gapless : int
-        How many entries, from the first one on, begin with the offset after the one before them.
-    ends_well : bool
-        It extends to the end of the file, or past the bytes that were searched.
-    followed : bool
-        The bytes after it look like the header of the next entry.
-    identities : frozenset of tuple
-        Of its entries: base and last offset, size, checksum.
-    """
+    """A run of intact entries in the bytes [start, stop)."""
 
     start: int
     stop: int
     first_offset: int
     last_offset: int
     entries: int
-    gapless: int = 0
-    ends_well: bool = True
-    followed: bool = True
-    identities: frozenset[_Identity] = frozenset()
+    gapless: int = 0  # how many entries, from the first one on, begin with the offset after the one before them
+    ends_well: bool = True  # it extends to the end of the file, or past the bytes that were searched
+    followed: bool = True  # the bytes after it look like the header of the next entry
+    identities: frozenset[_Identity] = frozenset()  # of its entries: base and last offset, size, checksum
 
     def repeats(self, before: "RunOfEntries") -> bool:
         """Whether all its entries with offsets of a run before this one are entries of that run: a block was written twice."""
-        again = {one for one in self.identities if one[0] <= before.last_offset}
+        again = {identity for identity in self.identities if identity[0] <= before.last_offset}
         return bool(again) and again <= before.identities
 
 
 class Runs:
-    """Finds runs of intact entries in one file.
-
-    Parameters
-    ----------
-    file : SegmentFile
-    """
+    """Finds runs of intact entries in one file."""
 
     def __init__(self, file: SegmentFile) -> None:
         self.file = file
@@ -209,11 +149,11 @@ class Runs:
         best: RunOfEntries | None = None
         seen: deque[RunOfEntries] = deque(maxlen=CHAIN_ENTRIES)
         for chain in self._chains(stretch):
-            before = [one for one in seen if 0 < chain.first_offset - one.last_offset <= LARGEST_SPAN or chain.repeats(one)]
+            before = [run for run in seen if 0 < chain.first_offset - run.last_offset <= LARGEST_SPAN or chain.repeats(run)]
             if before:
                 # Entries that follow others in file and offset, or are the same, confirm each other. Of two that exclude each other, the
                 # later one is used: copies of entries are in the damaged entry's own bytes.
-                first = max(reversed(before), key=lambda one: one.entries)
+                first = max(reversed(before), key=lambda run: run.entries)
                 chain = replace(
                     chain,
                     start=first.start,
@@ -232,46 +172,47 @@ class Runs:
 
     def _chains(self, stretch: Stretch) -> Iterator[RunOfEntries]:
         """Runs of intact entries that begin in a stretch; no run lies inside another."""
-        at, end = stretch.start, stretch.end
-        while at < min(stretch.stop, end - entry.PREFIX) and self._budget > 0:
+        position, end = stretch.start, stretch.end
+        while position < min(stretch.stop, end - entry.PREFIX) and self._budget > 0:
             # One byte more in front, since a stretch begins inside the damaged entry.
-            loaded, origin = min(at + (WINDOW if stretch.stop - at > HEADERS else 2 * HEADERS), end), max(at - 1, 0)
+            loaded = min(position + (WINDOW if stretch.stop - position > HEADERS else 2 * HEADERS), end)
+            origin = max(position - 1, 0)
             source, seen, inside = self.file.read(origin, loaded), origin, stretch.floor
             # A header that is cut by this window is complete in the next one.
             stop, chain = min(stretch.stop, loaded if loaded == end else loaded - HEADERS), None
-            while at < stop and chain is None:
-                at, self._budget = candidate(
-                    source.ctypes.data, origin, at, stop, loaded, end, stretch.floor, stretch.ceiling, self.file.format, self._budget
+            while position < stop and chain is None:
+                position, self._budget = candidate(
+                    source.ctypes.data, origin, position, stop, loaded, end, stretch.floor, stretch.ceiling, self.file.format, self._budget
                 )
-                if at < stop:
-                    if self._is_message(source, at - origin):
-                        inside = wrapped(source.ctypes.data, origin, seen, at, inside, stretch.floor + LARGEST_SPAN)
-                        seen = at
-                    if memory.i64_at(source, at - origin) > inside:
-                        chain = self._chain(at, stretch)
-                    at += 1
+                if position < stop:
+                    if self._is_message(source, position - origin):
+                        inside = wrapped(source.ctypes.data, origin, seen, position, inside, stretch.floor + LARGEST_SPAN)
+                        seen = position
+                    if memory.i64_at(source, position - origin) > inside:
+                        chain = self._chain(position, stretch)
+                    position += 1
             if chain is not None:
                 yield chain
-                at = chain.stop
+                position = chain.stop
 
-    def _is_message(self, source: Bytes, at: int) -> bool:
+    def _is_message(self, source: Bytes, start: int) -> bool:
         """Whether an entry is an uncompressed message of format 0 or 1: it may be an inner message of a damaged wrapper."""
-        return layouts.layout_of(self.file.format, int(source[at + 16])) == legacy.LAYOUT.number and not source[at + 17] & 7
+        return layouts.layout_of(self.file.format, int(source[start + 16])) == legacy.LAYOUT.number and not source[start + 17] & 7
 
     def _chain(self, position: int, stretch: Stretch) -> RunOfEntries | None:
         start, first, last, entries, leftover = position, 0, stretch.floor, 0, stretch.claim.first is None
         # If nothing else determines the offsets of a log, the claim of a damaged entry does not either.
         anywhere = stretch.sure == -1 and self.file.segment.base_offset is None
-        found, again, gapless = set[_Identity](), 0, 0
+        identities, again, gapless = set[_Identity](), 0, 0
         while entries + again < CHAIN_ENTRIES and position - start < CHAIN_BYTES:
             if position == stretch.end:
-                return RunOfEntries(start, position, first, last, entries, identities=frozenset(found))
+                return RunOfEntries(start, position, first, last, entries, identities=frozenset(identities))
             row = self._entry(position, stretch.end)
             if row is None or not row.is_intact:
                 break
             low, high = first_of(row), row.last_known_offset
             identity = low, high, row.size, row.crc
-            if entries and (high <= stretch.floor or identity in found):
+            if entries and (high <= stretch.floor or identity in identities):
                 # A block was written twice.
                 position, again = position + row.size, again + 1
                 continue
@@ -283,15 +224,15 @@ class Runs:
                 # The first wrapper after messages: if it does not continue their offsets, they are the rest of another wrapper whose
                 # header is lost, and their offsets are relative to that wrapper's first.
                 if entries and first_offset(self.file, row) != last + 1:
-                    start, entries, found, gapless = position, 0, set(), 0
+                    start, entries, identities, gapless = position, 0, set(), 0
                 leftover = False
             gapless += gapless == entries and (not entries or low == last + 1)
             first, last = first if entries else low, high
             entries += 1
-            found.add(identity)
+            identities.add(identity)
             position += row.size
         else:
-            return RunOfEntries(start, position, first, last, entries, identities=frozenset(found))
+            return RunOfEntries(start, position, first, last, entries, identities=frozenset(identities))
         if not entries:
             return None
         ends_well = self._leads_to(position, last, stretch.end) or self._tail(position)
@@ -301,7 +242,7 @@ class Runs:
             near = stretch.claim.first is None or stretch.floor >= 0 or first - stretch.claim.last <= LARGEST_SPAN
             ends_well = ends_well or (near and self._cut_entry(position, last, sure))
         followed = self._plausible(position, last)
-        return RunOfEntries(start, position, first, last, entries, gapless, ends_well, followed, frozenset(found))
+        return RunOfEntries(start, position, first, last, entries, gapless, ends_well, followed, frozenset(identities))
 
     def _leads_to(self, position: int, floor: int, end: int) -> bool:
         """Whether the lengths of valid headers lead exactly to ``end``; of the last header only offset and length need to be valid."""
@@ -311,10 +252,9 @@ class Runs:
             row = self._entry(position, end)
             if row is None:
                 return False
-            size = row.size
             if not self._plausible(position, floor):
-                return position + size == end and floor < first_of(row) <= floor + LARGEST_SPAN
-            position += size
+                return position + row.size == end and floor < first_of(row) <= floor + LARGEST_SPAN
+            position += row.size
         return False
 
     def _cut_entry(self, position: int, last: int, sure: bool) -> bool:
@@ -349,8 +289,7 @@ class Runs:
         return self.file.read(position, min(position + HEADERS, self.file.size))
 
     def _plausible(self, position: int, floor: int) -> bool:
-        left = self.file.size - position
-        if left < legacy.SMALLEST_ENTRY:
+        if self.file.size - position < legacy.SMALLEST_ENTRY:
             return False
         head = self._head(position)
         return bool(plausible(head.ctypes.data, position, position, self.file.size, floor, self.file.format))
@@ -364,8 +303,7 @@ class Runs:
         if end - position <= entry.PREFIX:
             return None
         entries = Entries.zeros(1)
-        loaded = min(position + HEADERS, end)
-        count, size = self._walk_one(position, loaded, end, entries)
+        count, size = self._walk_one(position, min(position + HEADERS, end), end, entries)
         if count == 0 and size:
             count, size = self._walk_one(position, min(position + size, end), end, entries)
         size = entries[0].size
@@ -377,8 +315,7 @@ class Runs:
         return entries[0]
 
     def _walk_one(self, position: int, loaded: int, end: int, entries: Entries) -> tuple[int, int]:
-        head = self.file.read(position, loaded)
         whole = layouts.has_own_frame(self.file.format) and loaded == end
-        held = Loaded(head, position, loaded, end)
+        held = Loaded(self.file.read(position, loaded), position, loaded, end)
         count, _, code, size = walk_entries(held, position, position + 1, self.file.format, entries, whole=whole, decide=whole)
         return count, size if code == MORE else 0

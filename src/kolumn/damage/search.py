@@ -1,4 +1,4 @@
-"""Finding the next intact entry of a segment after damage.
+"""Where the chain of entries of a chunk continues after damage, and the search for the next intact entry of a segment.
 
 How far a damaged entry's header is trusted depends on what is known about it:
 
@@ -13,11 +13,14 @@ How far a damaged entry's header is trusted depends on what is known about it:
    the log's and one another need no fitting bytes after them: damage may follow.
 """
 
+from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
+
 from kolumn.core.errors import Code
-from kolumn.cpu_fallback.check.search import crc_match
-from kolumn.cpu_fallback.check.walk import HEADERS
+from kolumn.cpu_fallback.check import HEADERS, crc_match
+from kolumn.damage.findings import Damage, Trouble, damage_of, header_error
 from kolumn.damage.intact import (
     CHAIN_ENTRIES,
     CRC_BUDGET,
@@ -35,70 +38,99 @@ from kolumn.damage.intact import (
     shapes,
 )
 from kolumn.formats import entry, table
-from kolumn.formats.entries import Entry
+from kolumn.formats.entries import Entries, Entry
+from kolumn.log.chunks import Chunk
 from kolumn.log.headers import first_offset
+from kolumn.options import Options
+from kolumn.source.segment_file import SegmentFile
 
-TRUE_END_BYTES = 16 << 20
-"""Bytes in which the true end of an entry with a bad length is searched."""
-GAP_CRCS = 16
-"""How many times the bytes of a skipped entry may be checksummed while entries are searched inside it."""
+TRUE_END_BYTES = 16 << 20  # bytes in which the true end of an entry with a bad length is searched
+GAP_CRCS = 16  # how many times the bytes of a skipped entry may be checksummed while entries are searched inside it
 OVERLAP = 7
 """How many bytes two intact entries may share: the last bytes of one may be missing, and equal the zeros at the beginning of the next
 one's offset."""
 GAPLESS = 2
 """How many entries whose offsets follow one another are believed although damage follows them, if the damage before them has at least a
 byte for each missing offset."""
-COPIES = 8
-"""How many places that begin like a damaged entry are examined."""
+COPIES = 8  # how many places that begin like a damaged entry are examined
 
 
-class Resume(NamedTuple):
-    """Where to continue after a damaged entry; ``alone`` means that, judging by the offsets, no other entry was lost."""
+class Floor(Enum):
+    """Placeholder for the last offset before a chunk."""
 
-    position: int
-    alone: bool
+    NOT_YET_KNOWN = "chunks before it are being decoded"
+
+
+class Chain(NamedTuple):
+    """How far the chain of entries holds in a chunk."""
+
+    entries: Entries  # those up to the place where the chain is lost, including damaged ones
+    damage: list[Damage]
+    trouble: Trouble | None = None  # where the chain is lost
+    undecided: bool = False
+    """There is damage before the first intact entry. It cannot be judged until the offsets before the chunk are known."""
+
+
+def chain_of(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Floor) -> Chain:
+    """Follow the chain of entries in a chunk whose checksums were compared.
+
+    Of the options only ``errors`` is used; ``floor`` is the last offset of the last intact entry before the chunk, -1 without one.
+    """
+    entries, damage = chunk.entries, list[Damage]()
+    intact = np.flatnonzero(entries.is_intact)
+    for i in np.flatnonzero(entries.code):
+        row = entries[i]
+        before = entries[intact[: np.searchsorted(intact, i)][-1:]]
+        if not len(before) and floor is Floor.NOT_YET_KNOWN and options.errors == "skip":
+            return Chain(entries[:0], damage, undecided=True)
+        low = before.last_known_offset(-1 if floor is Floor.NOT_YET_KNOWN else floor)
+        position, size = row.position, row.size
+        source, origin = chunk.bytes_of(file, row)
+        error = header_error(file.path, row, source[position - origin :][:size])
+        resume, alone = None, True
+        if options.errors == "skip":
+            search = Search(file)
+            resume = search.true_end(position, position + size - 1, low)
+            following = entries[i + 1] if i + 1 < len(entries) and entries.code[i + 1] == Code.OK else None
+            if resume is None and (on := search.after(row, low, following)) is not None:
+                resume, alone = on
+                if resume == position + size:
+                    damage.append(damage_of(row, error, size, low))
+                    continue
+        return Chain(entries[:i], damage, Trouble(position, low, error, resume, row, alone=alone))
+    return Chain(entries, damage)
 
 
 class Search(Runs):
     """Finds the next intact entry of one file."""
 
     def next_entry(self, position: int, floor: int, truncated: bool = False) -> int | None:
-        """Position at which to continue after the damage at ``position``; None if no intact entry follows.
+        """Position at which to continue after the damaged entry, or damaged length, at ``position``; None if no intact entry follows.
 
-        Parameters
-        ----------
-        position : int
-            Position of the entry that is damaged or whose length is damaged.
-        floor : int
-            Last offset before it, -1 for none.
-        truncated : bool
-            The entry claims to end after the end of the file. That is normal for the last entry, so one candidate is not enough.
+        ``floor`` is the last offset before it, -1 for none. With ``truncated`` the entry claims to end after the end of the file. That is
+        normal for the last entry, so one candidate is not enough.
         """
         self._budget = CRC_BUDGET
         end = self.true_end(position, self.file.size, floor)
         if end is not None:
             return end
-        overlapping = self._overlapping(position, floor)
+        # An intact entry may begin in the last bytes of the one before: the missing bytes equal the bytes that follow.
+        start = max(position - OVERLAP, 0)
+        overlapping = self._best(Stretch(start, position, self.file.size, floor)) if start < position else None
         if overlapping is not None:
-            return overlapping
-        found, landing = self._by_checksums(position, floor, truncated), self._landing(position)
+            return overlapping.start
+        following, landing = self._by_checksums(position, floor, truncated), self._landing(position)
         # Lengths may lead through the messages of a damaged wrapper: their offsets are relative to it, and hardly above the floor.
-        if landing is not None and (found is None or (landing[0] < found and landing[1] > floor)):
-            found = landing[0]
-        again = self._again(position, self.file.size if found is None else found, floor)
-        return found if again is None else again
+        if landing is not None and (following is None or (landing[0] < following and landing[1] > floor)):
+            following = landing[0]
+        again = self._again(position, self.file.size if following is None else following, floor)
+        return following if again is None else again
 
-    def after(self, row: Entry, floor: int, following: Entry | None = None) -> Resume | None:
+    def after(self, row: Entry, floor: int, following: Entry | None = None) -> tuple[int, bool] | None:
         """Where to continue after a damaged entry, if its length leads to a credible place: at its end, or at an intact entry inside it.
 
-        Parameters
-        ----------
-        row : int64 array
-            Of the damaged entry.
-        floor : int
-            Last offset before it, -1 for none.
-        following : int64 array, optional
-            Row of the entry at its end, if that is known to be intact.
+        ``floor`` is the last offset before it, -1 for none; ``following`` is the entry at its end, if that is known to be intact. The flag
+        says whether, judging by the offsets, no other entry was lost.
         """
         end = int(row.position + row.size)
         link = (end, following, first_of(following)) if following is not None else self._link(end, floor)
@@ -109,17 +141,17 @@ class Search(Runs):
         first = claim.last if claim.first is None or claim.exact else claim.first
         # The usual case ends here: a damaged batch that claims all offsets between its neighbours.
         if ceiling - claim.last <= 1 and (claim.exact or first == claim.last):
-            return Resume(end, True)
+            return end, True
         stretch = Stretch(start, end, stop, claim.last, ceiling, exact=True, strict=ceiling == OPEN)
         chains = [self._inside(stretch, intact)]
         if first < claim.last:
             # Its last offset may be the damaged field.
             chains.append(self._inside(stretch._replace(floor=first, strict=True), intact))
-        chain = min((one for one in chains if one is not None), key=lambda one: one.start, default=None)
+        chain = min((chain for chain in chains if chain is not None), key=lambda chain: chain.start, default=None)
         if chain is None:
             again = self._again(start - 1, stop, floor) if stop > end else None
-            return Resume(end, True) if again is None else Resume(again, False)
-        return Resume(chain.start, claim.last > floor and chain.first_offset == claim.last + 1)
+            return (end, True) if again is None else (again, False)
+        return chain.start, claim.last > floor and chain.first_offset == claim.last + 1
 
     def _claim(self, row: Entry, floor: int, ceiling: int) -> Claim:
         if row.code != Code.BAD_MAGIC:
@@ -152,9 +184,10 @@ class Search(Runs):
 
     def _by_checksums(self, position: int, floor: int, truncated: bool) -> int | None:
         """First position of an intact entry that fits the entries around it."""
-        size = self.file.size
-        claim = claim_of_bytes(self._head(position), size - position, self.file.format, floor)
-        end = self._claimed_end(position)
+        size, head = self.file.size, self._head(position)
+        claim = claim_of_bytes(head, size - position, self.file.format, floor)
+        # Where the entry ends according to its length, if the length field has 32 bits.
+        end = position + entry.OVERHEAD + int.from_bytes(bytes(head[8:12]), "big", signed=True)
         best = self._best(Stretch(position + 1, size, size, claim.last if claim.exact else floor, claim=claim, sure=floor, claimed_end=end))
         if best is None:
             return None
@@ -165,16 +198,6 @@ class Search(Runs):
         fits = best.ends_well or (claim.exact and crosses) or (best.followed and best.entries >= (2 if truncated else 1)) or goes_on
         return best.start if fits else None
 
-    def _claimed_end(self, position: int) -> int:
-        """Where the entry ends according to its length, if the length field has 32 bits."""
-        return position + entry.OVERHEAD + int.from_bytes(bytes(self._head(position)[8:12]), "big", signed=True)
-
-    def _overlapping(self, position: int, floor: int) -> int | None:
-        """An intact entry that begins in the last bytes of the one before ``position``: the missing bytes equal the bytes that follow."""
-        size, start = self.file.size, max(position - OVERLAP, 0)
-        best = self._best(Stretch(start, position, size, floor)) if start < position else None
-        return None if best is None else best.start
-
     def _again(self, position: int, stop: int, floor: int) -> int | None:
         """Position of an intact copy of the damaged entry at ``position``, before ``stop``: a block may have been written twice."""
         stop = min(stop, position + TRUE_END_BYTES)
@@ -182,17 +205,18 @@ class Search(Runs):
         # Offset and length; in format 3 the length has another size, and precedes leader epoch and magic.
         ends = [crc_at - 5 if castagnoli and crc_at != 17 else 12 for _, _, crc_at, castagnoli in shapes(head, len(head), self.file.format)]
         for begins in {bytes(head[:end]) for end in (*ends, 12)}:
-            at, tries = position + 1, 0
-            while at < stop and tries < COPIES:
-                loaded = min(at + WINDOW, self.file.size)
-                found = bytes(self.file.read(at, loaded)[: loaded - at]).find(begins)
-                if found < 0:
-                    at = loaded if loaded == self.file.size else loaded - HEADERS
+            start, tries = position + 1, 0
+            while start < stop and tries < COPIES:
+                loaded = min(start + WINDOW, self.file.size)
+                distance = bytes(self.file.read(start, loaded)[: loaded - start]).find(begins)
+                if distance < 0:
+                    start = loaded if loaded == self.file.size else loaded - HEADERS
                     continue
-                row = self._entry(at + found, self.file.size)
-                if at + found < stop and row is not None and row.is_intact and first_of(row) > floor:
-                    return at + found
-                at, tries = at + found + 1, tries + 1
+                copy = start + distance
+                row = self._entry(copy, self.file.size)
+                if copy < stop and row is not None and row.is_intact and first_of(row) > floor:
+                    return copy
+                start, tries = copy + 1, tries + 1
         return None
 
     def true_end(self, position: int, limit: int, floor: int) -> int | None:
@@ -210,27 +234,21 @@ class Search(Runs):
 
     def _crc_meets(self, position: int, crc_from: int, wanted: int, castagnoli: bool, smallest: int, stop: int, floor: int) -> int | None:
         """Where the running CRC of an entry of at least ``smallest`` bytes equals its stored CRC, and valid bytes follow."""
-        at, register = position + crc_from, 0xFFFFFFFF
-        while at < stop:
-            loaded = min(at + WINDOW, stop)
-            source, origin = self.file.read(at, loaded), at
-            while at < loaded:
-                found, register = crc_match(source.ctypes.data, origin, at, loaded, register, wanted, castagnoli)
-                at = loaded if found < 0 else found
-                if found >= position + smallest and self._goes_on(found, floor):
-                    return int(found)
+        start, register = position + crc_from, 0xFFFFFFFF
+        while start < stop:
+            loaded = min(start + WINDOW, stop)
+            source, origin = self.file.read(start, loaded), start
+            while start < loaded:
+                end, register = crc_match(source.ctypes.data, origin, start, loaded, register, wanted, castagnoli)
+                start = loaded if end < 0 else end
+                if end >= position + smallest and (end == self.file.size or self._tail(end) or self._plausible(end, floor)):
+                    return int(end)
         return None
 
     def _link(self, position: int, floor: int) -> tuple[int, Entry | None, int] | None:
         """Where lengths lead from ``position`` on: an intact entry, the end of the file, or zeros up to it.
 
-        Returns
-        -------
-        position : int
-        row : Entry, optional
-            The intact entry.
-        ceiling : int
-            First offset of that entry, or of a damaged entry on the way.
+        Returns the position, the intact entry if there is one, and the first offset of that entry or of a damaged one on the way.
         """
         ceiling = OPEN
         for _ in range(CHAIN_ENTRIES):
@@ -244,8 +262,3 @@ class Search(Runs):
             ceiling = min(ceiling, first_of(row))
             position += row.size
         return None
-
-    def _goes_on(self, position: int, floor: int) -> bool:
-        if position == self.file.size or self._tail(position):
-            return True
-        return self._plausible(position, floor)

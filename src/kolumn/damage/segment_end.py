@@ -1,4 +1,4 @@
-"""What the end of a segment is: a normal end, the tail of an active segment, or damage.
+"""What the end of a segment is: a normal end, the tail of an active segment, or damage; and files that are no segments.
 
 A segment is rolled if another one follows it in its directory. Then it has all offsets below the next one's base offset, except those
 that compaction or transactions removed, and no incomplete entry. Index files next to the log show how far it once went: if they list
@@ -6,18 +6,16 @@ offsets that the log does not have, bytes are missing. Index files of missing se
 epoch shows where the log once began.
 """
 
+import re
 import sys
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from kolumn.core.arrays import Bytes
-from kolumn.core.errors import Code, CorruptBatchError
-from kolumn.damage.findings import Trouble
-from kolumn.damage.foreign import looks_like, not_a_segment
-from kolumn.damage.remarks import Kind, Remark
+from kolumn.core.errors import Code, CorruptBatchError, FormatError
+from kolumn.damage.findings import Kind, Remark, Tally, Trouble
 from kolumn.damage.search import Search
-from kolumn.decode.result import Tally
 from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entry
 from kolumn.log.chunks import Stop
@@ -27,13 +25,42 @@ from kolumn.source import storage
 from kolumn.source.names import MANIFEST
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
-from kolumn.source.side_files import TIER_CHECKPOINT, read_epochs
+from kolumn.source.side_files import CHECKPOINT, TIER_CHECKPOINT, Epochs, read_epochs
 
+_LOOKED_AT = 512
+_SMALLEST_WRONG = 2  # number of wrong fields from which on the first bytes are not a header: damage to a segment seldom affects two fields
+_LARGEST_OFFSET = 1 << 56  # no log reaches this offset: a thousand million records a second for two years
+_FOREIGN_NAMES = (
+    (r"\d{20}(-\S+)?\.index", "an offset index"),
+    (r"\d{20}(-\S+)?\.timeindex", "a time index"),
+    (r"\d{20}(-\S+)?\.txnindex", "a transaction index"),
+    (r"\d{20}(-\S+)?\.snapshot", "a producer snapshot"),
+    (r".*-checkpoint", "a checkpoint file"),
+    (r"partition\.metadata", "the metadata of a partition"),
+)
+_SIGNATURES = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"PK\x03\x04": "a ZIP or JAR file",
+    b"\x89PNG": "a PNG picture",
+    b"\xff\xd8\xff": "a JPEG picture",
+    b"GIF8": "a GIF picture",
+    b"%PDF": "a PDF document",
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
+    b"Obj\x01": "an Avro file",
+    b"ORC": "an ORC file",
+    b"SQLite format 3": "an SQLite database",
+    b"\x7fELF": "a program",
+    b"\xca\xfe\xba\xbe": "a Java class",
+}
 _Item = TypeVar("_Item")
 
 
-@dataclass(frozen=True)
-class Reach:
+class Reach(NamedTuple):
     """How far the log goes according to an index file: an offset in it, and the position of that offset's batch or of one before it."""
 
     offset: int
@@ -41,40 +68,38 @@ class Reach:
     name: str
 
 
-def at_stop(file: SegmentFile, stop: Stop, floor: int, found: Tally, remarks: bool = True) -> Trouble | None:
+def at_stop(file: SegmentFile, stop: Stop, floor: int, tally: Tally, remarks: bool = True) -> Trouble | None:
     """The trouble if the end of the chain of entries, after the offset ``floor``, is not a normal end of the segment.
 
-    The tail is added to ``found``; so is what is odd and no damage, for which other files are read, if somebody wants ``remarks``.
+    The tail is added to ``tally``; so is what is odd and no damage, for which other files are read, if somebody wants ``remarks``.
     """
     if stop.code == Code.OK and stop.position < file.size:
         return None
-    if found.damage and _damaged_at(stop.position, found):
+    if tally.damage and tally.damage[-1].position + tally.damage[-1].size >= stop.position:
         # Damage that is already reported explains the offsets in its header. If it has none, it explains all.
-        claimed = found.damage[-1].last_offset
+        claimed = tally.damage[-1].last_offset
         if claimed is None and stop.code == Code.OK:
             return None
         floor = max(floor, -1 if claimed is None else claimed)
     if stop.code == Code.OK:
-        return _whole(file, stop.position, floor, found, remarks)
+        return _whole(file, stop.position, floor, tally, remarks)
     if stop.code == Code.ZERO_TAIL and file.zeros_from(stop.position):
-        return _zeros(file, stop.position, floor, found)
-    return _truncated(file, stop, floor, found) if stop.code == Code.TRUNCATED else _bad_length(file, stop, floor, None)
+        return _zeros(file, stop.position, floor, tally)
+    return _truncated(file, stop, floor, tally) if stop.code == Code.TRUNCATED else _bad_length(file, stop, floor, None)
 
 
 def resumed(
-    file: SegmentFile, one: Range, errors: str, found: Tally, until_trouble: Callable[[Range], Generator[_Item, None, Trouble | None]]
+    file: SegmentFile, part: Range, errors: str, tally: Tally, until_trouble: Callable[[Range], Generator[_Item, None, Trouble | None]]
 ) -> Iterator[_Item]:
-    """Read a range, and continue after damage if ``errors`` allows it. The damage is added to ``found``.
+    """Read a range, and continue after damage if ``errors`` allows it. The damage is added to ``tally``.
 
     ``until_trouble`` reads the rest of the range up to its end or to where the chain of entries is lost, and returns the trouble.
-
-    Raises
-    ------
-    CorruptBatchError
-        The chain of entries is lost, with ``errors="raise"``.
+    Raises `CorruptBatchError` if the chain of entries is lost, with ``errors="raise"``.
     """
-    rest = one
-    while (trouble := _no_segment(file, (yield from until_trouble(rest)))) is not None:
+    rest = part
+    while (trouble := (yield from until_trouble(rest))) is not None:
+        if not trouble.position and trouble.error.code != Code.NOT_A_SEGMENT:
+            trouble = _no_segment(file, trouble)
         try:
             if errors == "raise":
                 raise trouble.error
@@ -82,19 +107,17 @@ def resumed(
             if following is None:
                 following = Search(file).next_entry(trouble.position, trouble.floor)
             position, floor = file.size if following is None else following, trouble.floor
-            found.damage.append(trouble.damage(position))
+            tally.damage.append(trouble.damage(position))
         finally:
             # An error's traceback references this frame, which would keep the data read in memory until a garbage collection.
             del trouble
-        if position >= one.end:
+        if position >= part.end:
             return
-        rest = replace(one, start=position, floor=floor)
+        rest = replace(part, start=position, floor=floor)
 
 
-def _no_segment(file: SegmentFile, trouble: Trouble | None) -> Trouble | None:
+def _no_segment(file: SegmentFile, trouble: Trouble) -> Trouble:
     """The trouble at the very beginning of a file. If the file is not a segment and no intact entry follows, the trouble reports that."""
-    if trouble is None or trouble.position or trouble.error.code == Code.NOT_A_SEGMENT:
-        return trouble
     foreign = _foreign(file, 0, trouble.floor)
     if foreign is None:
         return trouble
@@ -106,13 +129,44 @@ def _no_segment(file: SegmentFile, trouble: Trouble | None) -> Trouble | None:
 
 def _foreign(file: SegmentFile, position: int, floor: int) -> Trouble | None:
     """The trouble of a file that is not a segment; None unless ``position`` is 0 and the file looks like something else."""
-    what = looks_like(file) if position == 0 else None
-    return None if what is None else Trouble(0, floor, not_a_segment(file.path, file.size, what), resume=file.size)
+    what = _looks_like(file) if position == 0 else None
+    if what is None:
+        return None
+    found = f"{what} ({file.size} byte{'' if file.size == 1 else 's'})"
+    return Trouble(0, floor, FormatError(file.path, 0, Code.NOT_A_SEGMENT, found=found), resume=file.size)
 
 
-def _damaged_at(position: int, found: Tally) -> bool:
-    """Whether damage that ends directly before ``position`` is already reported."""
-    return bool(found.damage) and found.damage[-1].position + found.damage[-1].size >= position
+def _looks_like(file: SegmentFile) -> str | None:
+    """Description of a file whose first bytes are not an entry's header; None if they can be a header, possibly damaged."""
+    for pattern, what in _FOREIGN_NAMES:
+        if re.fullmatch(pattern, storage.base_name(file.path)):
+            return what
+    head = bytes(file.read(0, min(_LOOKED_AT, file.size))[: min(_LOOKED_AT, file.size)])
+    if not any(head):
+        # The file is empty, or begins with preallocated zeros.
+        return None
+    looks = next((name for signature, name in _SIGNATURES.items() if head.startswith(signature)), "text" if _is_text(head) else None)
+    if layouts.has_own_frame(file.format) or len(head) <= entry.PREFIX:
+        return looks
+    offset, size = (int.from_bytes(head[start:stop], "big", signed=True) for start, stop in ((0, 8), (8, 12)))
+    wrong = (
+        looks is not None,
+        # Of formats 0 and 1 it may be a wrapper's last offset.
+        not (file.segment.base_offset or 0) <= offset < (file.segment.following or _LARGEST_OFFSET),
+        size < entry.SMALLEST or size > file.size - entry.OVERHEAD,
+        layouts.layout_of(file.format, head[entry.MAGIC_AT]) == layouts.NO_LAYOUT,
+    )
+    return (looks or "bytes in which no batch begins") if sum(wrong) >= _SMALLEST_WRONG else None
+
+
+def _is_text(head: bytes) -> bool:
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A character may be cut only at the end.
+        if error.start < len(head) - 3:
+            return False
+    return not any(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in head)
 
 
 def _bad_length(file: SegmentFile, stop: Stop, floor: int, following: int | None) -> Trouble:
@@ -128,7 +182,7 @@ def _base_offset(head: Bytes) -> int:
     return int.from_bytes(bytes(head[:8]), "big", signed=True)
 
 
-def _truncated(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Trouble | None:
+def _truncated(file: SegmentFile, stop: Stop, floor: int, tally: Tally) -> Trouble | None:
     """Judge a last entry that ends after the end of the file, or of which fewer bytes are left than an entry's minimum."""
     rolled, left = _is_rolled(file.segment), file.size - stop.position
     if left > entry.PREFIX:
@@ -139,22 +193,17 @@ def _truncated(file: SegmentFile, stop: Stop, floor: int, found: Tally) -> Troub
     if (foreign := _foreign(file, stop.position, floor)) is not None:
         return foreign
     if not rolled:
-        found.tail, found.tail_bytes = "truncated", left
-        _active(file, stop.position, floor, found)
+        tally.tail, tally.tail_bytes = "truncated", left
+        _active(file, stop.position, floor, tally)
         return None
-    claimed = f" of {stop.size} bytes" if left > entry.PREFIX else ""
-    error = CorruptBatchError(
-        file.path,
-        stop.position,
-        Code.TRUNCATED,
-        base_offset=_base_offset(file.read(stop.position, stop.position + 8)) if left >= entry.SIZE_AT else None,
-        expected=f"an entry that ends inside the file, since the segment is rolled ({_next(file)} follows)",
-        found=f"the first {left} byte{'' if left == 1 else 's'}{claimed}",
-    )
+    base = _base_offset(file.read(stop.position, stop.position + 8)) if left >= entry.SIZE_AT else None
+    expected = f"an entry that ends inside the file, since the segment is rolled ({_next(file)} follows)"
+    found = f"the first {left} byte{'' if left == 1 else 's'}" + (f" of {stop.size} bytes" if left > entry.PREFIX else "")
+    error = CorruptBatchError(file.path, stop.position, Code.TRUNCATED, base_offset=base, expected=expected, found=found)
     return Trouble(stop.position, floor, error, file.size, lost=_up_to_next(file, floor))
 
 
-def _zeros(file: SegmentFile, position: int, floor: int, found: Tally) -> Trouble | None:
+def _zeros(file: SegmentFile, position: int, floor: int, tally: Tally) -> Trouble | None:
     """Judge zeros up to the end of the file: space that was allocated in advance, or bytes that were overwritten."""
     left = file.size - position
     if (foreign := _foreign(file, position, floor)) is not None:
@@ -163,7 +212,7 @@ def _zeros(file: SegmentFile, position: int, floor: int, found: Tally) -> Troubl
         reach = _reach_of(file.segment, floor, file.size)
         # The bytes are read again: meanwhile a broker may have appended to the log, and then to the index.
         if reach is None or reach.offset <= floor or file.read(position, min(position + entry.PREFIX, file.size)).any():
-            found.tail, found.tail_bytes = "zeros", left
+            tally.tail, tally.tail_bytes = "zeros", left
             return None
         expected, lost = f"entries up to offset {reach.offset} at least, according to {reach.name}", (floor + 1, reach.offset)
     else:
@@ -171,14 +220,14 @@ def _zeros(file: SegmentFile, position: int, floor: int, found: Tally) -> Troubl
         if between is None:
             text = f"the segment is rolled and ends with {left} bytes of zeros"
             evidence = f"no offset is absent before {_next(file)}"
-            found.remarks.append(Remark(file.path, position, Kind.ZERO_TAIL, None, None, text, evidence))
+            tally.remarks.append(Remark(file.path, position, Kind.ZERO_TAIL, None, None, text, evidence))
             return None
         expected, lost = f"entries up to offset {between[1]} ({_next(file)} follows)", between
     error = CorruptBatchError(file.path, position, Code.SEGMENT_END, expected=expected, found=f"{left} bytes of zeros")
     return Trouble(position, floor, error, file.size, lost=lost)
 
 
-def _whole(file: SegmentFile, position: int, floor: int, found: Tally, remarks: bool = True) -> Trouble | None:
+def _whole(file: SegmentFile, position: int, floor: int, tally: Tally, remarks: bool = True) -> Trouble | None:
     """Judge a last entry that ends at the end of the file."""
     segment = file.segment
     if segment.base_offset is None or not layouts.FORMATS[file.format].as_shipped:
@@ -187,25 +236,21 @@ def _whole(file: SegmentFile, position: int, floor: int, found: Tally, remarks: 
         return _missing(file, position, floor, *orphan)
     if segment.following is None:
         if remarks:
-            _active(file, position, floor, found)
+            _active(file, position, floor, tally)
         return None
     if floor >= segment.following:
-        return _too_far(file, floor, found)
+        return _too_far(file, floor, tally)
     lost = _up_to_next(file, floor)
     if lost is None or _has_grown(segment):
         return None
     reach = _reach_of(segment, floor, file.size)
-    if reach is not None:
-        error = CorruptBatchError(
-            file.path,
-            position,
-            Code.SEGMENT_END,
-            expected=f"entries up to offset {max(reach.offset, floor + 1)} at least, according to {reach.name}",
-            found=f"the end of the file after offset {floor}" if file.size else "an empty file",
-        )
-        return Trouble(position, floor, error, file.size, lost=lost)
-    found.remarks.append(_gap(file, position, lost))
-    return None
+    if reach is None:
+        tally.remarks.append(_gap(file, position, lost))
+        return None
+    expected = f"entries up to offset {max(reach.offset, floor + 1)} at least, according to {reach.name}"
+    found = f"the end of the file after offset {floor}" if file.size else "an empty file"
+    error = CorruptBatchError(file.path, position, Code.SEGMENT_END, expected=expected, found=found)
+    return Trouble(position, floor, error, file.size, lost=lost)
 
 
 def absent_after(file: SegmentFile, floor: int) -> Trouble | None:
@@ -215,14 +260,14 @@ def absent_after(file: SegmentFile, floor: int) -> Trouble | None:
 
 
 def _gap(file: SegmentFile, position: int, lost: tuple[int, int]) -> Remark:
-    evidence = f"{storage.base_name(file.path)} ends with offset {lost[0] - 1}, {_next(file)} follows, no index file lists a later offset"
     if file.size == 0:
         text = f"the segment is rolled and empty: {_absent(*lost)}"
         return Remark(file.path, 0, Kind.EMPTY_SEGMENT, *lost, text, f"{_next(file)} follows, and no index file has an entry")
+    evidence = f"{storage.base_name(file.path)} ends with offset {lost[0] - 1}, {_next(file)} follows, no index file lists a later offset"
     return Remark(file.path, position, Kind.OFFSET_GAP, *lost, _absent(*lost), evidence)
 
 
-def _active(file: SegmentFile, position: int, floor: int, found: Tally) -> None:
+def _active(file: SegmentFile, position: int, floor: int, tally: Tally) -> None:
     """Remark if files next to the last segment list offsets that it lacks. It is not damage: they may have been copied after the log."""
     segment = file.segment
     if segment.base_offset is None or not segment.path.endswith(".log"):
@@ -232,7 +277,7 @@ def _active(file: SegmentFile, position: int, floor: int, found: Tally) -> None:
         return
     text = f"offsets {floor + 1} to at least {reach.offset} are absent"
     evidence = f"{reach.name} lists offset {reach.offset}; it may have been copied after the log"
-    found.remarks.append(Remark(file.path, position, Kind.ENDS_EARLY, floor + 1, reach.offset, text, evidence))
+    tally.remarks.append(Remark(file.path, position, Kind.ENDS_EARLY, floor + 1, reach.offset, text, evidence))
 
 
 def _is_rolled(segment: Segment) -> bool:
@@ -248,7 +293,7 @@ def _has_grown(segment: Segment) -> bool:
     return now is None or now.size != segment.size
 
 
-def _too_far(file: SegmentFile, floor: int, found: Tally) -> Trouble | None:
+def _too_far(file: SegmentFile, floor: int, tally: Tally) -> Trouble | None:
     """The trouble of a segment with offsets that the next segment also has: a file has a wrong name, or a base offset is damaged.
 
     It is a remark if the offsets reach the next segment without a gap, and that one begins as its name says: both have these offsets.
@@ -264,18 +309,12 @@ def _too_far(file: SegmentFile, floor: int, found: Tally) -> Trouble | None:
             break
     if lowest is not None and lowest <= following and _begins_as_named(file):
         text = f"offsets go back from this segment to the next: {floor} is followed by {following}; both have offsets from there on"
-        found.remarks.append(
-            Remark(file.path, position, Kind.OFFSETS_BACK, following, floor, text, f"{_next(file)} begins with {following}")
-        )
+        evidence = f"{_next(file)} begins with {following}"
+        tally.remarks.append(Remark(file.path, position, Kind.OFFSETS_BACK, following, floor, text, evidence))
         return None
-    error = CorruptBatchError(
-        file.path,
-        position,
-        Code.OFFSET_ORDER,
-        base_offset=None if base == table.UNKNOWN else base,
-        expected=f"offsets below {following}, where {_next(file)} begins",
-        found=f"offsets up to {floor}",
-    )
+    expected, found = f"offsets below {following}, where {_next(file)} begins", f"offsets up to {floor}"
+    base = None if base == table.UNKNOWN else base
+    error = CorruptBatchError(file.path, position, Code.OFFSET_ORDER, base_offset=base, expected=expected, found=found)
     return Trouble(file.size, floor, error, file.size, lost=(following, floor))
 
 
@@ -286,37 +325,36 @@ def _begins_as_named(file: SegmentFile) -> bool:
     if look is None or not look.size:
         return False
     other = replace(file.segment, path=path, base_offset=file.segment.following, size=look.size, identity=None)
-    return any(one[0].base_offset in (file.segment.following, table.UNKNOWN) for one in headers(other, 0, 1) if len(one))
+    known = file.segment.following, table.UNKNOWN
+    return any(entries[0].base_offset in known for entries in headers(other, 0, 1) if len(entries))
 
 
-def compare_start(file: SegmentFile, row: Entry, errors: str, found: Tally) -> None:
+def compare_start(file: SegmentFile, row: Entry, errors: str, tally: Tally) -> None:
     """Compare the offsets of a segment's first entry, if its checksum is right, with the file's name and its neighbours.
 
-    With ``errors="skip"`` wrong offsets are damage of no bytes in ``found``: the records are still returned.
-
-    Raises
-    ------
-    CorruptBatchError
-        With "raise": the entry has offsets that it cannot have.
+    With ``errors="skip"`` wrong offsets are damage of no bytes in ``tally``: the records are still returned. With "raise" they are a
+    `CorruptBatchError`.
     """
-    values = row.array.tolist()
+    values, segment = row.array.tolist(), file.segment
+    base = values[table.BASE_OFFSET]
     if values[table.POSITION] or values[table.CODE]:
         return
-    error = _at_start(file, values[table.BASE_OFFSET], values[table.LAST_OFFSET], found)
+    if base == segment.base_offset and segment.twin is None and (base == 0 or segment.preceding is not None):
+        return
+    error = _at_start(file, base, values[table.LAST_OFFSET], tally)
     if error is not None and errors == "raise":
         raise error
     if error is not None:
-        found.damage.append(Trouble(0, -1, error, lost=(int(error.base_offset or 0), row.last_offset)).damage(0))
+        tally.damage.append(Trouble(0, -1, error, lost=(int(error.base_offset or 0), row.last_offset)).damage(0))
 
 
-def _at_start(file: SegmentFile, base: int, last: int, found: Tally) -> CorruptBatchError | None:
+def _at_start(file: SegmentFile, base: int, last: int, tally: Tally) -> CorruptBatchError | None:
     segment, named = file.segment, file.segment.base_offset
     lowest = last if base == table.UNKNOWN else base
     if segment.twin is not None:
-        expected, twin = "offsets that no other segment of the directory has", storage.base_name(segment.twin)
-        return CorruptBatchError(
-            file.path, 0, Code.OFFSET_ORDER, base_offset=lowest, expected=expected, found=f"{lowest}: {twin} has offsets of this file too"
-        )
+        expected = "offsets that no other segment of the directory has"
+        found = f"{lowest}: {storage.base_name(segment.twin)} has offsets of this file too"
+        return CorruptBatchError(file.path, 0, Code.OFFSET_ORDER, base_offset=lowest, expected=expected, found=found)
     if named is None or not layouts.FORMATS[file.format].as_shipped or not segment.path.endswith((".log", ".swap", MANIFEST)):
         return None
     if lowest < named:
@@ -324,10 +362,10 @@ def _at_start(file: SegmentFile, base: int, last: int, found: Tally) -> CorruptB
         return CorruptBatchError(file.path, 0, Code.OFFSET_ORDER, base_offset=lowest, expected=expected, found=str(lowest))
     if base != table.UNKNOWN and base > named:
         evidence = f"the name of the file contains {named}, its first batch begins with offset {base}"
-        found.remarks.append(Remark(file.path, 0, Kind.OFFSET_GAP, named, base - 1, _absent(named, base - 1), evidence))
+        tally.remarks.append(Remark(file.path, 0, Kind.OFFSET_GAP, named, base - 1, _absent(named, base - 1), evidence))
     if segment.preceding is None and named > 0 and not segment.orphans and (begun := _first_epoch(segment)) is not None and begun < named:
         evidence = f"leader-epoch-checkpoint has an epoch that begins with offset {begun}; retention and deleted records look the same"
-        found.remarks.append(Remark(file.path, 0, Kind.OFFSET_GAP, begun, named - 1, _absent(begun, named - 1), evidence))
+        tally.remarks.append(Remark(file.path, 0, Kind.OFFSET_GAP, begun, named - 1, _absent(begun, named - 1), evidence))
     return None
 
 
@@ -341,9 +379,8 @@ def _missing(file: SegmentFile, position: int, floor: int, gone: Segment, reach:
         lost = base, (segment.base_offset or 0) - 1
     else:
         lost = floor + 1, reach.offset if segment.following is None else segment.following - 1
-    error = CorruptBatchError(
-        gone.path, 0, Code.SEGMENT_MISSING, base_offset=base, found=f"{reach.name}, which lists offset {reach.offset}, and no log"
-    )
+    found = f"{reach.name}, which lists offset {reach.offset}, and no log"
+    error = CorruptBatchError(gone.path, 0, Code.SEGMENT_MISSING, base_offset=base, found=found)
     return Trouble(position, floor, error, file.size, lost=lost)
 
 
@@ -364,24 +401,18 @@ def _reach_of(segment: Segment, floor: int, size: int) -> Reach | None:
     """
     if segment.base_offset is None:
         return None
-    found = []
-    for suffix, kind in _kinds(segment):
-        index = read_index(segment, suffix, kind)
+    timed = layouts.format_of(segment.format).timed_index
+    furthest: Reach | None = None
+    for suffix, dtype in ((".index", ENRICHED_INDEX),) if timed else ((".index", OFFSET_INDEX), (".timeindex", TIME_INDEX)):
+        index, names = read_index(segment, suffix, dtype), dtype.names or ()
         if index is None:
             continue
-        last = index[-1]
-        position = int(last["position"]) if "position" in kind.names else 0
-        if position > 0 or ("timestamp" in kind.names and last["timestamp"] > 0):
-            name = storage.base_name(storage.with_suffix(segment.path, suffix))
-            found.append(Reach(segment.base_offset + int(last["offset"]), position, name))
-    beyond = [one for one in found if one.offset > floor or one.position >= size]
-    return max(beyond, key=lambda one: (one.offset, one.position), default=None)
-
-
-def _kinds(segment: Segment) -> list[tuple[str, Any]]:
-    if layouts.format_of(segment.format).timed_index:
-        return [(".index", ENRICHED_INDEX)]
-    return [(".index", OFFSET_INDEX), (".timeindex", TIME_INDEX)]
+        last, offset = index[-1], segment.base_offset + int(index[-1]["offset"])
+        position = int(last["position"]) if "position" in names else 0
+        if (position > 0 or ("timestamp" in names and last["timestamp"] > 0)) and (offset > floor or position >= size):
+            reach = Reach(offset, position, storage.base_name(storage.with_suffix(segment.path, suffix)))
+            furthest = reach if furthest is None or reach[:2] > furthest[:2] else furthest
+    return furthest
 
 
 def _orphan_of(segment: Segment, floor: int) -> tuple[Segment, Reach] | None:
@@ -396,16 +427,11 @@ def _orphan_of(segment: Segment, floor: int) -> tuple[Segment, Reach] | None:
 
 
 def _first_epoch(segment: Segment) -> int | None:
-    """Start offset of the first leader epoch that ``leader-epoch-checkpoint`` lists; Kafka raises it when it deletes segments.
-
-    A version, a number of lines, and a line ``epoch start-offset`` for each (``LeaderEpochCheckpointFile``). A tier has one per segment.
-    """
-    if segment.copy_id is not None:
-        beside = storage.with_suffix(segment.path, TIER_CHECKPOINT)
-        epochs = read_epochs(beside) if segment.manifest is None else segment.manifest.epochs
-        return epochs[0][1] if epochs else None
-    raw = storage.read_bytes(storage.beside(segment.path, "leader-epoch-checkpoint"))
-    words = (raw or b"").split()
-    if len(words) < 4 or words[0] != b"0" or not words[3].isdigit():
-        return None
-    return int(words[3])
+    """Start offset of the first leader epoch in the checkpoint of the log, or of a tier's segment; Kafka raises it when it deletes."""
+    if segment.manifest is not None:
+        epochs: Epochs | None = segment.manifest.epochs
+    elif segment.copy_id is not None:
+        epochs = read_epochs(storage.with_suffix(segment.path, TIER_CHECKPOINT))
+    else:
+        epochs = read_epochs(storage.beside(segment.path, CHECKPOINT))
+    return epochs[0][1] if epochs else None

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from kolumn.core.arrays import Flags, Int64s
-from kolumn.damage.remarks import Kind, Remark
+from kolumn.damage.findings import Kind, Remark
 from kolumn.decode.host.run import Run
 from kolumn.formats import layouts, legacy, table, v2
 from kolumn.formats.codecs import NONE
@@ -20,11 +20,15 @@ from kolumn.log.headers import headers
 from kolumn.source.segments import Segment
 
 _LOWEST = -(2**63)
-EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_799_999
-"""Milliseconds of the first and the last moment of the years 1 to 9999."""
+EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_799_999  # milliseconds of the first and the last moment of the years 1 to 9999
 _YEAR_2200 = 7_258_118_400
 _MICROSECONDS, _NANOSECONDS = _YEAR_2200 * 10**6, _YEAR_2200 * 10**9
 _YEAR = 31_556_952_000
+_HOLDS_MESSAGES = [number for number in range(len(layouts.LAYOUTS)) if layouts.holds_messages(number)]
+_CONSUMERS = "a broker serves them so, Java's consumer passes over those below its position; kafka-dump-log lists non-consecutive offsets"
+_LOOKUPS = "brokers look records up by it, so they do not find those that are later"
+_MILLISECONDS = "Kafka's timestamps are milliseconds since 1970; brokers and consumers return the numbers as they are"
+_FRAMES = "Kafka's Java client does not compare it; librdkafka refuses the batch"
 
 
 class Observed:
@@ -33,8 +37,8 @@ class Observed:
     def __init__(self, run: Run, entries: Entries) -> None:
         columns = run.columns
         self.offset, self.timestamp = (
-            np.frombuffer(one, np.int64, columns.rows) if columns.rows else np.zeros(0, np.int64)
-            for one in (columns.offset, columns.timestamp)
+            np.frombuffer(column, np.int64, columns.rows) if columns.rows else np.zeros(0, np.int64)
+            for column in (columns.offset, columns.timestamp)
         )
         self.unlike = entries[list(run.unlike)] if run.unlike else None
         good = entries.is_intact
@@ -58,14 +62,14 @@ class Observed:
     @cached_property
     def is_message(self) -> Flags:
         """Flags of the rows that stand for messages which are not compressed: one row for several of them."""
-        found: Flags = (self.entries.codec == NONE) & np.isin(self.entries.layout, _HOLDS_MESSAGES)
-        return found
+        flags: Flags = (self.entries.codec == NONE) & np.isin(self.entries.layout, _HOLDS_MESSAGES)
+        return flags
 
     @cached_property
     def _latest(self) -> Int64s:
         """The latest timestamp of each entry with records."""
-        found: Int64s = np.maximum.reduceat(self.timestamp, self.begins[self.filled])
-        return found
+        latest: Int64s = np.maximum.reduceat(self.timestamp, self.begins[self.filled])
+        return latest
 
     @cached_property
     def first(self) -> Int64s:
@@ -94,13 +98,18 @@ class Observed:
         if not dated.all():
             # A message has its own timestamp alone; so has a wrapper of format 0 none.
             dated |= (some.layout == legacy.LAYOUT.number) & (some.codec != NONE) & (some.magic >= 1)
-        found: Int64s = self.filled[dated & (self._latest > some.max_timestamp)]
-        return found
+        late: Int64s = self.filled[dated & (self._latest > some.max_timestamp)]
+        return late
+
+    def owners(self, rows: Int64s) -> Int64s:
+        """Number of the entry that each of some rows belongs to."""
+        owners: Int64s = self.filled[np.searchsorted(self.begins[self.filled], rows, "right") - 1]
+        return owners
 
 
 @dataclass
-class _Found:
-    """How often something was found, and where first: its position, the offsets concerned, and words about it.
+class _Oddity:
+    """How often something odd was found, and where first: its position, the offsets concerned, and words about it.
 
     ``is_shared`` says that the position is that of a row for several messages, of which the first offset is the one that is meant.
     """
@@ -119,33 +128,27 @@ class _Found:
             self.position, self.is_shared = int(seen.entries.position[i]), bool(seen.is_message[i] and seen.records[i] > 1)
         self.count += count
 
+    def remark(self, path: str, kind: Kind, text: str, evidence: str, position: int | None = None) -> Remark:
+        """The row of the table of remarks; at another position if one is given."""
+        return Remark(path, self.position if position is None else position, kind, self.offset, self.last_offset, text, evidence)
+
 
 @dataclass
 class Observations:
-    """What was found in the runs of a segment so far, in file order.
+    """What was found in the runs of a segment so far, in file order."""
 
-    Attributes
-    ----------
-    last : int
-        Last offset of the last entry.
-    highest, highest_record : int
-        The highest offset of an entry's header, and of a record.
-    repeated : int
-        Records with an offset that is not above those of all records before.
-    """
-
-    last: int = _LOWEST
-    highest: int = _LOWEST
-    highest_record: int = _LOWEST
-    back: _Found = field(default_factory=_Found)
-    inside: _Found = field(default_factory=_Found)
-    unset: _Found = field(default_factory=_Found)
-    below: _Found = field(default_factory=_Found)
-    micros: _Found = field(default_factory=_Found)
-    nanos: _Found = field(default_factory=_Found)
-    far: _Found = field(default_factory=_Found)
-    unlike: _Found = field(default_factory=_Found)
-    repeated: int = 0
+    last: int = _LOWEST  # offset of the last entry
+    highest: int = _LOWEST  # offset of an entry's header
+    highest_record: int = _LOWEST  # offset of a record
+    back: _Oddity = field(default_factory=_Oddity)
+    inside: _Oddity = field(default_factory=_Oddity)
+    unset: _Oddity = field(default_factory=_Oddity)
+    below: _Oddity = field(default_factory=_Oddity)
+    micros: _Oddity = field(default_factory=_Oddity)
+    nanos: _Oddity = field(default_factory=_Oddity)
+    far: _Oddity = field(default_factory=_Oddity)
+    unlike: _Oddity = field(default_factory=_Oddity)
+    repeated: int = 0  # records with an offset that is not above those of all records before
 
     def add(self, seen: Observed) -> None:
         """Add the next run."""
@@ -170,102 +173,82 @@ class Observations:
         before = np.concatenate([[self.last], seen.last[:-1]])
         goes_back = seen.first <= before
         down = np.flatnonzero(offset[1:] <= offset[:-1]) + 1
-        owner = seen.filled[np.searchsorted(seen.begins[seen.filled], down, "right") - 1]
-        begins = seen.begins[owner] == down
+        owner = seen.owners(down)
+        begins, alone = seen.begins[owner] == down, seen.is_message[owner]
         goes_back[owner[begins]] = True
-        alone = seen.is_message
-        between, within = down[~begins & alone[owner]], down[~begins & ~alone[owner]]
+        between, within = down[~begins & alone], down[~begins & ~alone]
         places = [(int(i), False, int(before[i]), int(seen.first[i])) for i in np.flatnonzero(goes_back)[:1]]
-        places += [(_owner(seen, j), True, int(offset[j - 1]), int(offset[j])) for j in between[:1]]
+        places += [(int(seen.owners(j)), True, int(offset[j - 1]), int(offset[j])) for j in between[:1]]
         if places:
             i, inside, last, first = min(places)
             is_new = not self.back.count
             self.back.add(int(goes_back.sum()) + len(between), seen, i, first, last, f"{last} is followed by {first}")
             self.back.is_shared = inside if is_new else self.back.is_shared
         if len(within):
-            i, last, first = _owner(seen, within[0]), int(offset[within[0] - 1]), int(offset[within[0]])
-            whole = len(np.unique(owner[~begins & ~alone[owner]]))
+            i, last, first = int(seen.owners(within[0])), int(offset[within[0] - 1]), int(offset[within[0]])
+            whole = len(np.unique(owner[~begins & ~alone]))
             self.inside.add(whole, seen, i, min(first, last), max(first, last), f"{last} is followed by {first}")
         highest = np.maximum.accumulate(np.concatenate([[self.highest_record], offset]))
         self.repeated += int((offset <= highest[:-1]).sum())
 
     def _late(self, seen: Observed) -> None:
         claimed = seen.entries.max_timestamp[seen.late]
-        for found, those in ((self.unset, seen.late[claimed == -1]), (self.below, seen.late[claimed != -1])):
+        for oddity, those in ((self.unset, seen.late[claimed == -1]), (self.below, seen.late[claimed != -1])):
             if len(those):
                 i = int(those[0])
                 latest = int(seen.timestamp[seen.begins[i] : seen.begins[i] + seen.records[i]].max())
                 words = f"{int(seen.entries.max_timestamp[i])} in its header, {latest} in a record"
-                found.add(len(those), seen, i, int(seen.first[i]), int(seen.last[i]), words)
+                oddity.add(len(those), seen, i, int(seen.first[i]), int(seen.last[i]), words)
 
     def _far(self, seen: Observed) -> None:
         time = seen.timestamp
         high = time > LATEST
         micros = high & (time <= _MICROSECONDS)
         nanos = (time > LATEST * 1000) & (time <= _NANOSECONDS)
-        for found, flags in ((self.micros, micros), (self.nanos, nanos), (self.far, ((time < EARLIEST) | high) & ~micros & ~nanos)):
+        for oddity, flags in ((self.micros, micros), (self.nanos, nanos), (self.far, ((time < EARLIEST) | high) & ~micros & ~nanos)):
             rows = np.flatnonzero(flags)
             if len(rows):
-                i, value = _owner(seen, rows[0]), int(time[rows[0]])
-                offsets = int(seen.offset[rows[0]]), int(seen.offset[rows].max())
-                words = f"{value} at offset {offsets[0]}, as milliseconds in the year {1970 + value // _YEAR}"
-                found.add(len(rows), seen, i, *offsets, words)
+                value, offset = int(time[rows[0]]), int(seen.offset[rows[0]])
+                words = f"{value} at offset {offset}, as milliseconds in the year {1970 + value // _YEAR}"
+                oddity.add(len(rows), seen, int(seen.owners(rows[0])), offset, int(seen.offset[rows].max()), words)
 
     def remarks(self, segment: Segment) -> Iterator[Remark]:
         """What was found, as one row for each kind."""
         path = segment.path
-        if self.back.count:
-            one = self.back
-            place = _place(segment, one, one.last_offset)
+        if (odd := self.back).count:
+            position = _place(segment, odd, odd.last_offset)
             repeat = f"{_many(self.repeated, 'record')} {'has' if self.repeated == 1 else 'have'} an offset that is not above all before"
-            text = f"offsets go back {_times(one.count)}: at position {place} {one.words}; {repeat}"
-            yield Remark(path, place, Kind.OFFSETS_BACK, one.offset, one.last_offset, text, _CONSUMERS)
-        if self.inside.count:
-            one = self.inside
-            text = f"offsets do not grow inside of {_many(one.count, 'batch')}: in the first one {one.words}"
-            yield Remark(path, one.position, Kind.OFFSETS_IN_BATCH, one.offset, one.last_offset, text, _CONSUMERS)
-        for one, name in ((self.unset, "unset"), (self.below, "below a record's")):
-            if one.count:
-                text = f"the largest timestamp is {name} in {_many(one.count, 'batch')}: in the first one {one.words}"
-                yield Remark(path, one.position, Kind.MAX_TIMESTAMP, one.offset, one.last_offset, text, _LOOKUPS)
-        for one, unit in ((self.micros, "microseconds"), (self.nanos, "nanoseconds"), (self.far, "")):
-            if one.count:
-                like = f"; {'this looks' if one.count == 1 else 'these look'} like {unit}" if unit else ""
-                text = f"{_many(one.count, 'timestamp')} outside of the years 1 to 9999{like}: the first one is {one.words}"
-                yield Remark(path, _place(segment, one), Kind.FAR_TIMESTAMP, one.offset, one.last_offset, text, _MILLISECONDS)
-        if self.unlike.count:
-            one = self.unlike
-            text = f"the content checksum of {_many(one.count, 'lz4 frame')} is wrong, and the checksum of the batch is right"
-            yield Remark(path, one.position, Kind.CONTENT_CHECKSUM, one.offset, one.last_offset, text, _FRAMES)
+            times = "once" if odd.count == 1 else f"{odd.count} times"
+            text = f"offsets go back {times}: at position {position} {odd.words}; {repeat}"
+            yield odd.remark(path, Kind.OFFSETS_BACK, text, _CONSUMERS, position)
+        if (odd := self.inside).count:
+            text = f"offsets do not grow inside of {_many(odd.count, 'batch')}: in the first one {odd.words}"
+            yield odd.remark(path, Kind.OFFSETS_IN_BATCH, text, _CONSUMERS)
+        for odd, name in ((self.unset, "unset"), (self.below, "below a record's")):
+            if odd.count:
+                text = f"the largest timestamp is {name} in {_many(odd.count, 'batch')}: in the first one {odd.words}"
+                yield odd.remark(path, Kind.MAX_TIMESTAMP, text, _LOOKUPS)
+        for odd, unit in ((self.micros, "microseconds"), (self.nanos, "nanoseconds"), (self.far, "")):
+            if odd.count:
+                like = f"; {'this looks' if odd.count == 1 else 'these look'} like {unit}" if unit else ""
+                text = f"{_many(odd.count, 'timestamp')} outside of the years 1 to 9999{like}: the first one is {odd.words}"
+                yield odd.remark(path, Kind.FAR_TIMESTAMP, text, _MILLISECONDS, _place(segment, odd))
+        if (odd := self.unlike).count:
+            text = f"the content checksum of {_many(odd.count, 'lz4 frame')} is wrong, and the checksum of the batch is right"
+            yield odd.remark(path, Kind.CONTENT_CHECKSUM, text, _FRAMES)
 
 
-_HOLDS_MESSAGES = [number for number in range(len(layouts.LAYOUTS)) if layouts.holds_messages(number)]
-_CONSUMERS = "a broker serves them so, Java's consumer passes over those below its position; kafka-dump-log lists non-consecutive offsets"
-_LOOKUPS = "brokers look records up by it, so they do not find those that are later"
-_MILLISECONDS = "Kafka's timestamps are milliseconds since 1970; brokers and consumers return the numbers as they are"
-_FRAMES = "Kafka's Java client does not compare it; librdkafka refuses the batch"
-
-
-def _owner(seen: Observed, row: int) -> int:
-    """Number of the entry that a row belongs to."""
-    return int(seen.filled[np.searchsorted(seen.begins[seen.filled], row, "right") - 1])
-
-
-def _place(segment: Segment, found: _Found, after: int | None = None) -> int:
+def _place(segment: Segment, odd: _Oddity, after: int | None = None) -> int:
     """Position of the first place; where a row stands for several messages, that of the one with the offset, which follows ``after``."""
     last = np.array([_LOWEST])
-    for entries in headers(segment, found.position) if found.is_shared else ():
+    for entries in headers(segment, odd.position) if odd.is_shared else ():
         offsets = np.concatenate([last, entries.last_offset])
-        there = np.flatnonzero((offsets[1:] == found.offset) & ((offsets[:-1] == after) if after is not None else True))
+        there = np.flatnonzero((offsets[1:] == odd.offset) & ((offsets[:-1] == after) if after is not None else True))
         if len(there):
             return int(entries.position[there[0]])
         last = offsets[-1:]
-    return found.position
+    return odd.position
 
 
 def _many(count: int, name: str) -> str:
     return f"{count} {name}{'' if count == 1 else 'es' if name.endswith('ch') else 's'}"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

@@ -10,7 +10,7 @@ with those whose bytes are needed first.
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import islice
 from threading import RLock
@@ -19,21 +19,18 @@ from types import TracebackType
 from kolumn.core.errors import KolumnError
 from kolumn.core.threads import OPEN, shared
 from kolumn.source import storage
-from kolumn.source.looks import Look, Looks
-from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segment_file import Look, Looks, SegmentFile
 from kolumn.source.segments import Range
 
-_TASKS = 8
-"""Tasks that are known while the one before them is read."""
-_FILES = 32
-"""Files that are open and that nobody has asked for yet."""
+_TASKS = 8  # tasks that are known while the one before them is read
+_FILES = 32  # files that are open and that nobody has asked for yet
 
 
 class _Far:
     """A range of a segment far away, and the next such range."""
 
-    def __init__(self, one: Range, look: Look) -> None:
-        self.range, self.look = one, look
+    def __init__(self, part: Range, look: Look) -> None:
+        self.range, self.look = part, look
         self.following: _Far | None = None
 
     def open(self, room: int | None) -> SegmentFile:
@@ -78,14 +75,14 @@ class OpenedEarly:
             if self._left:
                 self.settle(wait=False)
 
-    def open(self, one: Range) -> AbstractContextManager[SegmentFile]:
+    def open(self, part: Range) -> AbstractContextManager[SegmentFile]:
         """Open the file of a range, unless that has begun; errors as those of `SegmentFile`."""
         if self._last is None:
-            return SegmentFile(one.segment)
+            return SegmentFile(part.segment)
         with self._lock:
-            far = self._known.pop(id(one), None)
+            far = self._known.pop(id(part), None)
             if far is None:
-                return SegmentFile(one.segment)
+                return SegmentFile(part.segment)
             early = self._early.pop(far, None)
         file = far.open(None) if early is None or early.cancel() else early.result()
         if far.following is not None:
@@ -113,18 +110,20 @@ class OpenedEarly:
             self._closed = True
             unused = list(self._early.values())
             self._early.clear()
-        for one in unused:
-            if not one.cancel():
-                _close(one)
+        for early in unused:
+            if not early.cancel():
+                with suppress(KolumnError):
+                    early.result().close()
         while self._left:
             self._left.popleft().close()
 
     def _add(self, task: list[Range]) -> None:
-        for one in task:
-            if (one.segment.manifest is not None or ("://" in one.segment.path and storage.is_url(one.segment.path))) and one.fault is None:
+        for part in task:
+            segment = part.segment
+            if (segment.manifest is not None or ("://" in segment.path and storage.is_url(segment.path))) and part.fault is None:
                 self._looks = self._looks or Looks()
                 with self._lock:
-                    self._known[id(one)] = far = _Far(one, self._looks.at(one.segment))
+                    self._known[id(part)] = far = _Far(part, self._looks.at(segment))
                     if self._last is not None:
                         self._last.following = far
                     self._last = far
@@ -161,10 +160,3 @@ class _Left:
             self.file.__exit__(kind, error, trace)
         else:
             self.early.leave(self.file)
-
-
-def _close(early: Future[SegmentFile]) -> None:
-    try:
-        early.result().close()
-    except KolumnError:
-        return

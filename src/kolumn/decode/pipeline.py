@@ -2,66 +2,60 @@
 
     ranges -> tasks (a range, or some small ones) -> decoded ahead by threads, up to their share of memory -> in order to the caller
 
-A range that is large is not decoded ahead: threads share its chunks, or its pieces (`pieces`), once it is its turn.
+A range that is large is not decoded ahead: threads share it, once it is its turn, chunk by chunk, or in pieces. A thread walks and decodes
+its piece as one thread does with a whole segment. Where a piece begins is a guess (`kolumn.log.chunks`), which is confirmed when the piece
+before it ends there. If that one ends elsewhere, the pieces after it are dropped, and others are cut from there on.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from kolumn.backend import require
-from kolumn.core.errors import NoMemoryError
+from kolumn.core.errors import Code, NoMemoryError
 from kolumn.core.threads import DECODE, RunAhead, Workers, in_process, workers
-from kolumn.damage.chain import Floor
-from kolumn.damage.findings import Damage, Trouble, damage_of_fault
+from kolumn.damage.findings import OnDamage, Tally, Trouble, damage_of_fault
+from kolumn.damage.search import Floor
 from kolumn.damage.segment_end import at_stop, compare_start, resumed
-from kolumn.decode.chunk import decode_chunk
-from kolumn.decode.decoder import Batch, opened
+from kolumn.decode.chunk import Batch, Decoded, decode_chunk, decoder_of
+from kolumn.decode.observed import Observations
 from kolumn.decode.opened_early import OpenedEarly
-from kolumn.decode.pieces import SHARED, InOrder, in_pieces
-from kolumn.decode.result import Decoded, Tally
 from kolumn.decode.small_segments import SmallSegments, tasks_of
 from kolumn.log.aborted import settle
-from kolumn.log.chunks import Chunk, Reached, Stop, chunks
+from kolumn.log.chunks import Chunk, Reached, Stop, chunks, is_packed, next_border
 from kolumn.options import AHEAD, Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.values.stage import finished
+from kolumn.values.typed import finished
 
+SHARED = 8 << 20
+"""Bytes of a range from which on threads share it, and of small ranges that one thread gets at a time, if chunks are not smaller."""
+LEARNT_FROM = 1 << 16  # bytes from which it is learnt how far a segment is compressed
 _SHORT = 2 * AHEAD
 """Tasks of small ranges for each thread that are short, so that one thread does not wait for the last one of another for long."""
 
-OnDamage = Callable[[Damage], None]
 OnTally = Callable[[Range, Tally], None]
+InOrder = Generator[tuple[Chunk, Decoded], None, Stop]
+_Pieces = deque[tuple[int, RunAhead[tuple[Chunk, Decoded], Stop]]]
 
 
 def scan_ranges(
     ranges: Iterable[Range], options: Options, damage: OnDamage | None = None, tally: OnTally | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Decode ranges in order; batches of `decoder.Batch`, in host memory unless the options are for columns on a device.
+    """Decode ranges in order; batches of `chunk.Batch`, in host memory unless the options are for columns on a device.
 
     ``damage`` is called with every damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and its tally when the range
-    is done.
-
-    Raises
-    ------
-    MissingError
-        A GPU was requested, and there is none. Raised by the call itself.
-    CorruptBatchError
-        An entry is damaged, with ``errors="raise"``. All records before it have been yielded.
-    PayloadError
-        A value or key is not valid, with ``value_errors`` or ``key_errors`` "raise". All records before it have been yielded.
-    KolumnError
-        The process was forked after the first batch, and this is the new one.
-    NoMemoryError
-        There is no memory for a chunk of entries. (If a single entry decompresses to too much, LimitError is reported.)
+    is done. The call itself raises `MissingError` if a GPU was requested, and there is none. After the records before it come:
+    `CorruptBatchError` for a damaged entry, with ``errors="raise"``; `PayloadError` for a value or key that is not valid, with
+    ``value_errors`` or ``key_errors`` "raise"; `NoMemoryError` if there is no memory for a chunk (`LimitError` if a single entry
+    decompresses to too much); `KolumnError` in a process that was forked after the first batch.
     """
-    scan = Scan(options.watched if options.typed else options, damage, tally)
-    found = in_process(scan.batches(ranges))
-    return finished(found, options.columns, options.binary, options.typed) if options.typed else found
+    batches = in_process(_Scan(options.watched if options.typed else options, damage, tally).batches(ranges))
+    return finished(batches, options.columns, options.binary, options.typed) if options.typed else batches
 
 
 class _Done(NamedTuple):
@@ -74,36 +68,43 @@ class _Done(NamedTuple):
 _Item: TypeAlias = "Batch | _Done"
 
 
-class Scan:
+class _Scan:
     """One read of ranges: what all of them share."""
 
-    def __init__(self, options: Options, damage: OnDamage | None = None, tally: OnTally | None = None) -> None:
-        self.options, self.on_damage, self.on_tally = options, damage, tally
-        self.decoder = opened(options.backend, require(options.backend))
-        self.files = OpenedEarly()
-        self.wants_remarks = tally is not None
-        self._small = SmallSegments(options, on_gpu=self.decoder.on_gpu, wants_remarks=self.wants_remarks)
-        self._reports = damage is not None or tally is not None
+    def __init__(self, options: Options, on_damage: OnDamage | None, on_tally: OnTally | None) -> None:
+        self.options, self.on_damage, self.on_tally = options, on_damage, on_tally
+        self.decoder = decoder_of(options.backend)
         self.together = options.chunk_bytes if options.threads == 1 or self.decoder.on_gpu else min(options.chunk_bytes, SHARED)
         """Bytes that one thread gets at a time of what is not cut into equal pieces."""
+        self._files: OpenedEarly | None = None
+        self._small: SmallSegments | None = None
 
     def batches(self, ranges: Iterable[Range]) -> Generator[Batch, None, None]:
         """Decode ranges in order. An error about missing memory for a chunk or a thread says what to change."""
-        options, files = self.options, self.files
-        tasks = files.with_following(tasks_of(iter(ranges), self.together, options.chunk_bytes, _SHORT * options.threads))
+        options = self.options
+        if isinstance(ranges, list) and len(ranges) == 1 and ranges[0].segment.manifest is None and "://" not in ranges[0].segment.path:
+            # Nothing is opened ahead, and no small segments are decoded together.
+            tasks = iter([ranges])
+        else:
+            self._files = OpenedEarly()
+            self._small = SmallSegments(options, on_gpu=self.decoder.on_gpu, wants_remarks=self.on_tally is not None)
+            several = tasks_of(iter(ranges), self.together, options.chunk_bytes, _SHORT * options.threads)
+            tasks = self._files.with_following(several)
         try:
             for item in chain.from_iterable(map(self._task, tasks)) if options.threads == 1 else self._by_threads(tasks):
                 if isinstance(item, _Done):
                     self._report(item)
                 else:
                     yield item
-            files.settle(wait=True)
+            if self._files is not None:
+                self._files.settle(wait=True)
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and "new thread" not in str(error):
                 raise
             raise NoMemoryError(f"out of memory: {error}: read with fewer threads, or a smaller chunk_bytes or memory_bytes") from error
         finally:
-            files.close()
+            if self._files is not None:
+                self._files.close()
 
     def _by_threads(self, tasks: Iterator[list[Range]]) -> Generator[_Item, None, None]:
         with workers(DECODE, self.options.threads, are_kept=not self.decoder.on_gpu) as pool:
@@ -111,55 +112,54 @@ class Scan:
             try:
                 while True:
                     for task in islice(tasks, 1 if pending else AHEAD * self.options.threads):
-                        pending.append(self._begun(task, pool))
+                        if task[0].end - task[0].start > self.together:
+                            pending.append(RunAhead(self._task(task, pool)))
+                        else:
+                            pending.append(RunAhead(self._task(task)))
+                            pending[-1].begin(pool, _bytes_of, self.options.inflated_bytes)
                     if not pending:
                         return
                     yield from pending.popleft().items()
             finally:
-                for one in pending:
-                    one.cancel()
-
-    def _begun(self, task: list[Range], pool: Workers) -> RunAhead[_Item, None]:
-        if task[0].end - task[0].start > self.together:
-            return RunAhead(self._task(task, pool))
-        begun = RunAhead(self._task(task))
-        begun.begin(pool, _bytes_of, self.options.inflated_bytes)
-        return begun
+                for ahead in pending:
+                    ahead.cancel()
 
     def _task(self, task: list[Range], pool: Workers | None = None) -> Generator[_Item, None, None]:
         """Decode the ranges of a task; threads of the ``pool`` share it, if there is one."""
-        done = 0
+        done, reports = 0, self.on_damage is not None or self.on_tally is not None
         while done < len(task):
-            found = self._small.decode(task[done:]) if len(task) > 1 else None
-            if found is None:
-                one, tally = task[done], Tally()
-                if one.fault is None:
-                    with self.files.open(one) as file:
-                        yield from RangeScan(self, one, file, tally, pool).batches()
-                elif self.options.errors == "raise":
-                    raise one.fault
-                else:
-                    tally.damage.append(damage_of_fault(one))
-                if self._reports:
-                    yield _Done([one], (tally,))
-                done += 1
+            together = self._small.decode(task[done:]) if self._small is not None and len(task) > 1 else None
+            if together is not None:
+                some = task[done : done + len(together.rows)]
+                if together.batch is not None:
+                    yield together.batch
+                if reports:
+                    yield _Done(some, together.tallies(some))
+                done += len(some)
                 continue
-            some = task[done : done + len(found.rows)]
-            if found.batch is not None:
-                yield found.batch
-            if self._reports:
-                yield _Done(some, found.tallies(some))
-            done += len(some)
+            part, tally = task[done], Tally()
+            if part.fault is None:
+                with SegmentFile(part.segment) if self._files is None else self._files.open(part) as file:
+                    scan = _RangeScan(self, part, file, tally, pool)
+                    yield from resumed(file, part, self.options.errors, tally, scan.until_trouble)
+                if scan.observations is not None:
+                    tally.remarks += scan.observations.remarks(part.segment)
+                del scan
+            elif self.options.errors == "raise":
+                raise part.fault
+            else:
+                tally.damage.append(damage_of_fault(part))
+            if reports:
+                yield _Done([part], (tally,))
+            done += 1
 
     def _report(self, done: _Done) -> None:
-        for one, found in zip(done.ranges, done.tallies, strict=True):
+        for part, tally in zip(done.ranges, done.tallies, strict=True):
             if self.on_damage is not None:
-                for piece in found.damage:
+                for piece in tally.damage:
                     self.on_damage(piece)
             if self.on_tally is not None:
-                if found.observations is not None:
-                    found.remarks += found.observations.remarks(one.segment)
-                self.on_tally(one, found)
+                self.on_tally(part, tally)
 
 
 def _bytes_of(item: _Item) -> int:
@@ -167,42 +167,44 @@ def _bytes_of(item: _Item) -> int:
     return 0 if isinstance(item, _Done) else item.nbytes
 
 
-class RangeScan:
+class _RangeScan:
     """One range of a scan, decoded from start to end; what is found in it is added to a tally. Threads of ``pool`` share it."""
 
-    def __init__(self, scan: Scan, one: Range, file: SegmentFile, tally: Tally, pool: Workers | None) -> None:
-        self.scan, self.range, self.file, self.tally, self.pool = scan, one, file, tally, pool
+    def __init__(self, scan: _Scan, part: Range, file: SegmentFile, tally: Tally, pool: Workers | None) -> None:
+        self.scan, self.file, self.tally, self.pool, self.floor = scan, file, tally, pool, part.floor
         self.options = scan.options
-        if one.start_offset is not None or one.end_offset is not None:
-            self.options = self.options.within(one.start_offset, one.end_offset)
-        self.inner, self.transactions = scan.decoder.settled(self.options, one.transactions)
-        self.floor = one.floor
+        if part.start_offset is not None or part.end_offset is not None:
+            self.options = self.options.within(part.start_offset, part.end_offset)
+        self.inner, self.transactions = scan.decoder.settled(self.options, part.transactions)
+        self.observations: Observations | None = None
 
-    def batches(self) -> Iterator[Batch]:
-        """Decode the range, continuing after damage if the options allow it."""
-        return resumed(self.file, self.range, self.options.errors, self.tally, self._until_trouble)
-
-    def _until_trouble(self, rest: Range) -> Generator[Batch, None, Trouble | None]:
+    def until_trouble(self, rest: Range) -> Generator[Batch, None, Trouble | None]:
         """Decode up to the end or to the place where the chain of entries is lost."""
-        self.floor, in_order = rest.floor, self._in_order(rest)
+        self.floor, on_gpu = rest.floor, self.scan.decoder.on_gpu
+        if self.pool is None:
+            in_order = self._one_by_one(rest.start, rest.end, on_gpu, self.inner.chunk_bytes)
+        else:
+            in_order = self._shared(rest.start, rest.end) if on_gpu else self._in_pieces(rest, self.pool)
         while True:
             try:
                 chunk, decoded = next(in_order)
             except StopIteration as end:
                 stop: Stop = end.value
-                return at_stop(self.file, stop, self.floor, self.tally, self.scan.wants_remarks)
+                return at_stop(self.file, stop, self.floor, self.tally, self.scan.on_tally is not None)
             if rest.start == chunk.origin == 0:
                 compare_start(self.file, chunk.entries[0], self.options.errors, self.tally)
             left: Chunk | None = chunk
             while left is not None:
                 if decoded.undecided:
                     decoded = self._decoded_again(left)
-                yield from decoded.batches if self.transactions is None else self._settled(decoded)
+                for batch in decoded.batches:
+                    settled = batch if self.transactions is None else settle(batch, self.options, self.transactions)
+                    if settled.num_rows:
+                        yield settled
+                    del batch, settled
                 if decoded.trouble is not None and decoded.trouble.floor < 0:
                     decoded.trouble.floor = self.floor
-                self.tally.add(decoded)
-                if self.options.on_progress is not None:
-                    self.options.on_progress(decoded.valid_bytes)
+                self._add(decoded)
                 if decoded.trouble is not None:
                     return decoded.trouble
                 self.floor = decoded.last_offset if decoded.last_offset >= 0 else self.floor
@@ -212,34 +214,19 @@ class RangeScan:
             # They would be in memory together with the next ones.
             del chunk, decoded
 
-    def _settled(self, decoded: Decoded) -> Iterator[Batch]:
-        for batch in decoded.batches:
-            settled = settle(batch, self.options, self.transactions)
-            if settled.num_rows:
-                yield settled
-
-    def _in_order(self, rest: Range) -> InOrder:
-        on_gpu = self.scan.decoder.on_gpu
-        if self.pool is None:
-            return self._one_by_one(rest.start, rest.end, on_gpu, self.inner.chunk_bytes)
-        if on_gpu:
-            return self._shared(rest.start, rest.end)
-        return in_pieces(self.file, rest, self.inner, self.pool, self._piece, self._shared)
-
-    def _plan(self, start: int, end: int, ahead: bool, size: int) -> Generator[Chunk, Reached | None, Stop]:
-        inner = self.inner
-        return chunks(
-            self.file, start, end, size, streamed=True, ahead=ahead, check_crcs=inner.check_crcs, as_stored=self.scan.decoder.on_gpu
-        )
-
-    def _piece(self, start: int, end: int) -> InOrder:
-        # A piece that is somewhat larger than it should be is still one chunk.
-        return self._one_by_one(start, end, False, self.inner.chunk_bytes * 5 // 4)
-
-    def _shared(self, start: int, end: int) -> InOrder:
-        """Decode chunks in parallel; the plan runs ahead of their decoders."""
-        assert self.pool is not None
-        return self.pool.ahead(self._decoded, self._plan(start, end, True, self.scan.together), AHEAD * self.inner.threads)
+    def _add(self, decoded: Decoded) -> None:
+        """Add the counts and the damage of a chunk."""
+        tally = self.tally
+        tally.batches += decoded.intact
+        tally.records += decoded.records
+        tally.valid_bytes += decoded.valid_bytes
+        tally.inflated_by_cpu += decoded.inflated_by_cpu
+        tally.damage += decoded.damage
+        for observed in decoded.observed:
+            self.observations = self.observations or Observations()
+            self.observations.add(observed)
+        if self.options.on_progress is not None:
+            self.options.on_progress(decoded.valid_bytes)
 
     def _one_by_one(self, start: int, end: int, ahead: bool, size: int) -> InOrder:
         """Decode chunks in this thread; the plan continues where the decoder stopped."""
@@ -255,6 +242,49 @@ class RangeScan:
             # It would keep the bytes and the batches in memory while the next ones are made.
             del decoded
 
+    def _shared(self, start: int, end: int) -> InOrder:
+        """Decode chunks in parallel; the plan runs ahead of their decoders."""
+        assert self.pool is not None
+        return self.pool.ahead(self._decoded, self._plan(start, end, True, self.scan.together), AHEAD * self.inner.threads)
+
+    def _in_pieces(self, rest: Range, pool: Workers) -> InOrder:
+        """Decode a range in several threads, a piece each; from where no format 2 batch begins nothing is cut into pieces."""
+        file, options, pending = self.file, self.inner, _Pieces()
+        position = planned = rest.start
+        cut = 0
+        # A piece that is somewhat larger than it should be is still one chunk.
+        size = options.chunk_bytes * 5 // 4
+        if not file.sizes.density and is_packed(file, rest.start, rest.end):
+            # Pieces of equal size can be cut only if it is known how far they are compressed, so a few batches are decoded once more.
+            # What is wrong with them is reported when they are decoded in a piece.
+            with suppress(Exception):
+                next(self._one_by_one(rest.start, min(rest.start + LEARNT_FROM, rest.end), False, size))
+        try:
+            while True:
+                while planned < rest.end and len(pending) < AHEAD * options.threads:
+                    border = next_border(file, planned, rest.end, options.chunk_bytes, options.threads, cut)
+                    if border is None:
+                        break
+                    pending.append((border, RunAhead(self._one_by_one(planned, border, False, size))))
+                    pending[-1][1].begin(pool, _bytes_ahead, options.inflated_bytes)
+                    planned, cut = border, cut + 1
+                if not pending:
+                    return (yield from self._shared(position, rest.end)) if position < rest.end else Stop(position, Code.OK, 0)
+                border, piece = pending.popleft()
+                stop = yield from piece.items()
+                position = stop.position
+                if stop.code != Code.OK:
+                    return stop
+                if position != border:
+                    _drop(pending)
+                    planned, cut = position, 0
+        finally:
+            _drop(pending)
+
+    def _plan(self, start: int, end: int, ahead: bool, size: int) -> Generator[Chunk, Reached | None, Stop]:
+        as_stored = self.scan.decoder.on_gpu
+        return chunks(self.file, start, end, size, streamed=True, ahead=ahead, check_crcs=self.inner.check_crcs, as_stored=as_stored)
+
     def _decoded(self, chunk: Chunk) -> tuple[Chunk, Decoded]:
         # With threads, a chunk is started before the chunks in front of it are done.
         floor = self.floor if self.pool is None else Floor.NOT_YET_KNOWN
@@ -262,3 +292,15 @@ class RangeScan:
 
     def _decoded_again(self, chunk: Chunk) -> Decoded:
         return decode_chunk(self.file, chunk, self.inner, self.floor, alone=True, backend=self.scan.decoder)
+
+
+def _drop(pending: _Pieces) -> None:
+    for _, piece in pending:
+        piece.cancel()
+    pending.clear()
+
+
+def _bytes_ahead(item: tuple[Chunk, Decoded]) -> int:
+    """Bytes of a chunk's batches; nothing is decoded ahead after trouble."""
+    decoded = item[1]
+    return sys.maxsize if decoded.trouble is not None or decoded.undecided else sum([batch.nbytes for batch in decoded.batches])

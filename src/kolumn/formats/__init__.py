@@ -5,14 +5,11 @@
 Decisions:
 
 * Layouts, not magics. A row of the batch table has the *layout* of its entry, where its payload begins and where its checksum is.
-  Stages use the layout and never the magic, because the drafts reuse magics. The shipped formats alone are streamed; everything else
-  takes the general path.
-* Facts, not names. A format's file declares what is true of its layouts; stages ask for a fact (is it a wrapper, where is its checksum,
-  which bit makes a control message) and name no layout. Compiled code cannot look into a table of objects, so `formats/layouts.py`
-  packs a fact of all layouts into one number, and makes a chain of comparisons of their functions, which the compiler resolves. Some
-  files name a layout all the same, each for a path that only this layout has: the streamed path, the walk's short way for format 2,
-  offsets read from headers, what a broker does to an enriched set, the encoders, inner messages that a damaged wrapper left, and the
-  fields that `kolumn.space` counts. `tests/packaging/test_names.py` lists them.
+  Stages never use the magic, because the drafts reuse magics. The shipped formats alone are streamed; all else takes the general path.
+* Facts, not names. A format's file declares what is true of its layouts; stages ask for a fact (is it a wrapper, where is its checksum)
+  and name no layout. Compiled code cannot look into a table of objects, so `formats/layouts.py` packs a fact of all layouts into one
+  number, and makes a chain of comparisons of their functions, which the compiler resolves. Some files name a layout all the same, each for
+  a path that only this layout has; `tests/packaging/test_names.py` lists them.
 * A draft can be tried from outside. `KOLUMN_FORMATS` names modules with a `FORMAT`; the fingerprint of machine code covers them.
   `tests/behaviour/test_new_format.py` reads, verifies, recovers and converts one that is in the test tree alone, on both backends.
 * Compact format 3 has its magic after a varint, so the frame decides what an entry is. Where a shipped entry would fit too, its

@@ -9,14 +9,12 @@ import numpy as np
 
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
-CASTAGNOLI = 0x82F63B78
-IEEE = 0xEDB88320
+CASTAGNOLI, IEEE = 0x82F63B78, 0xEDB88320
 
 
 def slicing_tables(polynomial: int) -> np.ndarray:
     """Tables of a reflected polynomial: int64, shape (8, 256)."""
-    tables = np.zeros((8, 256), np.int64)
-    register = np.arange(256)
+    tables, register = np.zeros((8, 256), np.int64), np.arange(256)
     for _ in range(8):
         register = (register >> 1) ^ np.where(register & 1, polynomial, 0)
     tables[0] = register
@@ -25,8 +23,7 @@ def slicing_tables(polynomial: int) -> np.ndarray:
     return tables
 
 
-CRC32C = slicing_tables(CASTAGNOLI)
-CRC32 = slicing_tables(IEEE)
+CRC32C, CRC32 = slicing_tables(CASTAGNOLI), slicing_tables(IEEE)
 
 
 def multiply(a: int, b: int, polynomial: int) -> int:
@@ -54,8 +51,7 @@ def power_of_x(exponent: int, polynomial: int) -> int:
 
 def shift_tables(size: int, polynomial: int) -> np.ndarray:
     """Tables that move a register over ``size`` zero bytes, byte by byte of the register: int64, shape (4, 256)."""
-    power = power_of_x(8 * size, polynomial)
-    tables = np.zeros((4, 256), np.int64)
+    power, tables = power_of_x(8 * size, polynomial), np.zeros((4, 256), np.int64)
     for bit in range(32):
         # A product is a sum over bits: the bytes with this bit have its product added to that of their lower bits.
         k, first = bit // 8, 1 << (bit % 8)

@@ -23,14 +23,11 @@ types.
 
 from kolumn.core.errors import Code
 from kolumn.formats import layout, legacy, table
-from kolumn.formats.entry import OVERHEAD, holds_offset
-from kolumn.formats.fields import Message, bad_message
+from kolumn.formats.entry import OVERHEAD, Message, bad_message, holds_offset
 from kolumn.formats.layout import LZ4, Family, Format, Layout
 from kolumn.formats.memory import Buffer, i8_at, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
-MAGIC = 1
-CRC_FROM = 16
-HEADER = 26
+MAGIC, CRC_FROM, HEADER = 1, 16, 26
 SMALLEST = 34 - OVERHEAD
 """Size field of a message without key, value and tags, in bytes."""
 BROKER_TIMESTAMP, NUM_MESSAGES = 0, 32
@@ -41,24 +38,10 @@ CONTROL_TYPES = ("LEADER_EPOCH", "START_TRANSACTION", "COMMIT", "ABORT")
 """Names of the control types, from `FIRST_CONTROL` on."""
 TAGGED = 0x40
 """Added to a message's attributes if it has a broker timestamp."""
-
 _TYPE_BITS, _KNOWN_BITS = 0x0F, 0x3F
-_OK = int(Code.OK)
-_BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
-_MESSAGE_SIZE = int(Code.ENRICHED_SIZE)
-_TAG_LENGTH = int(Code.TAG_LENGTH)
-_TAG = int(Code.TAG)
-_KEY_LENGTH = int(Code.KEY_LENGTH)
-_MESSAGE_TYPE = int(Code.MESSAGE_TYPE)
-_VALUE_LENGTH = int(Code.VALUE_LENGTH)
-_UNKNOWN = table.UNKNOWN
+_OK, _BAD_LAST_OFFSET, _MESSAGE_SIZE, _TAG_LENGTH = int(Code.OK), int(Code.LAST_OFFSET), int(Code.ENRICHED_SIZE), int(Code.TAG_LENGTH)
+_TAG, _KEY_LENGTH, _MESSAGE_TYPE, _VALUE_LENGTH = int(Code.TAG), int(Code.KEY_LENGTH), int(Code.MESSAGE_TYPE), int(Code.VALUE_LENGTH)
 _LARGEST_CODEC = LZ4
-
-_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
-_BASE_TIMESTAMP, _MAX_TIMESTAMP = table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
-_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
-_LEADER_EPOCH, _CONTROL = table.LEADER_EPOCH, table.CONTROL
-_CRC_FROM, _ATTRIBUTES = table.CRC_FROM, table.ATTRIBUTES
 
 
 def header_bytes(buf: Buffer, pos: int, size: int) -> int:
@@ -69,74 +52,53 @@ def header_bytes(buf: Buffer, pos: int, size: int) -> int:
 
 
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
-    """Fill one row of the batch table from the outermost message at ``pos``; returns a code.
-
-    Errors in the tags are not reported here. `message` reports them; it is called once the checksum is known to be right.
-    """
-    row[_LAST_OFFSET] = i64_at(buf, pos)
-    row[_BASE_OFFSET] = row[_LAST_OFFSET]
-    row[_COUNT] = 1
-    row[_CRC] = u32_at(buf, pos + 12)
-    row[_PRODUCER_ID] = -1
-    row[_PRODUCER_EPOCH] = -1
-    row[_BASE_SEQUENCE] = -1
-    row[_LEADER_EPOCH] = -1
-    row[_CRC_FROM] = CRC_FROM
-    row[_BASE_TIMESTAMP] = -1
-    row[_MAX_TIMESTAMP] = -1
+    """Fill one row of the batch table from the outermost message at ``pos``; returns a code. Errors in the tags are not reported here.
+    `message` reports them; it is called once the checksum is known to be right."""
+    row[table.LAST_OFFSET], row[table.BASE_OFFSET], row[table.COUNT] = i64_at(buf, pos), i64_at(buf, pos), 1
+    row[table.CRC], row[table.CRC_FROM] = u32_at(buf, pos + 12), CRC_FROM
+    row[table.PRODUCER_ID] = row[table.PRODUCER_EPOCH] = row[table.BASE_SEQUENCE] = row[table.LEADER_EPOCH] = -1
+    row[table.BASE_TIMESTAMP] = row[table.MAX_TIMESTAMP] = -1
     if size < SMALLEST + OVERHEAD:
         return _MESSAGE_SIZE
     attributes = load8(buf, pos + 17)
-    row[_ATTRIBUTES] = attributes
-    kind = attributes & 15
-    row[_CODEC] = kind if kind <= _LARGEST_CODEC else 0
-    row[_CONTROL] = 1 if FIRST_CONTROL <= kind <= LAST_CONTROL else 0
+    type = attributes & _TYPE_BITS
+    row[table.ATTRIBUTES], row[table.CODEC] = attributes, type if type <= _LARGEST_CODEC else 0
+    row[table.CONTROL] = 1 if FIRST_CONTROL <= type <= LAST_CONTROL else 0
     code, timestamp, _, count, _ = tags(buf, pos, pos + size)
     if code == _OK:
-        row[_MAX_TIMESTAMP] = timestamp
-    if row[_CODEC] == 0:
-        row[_BASE_TIMESTAMP] = row[_MAX_TIMESTAMP]
+        row[table.MAX_TIMESTAMP] = timestamp
+    if row[table.CODEC] == 0:
+        row[table.BASE_TIMESTAMP] = row[table.MAX_TIMESTAMP]
         return _OK
-    row[_COUNT] = count if code == _OK else _UNKNOWN
+    row[table.COUNT] = count if code == _OK else table.UNKNOWN
     # A wrapper with relative offsets may have been compacted: then the tag counts messages, not offsets.
-    known = row[_COUNT] > 0 and attributes & HONOURED == 0
-    if known and not holds_offset(row[_BASE_OFFSET], count - 1):
+    known = row[table.COUNT] > 0 and attributes & HONOURED == 0
+    if known and not holds_offset(row[table.BASE_OFFSET], count - 1):
         return _BAD_LAST_OFFSET
-    row[_LAST_OFFSET] = row[_BASE_OFFSET] + count - 1 if known else _UNKNOWN
+    row[table.LAST_OFFSET] = row[table.BASE_OFFSET] + count - 1 if known else table.UNKNOWN
     return _OK
 
 
 def tags(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int]:
-    """Timestamps and tags of the message at ``at`` that ends at ``end``.
-
-    Returns
-    -------
-    code : int
-    timestamp : int
-        Milliseconds: the broker's timestamp, or else the message's own; -1 if it has no timestamp.
-    seconds : int
-        The message's own timestamp.
-    count : int
-        Number of wrapped messages, `table.UNKNOWN` if there is no such tag.
-    tagged : int
-        `TAGGED` if there is a broker timestamp, else 0.
-    """
+    """Timestamps and tags of the message at ``at`` that ends at ``end``. Returns ``timestamp``: milliseconds: the broker's timestamp, or
+    else the message's own; -1 if it has no timestamp. ``seconds``: the message's own timestamp. ``count``: number of wrapped messages,
+    `table.UNKNOWN` if there is no such tag. ``tagged``: `TAGGED` if there is a broker timestamp, else 0."""
     seconds, length = i32_at(buf, at + 18), i32_at(buf, at + 22)
     timestamp = -1 if seconds == -1 else seconds * 1000
     if length < -1 or length > end - at - SMALLEST - OVERHEAD:
-        return _TAG_LENGTH, timestamp, seconds, _UNKNOWN, 0
+        return _TAG_LENGTH, timestamp, seconds, table.UNKNOWN, 0
     place, stop = at + HEADER, at + HEADER + max(length, 0)
-    count, tagged = _UNKNOWN, 0
+    count, tagged = table.UNKNOWN, 0
     while place < stop:
         tag = i8_at(buf, place)
         if tag == BROKER_TIMESTAMP:
             if stop - place < 9:
-                return _TAG, timestamp, seconds, _UNKNOWN, 0
+                return _TAG, timestamp, seconds, table.UNKNOWN, 0
             timestamp, tagged = i64_at(buf, place + 1), TAGGED
             place += 9
         elif tag == NUM_MESSAGES:
             if stop - place < 5:
-                return _TAG, timestamp, seconds, _UNKNOWN, 0
+                return _TAG, timestamp, seconds, table.UNKNOWN, 0
             count = i32_at(buf, place + 1)
             place += 5
         else:
@@ -191,8 +153,8 @@ def plausible(buf: Buffer, pos: int, size: int) -> bool:
 
 def codec_code(attributes: int, codec: int) -> int:
     """OK if a message's type is a codec or a control type, else the code of the error."""
-    kind = attributes & _TYPE_BITS
-    return _OK if kind <= _LARGEST_CODEC or FIRST_CONTROL <= kind <= LAST_CONTROL else _MESSAGE_TYPE
+    type = attributes & _TYPE_BITS
+    return _OK if type <= _LARGEST_CODEC or FIRST_CONTROL <= type <= LAST_CONTROL else _MESSAGE_TYPE
 
 
 def inner_codec(attributes: int) -> int:

@@ -65,13 +65,8 @@ class _Fields:
 
 
 class Entry(_Fields):
-    """One entry.
-
-    Attributes
-    ----------
-    array : int64 array of `table.WIDTH`
-        Its row of the batch table. The attribute of a column reads or sets one number of the row.
-    """
+    """One entry. ``array``: int64 array of `table.WIDTH`, its row of the batch table. The attribute of a column reads or sets one number of
+    the row."""
 
     __slots__ = ("array",)
 
@@ -105,13 +100,8 @@ class Entry(_Fields):
 
 
 class Entries(_Fields):
-    """Some entries of a segment.
-
-    Attributes
-    ----------
-    array : int64 array of shape (n, `table.WIDTH`)
-        In host memory. The attribute of a column is a view of n numbers in the array; setting the attribute sets the numbers.
-    """
+    """Some entries of a segment. ``array``: int64 array of shape (n, `table.WIDTH`); in host memory. The attribute of a column is a view of
+    n numbers in the array; setting the attribute sets the numbers."""
 
     __slots__ = ("array",)
 

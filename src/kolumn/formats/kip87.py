@@ -7,7 +7,7 @@ written; it is read all the same, and `kolumn.verify` reports it.
 """
 
 from kolumn.formats import layout, legacy
-from kolumn.formats.fields import Message
+from kolumn.formats.entry import Message
 from kolumn.formats.layout import LZ4, Family, Format, Layout
 from kolumn.formats.memory import Buffer, load8
 

@@ -24,64 +24,38 @@ is COMMIT and 1 is ABORT, the opposite of format 2.
 
 from kolumn.core.errors import Code
 from kolumn.formats import crc, layout, legacy, table
-from kolumn.formats.entry import holds_offset
-from kolumn.formats.fields import Message, bad_message
+from kolumn.formats.entry import Message, bad_message, holds_offset
 from kolumn.formats.layout import LZ4, Family, Format, Layout
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, uvarint32, uvarint_size
 
-MAGIC = 2
-HEADER = 45
-SMALLEST = HEADER - 12
-CRC_FROM = 16
-SMALLEST_MESSAGE = 15
+MAGIC, HEADER, CRC_FROM = 2, 45, 16
+SMALLEST, SMALLEST_MESSAGE = HEADER - 12, 15
 NULL_KEY, NULL_VALUE, CONTROL = 1, 2, 4
-
 CONTROL_TYPES = ("COMMIT", "ABORT")
 """Names of the control types, by their numbers; in format 2 the numbers of these two are exchanged."""
 _LARGEST_CODEC = LZ4
-_OK = int(Code.OK)
-_RECORD_CRC = int(Code.RECORD_CRC)
-_BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
-_BAD_LENGTH = int(Code.BAD_LENGTH)
-_RECORD_LENGTH = int(Code.RECORD_LENGTH)
-_RECORD_END = int(Code.RECORD_END)
-_OFFSET_DELTA = int(Code.OFFSET_DELTA)
-_KEY_LENGTH = int(Code.KEY_LENGTH)
-_CONTROL_KEY = int(Code.CONTROL_KEY)
-_UNKNOWN = table.UNKNOWN
+_OK, _RECORD_CRC, _BAD_LAST_OFFSET, _BAD_LENGTH = int(Code.OK), int(Code.RECORD_CRC), int(Code.LAST_OFFSET), int(Code.BAD_LENGTH)
+_RECORD_LENGTH, _RECORD_END, _OFFSET_DELTA = int(Code.RECORD_LENGTH), int(Code.RECORD_END), int(Code.OFFSET_DELTA)
+_KEY_LENGTH, _CONTROL_KEY = int(Code.KEY_LENGTH), int(Code.CONTROL_KEY)
 _SMALLEST_BODY = SMALLEST_MESSAGE - 1
-
-_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
-_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
-_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
-_LEADER_EPOCH, _TRANSACTIONAL = table.LEADER_EPOCH, table.TRANSACTIONAL
-_PAYLOAD, _CRC_FROM, _ATTRIBUTES = table.PAYLOAD, table.CRC_FROM, table.ATTRIBUTES
 
 
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
     """Fill one row of the batch table from the 45 bytes at ``pos`` of an entry of ``size`` bytes; returns a code."""
-    row[_BASE_OFFSET] = i64_at(buf, pos)
-    row[_LAST_OFFSET] = row[_BASE_OFFSET]
-    row[_COUNT] = _UNKNOWN
-    row[_LEADER_EPOCH] = -1
-    row[_PAYLOAD], row[_CRC_FROM] = HEADER, CRC_FROM
+    row[table.BASE_OFFSET], row[table.LAST_OFFSET] = i64_at(buf, pos), i64_at(buf, pos)
+    row[table.COUNT], row[table.LEADER_EPOCH], row[table.PAYLOAD], row[table.CRC_FROM] = table.UNKNOWN, -1, HEADER, CRC_FROM
     if size < HEADER:
         return _BAD_LENGTH
     attributes = i16_at(buf, pos + 17)
-    row[_ATTRIBUTES] = attributes
     delta = i32_at(buf, pos + 19) - 1
-    fits = holds_offset(row[_BASE_OFFSET], delta)
-    row[_LAST_OFFSET] = row[_BASE_OFFSET] + (delta if fits else 0)
-    row[_CRC] = u32_at(buf, pos + 12)
-    row[_CODEC] = attributes & 7
-    row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
-    row[_TRANSACTIONAL] = (attributes >> 4) & 1
-    row[_BASE_TIMESTAMP] = -1
-    row[_MAX_TIMESTAMP] = i64_at(buf, pos + 23)
-    row[_PRODUCER_ID] = i64_at(buf, pos + 31)
-    row[_PRODUCER_EPOCH] = i16_at(buf, pos + 39)
-    row[_BASE_SEQUENCE] = i32_at(buf, pos + 41)
+    fits = holds_offset(row[table.BASE_OFFSET], delta)
+    row[table.LAST_OFFSET] += delta if fits else 0
+    row[table.CRC], row[table.ATTRIBUTES], row[table.CODEC] = u32_at(buf, pos + 12), attributes, attributes & 7
+    row[table.TIMESTAMP_TYPE], row[table.TRANSACTIONAL] = (attributes >> 3) & 1, (attributes >> 4) & 1
+    row[table.BASE_TIMESTAMP], row[table.MAX_TIMESTAMP] = -1, i64_at(buf, pos + 23)
+    row[table.PRODUCER_ID], row[table.PRODUCER_EPOCH] = i64_at(buf, pos + 31), i16_at(buf, pos + 39)
+    row[table.BASE_SEQUENCE] = i32_at(buf, pos + 41)
     return _OK if fits else _BAD_LAST_OFFSET
 
 
@@ -138,15 +112,15 @@ def put_message(
 
 def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]
     """Write the 45 header bytes of an entry of ``size`` bytes at ``pos`` from a row of the batch table, without the CRC."""
-    put64(buf, pos, row[_BASE_OFFSET])
+    put64(buf, pos, row[table.BASE_OFFSET])
     put32(buf, pos + 8, size - 12)
     store8(buf, pos + 16, MAGIC)
-    put16(buf, pos + 17, row[_CODEC] | (row[_TIMESTAMP_TYPE] << 3) | (row[_TRANSACTIONAL] << 4))
-    put32(buf, pos + 19, row[_LAST_OFFSET] - row[_BASE_OFFSET] + 1)
-    put64(buf, pos + 23, row[_MAX_TIMESTAMP])
-    put64(buf, pos + 31, row[_PRODUCER_ID])
-    put16(buf, pos + 39, row[_PRODUCER_EPOCH])
-    put32(buf, pos + 41, row[_BASE_SEQUENCE])
+    put16(buf, pos + 17, row[table.CODEC] | (row[table.TIMESTAMP_TYPE] << 3) | (row[table.TRANSACTIONAL] << 4))
+    put32(buf, pos + 19, row[table.LAST_OFFSET] - row[table.BASE_OFFSET] + 1)
+    put64(buf, pos + 23, row[table.MAX_TIMESTAMP])
+    put64(buf, pos + 31, row[table.PRODUCER_ID])
+    put16(buf, pos + 39, row[table.PRODUCER_EPOCH])
+    put32(buf, pos + 41, row[table.BASE_SEQUENCE])
 
 
 def control_type(key: bytes) -> int:
@@ -156,8 +130,7 @@ def control_type(key: bytes) -> int:
 
 def count(buf: Buffer, end: int, check_crcs: bool) -> tuple[int, int, int]:
     """Hop through the messages of a set: (code, count, where)."""
-    at = 0
-    count = 0
+    at, count = 0, 0
     while at < end:
         code, body, following = hop(buf, at, end)
         if code != _OK:

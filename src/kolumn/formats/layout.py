@@ -13,14 +13,11 @@ from enum import IntEnum
 from typing import Any
 
 from kolumn.core.errors import Code
-from kolumn.formats.fields import Message
+from kolumn.formats.entry import Message
 from kolumn.formats.memory import Buffer
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
-
-
 _OK, _BAD_CODEC, _CODEC_NOT_ALLOWED = int(Code.OK), int(Code.BAD_CODEC), int(Code.CODEC_NOT_ALLOWED)
-_ZSTD = ZSTD
 
 
 class Family(IntEnum):
@@ -177,15 +174,13 @@ def codec_up_to(codec: int, highest: int) -> int:
     """OK if ``codec`` is at most ``highest``, the highest codec of a layout; else the code of the error."""
     if codec <= highest:
         return _OK
-    return _CODEC_NOT_ALLOWED if codec == _ZSTD else _BAD_CODEC
+    return _CODEC_NOT_ALLOWED if codec == ZSTD else _BAD_CODEC
 
 
 def chosen(functions: Mapping[int, Callable[..., Any]], made: list[Callable[..., Any]]) -> Callable[..., Any]:
-    """A function with one more argument in front: the number of the layout (or format) whose function it calls.
-
-    It is a chain of comparisons, which compilers resolve if the number is a constant. For a number without a function the last function
-    is called. All functions of the chain are appended to ``made``, because the compilers have to know each of them.
-    """
+    """A function with one more argument in front: the number of the layout (or format) whose function it calls. It is a chain of
+    comparisons, which compilers resolve if the number is a constant. For a number without a function the last function is called. All
+    functions of the chain are appended to ``made``, because the compilers have to know each of them."""
     (number, function), *others = functions.items()
 
     def last(number: int, *arguments: Any) -> Any:
@@ -219,7 +214,6 @@ EMPTY = "empty batches"
 DELETES = "payloads of tombstones"
 TOMBSTONES = "records without a value that become tombstones"
 SECONDS = "timestamps in seconds beside the broker's"
-
 RECORD_BATCH = frozenset(
     {TIMESTAMPS, APPEND_TIMES, HEADERS, PRODUCERS, TRANSACTIONS, MARKERS, OTHER_CONTROL, LEADER_EPOCHS, HORIZONS, EMPTY}
 )

@@ -1,7 +1,6 @@
 """All formats and their layouts, and lookups of their facts by number for the stages. Facts of one layout are declared in its own file.
 
-Bytes alone cannot distinguish the drafts, because three of them use a magic that Kafka later gave to another format. The caller
-names the format by ``format=``.
+Bytes alone cannot distinguish the drafts, because three of them use a magic that Kafka later gave to another format: ``format=`` names one.
 
     format        entries by magic          file
     kafka         0, 1 message · 2 batch    legacy.py, v2.py
@@ -10,10 +9,8 @@ names the format by ``format=``.
     v3-compact    as kafka · 3 batch        v3_compact.py; its magic is after a varint, so the frame decides
     kip87         0, 1, 2 message           kip87.py
 
-A draft that is under discussion can be tried without a change here: the environment variable KOLUMN_FORMATS names modules, separated
-by commas, each with a ``FORMAT``. All processes that read the draft need the same variable.
-
-Number of messages in a wrapper, and the base of their offsets. Both must be known before any of the messages is decoded.
+A draft can be tried without a change here: KOLUMN_FORMATS names modules, separated by commas, each with a ``FORMAT``. All processes that
+read the draft need the same variable.
 """
 
 import os
@@ -32,10 +29,8 @@ from kolumn.formats.layout import Family, Format, Layout, chosen
 from kolumn.formats.memory import Buffer, i64_at, load8, u32_at
 
 _BAD_MAGIC, _BAD_LENGTH = int(Code.BAD_MAGIC), int(Code.BAD_LENGTH)
-_BASE_OFFSET, _LAST_OFFSET, _COUNT, _UNKNOWN = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.UNKNOWN
 _MOST = 12
 """Number of layouts for which the packed numbers below have room."""
-
 KAFKA_FORMAT = Format("kafka", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: v2.LAYOUT}, v2.MAGIC, as_shipped=True)
 EXTRA: tuple[ModuleType, ...] = tuple(map(import_module, filter(None, os.environ.get("KOLUMN_FORMATS", "").split(","))))
 """Modules of drafts that KOLUMN_FORMATS names."""
@@ -87,8 +82,8 @@ def _that_have(name: str) -> dict[int, Callable[..., Any]]:
 
 
 def _unknown_header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
-    row[_BASE_OFFSET] = row[_LAST_OFFSET] = i64_at(buf, pos)
-    row[_COUNT] = _UNKNOWN
+    row[table.BASE_OFFSET] = row[table.LAST_OFFSET] = i64_at(buf, pos)
+    row[table.COUNT] = table.UNKNOWN
     return _BAD_MAGIC
 
 
@@ -117,7 +112,6 @@ count = chosen(_that_have("count"), CHOSEN)
 own_frame = chosen({i: one.own_frame or _no_frame for i, one in enumerate(FORMATS)}, CHOSEN)
 own_crc_at = chosen({i: one.own_crc_at or _no_crc for i, one in enumerate(FORMATS)}, CHOSEN)
 """Functions of `Layout` and of `Format`, by the number of the layout or of the format."""
-
 CONTROL_NAMES = (*dict.fromkeys(name for layout in LAYOUTS.values() for name in layout.control_types), "UNKNOWN")
 """Names of all control types; `control_name` returns indexes into it."""
 _UNKNOWN_CONTROL = len(CONTROL_NAMES) - 1
@@ -136,22 +130,8 @@ def _namer(layout: Layout) -> Callable[[int], int]:
 
 control_name = chosen({number: _namer(layout) for number, layout in LAYOUTS.items() if layout.control_types}, CHOSEN)
 """``(layout, number)``: index into `CONTROL_NAMES` of the control type that has this number in the layout."""
-
-_CASTAGNOLI = _of_layouts(1, lambda layout: layout.castagnoli)
 _FAMILY = _packed(2, {NO_LAYOUT: 3}) | _of_layouts(2, lambda layout: layout.family)
 _RECORDS, _MESSAGES, _SET = int(Family.RECORDS), int(Family.MESSAGES), int(Family.SET)
-_ATTRIBUTE_BYTES = _of_layouts(1, lambda layout: layout.attribute_bytes)
-_SMALLEST_RECORD = _of_layouts(4, lambda layout: layout.smallest_record)
-_CRC_AT, _CRC_FROM = _of_layouts(5, lambda layout: layout.crc_at), _of_layouts(5, lambda layout: layout.crc_from)
-_FIRST_OFFSET = _of_layouts(1, lambda layout: layout.first_offset)
-_LOWEST_INNER = _of_layouts(2, lambda layout: layout.lowest_inner_magic)
-# Facts below are the index of a bit. Index 15 is used if a layout has no such bit, because no attributes have bit 15.
-_NO_BIT = 1 << 15
-_CONTROL_BIT = _of_layouts(4, lambda layout: (layout.control_bit or _NO_BIT).bit_length() - 1)
-_FLAGGED_BIT = _of_layouts(4, lambda layout: (layout.flagged_bit or _NO_BIT).bit_length() - 1)
-_TOMBSTONE_BIT = _of_layouts(4, lambda layout: (layout.tombstone_bit or _NO_BIT).bit_length() - 1)
-_TAGGED_BIT = _of_layouts(4, lambda layout: (layout.tagged_bit or _NO_BIT).bit_length() - 1)
-_TYPED = _of_layouts(1, lambda layout: layout.typed_control)
 _OWN_FRAME = _packed(1, {i: one.own_frame is not None for i, one in enumerate(FORMATS)})
 _OWN_LAYOUT = _packed(4, {i: one.own_layouts[0].number if one.own_layouts else 0 for i, one in enumerate(FORMATS)})
 _OF_MAGIC_0, _OF_MAGIC_1, _OF_MAGIC_2 = (
@@ -178,21 +158,6 @@ def own_layout(format: int) -> int:
     return (_OWN_LAYOUT >> (4 * format)) & 15
 
 
-def has_castagnoli(layout: int) -> bool:
-    """Whether the entry's checksum is CRC-32C, not CRC-32."""
-    return (_CASTAGNOLI >> layout) & 1 != 0
-
-
-def crc_at(layout: int) -> int:
-    """Position of the checksum, in bytes from the entry's first."""
-    return (_CRC_AT >> (5 * layout)) & 31
-
-
-def crc_from(layout: int) -> int:
-    """Position of the first byte that the checksum covers, in bytes from the entry's first."""
-    return (_CRC_FROM >> (5 * layout)) & 31
-
-
 def holds_records(layout: int) -> bool:
     """Whether the entry is a record batch."""
     return (_FAMILY >> (2 * layout)) & 3 == _RECORDS
@@ -208,24 +173,52 @@ def is_set(layout: int) -> bool:
     return (_FAMILY >> (2 * layout)) & 3 == _SET
 
 
-def attribute_bytes(layout: int) -> int:
-    """Bytes of the attributes of a batch's records."""
-    return (_ATTRIBUTE_BYTES >> layout) & 1
+def _number(bits: int, fact: Callable[[Layout], int]) -> Callable[[int], int]:
+    """A function of a layout that returns a number of so many bits."""
+    packed, mask = _of_layouts(bits, fact), (1 << bits) - 1
+
+    def number_of(layout: int) -> int:
+        return (packed >> (bits * layout)) & mask
+
+    return number_of
 
 
-def smallest_record(layout: int) -> int:
-    """Bytes of the smallest record of a batch."""
-    return (_SMALLEST_RECORD >> (4 * layout)) & 15
+def _flag(fact: Callable[[Layout], bool]) -> Callable[[int], bool]:
+    """A function of a layout that says whether it has a fact."""
+    packed = _of_layouts(1, fact)
+
+    def has(layout: int) -> bool:
+        return (packed >> layout) & 1 != 0
+
+    return has
 
 
-def begins_at_offset(layout: int) -> bool:
-    """Whether a wrapper's offset is that of its first message, not of its last."""
-    return (_FIRST_OFFSET >> layout) & 1 != 0
+def _bit(fact: Callable[[Layout], int]) -> Callable[[int], int]:
+    """A function of a layout that returns the mask of a bit of attributes; bit 15, which no attributes have, if the layout has none."""
+    packed = _of_layouts(4, lambda layout: (fact(layout) or 1 << 15).bit_length() - 1)
+
+    def mask_of(layout: int) -> int:
+        return 1 << ((packed >> (4 * layout)) & 15)
+
+    return mask_of
 
 
-def lowest_inner_magic(layout: int) -> int:
-    """Lowest magic of the messages in a wrapper."""
-    return (_LOWEST_INNER >> (2 * layout)) & 3
+has_castagnoli = _flag(lambda layout: layout.castagnoli)
+"""Whether the entry's checksum is CRC-32C, not CRC-32."""
+crc_at, crc_from = _number(5, lambda layout: layout.crc_at), _number(5, lambda layout: layout.crc_from)
+"""Position of the checksum, and of the first byte that it covers, in bytes from the entry's first."""
+attribute_bytes, smallest_record = _number(1, lambda layout: layout.attribute_bytes), _number(4, lambda layout: layout.smallest_record)
+"""Bytes of the attributes of a batch's records, and of its smallest record."""
+begins_at_offset = _flag(lambda layout: layout.first_offset)
+"""Whether a wrapper's offset is that of its first message, not of its last."""
+lowest_inner_magic = _number(2, lambda layout: layout.lowest_inner_magic)
+"""Lowest magic of the messages in a wrapper."""
+has_typed_control = _flag(lambda layout: layout.typed_control)
+"""Whether the type of a control message is in its attributes, not in its key."""
+control_bit, tombstone_bit = _bit(lambda layout: layout.control_bit), _bit(lambda layout: layout.tombstone_bit)
+"""Mask of the attribute bit of control messages, and of tombstones."""
+flagged_bit, tagged_bit = _bit(lambda layout: layout.flagged_bit), _bit(lambda layout: layout.tagged_bit)
+"""Mask of the attribute bit that is set if `tombstone_bit` decides whether a message is a tombstone; if the timestamp is the broker's."""
 
 
 def highest_inner_magic(format: int, layout: int) -> int:
@@ -233,31 +226,6 @@ def highest_inner_magic(format: int, layout: int) -> int:
     if layout_of(format, 2) == layout:
         return 2
     return 1 if layout_of(format, 1) == layout else 0
-
-
-def control_bit(layout: int) -> int:
-    """Mask of the attribute bit of control messages. Here and in the next three, a bit that no message has if the layout has none."""
-    return 1 << ((_CONTROL_BIT >> (4 * layout)) & 15)
-
-
-def flagged_bit(layout: int) -> int:
-    """Mask of the attribute bit that is set if `tombstone_bit` decides whether a message is a tombstone."""
-    return 1 << ((_FLAGGED_BIT >> (4 * layout)) & 15)
-
-
-def tombstone_bit(layout: int) -> int:
-    """Mask of the attribute bit of tombstones."""
-    return 1 << ((_TOMBSTONE_BIT >> (4 * layout)) & 15)
-
-
-def tagged_bit(layout: int) -> int:
-    """Mask of the attribute bit that is set if the timestamp is the broker's."""
-    return 1 << ((_TAGGED_BIT >> (4 * layout)) & 15)
-
-
-def has_typed_control(layout: int) -> bool:
-    """Whether the type of a control message is in its attributes, not in its key."""
-    return (_TYPED >> layout) & 1 != 0
 
 
 def same_layout(a: int, b: int) -> bool:
@@ -275,18 +243,14 @@ def format_of(name: str) -> Format:
     return FORMATS[FORMAT_NAMES.index(name)]
 
 
-_OK, _TRUNCATED = int(Code.OK), int(Code.TRUNCATED)
-_INNER_MAGIC, _INNER_COMPRESSED, _INNER_CRC = int(Code.INNER_MAGIC), int(Code.INNER_COMPRESSED), int(Code.INNER_CRC)
-_NO_INNER, _INNER_OFFSET = int(Code.NO_INNER), int(Code.INNER_OFFSET)
-_TAG_COUNT = int(Code.TAG_COUNT)
-_INNER_UNKNOWN, _INNER_CRC_FROM = table.UNKNOWN, legacy.CRC_FROM
+_OK, _TRUNCATED, _INNER_MAGIC, _INNER_COMPRESSED = int(Code.OK), int(Code.TRUNCATED), int(Code.INNER_MAGIC), int(Code.INNER_COMPRESSED)
+_INNER_CRC, _NO_INNER, _INNER_OFFSET, _TAG_COUNT = int(Code.INNER_CRC), int(Code.NO_INNER), int(Code.INNER_OFFSET), int(Code.TAG_COUNT)
+_INNER_CRC_FROM = legacy.CRC_FROM
 
 
 def inner_messages(buf: Buffer, end: int, layout: int, highest: int, check_crcs: bool) -> tuple[int, int, int, int]:
     """Hop through the inner messages: (count, offset field of the last one, code, where)."""
-    at = 0
-    count = 0
-    last = 0
+    at, count, last = 0, 0, 0
     while True:
         code, following = legacy.inner(buf, at, end)
         if code == _TRUNCATED:
@@ -309,20 +273,10 @@ def inner_messages(buf: Buffer, end: int, layout: int, highest: int, check_crcs:
 
 def base_of(layout: int, magic: int, base_offset: int, last_offset: int, told: int, last: int, count: int) -> tuple[int, int]:
     """Base that is added to inner offsets (``DeepRecordsIterator`` of Kafka). It depends on the wrapper's magic, not on the inner ones.
-
-    Parameters
-    ----------
-    layout, magic, base_offset, last_offset, told : int
-        Of the wrapper; ``told`` is the number of messages in its header, or `table.UNKNOWN`.
-    last, count : int
-        Offset field of the last inner message, and the number of inner messages.
-
-    Returns
-    -------
-    code, base : int
-    """
+    ``layout``, ``magic``, ``base_offset``, ``last_offset``, ``told``: of the wrapper; ``told`` is the number of messages in its header, or
+    `table.UNKNOWN`. ``last``, ``count``: offset field of the last inner message, and the number of inner messages."""
     if begins_at_offset(layout):
-        return _TAG_COUNT if told not in (_INNER_UNKNOWN, count) else _OK, base_offset
+        return _TAG_COUNT if told not in (table.UNKNOWN, count) else _OK, base_offset
     if magic == 0 or last_offset == 0:
         return _OK, 0
     if last_offset < last:

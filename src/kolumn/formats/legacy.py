@@ -21,69 +21,42 @@ the end of a message are ignored, as in Java. A negative key or value length is 
 from kolumn.core.arrays import Bytes, Row
 from kolumn.core.errors import Code
 from kolumn.formats import layout, table
-from kolumn.formats.entry import OVERHEAD
-from kolumn.formats.fields import Message, bad_message
+from kolumn.formats.entry import OVERHEAD, Message, bad_message
 from kolumn.formats.layout import LZ4, Family, Layout, codec_up_to
 from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, put32, put64, store8, u32_at
 
-CRC_FROM = 16
-HEADER = 18
-SMALLEST_V0 = 14
-SMALLEST_V1 = 22
-SMALLEST_ENTRY = 26
-
-_OK = int(Code.OK)
-_TRUNCATED = int(Code.TRUNCATED)
-_MESSAGE_SIZE = int(Code.MESSAGE_SIZE)
-_KEY_LENGTH = int(Code.KEY_LENGTH)
-_VALUE_LENGTH = int(Code.VALUE_LENGTH)
-_INNER_LENGTH = int(Code.INNER_LENGTH)
+CRC_FROM, HEADER = 16, 18
+SMALLEST_V0, SMALLEST_V1, SMALLEST_ENTRY = 14, 22, 26
+_OK, _TRUNCATED, _MESSAGE_SIZE, _KEY_LENGTH = int(Code.OK), int(Code.TRUNCATED), int(Code.MESSAGE_SIZE), int(Code.KEY_LENGTH)
+_VALUE_LENGTH, _INNER_LENGTH = int(Code.VALUE_LENGTH), int(Code.INNER_LENGTH)
 _LARGEST_CODEC = LZ4
-_NO_TIMESTAMP, _NO_TYPE = -1, table.NO_TIMESTAMP_TYPE
-_UNKNOWN = table.UNKNOWN
-
-_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
-_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
-_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
-_LEADER_EPOCH, _CRC_FROM, _ATTRIBUTES = table.LEADER_EPOCH, table.CRC_FROM, table.ATTRIBUTES
+_NO_TIMESTAMP = -1
 
 
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
     """Fill one row of the batch table from the outermost message at ``pos``, of which 26 bytes are read at most; returns a code."""
-    magic = load8(buf, pos + 16)
-    attributes = load8(buf, pos + 17)
-    row[_LAST_OFFSET] = i64_at(buf, pos)
-    row[_BASE_OFFSET] = row[_LAST_OFFSET]
-    row[_COUNT] = 1
-    row[_CODEC] = attributes & 7
-    if row[_CODEC] != 0:
-        row[_BASE_OFFSET] = _UNKNOWN
-        row[_COUNT] = _UNKNOWN
-    row[_CRC] = u32_at(buf, pos + 12)
-    row[_CRC_FROM] = CRC_FROM
-    row[_ATTRIBUTES] = attributes
-    row[_PRODUCER_ID] = -1
-    row[_PRODUCER_EPOCH] = -1
-    row[_BASE_SEQUENCE] = -1
-    row[_LEADER_EPOCH] = -1
-    row[_TIMESTAMP_TYPE] = _NO_TYPE
-    row[_MAX_TIMESTAMP] = _NO_TIMESTAMP
-    row[_BASE_TIMESTAMP] = _NO_TIMESTAMP
+    magic, attributes = load8(buf, pos + 16), load8(buf, pos + 17)
+    row[table.ATTRIBUTES], row[table.CODEC] = attributes, attributes & 7
+    row[table.LAST_OFFSET], row[table.BASE_OFFSET], row[table.COUNT] = i64_at(buf, pos), i64_at(buf, pos), 1
+    if row[table.CODEC] != 0:
+        row[table.BASE_OFFSET] = row[table.COUNT] = table.UNKNOWN
+    row[table.CRC], row[table.CRC_FROM] = u32_at(buf, pos + 12), CRC_FROM
+    row[table.PRODUCER_ID] = row[table.PRODUCER_EPOCH] = row[table.BASE_SEQUENCE] = row[table.LEADER_EPOCH] = -1
+    row[table.TIMESTAMP_TYPE] = table.NO_TIMESTAMP_TYPE
+    row[table.MAX_TIMESTAMP] = row[table.BASE_TIMESTAMP] = _NO_TIMESTAMP
     if magic >= 1:
         if size < SMALLEST_V1 + OVERHEAD:
             return _MESSAGE_SIZE
-        row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
-        row[_MAX_TIMESTAMP] = i64_at(buf, pos + 18)
-        if row[_CODEC] == 0:
-            row[_BASE_TIMESTAMP] = row[_MAX_TIMESTAMP]
+        row[table.TIMESTAMP_TYPE] = (attributes >> 3) & 1
+        row[table.MAX_TIMESTAMP] = i64_at(buf, pos + 18)
+        if row[table.CODEC] == 0:
+            row[table.BASE_TIMESTAMP] = row[table.MAX_TIMESTAMP]
     return _OK
 
 
 def inner(buf: Buffer, at: int, end: int) -> tuple[int, int]:
-    """Hop over an inner message: (OK, next), (TRUNCATED, at) at the end, or (INNER_LENGTH, at).
-
-    As in Java, left-over bytes that are not a whole message end the payload without an error.
-    """
+    """Hop over an inner message: (OK, next), (TRUNCATED, at) at the end, or (INNER_LENGTH, at). As in Java, left-over bytes that are not a
+    whole message end the payload without an error."""
     if end - at < OVERHEAD:
         return _TRUNCATED, at
     size = i32_at(buf, at + 8)
@@ -95,10 +68,8 @@ def inner(buf: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 0, base: int = 0, number: int = 0) -> Message:
-    """See `kolumn.formats.layout.Layout.message`. The magic must be 0, 1, or 2 of `kip87`.
-
-    An append time of the wrapper replaces the timestamps of messages with magic 1 or 2; those of magic 0 have no timestamp.
-    """
+    """See `kolumn.formats.layout.Layout.message`. The magic must be 0, 1, or 2 of `kip87`. An append time of the wrapper replaces the
+    timestamps of messages with magic 1 or 2; those of magic 0 have no timestamp."""
     key_at = at + 18
     timestamp, dated = _NO_TIMESTAMP, 0
     if load8(buf, at + 16) >= 1:
@@ -108,13 +79,11 @@ def message(buf: Buffer, at: int, end: int, wrapped: int = 0, attributes: int = 
         key_at += 8
     elif end - at < SMALLEST_ENTRY:
         return bad_message(_MESSAGE_SIZE, at + 8)
-    key = key_at + 4
-    key_length = i32_at(buf, key_at)
+    key, key_length = key_at + 4, i32_at(buf, key_at)
     if key_length > end - key - 4:
         return bad_message(_KEY_LENGTH, key_at)
     value_at = key + max(key_length, 0)
-    value = value_at + 4
-    value_length = i32_at(buf, value_at)
+    value, value_length = value_at + 4, i32_at(buf, value_at)
     if value_length > end - value:
         return bad_message(_VALUE_LENGTH, value_at)
     return Message(_OK, at, i64_at(buf, at) + base, timestamp, dated, -1, 0, key, key_length, value, value_length)
@@ -149,7 +118,7 @@ def believable(head: Bytes, row: Row) -> bool:
         return False
     length = i32_at(head, HEADER + 8 * int(head[16]))
     # The comparison at the end rejects zeros, which are not a header.
-    return header(head, 0, SMALLEST_V1 + OVERHEAD, row) == _OK and length >= -1 and row[_CODEC] <= _LARGEST_CODEC and any(head[8:16])
+    return header(head, 0, SMALLEST_V1 + OVERHEAD, row) == _OK and length >= -1 and row[table.CODEC] <= _LARGEST_CODEC and any(head[8:16])
 
 
 def codec_code(attributes: int, codec: int) -> int:

@@ -29,9 +29,7 @@ CODE = 22  # errors.Code of the first error
 RECORD = 23  # index of the record to blame, or -1
 WHERE = 24  # position of the error within the decompressed payload, or -1
 WIDTH = 25
-
 NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 """Values of TIMESTAMP_TYPE."""
-
 UNKNOWN = -(2**62)
 """A value that is known only after decompression, such as base offset and count of a wrapper."""

@@ -20,75 +20,41 @@ A negative key or value length means null. Header keys are not null, header valu
 from kolumn.core.arrays import Bytes, Row
 from kolumn.core.errors import Code
 from kolumn.formats import layout, table
-from kolumn.formats.entry import holds_offset
-from kolumn.formats.fields import NOT_PLAIN, Header, PlainRecord, Record, bad_header, bad_record
+from kolumn.formats.entry import NOT_PLAIN, Header, PlainRecord, Record, bad_header, bad_record, holds_offset
 from kolumn.formats.layout import ZSTD, Family, Layout, codec_up_to
 from kolumn.formats.memory import Buffer, i8_at, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import put_varint, short_varint, varint32, varint64, varint_size
 
-MAGIC = 2
-HEADER = 61
-SMALLEST = 49
-CRC_FROM = 21
-SMALLEST_RECORD = 7
-SMALLEST_HEADER = 2
-"""Bytes of the smallest record header: two lengths."""
+MAGIC, HEADER, CRC_FROM = 2, 61, 21
+SMALLEST, SMALLEST_RECORD, SMALLEST_HEADER = 49, 7, 2
+"""Bytes: of the smallest batch without its first 12, of the smallest record, and of the smallest record header, two lengths."""
 ABORT, COMMIT = 0, 1
 """Types of control records that end transactions."""
-
 CONTROL_TYPES = ("ABORT", "COMMIT", "LEADER_CHANGE", "SNAPSHOT_HEADER", "SNAPSHOT_FOOTER", "KRAFT_VERSION", "KRAFT_VOTERS")
 """Names of the control types, by their numbers (``ControlRecordType``)."""
 _LARGEST_CODEC = ZSTD
-_OK = int(Code.OK)
-_BAD_LENGTH = int(Code.BAD_LENGTH)
-_BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
-_RECORD_LENGTH = int(Code.RECORD_LENGTH)
-_TIMESTAMP_DELTA = int(Code.TIMESTAMP_DELTA)
-_OFFSET_DELTA = int(Code.OFFSET_DELTA)
-_KEY_LENGTH = int(Code.KEY_LENGTH)
-_VALUE_LENGTH = int(Code.VALUE_LENGTH)
-_HEADER_COUNT = int(Code.HEADER_COUNT)
-_HEADER_KEY = int(Code.HEADER_KEY)
-_HEADER_VALUE = int(Code.HEADER_VALUE)
-_RECORD_END, _OFFSET_RANGE = int(Code.RECORD_END), int(Code.OFFSET_RANGE)
-_UNKNOWN = table.UNKNOWN
-
-# Row indices as plain names: compiled code folds them to constants.
-_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
-_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
-_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
-_LEADER_EPOCH, _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = table.LEADER_EPOCH, table.TRANSACTIONAL, table.CONTROL, table.DELETE_HORIZON
-_PAYLOAD, _CRC_FROM, _ATTRIBUTES = table.PAYLOAD, table.CRC_FROM, table.ATTRIBUTES
+_OK, _BAD_LENGTH, _BAD_LAST_OFFSET, _RECORD_LENGTH = int(Code.OK), int(Code.BAD_LENGTH), int(Code.LAST_OFFSET), int(Code.RECORD_LENGTH)
+_TIMESTAMP_DELTA, _OFFSET_DELTA, _KEY_LENGTH = int(Code.TIMESTAMP_DELTA), int(Code.OFFSET_DELTA), int(Code.KEY_LENGTH)
+_VALUE_LENGTH, _HEADER_COUNT, _HEADER_KEY = int(Code.VALUE_LENGTH), int(Code.HEADER_COUNT), int(Code.HEADER_KEY)
+_HEADER_VALUE, _RECORD_END, _OFFSET_RANGE = int(Code.HEADER_VALUE), int(Code.RECORD_END), int(Code.OFFSET_RANGE)
 
 
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
     """Fill one row of the batch table from the 61 bytes at ``pos`` of an entry of ``size`` bytes; returns a code."""
-    row[_PAYLOAD], row[_CRC_FROM] = HEADER, CRC_FROM
+    row[table.PAYLOAD], row[table.CRC_FROM] = HEADER, CRC_FROM
+    row[table.BASE_OFFSET], row[table.LAST_OFFSET], row[table.LEADER_EPOCH] = i64_at(buf, pos), i64_at(buf, pos), i32_at(buf, pos + 12)
     if size < SMALLEST + 12:
-        row[_BASE_OFFSET] = i64_at(buf, pos)
-        row[_LAST_OFFSET] = row[_BASE_OFFSET]
-        row[_COUNT] = _UNKNOWN
-        row[_LEADER_EPOCH] = i32_at(buf, pos + 12)
+        row[table.COUNT] = table.UNKNOWN
         return _BAD_LENGTH
-    attributes = load8(buf, pos + 22)
-    row[_BASE_OFFSET] = i64_at(buf, pos)
-    delta = i32_at(buf, pos + 23)
-    fits = holds_offset(row[_BASE_OFFSET], delta)
-    row[_LAST_OFFSET] = row[_BASE_OFFSET] + (delta if fits else 0)
-    row[_COUNT] = i32_at(buf, pos + 57)
-    row[_CODEC] = attributes & 7
-    row[_CRC] = u32_at(buf, pos + 17)
-    row[_ATTRIBUTES] = i16_at(buf, pos + 21)
-    row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
-    row[_BASE_TIMESTAMP] = i64_at(buf, pos + 27)
-    row[_MAX_TIMESTAMP] = i64_at(buf, pos + 35)
-    row[_PRODUCER_ID] = i64_at(buf, pos + 43)
-    row[_PRODUCER_EPOCH] = i16_at(buf, pos + 51)
-    row[_BASE_SEQUENCE] = i32_at(buf, pos + 53)
-    row[_LEADER_EPOCH] = i32_at(buf, pos + 12)
-    row[_TRANSACTIONAL] = (attributes >> 4) & 1
-    row[_CONTROL] = (attributes >> 5) & 1
-    row[_DELETE_HORIZON] = (attributes >> 6) & 1
+    attributes, delta = load8(buf, pos + 22), i32_at(buf, pos + 23)
+    fits = holds_offset(row[table.BASE_OFFSET], delta)
+    row[table.LAST_OFFSET] += delta if fits else 0
+    row[table.COUNT], row[table.CODEC], row[table.CRC] = i32_at(buf, pos + 57), attributes & 7, u32_at(buf, pos + 17)
+    row[table.ATTRIBUTES], row[table.TIMESTAMP_TYPE] = i16_at(buf, pos + 21), (attributes >> 3) & 1
+    row[table.BASE_TIMESTAMP], row[table.MAX_TIMESTAMP] = i64_at(buf, pos + 27), i64_at(buf, pos + 35)
+    row[table.PRODUCER_ID], row[table.PRODUCER_EPOCH] = i64_at(buf, pos + 43), i16_at(buf, pos + 51)
+    row[table.BASE_SEQUENCE], row[table.TRANSACTIONAL] = i32_at(buf, pos + 53), (attributes >> 4) & 1
+    row[table.CONTROL], row[table.DELETE_HORIZON] = (attributes >> 5) & 1, (attributes >> 6) & 1
     return _OK if fits else _BAD_LAST_OFFSET
 
 
@@ -128,18 +94,18 @@ def fields(buf: Buffer, at: int, end: int, skip: int = 1) -> Record:
 
 def whole(buf: Buffer, at: int, end: int, skip: int, most: int) -> int:
     """Code of the record at ``at``, headers and all, in a batch with the last offset delta ``most``."""
-    found = fields(buf, at, end, skip)
-    if found.code != _OK:
-        return found.code
-    header_at = found.headers
-    for _ in range(found.header_count):
-        one = record_header(buf, header_at, found.next)
-        if one.code != _OK:
-            return one.code
-        header_at = one.next
-    if header_at != found.next:
+    record = fields(buf, at, end, skip)
+    if record.code != _OK:
+        return record.code
+    header_at = record.headers
+    for _ in range(record.header_count):
+        header = record_header(buf, header_at, record.next)
+        if header.code != _OK:
+            return header.code
+        header_at = header.next
+    if header_at != record.next:
         return _RECORD_END
-    return _OK if 0 <= found.offset_delta <= most else _OFFSET_RANGE
+    return _OK if 0 <= record.offset_delta <= most else _OFFSET_RANGE
 
 
 def offset_delta(buf: Buffer, at: int, end: int, skip: int) -> tuple[int, int]:
@@ -153,15 +119,13 @@ def offset_delta(buf: Buffer, at: int, end: int, skip: int) -> tuple[int, int]:
 
 
 def plain_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
-    """Fields of a plain record, in fewer instructions than `fields` needs. Nearly all records are plain.
-
-    A plain record has no headers, and no varint of more than two bytes. For all others, including damaged ones, the result is
-    `NOT_PLAIN`, and the caller uses `fields`. Up to two bytes after ``end`` are read, so that one comparison with the end is enough.
-    """
-    found = short_fields(buf, at, end, skip)
-    if found.next < 0 or found.value + max(found.value_length, 0) + 1 != found.next or load8(buf, found.next - 1) != 0:
+    """Fields of a plain record, in fewer instructions than `fields` needs. Nearly all records are plain. A plain record has no headers, and
+    no varint of more than two bytes. For all others, including damaged ones, the result is `NOT_PLAIN`, and the caller uses `fields`. Up to
+    two bytes after ``end`` are read, so that one comparison with the end is enough."""
+    record = short_fields(buf, at, end, skip)
+    if record.next < 0 or record.value + max(record.value_length, 0) + 1 != record.next or load8(buf, record.next - 1) != 0:
         return NOT_PLAIN
-    return found
+    return record
 
 
 def short_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
@@ -193,10 +157,8 @@ def short_fields(buf: Buffer, at: int, end: int, skip: int = 1) -> PlainRecord:
 
 
 def plain_header(buf: Buffer, at: int, stop: int) -> Header:
-    """As `record_header`, for lengths of one or two bytes; ``next`` is -1 for a header that `record_header` has to read.
-
-    Up to two bytes after ``stop`` are read.
-    """
+    """As `record_header`, for lengths of one or two bytes; ``next`` is -1 for a header that `record_header` has to read. Up to two bytes
+    after ``stop`` are read."""
     key_length, key, more = short_varint(buf, at)
     value_at = key + (key_length >> 1)
     if value_at >= stop:
@@ -242,19 +204,21 @@ def put_record(buf: Buffer, at: int, body: int, timestamp_delta: int, offset_del
 
 def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]
     """Write the 61 header bytes of an entry of ``size`` bytes at ``pos`` from a row of the batch table, without the CRC."""
-    put64(buf, pos, row[_BASE_OFFSET])
+    put64(buf, pos, row[table.BASE_OFFSET])
     put32(buf, pos + 8, size - 12)
-    put32(buf, pos + 12, row[_LEADER_EPOCH])
+    put32(buf, pos + 12, row[table.LEADER_EPOCH])
     store8(buf, pos + 16, MAGIC)
-    flags = (row[_TIMESTAMP_TYPE] << 3) | (row[_TRANSACTIONAL] << 4) | (row[_CONTROL] << 5) | (row[_DELETE_HORIZON] << 6)
-    put16(buf, pos + 21, row[_CODEC] | flags)
-    put32(buf, pos + 23, row[_LAST_OFFSET] - row[_BASE_OFFSET])
-    put64(buf, pos + 27, row[_BASE_TIMESTAMP])
-    put64(buf, pos + 35, row[_MAX_TIMESTAMP])
-    put64(buf, pos + 43, row[_PRODUCER_ID])
-    put16(buf, pos + 51, row[_PRODUCER_EPOCH])
-    put32(buf, pos + 53, row[_BASE_SEQUENCE])
-    put32(buf, pos + 57, row[_COUNT])
+    flags = (
+        (row[table.TIMESTAMP_TYPE] << 3) | (row[table.TRANSACTIONAL] << 4) | (row[table.CONTROL] << 5) | (row[table.DELETE_HORIZON] << 6)
+    )
+    put16(buf, pos + 21, row[table.CODEC] | flags)
+    put32(buf, pos + 23, row[table.LAST_OFFSET] - row[table.BASE_OFFSET])
+    put64(buf, pos + 27, row[table.BASE_TIMESTAMP])
+    put64(buf, pos + 35, row[table.MAX_TIMESTAMP])
+    put64(buf, pos + 43, row[table.PRODUCER_ID])
+    put16(buf, pos + 51, row[table.PRODUCER_EPOCH])
+    put32(buf, pos + 53, row[table.BASE_SEQUENCE])
+    put32(buf, pos + 57, row[table.COUNT])
 
 
 def plausible(buf: Buffer, pos: int, size: int) -> bool:
@@ -270,7 +234,7 @@ def following(buf: Buffer, at: int, end: int, wrapped: int) -> tuple[int, int]:
 
 def believable(head: Bytes, row: Row) -> bool:
     """Fill a row from a header whose length may be wrong; False if no writer writes such a header."""
-    return header(head, 0, HEADER, row) == _OK and 0 <= int(row[_ATTRIBUTES]) < 128
+    return header(head, 0, HEADER, row) == _OK and 0 <= int(row[table.ATTRIBUTES]) < 128
 
 
 def codec_code(attributes: int, codec: int) -> int:

@@ -24,27 +24,12 @@ from kolumn.formats.layout import ZSTD, Family, Format, Layout
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, put_varint, uvarint32, uvarint_size, varint64, varint_size
 
-MAGIC = 3
-LARGEST_HEADER = 67
-SMALLEST_LENGTH = 32
-SMALLEST_RECORD = 6
-BARE = 0x80
+MAGIC, BARE = 3, 0x80
+LARGEST_HEADER, SMALLEST_LENGTH, SMALLEST_RECORD = 67, 32, 6
 _LARGEST_CODEC = ZSTD
-
-_OK = int(Code.OK)
-_BAD_LAST_OFFSET = int(Code.LAST_OFFSET)
-_TRUNCATED = int(Code.TRUNCATED)
-_BAD_LENGTH = int(Code.BAD_LENGTH)
+_OK, _BAD_LAST_OFFSET, _TRUNCATED, _BAD_LENGTH = int(Code.OK), int(Code.LAST_OFFSET), int(Code.TRUNCATED), int(Code.BAD_LENGTH)
 _BATCH_HEADER = int(Code.BATCH_HEADER)
-_UNKNOWN = table.UNKNOWN
 _V3, _V3_BARE = 2, 3  # numbers of the two layouts
-
-_BASE_OFFSET, _LAST_OFFSET, _COUNT, _CODEC, _CRC = table.BASE_OFFSET, table.LAST_OFFSET, table.COUNT, table.CODEC, table.CRC
-_TIMESTAMP_TYPE, _BASE_TIMESTAMP, _MAX_TIMESTAMP = table.TIMESTAMP_TYPE, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP
-_PRODUCER_ID, _PRODUCER_EPOCH, _BASE_SEQUENCE = table.PRODUCER_ID, table.PRODUCER_EPOCH, table.BASE_SEQUENCE
-_LEADER_EPOCH, _TRANSACTIONAL, _CONTROL, _DELETE_HORIZON = table.LEADER_EPOCH, table.TRANSACTIONAL, table.CONTROL, table.DELETE_HORIZON
-_LAYOUT, _PAYLOAD, _CRC_FROM, _ATTRIBUTES = table.LAYOUT, table.PAYLOAD, table.CRC_FROM, table.ATTRIBUTES
-_MAGIC = table.MAGIC
 
 
 def entry(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
@@ -66,21 +51,12 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
 def fill(buf: Buffer, pos: int, at: int, end: int, row) -> int:  # type: ignore[no-untyped-def]
     """Fill one row as `header` does, for an entry that ends at ``end``; ``at`` is the position after its batch length."""
     attributes = i16_at(buf, at + 9)
-    row[_LAYOUT] = _V3_BARE if attributes & BARE else _V3
-    row[_MAGIC] = MAGIC
-    row[_ATTRIBUTES] = attributes
-    row[_CRC_FROM] = at + 9 - pos
-    row[_PAYLOAD] = 0
-    row[_BASE_OFFSET] = i64_at(buf, pos)
-    row[_LAST_OFFSET] = row[_BASE_OFFSET]
-    row[_COUNT] = _UNKNOWN
-    row[_LEADER_EPOCH] = i32_at(buf, at)
-    row[_CRC] = u32_at(buf, at + 5)
-    row[_CODEC] = attributes & 7
-    row[_TIMESTAMP_TYPE] = (attributes >> 3) & 1
-    row[_TRANSACTIONAL] = (attributes >> 4) & 1
-    row[_CONTROL] = (attributes >> 5) & 1
-    row[_DELETE_HORIZON] = (attributes >> 6) & 1
+    row[table.LAYOUT], row[table.MAGIC] = _V3_BARE if attributes & BARE else _V3, MAGIC
+    row[table.CRC], row[table.CRC_FROM], row[table.PAYLOAD], row[table.COUNT] = u32_at(buf, at + 5), at + 9 - pos, 0, table.UNKNOWN
+    row[table.BASE_OFFSET], row[table.LAST_OFFSET], row[table.LEADER_EPOCH] = i64_at(buf, pos), i64_at(buf, pos), i32_at(buf, at)
+    row[table.ATTRIBUTES], row[table.CODEC], row[table.TIMESTAMP_TYPE] = attributes, attributes & 7, (attributes >> 3) & 1
+    row[table.TRANSACTIONAL], row[table.CONTROL] = (attributes >> 4) & 1, (attributes >> 5) & 1
+    row[table.DELETE_HORIZON] = (attributes >> 6) & 1
     last, base_at = uvarint32(buf, at + 11, end)
     if base_at == MALFORMED:
         return _BATCH_HEADER
@@ -90,47 +66,44 @@ def fill(buf: Buffer, pos: int, at: int, end: int, row) -> int:  # type: ignore[
     delta, producer_at = varint64(buf, delta_at, end)
     if producer_at == MALFORMED or producer_at + 18 > end:
         return _BATCH_HEADER
-    fits = holds_offset(row[_BASE_OFFSET], last)
-    row[_LAST_OFFSET] += last if fits else 0
-    row[_BASE_TIMESTAMP] = base
-    row[_MAX_TIMESTAMP] = base + delta
-    row[_PRODUCER_ID] = i64_at(buf, producer_at)
-    row[_PRODUCER_EPOCH] = i16_at(buf, producer_at + 8)
-    row[_BASE_SEQUENCE] = i32_at(buf, producer_at + 10)
-    row[_COUNT] = i32_at(buf, producer_at + 14)
-    row[_PAYLOAD] = producer_at + 18 - pos
+    fits = holds_offset(row[table.BASE_OFFSET], last)
+    row[table.LAST_OFFSET] += last if fits else 0
+    row[table.BASE_TIMESTAMP], row[table.MAX_TIMESTAMP] = base, base + delta
+    row[table.PRODUCER_ID], row[table.PRODUCER_EPOCH] = i64_at(buf, producer_at), i16_at(buf, producer_at + 8)
+    row[table.BASE_SEQUENCE], row[table.COUNT] = i32_at(buf, producer_at + 10), i32_at(buf, producer_at + 14)
+    row[table.PAYLOAD] = producer_at + 18 - pos
     return _OK if fits else _BAD_LAST_OFFSET
 
 
 def header_size(row, payload: int) -> int:  # type: ignore[no-untyped-def]
     """Bytes of the header of a batch whose records have ``payload`` bytes."""
-    rest = 29 + uvarint_size(row[_LAST_OFFSET] - row[_BASE_OFFSET])
-    rest += varint_size(row[_BASE_TIMESTAMP]) + varint_size(row[_MAX_TIMESTAMP] - row[_BASE_TIMESTAMP])
+    rest = 29 + uvarint_size(row[table.LAST_OFFSET] - row[table.BASE_OFFSET])
+    rest += varint_size(row[table.BASE_TIMESTAMP]) + varint_size(row[table.MAX_TIMESTAMP] - row[table.BASE_TIMESTAMP])
     return 8 + uvarint_size(rest + payload) + rest
 
 
 def put_header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
-    """Write the header at ``pos`` of an entry of ``size`` bytes from a row of the batch table, without its CRC.
-
-    Returns the position of the CRC; the bytes that it covers begin 4 bytes after that.
-    """
-    put64(buf, pos, row[_BASE_OFFSET])
+    """Write the header at ``pos`` of an entry of ``size`` bytes from a row of the batch table, without its CRC. Returns the position of the
+    CRC; the bytes that it covers begin 4 bytes after that."""
+    put64(buf, pos, row[table.BASE_OFFSET])
     length = size - 9
     while uvarint_size(length) + 8 + length > size:
         length -= 1
     at = put_uvarint(buf, pos + 8, length)
-    put32(buf, at, row[_LEADER_EPOCH])
+    put32(buf, at, row[table.LEADER_EPOCH])
     store8(buf, at + 4, MAGIC)
     crc_at = at + 5
-    flags = (row[_TIMESTAMP_TYPE] << 3) | (row[_TRANSACTIONAL] << 4) | (row[_CONTROL] << 5) | (row[_DELETE_HORIZON] << 6)
-    put16(buf, at + 9, row[_CODEC] | flags | (BARE if row[_LAYOUT] == _V3_BARE else 0))
-    at = put_uvarint(buf, at + 11, row[_LAST_OFFSET] - row[_BASE_OFFSET])
-    at = put_varint(buf, at, row[_BASE_TIMESTAMP])
-    at = put_varint(buf, at, row[_MAX_TIMESTAMP] - row[_BASE_TIMESTAMP])
-    put64(buf, at, row[_PRODUCER_ID])
-    put16(buf, at + 8, row[_PRODUCER_EPOCH])
-    put32(buf, at + 10, row[_BASE_SEQUENCE])
-    put32(buf, at + 14, row[_COUNT])
+    flags = (
+        (row[table.TIMESTAMP_TYPE] << 3) | (row[table.TRANSACTIONAL] << 4) | (row[table.CONTROL] << 5) | (row[table.DELETE_HORIZON] << 6)
+    )
+    put16(buf, at + 9, row[table.CODEC] | flags | (BARE if row[table.LAYOUT] == _V3_BARE else 0))
+    at = put_uvarint(buf, at + 11, row[table.LAST_OFFSET] - row[table.BASE_OFFSET])
+    at = put_varint(buf, at, row[table.BASE_TIMESTAMP])
+    at = put_varint(buf, at, row[table.MAX_TIMESTAMP] - row[table.BASE_TIMESTAMP])
+    put64(buf, at, row[table.PRODUCER_ID])
+    put16(buf, at + 8, row[table.PRODUCER_EPOCH])
+    put32(buf, at + 10, row[table.BASE_SEQUENCE])
+    put32(buf, at + 14, row[table.COUNT])
     return crc_at
 
 

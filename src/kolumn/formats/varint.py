@@ -16,17 +16,8 @@ MALFORMED = -1
 
 
 def varint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
-    """Zig-zag varint of up to five bytes at ``at``.
-
-    Returns
-    -------
-    value : int
-        -2**31 .. 2**31 - 1.
-    next : int
-        Position after the varint, or `MALFORMED` (then ``value`` is 0).
-    """
-    raw = 0
-    shift = 0
+    """Value of the zig-zag varint at ``at``, -2**31 .. 2**31 - 1, and the position after it; 0 and `MALFORMED`."""
+    raw, shift = 0, 0
     while at < end and shift < 35:
         byte = load8(buf, at)
         at += 1
@@ -39,17 +30,9 @@ def varint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def short_varint(buf: Buffer, at: int) -> tuple[int, int, int]:
-    """A raw varint of one or two bytes at ``at``. There is no check of an end, so two bytes must be readable.
-
-    Returns
-    -------
-    raw : int
-        Not decoded from zig-zag. 0 .. 2**14 - 1, if there is no third byte.
-    next : int
-        Position after the bytes that were read.
-    last : int
-        The second byte, or 0 if there is only one. If it is 0x80 or more, the varint has a third byte, and ``raw`` is not its value.
-    """
+    """A raw varint of one or two bytes at ``at``. There is no check of an end, so two bytes must be readable. Returns ``raw``: not decoded
+    from zig-zag. 0 .. 2**14 - 1, if there is no third byte. ``next``: position after the bytes that were read. ``last``: the second byte,
+    or 0 if there is only one. If it is 0x80 or more, the varint has a third byte, and ``raw`` is not its value."""
     raw = load8(buf, at)
     if raw < 0x80:
         return raw, at + 1, 0
@@ -59,8 +42,7 @@ def short_varint(buf: Buffer, at: int) -> tuple[int, int, int]:
 
 def varint64(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     """Zig-zag varint of up to ten bytes at ``at``; results as `varint32`, but 64 bits wide."""
-    raw = 0
-    shift = 0
+    raw, shift = 0, 0
     # There are two loops because compilers unroll loops of five steps, and few deltas have more bytes.
     while at < end and shift < 35:
         byte = load8(buf, at)
@@ -87,8 +69,7 @@ def zigzag(value: int) -> int:
 
 def varint_size(value: int) -> int:
     """Bytes of the shortest varint of an int64. A value that fits 32 bits has the size of Java's 32-bit varint."""
-    raw = zigzag(value)
-    size = 1
+    raw, size = zigzag(value), 1
     while raw & ~0x7F:
         raw = (raw >> 7) & 0x01FFFFFFFFFFFFFF
         size += 1
@@ -108,8 +89,7 @@ def put_varint(buf: Buffer, at: int, value: int) -> int:
 
 def uvarint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
     """Unsigned varint of up to five bytes at ``at``; results as `varint32`, with values from 0 to 2**31 - 1. Larger ones are malformed."""
-    raw = 0
-    shift = 0
+    raw, shift = 0, 0
     while at < end and shift < 35:
         byte = load8(buf, at)
         at += 1

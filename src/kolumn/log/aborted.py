@@ -6,7 +6,6 @@ offset on, the first offset of the earliest transaction that is still open (``Fe
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,28 +14,20 @@ from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.buffers import bools, int64s, keep, numbers, strings
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
+from kolumn.source.side_files import AbortedTxn
 
 COLUMN = "transaction"
 STATES = ("none", "committed", "aborted", "open")
-NONE, COMMITTED, ABORTED, OPEN = range(4)
-"""States of a record, indices into `STATES`."""
+NONE, COMMITTED, ABORTED, OPEN = range(4)  # states of a record, indices into `STATES`
 _NEEDED = ("offset", "producerId", "isTransactional")
 
 
 @dataclass(frozen=True)
 class Transactions:
-    """The transactions of one topic-partition that were not committed.
+    """The transactions of one topic-partition that were not committed."""
 
-    Attributes
-    ----------
-    aborted : tuple of (int, int, int)
-        Producer id, first offset, offset of the ABORT marker.
-    open : tuple of (int, int)
-        Producer id and first offset of transactions without a marker at the end of the log.
-    """
-
-    aborted: tuple[tuple[int, int, int], ...] = ()
-    open: tuple[tuple[int, int], ...] = ()
+    aborted: tuple[AbortedTxn, ...] = ()
+    open: tuple[tuple[int, int], ...] = ()  # producer id and first offset of transactions without a marker at the end of the log
 
     @property
     def last_stable_offset(self) -> int | None:
@@ -46,17 +37,11 @@ class Transactions:
     @cached_property
     def _ranges(self) -> Int64s:
         """Aborted and open transactions as (producer id, first, last, state), by producer and first offset."""
-        entries = [(*one, ABORTED) for one in self.aborted] + [(*one, 2**63 - 1, OPEN) for one in self.open]
+        entries = [(*entry, ABORTED) for entry in self.aborted] + [(*entry, 2**63 - 1, OPEN) for entry in self.open]
         return np.array(sorted(entries), np.int64).reshape(-1, 4)
 
     def states(self, producer: Int64s, offset: Int64s, transactional: Flags) -> Int64s:
-        """State of each record, an index into `STATES`; a marker has the state of the transaction that it ends.
-
-        Parameters
-        ----------
-        producer, offset : int64 array of n
-        transactional : bool array of n
-        """
+        """State of each record, an index into `STATES`; a marker has the state of the transaction that it ends."""
         starts = self._starts(producer, offset, transactional)
         if starts is None:
             return self._each(producer, offset, transactional)
@@ -77,19 +62,14 @@ class Transactions:
             ranges = self._ranges[self._ranges[:, 0] == mine]
             if len(ranges):
                 entries = np.flatnonzero(transactional & (producer == mine))
-                at = np.searchsorted(ranges[:, 1], offset[entries], side="right") - 1
-                within = (at >= 0) & (offset[entries] <= ranges[at, 2])
-                states[entries[within]] = ranges[at[within], 3]
+                row = np.searchsorted(ranges[:, 1], offset[entries], side="right") - 1
+                within = (row >= 0) & (offset[entries] <= ranges[row, 2])
+                states[entries[within]] = ranges[row[within], 3]
         return states
 
 
 def states_of(transactions: Transactions, entries: Entries) -> Int64s:
-    """State of each batch, an index into `STATES`: all records of a batch are of one transaction, except in a `kip98_draft` set.
-
-    Parameters
-    ----------
-    entries : Entries
-    """
+    """State of each batch, an index into `STATES`: all records of a batch are of one transaction, except in a `kip98_draft` set."""
     return transactions.states(entries.producer_id, entries.base_offset, entries.transactional != 0)
 
 
@@ -102,11 +82,10 @@ def to_decode(options: Options, transactions: Transactions | None) -> Options:
     """Options for decoding all records and columns that `settle` needs to return what ``options`` request."""
     if transactions is None:
         return options
-    if _is_settled(options, transactions):
-        return replace(options, end_offset=end_of(options, transactions))
-    columns = [name for name in options.columns if name != COLUMN]
-    columns += [name for name in _NEEDED if name not in columns]
-    return replace(options, columns=tuple(columns), end_offset=end_of(options, transactions))
+    columns = options.columns
+    if not _is_settled(options, transactions):
+        columns = tuple(dict.fromkeys([*(name for name in columns if name != COLUMN), *_NEEDED]))
+    return replace(options, columns=columns, end_offset=end_of(options, transactions))
 
 
 def end_of(options: Options, transactions: Transactions) -> int | None:
@@ -129,13 +108,12 @@ def settle(batch: pa.RecordBatch, options: Options, transactions: Transactions |
         return batch
     producer, offset = (int64s(batch.column(name)) for name in ("producerId", "offset"))
     states = transactions.states(producer, offset, bools(batch.column("isTransactional")))
-    found = pa.RecordBatch.from_arrays(
-        [_names(states) if name == COLUMN else batch.column(name) for name in options.columns], names=list(options.columns)
-    )
+    columns = [_names(states) if name == COLUMN else batch.column(name) for name in options.columns]
+    settled = pa.RecordBatch.from_arrays(columns, names=list(options.columns))
     if options.isolation_level != "read_committed" or not (states == ABORTED).any():
-        return found
-    return keep(found, states != ABORTED)
+        return settled
+    return keep(settled, states != ABORTED)
 
 
-def _names(states: Any) -> pa.Array:
+def _names(states: Int64s) -> pa.Array:
     return pa.DictionaryArray.from_arrays(numbers(states, pa.int8()), strings(STATES)).cast(pa.string())

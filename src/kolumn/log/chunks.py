@@ -1,9 +1,7 @@
-"""Entries of a segment as rows of the batch table, chunk by chunk.
+"""Entries of a segment as rows of the batch table, chunk by chunk; and where a segment is cut into pieces for threads.
 
-Where a segment is cut into pieces for threads: at a guess, which whoever decodes the piece before it confirms.
-
-A walk over all headers to the end of a piece would find the same places, but costs a call of the system for each batch, and only one thread
-can do it.
+That is at a guess, which whoever decodes the piece before it confirms. A walk over all headers to the end of a piece would find the same
+places, but costs a call of the system for each batch, and only one thread can do it.
 """
 
 from collections.abc import Generator, Iterator
@@ -13,60 +11,68 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from kolumn.core.arrays import Bytes
 from kolumn.core.errors import Code
-from kolumn.core.paths import MESSAGES, STREAMED, is_on
+from kolumn.core.paths import MESSAGES, STREAMED, turned_off
 from kolumn.core.recycle import memory, take
-from kolumn.cpu_fallback.check.walk import FULL, HEADERS, MORE, boundary
+from kolumn.cpu_fallback.check import FULL, HEADERS, MORE, boundary, walk
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import Span, hop
 from kolumn.cpu_fallback.stream_messages import hop_messages
 from kolumn.formats import layouts, v2
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries, Entry
-from kolumn.formats.v2 import HEADER
-from kolumn.log.walk import Loaded, walk_entries
 from kolumn.source.segment_file import SegmentFile
 
-MOST_ENTRIES = 16384
-"""Maximum number of entries in a chunk."""
 
+class Loaded(NamedTuple):
+    """Bytes of a segment in memory, padded; ``end`` is the position of the segment's end."""
+
+    source: Bytes
+    origin: int  # position of the first byte
+    loaded: int  # position after the last byte
+    end: int
+
+    @classmethod
+    def whole(cls, source: Bytes, end: int) -> "Loaded":
+        return cls(source, 0, end, end)
+
+
+class Walked(NamedTuple):
+    entries: int  # how many were found
+    position: int
+    code: int  # OK at the requested stop; `MORE` or `FULL` if the bytes or the table ended first; else why the chain of entries ends there
+    size: int  # of the entry at ``position``, or 0 if it is not known
+
+
+def walk_entries(held: Loaded, start: int, stop: int, format: int, entries: Entries, *, whole: bool, decide: bool) -> Walked:
+    """Fill the batch table, in ``entries``, from the entries that begin at positions [start, stop), which are boundaries of entries.
+    ``format`` is an index into `layouts.FORMATS`. ``whole``: entries must be loaded to their end, otherwise headers are enough. ``decide``:
+    checksums decide between layouts; only with ``whole``."""
+    source, origin, loaded, end = held
+    return Walked(*walk(source.ctypes.data, start, loaded, stop, end, origin, format, whole, decide, entries.array))
+
+
+MOST_ENTRIES = 16384  # maximum number of entries in a chunk
 MOST_MESSAGES = 1 << 16
 """Maximum number of messages of formats 0 and 1 in a chunk that `is_unread`: after damage each needs a row of the batch table."""
-
 PACKED_BYTES = 2 << 20
 """Bytes of other entries in a chunk if format 2 batches have chunks of their own: those entries grow when they are decompressed."""
-
-STREAMED_BYTES = 1 << 16
-"""If runs of format 2 batches are shorter, the entries that follow are decoded from memory, in any format."""
-
+STREAMED_BYTES = 1 << 16  # if runs of format 2 batches are shorter, the entries that follow are decoded from memory, in any format
 SMALL_ENTRY = 1 << 10
 """If only headers are wanted and entries have fewer bytes on average, many are read together, with what is between them."""
-
 FIRST_HEADERS = 64
 """Headers that are read at first if only headers are wanted: the walk may be for one of the next entries. Each chunk has twice as many."""
-
 HEADER_WINDOW = 1 << 16
 """Bytes read at first if only headers are needed, and are close together. Each window is twice as large, up to `LARGEST_WINDOW`."""
-
 LARGEST_WINDOW = 1 << 20
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive entries.
-
-    Attributes
-    ----------
-    source : uint8 array, optional
-        Bytes of the segment from ``origin`` on, padded; only headers, if the plan was made without payloads. None if the chunk
-        `is_unread`.
-    origin : int
-    entries : Entries
-        The entries, at least one.
-    span : Span, optional
-        Of a chunk that `is_unread`. If its ``stop`` lies after the last row, more entries may belong to the chunk: its decoder
-        finds them, and returns the position that it reached.
-    """
+    """Consecutive entries, at least one. ``source`` has bytes of the segment from ``origin`` on, padded; only headers, if the plan was made
+    without payloads. It is None if the chunk `is_unread`, which then has a span. If the span's ``stop`` lies after the last row, more
+    entries may belong to the chunk: its decoder finds them, and returns the position that it reached."""
 
     source: Any
     origin: int
@@ -80,7 +86,6 @@ class Chunk:
 
     @property
     def end(self) -> int:
-        """Position after the last entry."""
         return self.entries[-1].end
 
     def after(self, count: int) -> "Chunk":
@@ -107,15 +112,7 @@ class Chunk:
 
 
 class Reached(NamedTuple):
-    """Where a decoder ended.
-
-    Attributes
-    ----------
-    position : int
-        Position after the last entry of its chunk.
-    following : Entries, optional
-        The format 2 batch there, if the decoder has read its header.
-    """
+    """Where a decoder ended: after the last entry of its chunk; and the format 2 batch there, if the decoder has read its header."""
 
     position: int
     following: Entries | None = None
@@ -153,8 +150,8 @@ def chunks(
     ``check_crcs``, checksums may be used to tell formats apart.
     """
     position, size, pays = start, 0, (streamed or not payloads) and file.format == layouts.KAFKA and file.is_local
-    streamed, batches = pays, not payloads or as_stored or is_on(STREAMED)
-    takes_messages = payloads and not as_stored and is_on(MESSAGES)
+    streamed, batches = pays, not payloads or as_stored or STREAMED not in turned_off()
+    takes_messages = payloads and not as_stored and MESSAGES not in turned_off()
     step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
     room, following = memory(v2.HEADER + PAD), None
@@ -175,13 +172,13 @@ def chunks(
         beyond = max(stop + HEADERS, position + size)
         least = min(position + max(size, HEADERS), file.size)
         loaded = file.end_of_read(position, least, min(position + max(step, size, HEADERS), beyond, file.size))
-        source, origin, found = file.read(position, loaded), position, 0
+        source, origin, total = file.read(position, loaded), position, 0
         while True:
             entries = Entries.room(min(MOST_ENTRIES, (loaded - position) // 26 + 1))
             held = Loaded(source, origin, loaded, file.size)
             count, position, code, size = walk_entries(held, position, stop, file.format, entries, whole=payloads, decide=check_crcs)
             if count:
-                found += count
+                total += count
                 yield Chunk(source, origin, entries[:count])
             if code != FULL:
                 break
@@ -190,7 +187,7 @@ def chunks(
         if code not in (Code.OK, MORE):
             return Stop(position, Code(code), size)
         step = step if payloads else min(2 * step, max(LARGEST_WINDOW, chunk_bytes))
-        pays = streamed and (payloads or position - origin >= SMALL_ENTRY * found)
+        pays = streamed and (payloads or position - origin >= SMALL_ENTRY * total)
     return Stop(position, Code.OK, 0)
 
 
@@ -208,14 +205,12 @@ def _unread(
     count, position = hop(file.descriptor, start, span, room.address, entries.array) if batches else (0, start)
     if not count:
         return messages_from(file, start, span, MOST_MESSAGES if ahead else 1) if messages else None
-    return Chunk(None, start, entries[:count], span._replace(stop=position) if ahead else span)
+    return Chunk(None, start, Entries(entries.array[:count]), span._replace(stop=position) if ahead else span)
 
 
 def messages_from(file: SegmentFile, start: int, span: Span, most: int) -> Chunk | None:
-    """At most ``most`` messages of formats 0 and 1 from ``start`` on, in one row; None if another entry is there.
-
-    Of a single message the row is that of the batch table, and more messages may belong to the chunk.
-    """
+    """At most ``most`` messages of formats 0 and 1 from ``start`` on, in one row; None if another entry is there. Of a single message the
+    row is that of the batch table, and more messages may belong to the chunk."""
     size = HEADER_WINDOW if most > 1 else HEADERS
     room, _ = take(size + PAD)
     entries = Entries.room(1)
@@ -227,49 +222,36 @@ def messages_from(file: SegmentFile, start: int, span: Span, most: int) -> Chunk
     return Chunk(None, start, entries, span._replace(stop=position) if most > 1 else span)
 
 
-WINDOW = 1 << 17
-"""Bytes in which a border is looked for."""
-LARGE = WINDOW // 4
-"""Bytes of a batch from which on headers are walked: they are few, and the window could hold no two batches."""
-LEAST = 8 << 20
-"""Bytes of a piece from which on it is worth the Python around it; half of that, decompressed, if it is compressed."""
-_MORE = 1 / 8
-"""By how much a piece may be larger than it should be, so that none of a few bytes is left."""
+WINDOW = 1 << 17  # bytes in which a border is looked for
+LARGE = WINDOW // 4  # bytes of a batch from which on headers are walked: they are few, and the window could hold no two batches
+LEAST = 8 << 20  # bytes of a piece from which on it is worth the Python around it; half of that, decompressed, if it is compressed
+_MORE = 1 / 8  # by how much a piece may be larger than it should be, so that none of a few bytes is left
 
 
 def next_border(file: SegmentFile, start: int, stop: int, piece_bytes: int, threads: int = 1, before: int = 0) -> int | None:
-    """Where the piece that begins at ``start`` ends: probably at a batch, at the latest at ``stop``; None if no format 2 batch is there.
-
-    Parameters
-    ----------
-    file : SegmentFile
-    start, stop : int
-        Positions of entries.
-    piece_bytes : int
-        How many bytes a piece has at most, about, when it is decompressed.
-    threads, before : int
-        The number of pieces will be a multiple of ``threads``, if they are not too small for that; there are ``before`` ones already.
-    """
+    """Where the piece that begins at ``start`` ends: probably at a batch, at the latest at ``stop``; None if no format 2 batch is there. A
+    piece has at most about ``piece_bytes`` when it is decompressed. The number of pieces, of which there are ``before`` ones already, will
+    be a multiple of ``threads``, if they are not too small for that."""
     room = memory(WINDOW + PAD)
-    one = _first(file, start, stop, room)
-    if one is None:
+    batch = _first(file, start, stop, room)
+    if batch is None:
         return None
-    weight, least = (stop - start, LEAST) if one.codec == NONE else ((stop - start) * file.sizes.inflates, LEAST // 2)
+    weight, least = (stop - start, LEAST) if batch.codec == NONE else ((stop - start) * file.sizes.inflates, LEAST // 2)
     size = max((stop - start) // _pieces(weight, piece_bytes, min(least, max(piece_bytes // 2, 1)), threads, before), 1)
-    if max(start + size, one.end) >= stop:
+    if max(start + size, batch.end) >= stop:
         return stop
-    if one.size < LARGE:
-        found = boundary(file.descriptor, max(start + size, one.end), file.size, one.last_offset, room.address, WINDOW)
-        if found > 0:
-            return min(found, stop)
+    if batch.size < LARGE:
+        border = boundary(file.descriptor, max(start + size, batch.end), file.size, batch.last_offset, room.address, WINDOW)
+        if border > 0:
+            return min(border, stop)
     span = Span(start + size, file.size, float("inf"), 1.0)
     return int(hop(file.descriptor, start, span, room.address, Entries.room(MOST_ENTRIES).array)[1])
 
 
 def is_packed(file: SegmentFile, start: int, stop: int) -> bool:
     """Whether a compressed format 2 batch begins at ``start``."""
-    one = _first(file, start, stop, memory(HEADER + PAD))
-    return one is not None and one.codec != NONE
+    batch = _first(file, start, stop, memory(v2.HEADER + PAD))
+    return batch is not None and batch.codec != NONE
 
 
 def _first(file: SegmentFile, start: int, stop: int, room: pa.Buffer) -> Entry | None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from kolumn.core.arrays import Int64s
-from kolumn.cpu_fallback.check.checksums import check
+from kolumn.cpu_fallback.check import check
 from kolumn.decode.host.run import decode_run
 from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
@@ -22,14 +22,15 @@ _OPTIONS = Options(columns=("offset",), include_control=True, errors="skip")
 
 
 def with_last_offsets(file: SegmentFile, entries: Entries) -> Entries:
-    """Fill in unknown last offsets in ``entries`` of the batch table: from the next entry, and for the last entry by decompressing it.
-
-    An entry whose records cannot be read gets its base offset.
-    """
+    """Fill in unknown last offsets in ``entries`` of the batch table: from the next entry, and for the last entry by decompressing it. An
+    entry whose records cannot be read gets its base offset."""
     for i in np.flatnonzero(entries.last_offset == table.UNKNOWN).tolist():
-        base = entries[i].base_offset
-        last = int(entries.base_offset[i + 1]) - 1 if i + 1 < len(entries) else _inflated(file, entries[i : i + 1].copy())
-        entries.last_offset[i] = max(last, base)
+        if i + 1 < len(entries):
+            last = int(entries.base_offset[i + 1]) - 1
+        else:
+            offsets = _offsets(file, entries[i : i + 1].copy())
+            last = -1 if offsets is None else int(offsets.max())
+        entries.last_offset[i] = max(last, entries[i].base_offset)
     return entries
 
 
@@ -39,47 +40,34 @@ def first_offset(file: SegmentFile, row: Entry) -> int:
     return row.last_offset if offsets is None else int(offsets.min())
 
 
-def _inflated(file: SegmentFile, alone: Entries) -> int:
-    offsets = _offsets(file, alone)
-    return -1 if offsets is None else int(offsets.max())
-
-
 def _offsets(file: SegmentFile, alone: Entries) -> Int64s | None:
     """Offsets of the records of one entry, as far as they can be read; None if none can."""
-    start = alone[0].position
-    end = start + alone[0].size
+    start, end = alone[0].position, alone[0].end
     if end > file.size:
         return None
     source = file.read(start, end)
     if check(source.ctypes.data, start, alone.array) != 0:
         return None
     run = decode_run(source, start, alone, replace(_OPTIONS, format=file.segment.format), need_key=False, in_parts=True)
-    if not run.rows:
-        return None
-    return np.frombuffer(run.columns.offset, np.int64, run.rows)
+    return np.frombuffer(run.columns.offset, np.int64, run.rows) if run.rows else None
 
 
 def headers(segment: Segment, start: int = 0, end: int | None = None) -> Iterator[Entries]:
     """Batch tables of the entries of a segment that begin in bytes [start, end), payloads not read, up to where the chain of entries ends.
-
-    Last offsets are filled in in all rows.
-    """
+    Last offsets are filled in in all rows."""
     with SegmentFile(segment) as file:
         for entries in header_rows(file, start, file.size if end is None else end):
             yield with_last_offsets(file, entries)
 
 
-def cut(one: Range, target_bytes: int) -> list[Range]:
-    """Cut a range at entries into parts of about ``target_bytes``; reads headers only.
-
-    If the chain of entries breaks, the rest is one part, and its reader handles the damage. Together the parts are the whole range;
-    an empty range has one empty part.
-    """
-    if one.end - one.start <= target_bytes:
-        return [one]
-    parts, rest = [], one
+def cut(span: Range, target_bytes: int) -> list[Range]:
+    """Cut a range at entries into parts of about ``target_bytes``; reads headers only. If the chain of entries breaks, the rest is one
+    part, and its reader handles the damage. Together the parts are the whole range; an empty range has one empty part."""
+    if span.end - span.start <= target_bytes:
+        return [span]
+    parts, rest = [], span
     last = rest.floor
-    for entries in headers(one.segment, one.start, one.end):
+    for entries in headers(span.segment, span.start, span.end):
         columns = entries.position, entries.base_offset, entries.last_offset
         for position, base, offset in zip(*(column.tolist() for column in columns), strict=True):
             if position - rest.start >= target_bytes:

@@ -11,15 +11,15 @@ partition.metadata  version and id
 of a tier           the last offset that a manifest names is that of the last entry, and leader epochs are those of the entries
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import KolumnError
-from kolumn.damage.remarks import Kind, Remark
-from kolumn.formats import layouts, table, v2
+from kolumn.damage.findings import Kind, Remark
+from kolumn.formats import table, v2
 from kolumn.log.headers import headers
 from kolumn.log.index_files import Columns, MalformedFileError, columns_of, kind_of
 from kolumn.log.transactions import begun_at, marker_of
@@ -27,7 +27,7 @@ from kolumn.source import storage
 from kolumn.source.names import INDEXES
 from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Segment
-from kolumn.source.side_files import METADATA, TIER_CHECKPOINT, epochs_in
+from kolumn.source.side_files import CHECKPOINT, METADATA, TIER_CHECKPOINT, epochs_in
 from kolumn.source.storage import base_name, beside, is_url, parent, with_suffix
 
 
@@ -42,39 +42,38 @@ class _Log:
     time: Int64s
     epoch: Int64s
     size: int
-    aborts: tuple[tuple[int, int], ...]
-    """Producer and offset of ABORT markers."""
-    ended: tuple[tuple[int, int], ...]
-    """Those whose transaction has entries in the log."""
+    aborts: tuple[tuple[int, int], ...]  # producer and offset of ABORT markers
+    ended: tuple[tuple[int, int], ...]  # those whose transaction has entries in the log
 
 
 def side_file_remarks(segments: list[Segment]) -> Iterator[Remark]:
-    """What side files of some segments say against the log.
-
-    Files at URLs, of drafts and of segments without a base offset in their names are not looked at.
-    """
+    """What side files of some segments say against the log. Files at URLs, of drafts and of segments without a base offset in their names
+    are not looked at."""
     folders: dict[str, list[Segment]] = {}
-    for one in segments:
-        known = one.base_offset is not None and not one.is_swap and not layouts.format_of(one.format).timed_index
-        if known and one.format == "kafka" and not is_url(one.path):
-            folders.setdefault(parent(one.path) or ".", []).append(one)
+    for segment in segments:
+        known = segment.base_offset is not None and not segment.is_swap and segment.format == "kafka"
+        if known and not is_url(segment.path):
+            folders.setdefault(parent(segment.path) or ".", []).append(segment)
     for own in folders.values():
-        yield from _of_folder(sorted(own, key=lambda one: one.base_offset or 0))
+        yield from _of_folder(sorted(own, key=lambda segment: segment.base_offset or 0))
 
 
 def _of_folder(own: list[Segment]) -> Iterator[Remark]:
-    epochs = _read(own[0], beside(own[0].path, "leader-epoch-checkpoint"))
-    yield from _whole(own[0], "leader-epoch-checkpoint", epochs)
-    yield from _whole(own[0], METADATA, _read(own[0], beside(own[0].path, METADATA)))
-    starts, numbers = (epochs["startOffset"], epochs["leaderEpoch"]) if isinstance(epochs, dict) else (np.zeros(0, np.int64),) * 2
+    first = own[0]
+    epochs = yield from _columns(first, beside(first.path, CHECKPOINT))
+    yield from _columns(first, beside(first.path, METADATA))
+    starts, numbers = (epochs["startOffset"], epochs["leaderEpoch"]) if epochs else (np.zeros(0, np.int64),) * 2
     if (np.diff(starts) <= 0).any() or (np.diff(numbers) <= 0).any():
-        yield _remark(own[0], 0, None, "leader-epoch-checkpoint: epochs or their first offsets do not grow", "leader-epoch-checkpoint")
+        yield _remark(first, 0, None, f"{CHECKPOINT}: epochs or their first offsets do not grow", CHECKPOINT)
         starts = starts[:0]
-    if not len(starts) and not any(map(_has_files, own)):
+    # Without a file that is compared with its entries, a segment's headers are not read for it.
+    files = (with_suffix(segment.path, suffix) for segment in own for suffix in (*INDEXES, ".txnindex"))
+    is_compared = any(segment.copy_id is not None for segment in own) or any(storage.look(name) is not None for name in files)
+    if not len(starts) and not is_compared:
         for segment in own:
             yield from _snapshot(segment)
         return
-    begun = begun_at(own[0])
+    begun = begun_at(first)
     for segment in own:
         try:
             log = _log(segment, begun)
@@ -85,14 +84,8 @@ def _of_folder(own: list[Segment]) -> Iterator[Remark]:
         yield from _times(log)
         yield from _transactions(log)
         yield from _snapshot(segment)
-        yield from _epochs(log, starts, numbers, "leader-epoch-checkpoint")
+        yield from _epochs(log, starts, numbers, CHECKPOINT)
         yield from _tier(log)
-
-
-def _has_files(segment: Segment) -> bool:
-    """Whether a segment has a file that is compared with its entries. Without one, their headers are not read for it."""
-    files = (with_suffix(segment.path, suffix) for suffix in (*INDEXES, ".txnindex"))
-    return segment.copy_id is not None or any(storage.look(name) is not None for name in files)
 
 
 def _log(segment: Segment, begun: dict[int, int]) -> _Log:
@@ -101,9 +94,8 @@ def _log(segment: Segment, begun: dict[int, int]) -> _Log:
     ended: list[tuple[int, int]] = []
     with SegmentFile(segment) as file:
         for entries in headers(segment):
-            columns.append(
-                (entries.position, entries.base_offset, entries.last_offset, entries.max_timestamp, entries.leader_epoch, entries.size)
-            )
+            some = entries.position, entries.base_offset, entries.last_offset, entries.max_timestamp, entries.leader_epoch, entries.size
+            columns.append(some)
             for row in entries[entries.transactional == 1]:
                 if not row.control:
                     begun.setdefault(row.producer_id, row.base_offset)
@@ -113,51 +105,52 @@ def _log(segment: Segment, begun: dict[int, int]) -> _Log:
                 if kind == v2.ABORT:
                     aborts.append((row.producer_id, row.last_offset))
                     ended += [aborts[-1]] if first is not None else []
-    joined = [np.concatenate(parts) for parts in zip(*columns, strict=True)] if columns else [np.zeros(0, np.int64)] * 6
-    end = int(joined[0][-1] + joined[5][-1]) if len(joined[0]) else 0
+    empty = [np.zeros(0, np.int64)] * 6
+    position, base, last, time, epoch, size = map(np.concatenate, zip(*columns, strict=True)) if columns else empty
+    end = int(position[-1] + size[-1]) if len(position) else 0
     # A base offset that a header does not have is that of the entry's end.
-    base = np.where(joined[1] == table.UNKNOWN, joined[2], joined[1])
-    return _Log(segment, joined[0], base, joined[2], joined[3], joined[4], end, tuple(aborts), tuple(ended))
+    base = np.where(base == table.UNKNOWN, last, base)
+    return _Log(segment, position, base, last, time, epoch, end, tuple(aborts), tuple(ended))
 
 
-def _read(segment: Segment, name: str) -> Columns | str | None:
+def _read(path: str) -> Columns | str | None:
     """The columns of a side file, what is wrong with it, or None without one."""
-    kind, raw = kind_of(name), storage.read_bytes(name)
+    kind, raw = kind_of(path), storage.read_bytes(path)
     if raw is None or kind is None:
         return None
     try:
-        return dict(columns_of(kind, name, raw))
+        return dict(columns_of(kind, path, raw))
     except MalformedFileError as error:
         return str(error)
 
 
-def _whole(segment: Segment, name: str, found: Columns | str | None) -> Iterator[Remark]:
-    if isinstance(found, str):
-        yield _remark(segment, 0, None, f"{name}: {found}", name)
-
-
-def _columns(log: _Log, suffix: str) -> tuple[str, Columns | str | None]:
-    name = with_suffix(log.segment.path, suffix)
-    return base_name(name), _read(log.segment, name)
+def _columns(segment: Segment, path: str) -> Generator[Remark, None, Columns | None]:
+    """The columns of a side file; of a malformed one there is a remark instead."""
+    columns, name = _read(path), base_name(path)
+    if not isinstance(columns, str):
+        return columns
+    yield _remark(segment, 0, None, f"{name}: {columns}", name)
+    return None
 
 
 def _offsets(log: _Log) -> Iterator[Remark]:
-    name, found = _columns(log, ".index")
-    if not isinstance(found, dict):
+    path = with_suffix(log.segment.path, ".index")
+    columns, name = _read(path), base_name(path)
+    if not isinstance(columns, dict):
         return
-    offset: Int64s = found["offset"]
-    position: Int64s = found["position"]
+    offset: Int64s = columns["offset"]
+    position: Int64s = columns["position"]
     if (np.diff(offset) <= 0).any() or (np.diff(position) <= 0).any():
         yield _remark(log.segment, 0, None, f"{name}: offsets or positions do not grow", name)
         return
     # What lies after the last entry is compared by the read itself.
     inside = position < log.size
-    at = np.searchsorted(log.position, position[inside])
     if not inside.any():
         return
+    row = np.searchsorted(log.position, position[inside])
     is_entry: Flags = np.isin(position[inside], log.position)
-    reached: Int64s = np.maximum.accumulate(log.last)[np.maximum(at - 1, 0)]
-    wrong = np.flatnonzero(~is_entry | ((at > 0) & (reached >= offset[inside])))
+    reached: Int64s = np.maximum.accumulate(log.last)[np.maximum(row - 1, 0)]
+    wrong = np.flatnonzero(~is_entry | ((row > 0) & (reached >= offset[inside])))
     if len(wrong):
         i = int(wrong[0])
         what = "no batch begins there" if not is_entry[i] else f"batches before it go up to offset {int(reached[i])}"
@@ -166,11 +159,12 @@ def _offsets(log: _Log) -> Iterator[Remark]:
 
 
 def _times(log: _Log) -> Iterator[Remark]:
-    name, found = _columns(log, ".timeindex")
-    if not isinstance(found, dict):
+    path = with_suffix(log.segment.path, ".timeindex")
+    columns, name = _read(path), base_name(path)
+    if not isinstance(columns, dict):
         return
-    offset: Int64s = found["offset"]
-    time: Int64s = found["timestampMs"]
+    offset: Int64s = columns["offset"]
+    time: Int64s = columns["timestampMs"]
     if (np.diff(offset) < 0).any() or (np.diff(time) <= 0).any():
         yield _remark(log.segment, 0, None, f"{name}: timestamps or offsets do not grow", name)
         return
@@ -184,34 +178,36 @@ def _times(log: _Log) -> Iterator[Remark]:
 
 
 def _transactions(log: _Log) -> Iterator[Remark]:
-    name, found = _columns(log, ".txnindex")
-    yield from _whole(log.segment, name, found if isinstance(found, str) else None)
-    # A log that was copied without its index files lacks nothing; a broker that aborted nothing has no file either.
-    if isinstance(found, str) or (found is None and storage.look(with_suffix(log.segment.path, ".index")) is None):
+    path = with_suffix(log.segment.path, ".txnindex")
+    columns, name = _read(path), base_name(path)
+    if isinstance(columns, str):
+        yield _remark(log.segment, 0, None, f"{name}: {columns}", name)
         return
-    listed = set() if found is None else set(zip(found["producerId"].tolist(), found["lastOffset"].tolist(), strict=True))
-    missing = sorted(one[1] for one in set(log.ended) - listed)
+    # A log that was copied without its index files lacks nothing; a broker that aborted nothing has no file either.
+    if columns is None and storage.look(with_suffix(log.segment.path, ".index")) is None:
+        return
+    listed = set() if columns is None else set(zip(columns["producerId"].tolist(), columns["lastOffset"].tolist(), strict=True))
+    missing = sorted(offset for _, offset in set(log.ended) - listed)
     if missing:
         text = f"{name}: nothing of the transactions that were aborted at the offsets {', '.join(map(str, missing[:5]))}"
         yield _remark(log.segment, 0, missing[0], f"{text}{' and others' if len(missing) > 5 else ''}", name)
     # An index may go further than a log that was copied before it.
     end = int(log.last[-1]) if len(log.last) else -1
-    extra = sorted(one[1] for one in listed - set(log.aborts) if one[1] <= end)
+    extra = sorted(offset for _, offset in listed - set(log.aborts) if offset <= end)
     if extra:
         text = f"{name}: no ABORT marker of the producer is at offset {extra[0]}; {len(extra)} of {len(listed)} entries are wrong"
         yield _remark(log.segment, 0, extra[0], text, name)
 
 
 def _snapshot(segment: Segment) -> Iterator[Remark]:
-    name = beside(segment.path, f"{segment.base_offset:020d}.snapshot")
-    found = _read(segment, name)
-    yield from _whole(segment, base_name(name), found if isinstance(found, str) else None)
-    if isinstance(found, dict):
-        ahead = np.flatnonzero(np.maximum(found["lastOffset"], found["currentTransactionFirstOffset"]) >= (segment.base_offset or 0))
+    path = beside(segment.path, f"{segment.base_offset:020d}.snapshot")
+    columns = yield from _columns(segment, path)
+    if columns:
+        ahead = np.flatnonzero(np.maximum(columns["lastOffset"], columns["currentTransactionFirstOffset"]) >= (segment.base_offset or 0))
         if len(ahead):
-            producer = int(found["producerId"][ahead[0]])
-            text = f"{base_name(name)}: producer {producer} has offsets that are not before the snapshot's"
-            yield _remark(segment, 0, segment.base_offset, text, base_name(name))
+            producer = int(columns["producerId"][ahead[0]])
+            text = f"{base_name(path)}: producer {producer} has offsets that are not before the snapshot's"
+            yield _remark(segment, 0, segment.base_offset, text, base_name(path))
 
 
 def _tier(log: _Log) -> Iterator[Remark]:

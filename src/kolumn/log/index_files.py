@@ -1,7 +1,6 @@
 """The contents of side files, one function for each kind, as columns of numbers.
 
-.index                      i32 offset - base | i32 position
-.timeindex                  i64 largest timestamp so far | i32 offset - base
+.index, .timeindex          `kolumn.log.seek`
 .txnindex, .snapshot, partition.metadata    `kolumn.source.side_files`
 leader-epoch-checkpoint     text: version 0, number of lines, then a line ``epoch start-offset`` for each
 …-checkpoint of a log directory (recovery-point-offset-, replication-offset-, log-start-offset-, cleaner-offset-)
@@ -9,8 +8,6 @@ leader-epoch-checkpoint     text: version 0, number of lines, then a line ``epoc
 
 An index may be allocated in advance: its entries end where zeros begin. A fragment of an entry at the end is left out.
 Sources: ``OffsetIndex``, ``TimeIndex``, ``TransactionIndex``, ``ProducerStateManager``, ``CheckpointFile`` and ``PartitionMetadataFile``.
-
-`side_files`: the files next to segments as Arrow tables.
 """
 
 import re
@@ -38,32 +35,30 @@ class MalformedFileError(ValueError):
     """The bytes are not of such a file."""
 
 
-def _whole(raw: bytes, kind: np.dtype, empty: Callable[[AnyArray], AnyArray]) -> AnyArray:
+def _whole(raw: bytes, type: np.dtype, empty: Callable[[AnyArray], AnyArray]) -> AnyArray:
     """The entries up to the zeros of a file that was allocated in advance."""
-    found = np.frombuffer(raw, kind, len(raw) // kind.itemsize)
-    zeros = np.flatnonzero(empty(found))
-    return found[: zeros[0]] if len(zeros) else found
+    entries = np.frombuffer(raw, type, len(raw) // type.itemsize)
+    zeros = np.flatnonzero(empty(entries))
+    return entries[: zeros[0]] if len(zeros) else entries
 
 
 def offset_index(raw: bytes, base: int) -> Columns:
     """Offsets, and positions of their batches. No entry is for position 0."""
-    found = _whole(raw, OFFSET_INDEX, lambda entries: entries["position"] == 0)
-    return {"offset": base + found["offset"].astype(np.int64), "position": found["position"].astype(np.int64)}
+    entries = _whole(raw, OFFSET_INDEX, lambda entries: entries["position"] == 0)
+    return {"offset": base + entries["offset"].astype(np.int64), "position": entries["position"].astype(np.int64)}
 
 
 def time_index(raw: bytes, base: int) -> Columns:
     """Largest timestamps, and offsets of the batches that have them."""
-    found = _whole(raw, TIME_INDEX, lambda entries: (entries["timestamp"] == 0) & (entries["offset"] == 0))
-    return {"timestampMs": found["timestamp"].astype(np.int64), "offset": base + found["offset"].astype(np.int64)}
+    entries = _whole(raw, TIME_INDEX, lambda entries: (entries["timestamp"] == 0) & (entries["offset"] == 0))
+    return {"timestampMs": entries["timestamp"].astype(np.int64), "offset": base + entries["offset"].astype(np.int64)}
 
 
 def transaction_index(raw: bytes, _base: int) -> Columns:
-    """Aborted transactions."""
-    found = np.frombuffer(raw, ABORTED, len(raw) // ABORTED.itemsize)
-    if (found["version"] != 0).any():
-        raise MalformedFileError(f"version {int(found['version'][found['version'] != 0][0])}, expected 0")
-    names = {"producerId": "producer", "firstOffset": "first", "lastOffset": "last", "lastStableOffset": "stable"}
-    return {name: found[own].astype(np.int64) for name, own in names.items()}
+    entries = np.frombuffer(raw, ABORTED, len(raw) // ABORTED.itemsize)
+    if (entries["version"] != 0).any():
+        raise MalformedFileError(f"version {int(entries['version'][entries['version'] != 0][0])}, expected 0")
+    return {column: entries[field].astype(np.int64) for column, field in _TRANSACTION.items()}
 
 
 def producer_snapshot(raw: bytes, _base: int) -> Columns:
@@ -78,17 +73,8 @@ def producer_snapshot(raw: bytes, _base: int) -> Columns:
         raise MalformedFileError(f"checksum {stored:#010x}, expected {computed:#010x}")
     if count * PRODUCER.itemsize != len(raw) - _HEAD:
         raise MalformedFileError(f"{len(raw) - _HEAD} bytes of producers, expected {count} times {PRODUCER.itemsize}")
-    found = np.frombuffer(raw, PRODUCER, count, _HEAD)
-    return {
-        "producerId": found["producer"].astype(np.int64),
-        "producerEpoch": found["epoch"].astype(np.int16),
-        "lastSequence": found["sequence"].astype(np.int32),
-        "lastOffset": found["last"].astype(np.int64),
-        "offsetDelta": found["delta"].astype(np.int32),
-        "timestampMs": found["timestamp"].astype(np.int64),
-        "coordinatorEpoch": found["coordinator"].astype(np.int32),
-        "currentTransactionFirstOffset": found["open"].astype(np.int64),
-    }
+    producers = np.frombuffer(raw, PRODUCER, count, _HEAD)
+    return {column: producers[field].astype(PRODUCER[field].newbyteorder("=")) for column, field in _PRODUCER.items()}
 
 
 def _lines(raw: bytes, width: int) -> list[list[str]]:
@@ -104,36 +90,29 @@ def _lines(raw: bytes, width: int) -> list[list[str]]:
         raise MalformedFileError(f"version {lines[0][:20] if lines else ''!r}, expected 0")
     if len(lines) < 2 or not re.fullmatch(r"\d{1,9}", lines[1].strip()) or len(lines) - 2 != int(lines[1]):
         raise MalformedFileError(f"{max(len(lines) - 2, 0)} lines, expected {lines[1][:20] if len(lines) > 1 else 'a number of them'}")
-    found = [line.rsplit(None, width - 1) for line in lines[2:]]
-    bad = next((line for line in found if len(line) != width or not all(re.fullmatch(r"-?\d{1,18}", word) for word in line[-2:])), None)
+    split = [line.rsplit(None, width - 1) for line in lines[2:]]
+    bad = next((line for line in split if len(line) != width or not all(re.fullmatch(r"-?\d{1,18}", word) for word in line[-2:])), None)
     if bad is not None:
         raise MalformedFileError(f"a line {' '.join(bad)[:80]!r}")
-    return found
+    return split
 
 
 def leader_epochs(raw: bytes, _base: int) -> Columns:
-    """The first offset of each leader's epoch."""
-    lines = _lines(raw, 2)
-    epochs, starts = zip(*lines, strict=True) if lines else ((), ())
-    return {"leaderEpoch": np.array(list(map(int, epochs)), np.int64), "startOffset": np.array(list(map(int, starts)), np.int64)}
+    lines = np.array(_lines(raw, 2), np.int64).reshape(-1, 2)
+    return {"leaderEpoch": lines[:, 0], "startOffset": lines[:, 1]}
 
 
 def checkpoint(raw: bytes, _base: int) -> Columns:
-    """An offset of each partition of a log directory."""
     lines = _lines(raw, 3)
-    return {
-        "topic": [one[0] for one in lines],
-        "partition": np.array([int(one[1]) for one in lines], np.int64),
-        "offset": np.array([int(one[2]) for one in lines], np.int64),
-    }
+    partition, offset = np.array([line[1:] for line in lines], np.int64).reshape(-1, 2).T
+    return {"topic": [line[0] for line in lines], "partition": partition, "offset": offset}
 
 
 def partition_metadata(raw: bytes, _base: int) -> Columns:
-    """The topic's id."""
-    found = re.fullmatch(rb"version: *(\d{1,9})\s+topic_id: *([A-Za-z0-9_-]{22})\s*", raw)
-    if found is None:
+    match = re.fullmatch(rb"version: *(\d{1,9})\s+topic_id: *([A-Za-z0-9_-]{22})\s*", raw)
+    if match is None:
         raise MalformedFileError("expected the lines version: and topic_id:")
-    return {"version": np.array([int(found[1])], np.int64), "topicId": [found[2].decode()]}
+    return {"version": np.array([int(match[1])], np.int64), "topicId": [match[2].decode()]}
 
 
 class FileKind(NamedTuple):
@@ -145,47 +124,36 @@ class FileKind(NamedTuple):
     columns: tuple[tuple[str, pa.DataType], ...]
 
 
-def _numbers(*names: str) -> tuple[tuple[str, pa.DataType], ...]:
-    return tuple((name, pa.int64()) for name in names)
-
-
 _STEM = r"(?P<base>\d{20})(?:-[A-Za-z0-9_-]{22})?"
-_PRODUCER = (
-    *_numbers("producerId"),
-    ("producerEpoch", pa.int16()),
-    ("lastSequence", pa.int32()),
-    *_numbers("lastOffset"),
-    ("offsetDelta", pa.int32()),
-    *_numbers("timestampMs"),
-    ("coordinatorEpoch", pa.int32()),
-    *_numbers("currentTransactionFirstOffset"),
-)
-_PARTITION = (("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()))
-_METADATA = (("version", pa.int32()), ("topicId", pa.string()))
+_TRANSACTION = {"producerId": "producer", "firstOffset": "first", "lastOffset": "last", "lastStableOffset": "stable"}
+_PRODUCER = {
+    **{"producerId": "producer", "producerEpoch": "epoch", "lastSequence": "sequence", "lastOffset": "last", "offsetDelta": "delta"},
+    **{"timestampMs": "timestamp", "coordinatorEpoch": "coordinator", "currentTransactionFirstOffset": "open"},
+}
+
+
+def _kind(table: str, name: str, read: Callable[[bytes, int], Columns], **columns: pa.DataType) -> FileKind:
+    return FileKind(table, re.compile(name), read, tuple(columns.items()))
+
+
 KINDS = (
-    FileKind("offsetIndex", re.compile(_STEM + r"\.index"), offset_index, _numbers("offset", "position")),
-    FileKind("timeIndex", re.compile(_STEM + r"\.timeindex"), time_index, _numbers("timestampMs", "offset")),
-    FileKind(
-        "transactionIndex",
-        re.compile(_STEM + r"\.txnindex"),
-        transaction_index,
-        _numbers("producerId", "firstOffset", "lastOffset", "lastStableOffset"),
+    _kind("offsetIndex", rf"{_STEM}\.index", offset_index, offset=pa.int64(), position=pa.int64()),
+    _kind("timeIndex", rf"{_STEM}\.timeindex", time_index, timestampMs=pa.int64(), offset=pa.int64()),
+    _kind("transactionIndex", rf"{_STEM}\.txnindex", transaction_index, **dict.fromkeys(_TRANSACTION, pa.int64())),
+    _kind(
+        "producerSnapshot", rf"{_STEM}\.snapshot", producer_snapshot,
+        **{column: pa.from_numpy_dtype(PRODUCER[field].newbyteorder("=")) for column, field in _PRODUCER.items()},
     ),
-    FileKind("producerSnapshot", re.compile(_STEM + r"\.snapshot"), producer_snapshot, _PRODUCER),
-    FileKind(
-        "leaderEpochs",
-        re.compile(rf"leader-epoch-checkpoint|{_STEM}\.leader_epoch_checkpoint"),
-        leader_epochs,
-        (("leaderEpoch", pa.int32()), ("startOffset", pa.int64())),
+    _kind(
+        "leaderEpochs", rf"leader-epoch-checkpoint|{_STEM}\.leader_epoch_checkpoint", leader_epochs,
+        leaderEpoch=pa.int32(), startOffset=pa.int64(),
     ),
-    FileKind(
-        "partitionMetadata",
-        re.compile(r"partition\.metadata"),
-        partition_metadata,
-        _METADATA,
+    _kind("partitionMetadata", r"partition\.metadata", partition_metadata, version=pa.int32(), topicId=pa.string()),
+    _kind(
+        "checkpoints", r"(?:recovery-point|replication|log-start|cleaner)-offset-checkpoint", checkpoint,
+        topic=pa.string(), partition=pa.int32(), offset=pa.int64(),
     ),
-    FileKind("checkpoints", re.compile(r"(?:recovery-point|replication|log-start|cleaner)-offset-checkpoint"), checkpoint, _PARTITION),
-)
+)  # fmt: skip
 MALFORMED = pa.schema([("file", pa.string()), ("size", pa.int64()), ("reason", pa.string())])
 
 
@@ -213,14 +181,14 @@ def side_files(path: Path) -> dict[str, pa.Table]:
         There is no such file or folder, or a file is none of these.
     """
     name = storage.plain(str(path))
-    found = storage.look(name)
-    if found is None:
+    entry = storage.look(name)
+    if entry is None:
         raise MissingPathError(f"{name}: no such file or directory")
-    if not found.is_folder and kind_of(name) is None:
+    if not entry.is_folder and kind_of(name) is None:
         raise ArgumentError(f"{name}: not a side file: expected an index, .snapshot, partition.metadata or a checkpoint")
     parts: dict[str, list[pa.Table]] = {kind.table: [] for kind in KINDS}
     malformed = []
-    for file in _files(name) if found.is_folder else [name]:
+    for file in _files(name) if entry.is_folder else [name]:
         kind = kind_of(file)
         raw = storage.read_bytes(file) if kind is not None else None
         if kind is None or raw is None:
@@ -234,7 +202,6 @@ def side_files(path: Path) -> dict[str, pa.Table]:
 
 
 def kind_of(name: str) -> FileKind | None:
-    """The kind of a file by its name."""
     return next((kind for kind in KINDS if kind.name.fullmatch(storage.base_name(name))), None)
 
 
@@ -246,16 +213,12 @@ def columns_of(kind: FileKind, name: str, raw: bytes) -> Columns:
 
 
 def _files(folder: str) -> Iterator[str]:
-    """The files of a folder and of the partitions in it."""
-    there = storage.listing(folder)
-    yield from sorted(one.name for one in there if not one.is_folder)
-    for below in sorted(one.name for one in there if one.is_folder and is_partition_folder(_without_id(one.name))):
-        yield from sorted(one.name for one in storage.listing(below) if not one.is_folder)
-
-
-def _without_id(name: str) -> str:
-    """The name of a partition's folder without the topic's id that a tier adds to it."""
-    return re.sub(r"(-\d+)-[A-Za-z0-9_-]{22}$", r"\1", storage.base_name(name))
+    """The files of a folder and of the partitions in it, whose folders have the topic's id after their name in a tier."""
+    entries = storage.listing(folder)
+    yield from sorted(entry.name for entry in entries if not entry.is_folder)
+    for name in sorted(entry.name for entry in entries if entry.is_folder):
+        if is_partition_folder(re.sub(r"(-\d+)-[A-Za-z0-9_-]{22}$", r"\1", storage.base_name(name))):
+            yield from sorted(entry.name for entry in storage.listing(name) if not entry.is_folder)
 
 
 def _schema(kind: FileKind) -> pa.Schema:
@@ -263,7 +226,6 @@ def _schema(kind: FileKind) -> pa.Schema:
 
 
 def _table(kind: FileKind, file: str, columns: Columns) -> pa.Table:
-    schema = _schema(kind)
     arrays = [pa.array(columns[name], pa.int64() if pa.types.is_integer(type) else type).cast(type) for name, type in kind.columns]
-    rows = len(arrays[0])
-    return pa.Table.from_arrays([pa.repeat(pa.scalar(shown(file), pa.string()), rows), *arrays], schema=schema)
+    files = pa.repeat(pa.scalar(shown(file), pa.string()), len(arrays[0]))
+    return pa.Table.from_arrays([files, *arrays], schema=_schema(kind))

@@ -1,55 +1,51 @@
 """Finds the outcome of the transactions of a topic-partition.
 
 With side files (`side_files`) only the end of the log has to be walked: ``.txnindex`` lists the aborted transactions, the newest
-``.snapshot`` those that were open at its offset. Otherwise the headers of all batches are walked, and the markers are read.
-In both cases the log decides: an index entry is used only if the log has its marker at the given offset.
-
-Types of transaction markers, and which batches are intact: many batches are read in one pass.
+``.snapshot`` those that were open at its offset. Otherwise the headers of all batches are walked, and the markers are read, many in one
+pass. In both cases the log decides: an index entry is used only if the log has its marker at the given offset.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any
+from operator import itemgetter
 
 import numpy as np
 
 from kolumn.core.arrays import Bytes
 from kolumn.core.recycle import take
 from kolumn.core.threads import TRANSACTIONS, workers
-from kolumn.cpu_fallback.check.checksums import check, gather
+from kolumn.cpu_fallback.check import check, gather
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.run import Run, decode_run
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries, Entry
 from kolumn.log.aborted import Transactions, matter
-from kolumn.log.batch_table import entry_rows
 from kolumn.log.chunks import MOST_ENTRIES, header_rows
 from kolumn.log.live import without_replaced
+from kolumn.log.pieces import entry_rows
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.source.read_ahead import BLOCK
 from kolumn.source.segment_file import SegmentFile, is_absent, side_bytes
 from kolumn.source.segments import HIGHEST, Range, Segment, segments_in
-from kolumn.source.side_files import aborted_in, open_in
+from kolumn.source.side_files import AbortedTxn, aborted_in, open_in
 from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes
 
-_TOGETHER = 1 << 20
-"""Bytes of batches that are read together, unless one alone is larger. A marker has less than 100."""
-_KEY = 4
-"""Bytes of a marker's key: version and type, each an i16."""
+_TOGETHER = 1 << 20  # Bytes of batches that are read together, unless one alone is larger. A marker has less than 100.
+_KEY = 4  # bytes of a marker's key: version and type, each an i16
 
 
 def marker_types(file: SegmentFile, markers: Entries) -> list[int | None]:
     """Type of the control record in each of some control batches; None if a batch has no control record, or is damaged."""
-    found: dict[int, int | None] = {}
+    types: dict[int, int | None] = {}
     for positions, good, source in _intact(file, markers):
         options = Options(columns=("key",), include_control=True, errors="skip", format=file.segment.format)
         run = decode_run(source, 0, good, options, need_key=True) if len(good) else None
-        found |= zip(positions, _first_types(run, len(good)), strict=True)
-    return [found.get(position) for position in markers.position.tolist()]
+        types |= zip(positions, _first_types(run, len(good)), strict=True)
+    return [types.get(position) for position in markers.position.tolist()]
 
 
 def intact_positions(file: SegmentFile, entries: Entries) -> set[int]:
@@ -95,10 +91,10 @@ def _first_types(run: Run | None, count: int) -> list[int | None]:
     first = np.minimum(np.cumsum(run.records) - run.records, run.rows - 1)
     typed = np.flatnonzero((run.records > 0) & (ends[first + 1] - ends[first] >= _KEY))
     typed = typed[data[ends[first[typed]]] < 128]
-    at = ends[first[typed]]
-    found = np.full(count, None)
-    found[typed] = (data[at + 2].astype(np.int8).astype(np.int64) << 8) | data[at + 3]
-    return list(found.tolist())
+    start = ends[first[typed]]
+    types = np.full(count, None)
+    types[typed] = (data[start + 2].astype(np.int8).astype(np.int64) << 8) | data[start + 3]
+    return list(types.tolist())
 
 
 _SOUGHT = 16
@@ -110,29 +106,28 @@ def with_transactions(ranges: list[Range], options: Options) -> list[Range]:
     """The ranges with the transactions of their topic-partition, if the options need them and they are not known yet."""
     if not matter(options):
         return ranges
-    found: dict[Any, Transactions] = {}
-    settled = []
-    for one in ranges:
-        if one.transactions is not None:
-            settled.append(one)
-            continue
-        key = parent(one.segment.path) if one.segment.base_offset is not None else one.segment.path
-        if key not in found:
-            found[key] = transactions_of_segment(one.segment, options)
-        settled.append(replace(one, transactions=found[key]))
-    return settled
+    known: dict[str, Transactions] = {}
+
+    def settled(part: Range) -> Range:
+        if part.transactions is not None:
+            return part
+        key = parent(part.segment.path) if part.segment.base_offset is not None else part.segment.path
+        if key not in known:
+            known[key] = transactions_of_segment(part.segment, options)
+        return replace(part, transactions=known[key])
+
+    return list(map(settled, ranges))
 
 
 def neighbours(segment: Segment) -> list[Segment]:
     """All segments of a segment's log in its directory: a transaction may begin and end in them."""
     if segment.base_offset is None:
         return [segment]
-    found = [replace(one, format=segment.format, access=segment.access) for one in segments_in(parent(segment.path) or ".")]
-    return [one for one in without_replaced(found) if one.base_offset is not None]
+    folder = [replace(one, format=segment.format, access=segment.access) for one in segments_in(parent(segment.path) or ".")]
+    return [one for one in without_replaced(folder) if one.base_offset is not None]
 
 
 def transactions_of_segment(segment: Segment, options: Options) -> Transactions:
-    """Transactions of the partition that a segment belongs to."""
     return transactions_of(neighbours(segment), options)
 
 
@@ -144,33 +139,31 @@ def transactions_of(segments: list[Segment], options: Options) -> Transactions:
         return from_headers(segments, options)
     if (from_files := from_side_files(segments, options)) is not None:
         return from_files
-    found = from_headers(segments, options)
-    return _with_unreadable(found, segments) if options.errors == "skip" else found
+    transactions = from_headers(segments, options)
+    return _with_unreadable(transactions, segments) if options.errors == "skip" else transactions
 
 
-def _with_unreadable(found: Transactions, segments: list[Segment]) -> Transactions:
-    """With the aborted transactions of index files whose markers are damaged.
-
-    Without its marker a transaction would go on to the next marker of its producer, which may be a COMMIT.
-    """
-    aborted = [one for segment in segments for one in _unreadable(segment, _aborted(segment) or [])]
+def _with_unreadable(transactions: Transactions, segments: list[Segment]) -> Transactions:
+    """With the aborted transactions of index files whose markers are damaged. Without its marker a transaction would go on to the next
+    marker of its producer, which may be a COMMIT."""
+    aborted = [entry for segment in segments for entry in _unreadable(segment, _aborted(segment) or [])]
 
     def begin(producer: int, first: int, end: int) -> int:
         return max([first, *(last + 1 for owner, _, last in aborted if owner == producer and first <= last < end)])
 
-    rest = [(producer, begin(producer, first, last), last) for producer, first, last in found.aborted]
-    still = [(producer, begin(producer, first, HIGHEST)) for producer, first in found.open]
+    rest = [(producer, begin(producer, first, last), last) for producer, first, last in transactions.aborted]
+    still = [(producer, begin(producer, first, HIGHEST)) for producer, first in transactions.open]
     return Transactions((*aborted, *rest), tuple(still))
 
 
-def _unreadable(segment: Segment, aborted: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def _unreadable(segment: Segment, aborted: list[AbortedTxn]) -> list[AbortedTxn]:
     """Those of which no intact entry has the marker's offset."""
     if not aborted:
         return []
     with SegmentFile(segment) as file:
         for entries in entry_rows(file, Options(errors="skip")):
             some = entries[entries.is_intact]
-            aborted = [one for one in aborted if not ((some.base_offset <= one[2]) & (one[2] <= some.last_offset)).any()]
+            aborted = [entry for entry in aborted if not ((some.base_offset <= entry[2]) & (entry[2] <= some.last_offset)).any()]
     return aborted
 
 
@@ -181,28 +174,25 @@ def of_ranges(ranges: list[Range], options: Options) -> Transactions:
     segment = ranges[0].segment
     if layouts.format_of(segment.format).transactions_in_sets:
         return from_records(ranges, options)
-    return _from_headers(ranges, options, open_in(read_bytes(_snapshot(segment, segment.base_offset or 0))) or {})
+    return _from_headers(ranges, options, begun_at(segment))
 
 
 def from_headers(segments: list[Segment], options: Options, start: int = 0) -> Transactions:
-    """From headers and markers alone.
-
-    Parameters
-    ----------
-    segments : list of Segment
-    options : Options
-        With ``errors="skip"`` checksums are compared too: a wrong length could hide entries that the read finds.
-    start : int
-        Offset at which the walk begins, with the transactions that are open there according to a snapshot. The default is the
-        beginning, where a snapshot may contain transactions that were open in deleted segments.
-    """
+    """From headers and markers alone. With ``errors="skip"`` checksums are compared too: a wrong length could hide entries that the read
+    finds. The walk begins at offset ``start``, with the transactions that are open there according to a snapshot. The default is the
+    beginning, where a snapshot may contain transactions that were open in deleted segments."""
     first = start or (segments[0].base_offset or 0)
-    begun = _open_at(segments, first) if segments[0].memory is None else None
-    return _from_headers(map(Range.whole, _from_offset(segments, start)), options, begun or {}, start)
+    begun: dict[int, int] | None = None
+    if segments[0].memory is None:
+        snapshot = next((snapshot for offset, snapshot in _snapshots(segments) if offset == first), None)
+        begun = open_in(read_bytes(_snapshot(segments[0], first)) if snapshot is None else snapshot())
+    ends = [*(segment.lowest or 0 for segment in segments[1:]), start + 1]
+    left = [Range.whole(segment) for segment, end in zip(segments, ends, strict=True) if end > start]
+    return _from_headers(left, options, begun or {}, start)
 
 
 def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, int], start: int = 0) -> Transactions:
-    aborted: list[tuple[int, int, int]] = []
+    aborted: list[AbortedTxn] = []
     for file, entries in _transactional(ranges, options):
         entries = entries[entries.base_offset >= start]
         control = entries.control != 0
@@ -246,17 +236,12 @@ def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
     """From all records: in the KIP-98 draft markers are single messages of a set, and headers do not show them."""
     columns = ("producerId", "offset", "isControl", "controlType", "isTransactional")
     # Decoded on the CPU: Spark's driver calls this too, and must not open a GPU.
-    walk = Options(
-        columns=columns,
-        include_control=True,
-        errors=options.errors,
-        check_crcs=options.check_crcs,
-        format=options.format,
-        backend="cpu",
+    cpu = Options(
+        columns=columns, include_control=True, errors=options.errors, check_crcs=options.check_crcs, format=options.format, backend="cpu"
     )
     begun: dict[int, int] = {}
     aborted = []
-    for batch in scan_ranges(ranges, walk):
+    for batch in scan_ranges(ranges, cpu):
         for producer, offset, control, kind, transactional in zip(*(batch[name].to_pylist() for name in columns), strict=True):
             if control:
                 begin = begun.pop(producer, None)
@@ -272,10 +257,11 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
     needed, newest = _up_to(segments, options.end_offset), None
     if len(needed) == len(segments):
         # Without a snapshot all headers are walked anyway.
-        newest = _newest(segments)
+        later = sorted((item for item in _snapshots(segments) if item[0] > (segments[0].base_offset or 0)), key=itemgetter(0), reverse=True)
+        newest = next((offset for offset, snapshot in later if open_in(snapshot()) is not None), None)
         if newest is None:
             return None
-    aborted = list[tuple[int, int, int]]()
+    aborted = list[AbortedTxn]()
     with workers(TRANSACTIONS, None if is_url(segments[0].path) else 1) as pool:
         for entries in pool.map(partial(_confirmed, options=options), needed):
             if entries is None:
@@ -285,90 +271,69 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
         return Transactions(tuple(aborted))
     rest = from_headers(segments, options, newest)
     known = {last for _, _, last in aborted}
-    return Transactions((*aborted, *(one for one in rest.aborted if one[2] not in known)), rest.open)
-
-
-def _newest(segments: list[Segment]) -> int | None:
-    """Offset of the newest snapshot after the beginning that can be read."""
-    later = sorted((one for one in _snapshots(segments) if one[0] > (segments[0].base_offset or 0)), key=_offset, reverse=True)
-    return next((offset for offset, snapshot in later if open_in(snapshot()) is not None), None)
+    return Transactions((*aborted, *(entry for entry in rest.aborted if entry[2] not in known)), rest.open)
 
 
 def _up_to(segments: list[Segment], end: int | None) -> list[Segment]:
     """The segments of a tier up to a snapshot after which no transaction goes on that began before an offset."""
-    if end is None or any(one.copy_id is None for one in segments):
+    if end is None or any(segment.copy_id is None for segment in segments):
         return segments
     snapshots = dict(_snapshots(segments))
-    for count, one in enumerate(segments[1:], 1):
-        if (low := one.lowest or 0) >= end and low in snapshots:
+    for count, segment in enumerate(segments[1:], 1):
+        if (low := segment.lowest or 0) >= end and low in snapshots:
             begun = open_in(snapshots[low]())
             if begun is not None and all(first >= end for first in begun.values()):
                 return segments[:count]
     return segments
 
 
-def _aborted(segment: Segment) -> list[tuple[int, int, int]] | None:
+def _aborted(segment: Segment) -> list[AbortedTxn] | None:
     """Aborted transactions whose markers are among the offsets that are read from a segment; None if that is not known."""
     entries = aborted_in(side_bytes(segment, ".txnindex"))
     if entries is None and is_absent(segment, ".txnindex") and open_in(side_bytes(segment, ".snapshot")) is not None:
         # A tier gets an index only if there is an entry in it. A manifest tells; a file that is not there may have been lost.
-        return [] if segment.manifest is not None or _has_no_abort(segment) else None
+        return [] if segment.manifest is not None or _abort_markers(segment) == (set(), segment.size) else None
     low, end = segment.start_offset or 0, HIGHEST if segment.end_offset is None else segment.end_offset
-    return entries if entries is None else [one for one in entries if low <= one[2] < end]
+    return entries if entries is None else [entry for entry in entries if low <= entry[2] < end]
 
 
-def _confirmed(segment: Segment, options: Options) -> list[tuple[int, int, int]] | None:
+def _confirmed(segment: Segment, options: Options) -> list[AbortedTxn] | None:
     """As `_aborted`, of those that have offsets that the options ask for; None too if the log contradicts it."""
     entries = _aborted(segment)
-    if entries is not None:
-        low, end = options.start_offset or 0, HIGHEST if options.end_offset is None else options.end_offset
-        entries = [one for one in entries if one[2] >= low and one[1] < end]
-    return entries if entries is not None and _has_aborts(segment, entries) else None
+    if entries is None:
+        return None
+    low, end = options.start_offset or 0, HIGHEST if options.end_offset is None else options.end_offset
+    entries = [entry for entry in entries if entry[2] >= low and entry[1] < end]
+    return entries if _has_aborts(segment, entries) else None
 
 
 def _snapshots(segments: list[Segment]) -> Iterator[tuple[int, Callable[[], bytes | None]]]:
     """Offsets of snapshots, and what reads them. The name of one in a tier is that of its segment, and its offset is after its end."""
-    for one, after in zip_longest(segments, segments[1:]):
-        if one.copy_id is None or one.end_offset is not None:
+    for segment, after in zip_longest(segments, segments[1:]):
+        if segment.copy_id is None or segment.end_offset is not None:
             continue
-        last = one.manifest.last if one.manifest is not None else None
+        last = segment.manifest.last if segment.manifest is not None else None
         end = after.lowest if after is not None else None if last is None else last + 1
         if end is not None:
-            yield end, partial(side_bytes, one, ".snapshot")
-    for folder in dict.fromkeys(parent(one.path) or "." for one in segments if one.copy_id is None):
+            yield end, partial(side_bytes, segment, ".snapshot")
+    for folder in dict.fromkeys(parent(segment.path) or "." for segment in segments if segment.copy_id is None):
         for entry in listing(folder):
             stem, _, suffix = base_name(entry.name).partition(".")
             if suffix == "snapshot" and stem.isdigit():
                 yield int(stem), partial(read_bytes, entry.name)
 
 
-def _open_at(segments: list[Segment], offset: int) -> dict[int, int] | None:
-    """What a snapshot at an offset says."""
-    found = next((snapshot for at, snapshot in _snapshots(segments) if at == offset), None)
-    return open_in(read_bytes(_snapshot(segments[0], offset)) if found is None else found())
-
-
-def _offset(one: tuple[int, object]) -> int:
-    return one[0]
-
-
 def _snapshot(segment: Segment, offset: int) -> str:
     return beside(segment.path, f"{offset:020d}.snapshot")
-
-
-def _from_offset(segments: list[Segment], offset: int) -> list[Segment]:
-    """The segments that can have batches from an offset on."""
-    ends = [one.lowest or 0 for one in segments[1:]]
-    return [one for one, end in zip(segments, [*ends, offset + 1], strict=True) if end > offset]
 
 
 def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[SegmentFile, Entries]]:
     """Transactional batches, including markers, some thousands at a time."""
     walk = Options(errors="skip", check_crcs=options.check_crcs and options.errors == "skip")
-    for one in ranges:
-        with SegmentFile(one.segment) as file:
+    for part in ranges:
+        with SegmentFile(part.segment) as file:
             held, count = list[Entries](), 0
-            for entries in entry_rows(file, walk, one):
+            for entries in entry_rows(file, walk, part):
                 some = entries[entries.transactional == 1]
                 if not len(some):
                     continue
@@ -380,37 +345,30 @@ def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[
                 yield file, Entries.joined(held)
 
 
-def _has_aborts(segment: Segment, aborted: list[tuple[int, int, int]]) -> bool:
-    """Whether the log has the ABORT markers of transactions, which are producer, first offset, and offset of the marker."""
+def _has_aborts(segment: Segment, aborted: list[AbortedTxn]) -> bool:
+    """Whether the log has the ABORT markers of transactions."""
     far = segment.manifest is not None or is_url(segment.path)
     if len(aborted) <= _SOUGHT and not (far and segment.size <= len(aborted) * BLOCK):
         return all(_has_abort(segment, producer, last) for producer, _, last in aborted)
-    found, _ = _abort_markers(segment)
-    return all((producer, last) in found for producer, _, last in aborted)
-
-
-def _has_no_abort(segment: Segment) -> bool:
-    """Whether the headers of a segment lead to its end, and none of its markers is an ABORT."""
-    found, end = _abort_markers(segment)
-    return not found and end == segment.size
+    markers, _ = _abort_markers(segment)
+    return all((producer, last) in markers for producer, _, last in aborted)
 
 
 def _abort_markers(segment: Segment) -> tuple[set[tuple[int, int]], int]:
     """Producer and offset of each ABORT marker, and where the headers lead to."""
-    found, end = set[tuple[int, int]](), 0
+    aborts, end = set[tuple[int, int]](), 0
     with SegmentFile(segment) as file:
         for entries in header_rows(file, 0, file.size):
             markers = entries[entries.control == 1]
-            for marker, kind in zip(markers, marker_types(file, markers), strict=True):
-                if kind == v2.ABORT:
-                    found.add((marker.producer_id, marker.base_offset))
+            types = marker_types(file, markers)
+            aborts |= {(marker.producer_id, marker.base_offset) for marker, type in zip(markers, types, strict=True) if type == v2.ABORT}
             end = entries[-1].end if len(entries) else end
-    return found, end
+    return aborts, end
 
 
 def begun_at(segment: Segment) -> dict[int, int]:
     """First offsets of the transactions that were open where a segment begins, by producer, as its snapshot says."""
-    return dict(open_in(read_bytes(_snapshot(segment, segment.base_offset or 0))) or {})
+    return open_in(read_bytes(_snapshot(segment, segment.base_offset or 0))) or {}
 
 
 def marker_of(file: SegmentFile, row: Entry) -> int | None:
@@ -420,9 +378,9 @@ def marker_of(file: SegmentFile, row: Entry) -> int | None:
 
 def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
     """Whether the log has an ABORT marker of a producer at an offset."""
-    for one in select_ranges([segment], Options(start_offset=offset)):
+    for part in select_ranges([segment], Options(start_offset=offset)):
         with SegmentFile(segment) as file:
-            for entries in header_rows(file, one.start, file.size):
+            for entries in header_rows(file, part.start, file.size):
                 for row in entries[entries.base_offset >= offset]:
                     same = row.base_offset == offset and row.producer_id == producer and row.control == 1
                     return bool(same) and marker_of(file, row) == v2.ABORT

@@ -7,15 +7,16 @@ from typing import Unpack
 import pyarrow as pa
 
 from kolumn.backend import require
+from kolumn.copies.tiers import linked_as_log
 from kolumn.core import keywords
 from kolumn.core.keywords import known_keywords
 from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
-from kolumn.decode.pipeline import OnDamage
-from kolumn.log.batch_table import batch_table
+from kolumn.damage.findings import OnDamage
+from kolumn.log.pieces import batch_table
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments, plan_read
-from kolumn.readers.verified import Report
-from kolumn.values.stage import payload_names
+from kolumn.readers.verified import Report, verified
+from kolumn.values.typed import payload_names
 
 
 @known_keywords()
@@ -67,12 +68,7 @@ def scan(
         A value or key that is not valid, with ``value_errors="raise"`` or ``key_errors="raise"``, or not UTF-8, with
         ``payload="string"``; raised during the read.
     """
-    return reader_of(source, Options.of(**options), on_damage, payload)
-
-
-def reader_of(source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str) -> pa.RecordBatchReader:
-    """`scan` with checked options."""
-    return pa.RecordBatchReader.from_batches(*_records(source, chosen, on_damage, payload))
+    return pa.RecordBatchReader.from_batches(*_records(source, Options.of(**options), on_damage, payload))
 
 
 def _records(
@@ -97,8 +93,8 @@ def read(
 ) -> pa.Table:
     """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
     # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
-    schema, found = _records(source, Options.of(**options), on_damage, payload)
-    return pa.Table.from_batches(list(found), schema)
+    schema, records = _records(source, Options.of(**options), on_damage, payload)
+    return pa.Table.from_batches(list(records), schema)
 
 
 _OF_RECORDS = {*keywords.ChoiceOptions.__annotations__, *keywords.PayloadOptions.__annotations__} - {"include_snapshots"}
@@ -107,19 +103,13 @@ _OF_RECORDS = {*keywords.ChoiceOptions.__annotations__, *keywords.PayloadOptions
 @known_keywords(
     keywords.refused((_OF_RECORDS | {"max_batch_bytes", "max_ratio"}) - {"threads"}, "batches lists whole batches and decodes no record")
 )
-def batches(
-    source: keywords.Source,
-    *,
-    on_damage: OnDamage | None = None,
-    **options: Unpack[keywords.ReadOptions],
-) -> pa.Table:
+def batches(source: keywords.Source, *, on_damage: OnDamage | None = None, **options: Unpack[keywords.ReadOptions]) -> pa.Table:
     """List the entries of Kafka log segments: one row for each batch, or outermost message of formats 0 and 1.
 
     Parameters are those of `scan` that do not concern records. With ``check_crcs=False`` only headers are read and ``crcValid`` is null.
     A wrong checksum is reported in ``crcValid`` and is not an error here; an entry with an impossible length is an error. With
     ``errors="skip"`` the list continues after the damage, as `read` does, and ``on_damage`` is called with a `kolumn.Damage` for each
-    damaged stretch. Damage inside records
-    is not found, since they are not decoded.
+    damaged stretch. Damage inside records is not found, since they are not decoded.
 
     Returns
     -------
@@ -135,10 +125,7 @@ def batches(
         (_OF_RECORDS | {"errors", "replicas"}) - {"backend", "threads", "trusted"}, "verify reads every record and reports all damage"
     )
 )
-def verify(
-    source: keywords.Source,
-    **options: Unpack[keywords.ReadOptions],
-) -> Report:
+def verify(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> Report:
     """Check every checksum and every record of Kafka log segments, and report the damage. Damaged bytes never raise an error.
 
     Parameters are those of `scan` that neither choose records nor copies.
@@ -149,8 +136,5 @@ def verify(
     """
     asked = Options.of(**options)
     require(asked.backend)
-    from kolumn.copies.tiers import linked_as_log
-    from kolumn.readers.verified import verified
-
     live = live_segments(source, replace(asked, errors="skip"))
     return replace(verified(linked_as_log(live.segments, asked), asked), left_out=live.left_out())

@@ -1,6 +1,7 @@
 """`explain`: the plan of a read, as tables and as text."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Unpack
 
@@ -14,6 +15,7 @@ from kolumn.core.keywords import known_keywords
 from kolumn.core.paths import MESSAGES, STREAMED, is_on
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.core.text import in_column
+from kolumn.damage.findings import rows_table
 from kolumn.formats import v2
 from kolumn.options import Options
 from kolumn.readers.plan import ReadPlan, plan_read
@@ -36,7 +38,7 @@ RANGES_SCHEMA = pa.schema(
     ]
 )
 """One row for each range of bytes that is read, in order. Records outside of the offsets are left out; null for no bound."""
-_FIRST_BYTES = 17
+_FIRST_BYTES = 17  # up to the magic of the first entry
 _MOST = 20
 
 
@@ -108,23 +110,16 @@ def explain(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) ->
     ArgumentError
         As `kolumn.scan` would raise it, before it reads.
     """
-    chosen = Options.of(**options)
-    return explained(plan_read(source, chosen))
-
-
-def explained(plan: ReadPlan) -> ReadExplanation:
-    """The plan as tables."""
-    options, backend = plan.options, choose(plan.options.backend)
-    ranges = [_range_row(one, options, backend) for one in plan.ranges]
-    left_out = [*plan.live.left_out().to_pylist(), *_unread(plan)]
+    plan = plan_read(source, Options.of(**options))
+    backend = choose(plan.options.backend)
     return ReadExplanation(
         pa.Table.from_pylist(_partition_rows(plan), PARTITIONS_SCHEMA),
-        pa.Table.from_pylist(ranges, RANGES_SCHEMA),
-        pa.Table.from_pylist(left_out, LEFT_OUT_SCHEMA),
-        options.schema,
+        rows_table((_range_row(part, plan.options, backend) for part in plan.ranges), RANGES_SCHEMA),
+        pa.concat_tables([plan.live.left_out(), rows_table(_unread(plan), LEFT_OUT_SCHEMA)]),
+        plan.options.schema,
         backend,
-        options.threads,
-        options.chunk_bytes,
+        plan.options.threads,
+        plan.options.chunk_bytes,
     )
 
 
@@ -133,14 +128,14 @@ def _partition_rows(plan: ReadPlan) -> list[dict[str, Any]]:
     for segment in plan.live.segments:
         segments.setdefault((segment.topic, segment.partition), []).append(segment)
     ranges: dict[Any, list[Range]] = {key: [] for key in segments}
-    for one in plan.ranges:
-        ranges.setdefault((one.segment.topic, one.segment.partition), []).append(one)
+    for part in plan.ranges:
+        ranges.setdefault((part.segment.topic, part.segment.partition), []).append(part)
     tiers = tiered(plan.live.segments)
     return [_partition_row(key, own, ranges[key], key in tiers, plan.options) for key, own in segments.items()]
 
 
 def _partition_row(key: Any, own: list[Segment], ranges: list[Range], is_tiered: bool, options: Options) -> dict[str, Any]:
-    folders = Counter(parent(one.path) or "." for one in own)
+    folders = Counter(parent(segment.path) or "." for segment in own)
     if len(folders) == 1:
         log = "one copy"
     elif is_tiered:
@@ -151,34 +146,25 @@ def _partition_row(key: Any, own: list[Segment], ranges: list[Range], is_tiered:
         log = f"the first copy alone, {shown(next(iter(folders)))}"
     else:
         log = "all copies, which have no offset in common"
-    known = next((one.transactions for one in ranges if one.transactions is not None), None)
+    transactions = next((part.transactions for part in ranges if part.transactions is not None), None)
     return {
         "topic": None if key[0] is None else in_column(key[0]),
         "partition": key[1],
         "copies": len(folders),
         "log": log,
         "segments": len(own),
-        "bytes": sum(one.size for one in own),
-        "bytesRead": sum(one.end - one.start for one in ranges),
-        "abortedTransactions": None if known is None else len(known.aborted),
-        "openTransactions": None if known is None else len(known.open),
+        "bytes": sum(segment.size for segment in own),
+        "bytesRead": sum(part.end - part.start for part in ranges),
+        "abortedTransactions": None if transactions is None else len(transactions.aborted),
+        "openTransactions": None if transactions is None else len(transactions.open),
     }
 
 
-def _range_row(one: Range, options: Options, backend: str) -> dict[str, Any]:
-    segment = one.segment
-    decoder, reason = ("none", str(one.fault)) if one.fault is not None else _decoder(segment, options, backend)
-    return {
-        "path": in_column(segment.path),
-        "topic": None if segment.topic is None else in_column(segment.topic),
-        "partition": segment.partition,
-        "position": one.start,
-        "bytes": one.end - one.start,
-        "startOffset": one.start_offset,
-        "endOffset": one.end_offset,
-        "decoder": decoder,
-        "reason": reason,
-    }
+def _range_row(part: Range, options: Options, backend: str) -> tuple[object, ...]:
+    segment = part.segment
+    decoder, reason = ("none", str(part.fault)) if part.fault is not None else _decoder(segment, options, backend)
+    place = in_column(segment.path), None if segment.topic is None else in_column(segment.topic), segment.partition
+    return *place, part.start, part.end - part.start, part.start_offset, part.end_offset, decoder, reason
 
 
 def _decoder(segment: Segment, options: Options, backend: str) -> tuple[str, str]:
@@ -189,44 +175,36 @@ def _decoder(segment: Segment, options: Options, backend: str) -> tuple[str, str
         return "stage by stage", f"format {options.format} is a draft"
     if segment.memory is not None or segment.manifest is not None or is_url(segment.path):
         return "block by block", "unless its first batch is of an unknown magic; the first bytes of remote segments are not read for a plan"
-    magic = _magic(segment)
-    if magic is None:
+    try:
+        with SegmentFile(segment) as file:
+            first = file.read(0, min(_FIRST_BYTES, segment.size))
+    except KolumnError:
         return "none", "there is no batch"
+    if segment.size < _FIRST_BYTES or not first[:16].any():
+        return "none", "there is no batch"
+    magic = int(first[16])
     if magic > v2.MAGIC:
         return "stage by stage", f"magic {magic} is unknown"
     path = STREAMED if magic == v2.MAGIC else MESSAGES
     return ("block by block", f"format {magic}") if is_on(path) else ("stage by stage", f"KOLUMN_PATHS turns {path} off")
 
 
-def _magic(segment: Segment) -> int | None:
-    """Magic of the first entry, from the first 17 bytes; None if there are none."""
-    try:
-        with SegmentFile(segment) as file:
-            first = file.read(0, min(_FIRST_BYTES, segment.size))
-    except KolumnError:
-        return None
-    return int(first[16]) if segment.size >= _FIRST_BYTES and first[:16].any() else None
-
-
-def _unread(plan: ReadPlan) -> list[dict[str, Any]]:
+def _unread(plan: ReadPlan) -> Iterator[tuple[object, ...]]:
     """Rows for live segments of which nothing is read."""
-    read = {one.segment.path for one in plan.ranges}
-    keys = {(one.segment.topic, one.segment.partition, parent(one.segment.path)) for one in plan.ranges}
+    read = {part.segment.path for part in plan.ranges}
+    keys = {(part.segment.topic, part.segment.partition, parent(part.segment.path)) for part in plan.ranges}
     known = {key[:2] for key in keys}
-    rows = []
-    for one in plan.live.segments:
-        if one.path in read:
+    for segment in plan.live.segments:
+        if segment.path in read:
             continue
-        key = (one.topic, one.partition, parent(one.path))
-        is_copy = key not in keys and key[:2] in known
-        if one.size == 0:
+        key = (segment.topic, segment.partition, parent(segment.path))
+        if segment.size == 0:
             kind, reason = "empty", "it has no bytes"
-        elif is_copy:
+        elif key not in keys and key[:2] in known:
             kind, reason = "copy", f"replicas={plan.options.replicas!r}: another copy of the partition has its offsets"
         else:
             kind, reason = "range", "its offsets and timestamps are outside of those that are asked for, or below the log start offset"
-        rows.append({"path": shown(one.path), "kind": kind, "files": 1, "bytes": one.size, "records": None, "reason": reason})
-    return rows
+        yield shown(segment.path), kind, 1, segment.size, None, reason
 
 
 def _count(number: int, name: str) -> str:

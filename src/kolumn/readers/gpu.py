@@ -29,10 +29,7 @@ _REFUSED = keywords.refused(("backend", "binary"), "the columns are made on the 
 
 @known_keywords(_REFUSED)
 def scan_pylibcudf(
-    source: keywords.Source,
-    *,
-    payload: keywords.Payload = "binary",
-    **options: Unpack[keywords.ReadOptions],
+    source: keywords.Source, *, payload: keywords.Payload = "binary", **options: Unpack[keywords.ReadOptions]
 ) -> Iterator[tuple[Any, list[str]]]:
     """Stream the records of Kafka log segments as tables on the GPU: for topics that do not fit into its memory.
 
@@ -83,12 +80,7 @@ def scan_pylibcudf(
 
 
 @known_keywords(_REFUSED)
-def scan_cudf(
-    source: keywords.Source,
-    *,
-    payload: keywords.Payload = "binary",
-    **options: Unpack[keywords.ReadOptions],
-) -> Iterator[Any]:
+def scan_cudf(source: keywords.Source, *, payload: keywords.Payload = "binary", **options: Unpack[keywords.ReadOptions]) -> Iterator[Any]:
     """Stream the records of Kafka log segments as cudf.DataFrames, over the tables of `scan_pylibcudf`; parameters and errors as there.
 
     Returns
@@ -99,16 +91,12 @@ def scan_cudf(
     from kolumn.kernels.columns.assemble import from_pylibcudf, require_cudf
 
     require_cudf()
-    found = _scan(source, _chosen(options), payload)
-    return (from_pylibcudf(*one) for one in found)
+    return (from_pylibcudf(*named) for named in _scan(source, _chosen(options), payload))
 
 
 @known_keywords(_REFUSED)
 def read_pylibcudf(
-    source: keywords.Source,
-    *,
-    payload: keywords.Payload = "binary",
-    **options: Unpack[keywords.ReadOptions],
+    source: keywords.Source, *, payload: keywords.Payload = "binary", **options: Unpack[keywords.ReadOptions]
 ) -> tuple[Any, list[str]]:
     """Read the records of Kafka log segments into columns on the GPU; parameters and errors as `scan_pylibcudf`.
 
@@ -124,12 +112,7 @@ def read_pylibcudf(
 
 
 @known_keywords(_REFUSED)
-def read_cudf(
-    source: keywords.Source,
-    *,
-    payload: keywords.Payload = "binary",
-    **options: Unpack[keywords.ReadOptions],
-) -> Any:
+def read_cudf(source: keywords.Source, *, payload: keywords.Payload = "binary", **options: Unpack[keywords.ReadOptions]) -> Any:
     """The same as a cudf.DataFrame over that table; parameters and errors as `scan_pylibcudf`."""
     from kolumn.kernels.columns.assemble import from_pylibcudf, require_cudf
 
@@ -143,7 +126,7 @@ def _scan(source: keywords.Source, chosen: Options, payload: str) -> "Iterator[N
 
     if asked is None:
         return (from_arrow(pa.Table.from_batches([batch]), payload) for batch in scan_ranges(ranges, chosen))
-    return (named(table) for table in _tables(ranges, asked))
+    return map(named, scan_ranges(ranges, asked))
 
 
 def _read(source: keywords.Source, chosen: Options, payload: str) -> "Named":
@@ -152,7 +135,7 @@ def _read(source: keywords.Source, chosen: Options, payload: str) -> "Named":
 
     if asked is None:
         return from_arrow(pa.Table.from_batches(scan_ranges(ranges, chosen), chosen.schema), payload)
-    return concatenate(list(_tables(ranges, asked)), asked)
+    return concatenate(list(scan_ranges(ranges, asked)), asked)
 
 
 def _asked(source: keywords.Source, chosen: Options, payload: str) -> tuple[Options, list[Range], ResidentOptions | None]:
@@ -172,7 +155,7 @@ def resident_options(chosen: Options, payload: str) -> ResidentOptions | None:
         return None
     values: tuple[Any, ...] = ()
     if chosen.typed:
-        from kolumn.kernels.values.schema import Values
+        from kolumn.kernels.values.columns import Values
 
         try:
             values = tuple(map(Values.of, chosen.typed))
@@ -180,11 +163,6 @@ def resident_options(chosen: Options, payload: str) -> ResidentOptions | None:
             logger.info("typed columns are decoded on the host and copied to the GPU: %s", reason)
             return None
     return ResidentOptions(**{**vars(chosen.stored), "backend": RESIDENT}, payload=payload, asked=chosen.columns, values=values)
-
-
-def _tables(ranges: list[Range], asked: ResidentOptions) -> Iterator[Any]:
-    """`kolumn.kernels.columns.table.DeviceTable` of each chunk."""
-    return scan_ranges(ranges, asked)
 
 
 def _chosen(options: keywords.ReadOptions) -> Options:

@@ -1,35 +1,74 @@
-"""`scan_polars`: a source of Polars, with columns, predicates and numbers of rows pushed down.
-
-Which ranges of offsets and times a predicate of Polars lets through.
+"""`scan_polars`: a source of Polars, with columns, predicates and numbers of rows pushed down; and topics as tables of DuckDB.
 
 Polars has no interface to the parts of an expression but its serialised form, which other versions may write in another way. What is
-not understood here restricts nothing: Polars applies the whole predicate to what is read.
+not understood of a predicate restricts nothing: Polars applies the whole predicate to what is read.
 """
 
 import json
+import os
+import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
+from kolumn.backend import require
 from kolumn.core import keywords
 from kolumn.core.buffers import without_wide_decimals
-from kolumn.core.errors import MissingPackageError
+from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, shown
 from kolumn.core.keywords import known_keywords
-from kolumn.decode.pipeline import OnDamage
+from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
+from kolumn.damage.findings import OnDamage
 from kolumn.options import Options
-from kolumn.readers.row_source import Bounds, FrameSource
+from kolumn.readers.plan import live_segments, plan_of, plan_read
+from kolumn.source.segments import Segment, in_memory, named_parts
+from kolumn.source.storage import parent
+from kolumn.values.typed import payload_names
 
 if TYPE_CHECKING:
     import polars as pl
-
 
 _UNITS = {"Nanoseconds": 1_000_000, "Microseconds": 1000, "Milliseconds": 1}
 """How many of them are a millisecond."""
 _MIRRORED = {"Eq": "Eq", "Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq"}
 _CLOSED = {"Both": ("GtEq", "LtEq"), "Left": ("GtEq", "Lt"), "Right": ("Gt", "LtEq"), "None": ("Gt", "Lt")}
+_LEAST, _RECORD = 1 << 16, 1 << 10  # bytes that are read at a time for some rows: at least, and for each row
+_REFUSED = re.compile(
+    r"disabled (by|through) configuration|configuration has been locked|Table with name \S*[./]\S* does not exist", re.IGNORECASE
+)
+"""Errors of DuckDB about files, extensions and settings; the name of a file in place of a table is no table."""
+_NO_NAME = "records"
+"""Table of segments whose directory names no topic."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Ranges outside of which no record is wanted, start <= offset or timestamp (ms) < end; None is no limit."""
+
+    start_offset: int | None = None
+    end_offset: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    topics: frozenset[object] | None = None
+    partitions: frozenset[object] | None = None
+
+    def within(self, other: "Bounds") -> "Bounds":
+        """The records that both let through."""
+        bounds: dict[str, Any] = {}
+        for name, own in vars(self).items():
+            its = getattr(other, name)
+            if own is None or its is None:
+                bounds[name] = its if own is None else own
+            else:
+                bounds[name] = max(own, its) if name.startswith("start") else min(own, its) if name.startswith("end") else own & its
+        return Bounds(**bounds)
+
+    def has(self, segment: Segment) -> bool:
+        """Whether a segment may have wanted records, by its topic and partition."""
+        return (self.topics is None or segment.topic in self.topics) and (self.partitions is None or segment.partition in self.partitions)
 
 
 def bounds_of(predicate: "pl.Expr") -> Bounds:
@@ -52,15 +91,13 @@ def _of(tree: dict[str, Any]) -> Bounds:
 
 def _understood(tree: dict[str, Any]) -> Bounds:
     if "BinaryExpr" in tree:
-        one = tree["BinaryExpr"]
-        left, operation, right = one["left"], one["op"], one["right"]
+        left, operation, right = (tree["BinaryExpr"][part] for part in ("left", "op", "right"))
         if operation in ("And", "LogicalAnd"):
             return _of(left).within(_of(right))
-        if operation in _MIRRORED:
-            if "Column" in left:
-                return _compared(left["Column"], operation, _literal(right))
-            if "Column" in right:
-                return _compared(right["Column"], _MIRRORED[operation], _literal(left))
+        if operation in _MIRRORED and "Column" in left:
+            return _compared(left["Column"], operation, _literal(right))
+        if operation in _MIRRORED and "Column" in right:
+            return _compared(right["Column"], _MIRRORED[operation], _literal(left))
     if "Function" in tree:
         inputs, function = tree["Function"]["input"], tree["Function"]["function"].get("Boolean")
         if isinstance(function, dict) and "Column" in inputs[0]:
@@ -74,20 +111,11 @@ def _understood(tree: dict[str, Any]) -> Bounds:
 
 
 class _Time:
-    """A moment as a number of units of which so many are a millisecond."""
+    """A moment as the first millisecond that is not before it, and the first one that is after it."""
 
     def __init__(self, number: int, unit: str) -> None:
-        self._number, self._per_ms = number, _UNITS[unit]
-
-    @property
-    def from_ms(self) -> int:
-        """The first millisecond that is not before the moment."""
-        return -(-self._number // self._per_ms)
-
-    @property
-    def to_ms(self) -> int:
-        """The first millisecond that is after the moment."""
-        return self._number // self._per_ms + 1
+        per_ms = _UNITS[unit]
+        self.from_ms, self.to_ms = -(-number // per_ms), number // per_ms + 1
 
 
 def _literal(tree: dict[str, Any]) -> object:
@@ -106,39 +134,19 @@ def _literal(tree: dict[str, Any]) -> object:
 def _values(tree: dict[str, Any]) -> list[Any]:
     import polars as pl
 
-    found = pl.read_ipc_stream(BytesIO(bytes(tree["Literal"]["Scalar"]["List"])))
-    return found.to_series(0).explode().to_list() if found.dtypes[0].is_nested() else found.to_series(0).to_list()
+    frame = pl.read_ipc_stream(BytesIO(bytes(tree["Literal"]["Scalar"]["List"])))
+    column = frame.to_series(0)
+    return column.explode().to_list() if frame.dtypes[0].is_nested() else column.to_list()
 
 
 def _compared(name: str, operation: str, value: object) -> Bounds:
-    return _KNOWN[name](operation, value) if name in _KNOWN else Bounds()
-
-
-def _offset(operation: str, value: object) -> Bounds:
-    if not isinstance(value, int):
-        return Bounds()
-    start = {"Eq": value, "GtEq": value, "Gt": value + 1}.get(operation)
-    return Bounds(start_offset=start, end_offset={"Eq": value + 1, "LtEq": value + 1, "Lt": value}.get(operation))
-
-
-def _timestamp(operation: str, value: object) -> Bounds:
-    if not isinstance(value, _Time):
-        return Bounds()
-    start = {"Eq": value.from_ms, "GtEq": value.from_ms, "Gt": value.to_ms}.get(operation)
-    return Bounds(start_ms=start, end_ms={"Eq": value.to_ms, "LtEq": value.to_ms, "Lt": value.from_ms}.get(operation))
-
-
-def _topic(operation: str, value: object) -> Bounds:
-    return Bounds(topics=frozenset([value])) if operation == "Eq" else Bounds()
-
-
-def _partition(operation: str, value: object) -> Bounds:
-    return Bounds(partitions=frozenset([value])) if operation == "Eq" else Bounds()
-
-
-_KNOWN: dict[str, Callable[[str, object], Bounds]] = {
-    "offset": _offset, "timestamp": _timestamp, "topic": _topic, "partition": _partition,
-}  # fmt: skip
+    if name == "offset" and isinstance(value, int):
+        start = {"Eq": value, "GtEq": value, "Gt": value + 1}.get(operation)
+        return Bounds(start_offset=start, end_offset={"Eq": value + 1, "LtEq": value + 1, "Lt": value}.get(operation))
+    if name == "timestamp" and isinstance(value, _Time):
+        start = {"Eq": value.from_ms, "GtEq": value.from_ms, "Gt": value.to_ms}.get(operation)
+        return Bounds(start_ms=start, end_ms={"Eq": value.to_ms, "LtEq": value.to_ms, "Lt": value.from_ms}.get(operation))
+    return _among(name, [value]) if operation == "Eq" and name in ("topic", "partition") else Bounds()
 
 
 def _among(name: str, values: list[Any]) -> Bounds:
@@ -150,6 +158,64 @@ def _among(name: str, values: list[Any]) -> Bounds:
     if name == "offset" and known:
         return Bounds(start_offset=min(known), end_offset=max(known) + 1)
     return Bounds()
+
+
+class FrameSource:
+    """A source with the options of a read, checked: it can be read again and again, each time with other columns and ranges.
+
+    ``schema`` has the columns and types; ``failed`` is the last error of a read, of which libraries that call the read pass on the text
+    alone. Errors as `kolumn.scan`.
+    """
+
+    def __init__(self, source: keywords.Source, options: Options, on_damage: OnDamage | None, payload: str) -> None:
+        check_payload(payload)
+        require(options.backend)
+        # An iterator and a file object can be read only once.
+        held = in_memory(source)
+        self._source = held.memory if held is not None else source if isinstance(source, str | os.PathLike) else named_parts(source)
+        self._on_damage, self._payload = on_damage, payload
+        self._options = plan_read(self._source, options).options
+        self.schema = self._schema_of(self._options)
+        self.failed: KolumnError | None = None
+
+    def read(self, columns: list[str] | None, bounds: Bounds, rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The records within some bounds, at least these columns of them; few bytes at a time if only some rows are wanted.
+
+        Memory is bounded as by `kolumn.scan`. Segments are looked for again, so that a second read finds what was appended.
+        """
+        options = self._narrowed(self._options, columns, bounds)
+        if rows is not None:
+            options = replace(options, threads=1, chunk_bytes=min(options.chunk_bytes, max(_LEAST, rows * _RECORD)))
+        live = live_segments(self._source, self._options)
+        live = replace(live, segments=[segment for segment in live.segments if bounds.has(segment)])
+        if not live.segments:
+            return
+        schema = self._schema_of(options)
+        try:
+            asked = options if self._payload == "binary" else options.with_added(NAMED_BY)
+            batches = plan_of(live, options).scan(asked, self._on_damage)
+            yield from batches if self._payload == "binary" else strings_of(batches, schema)
+        except KolumnError as error:
+            # Its frames would keep the objects of the library that called.
+            self.failed = error.with_traceback(None)
+            raise
+
+    def _schema_of(self, options: Options) -> pa.Schema:
+        schema = options.schema
+        return schema if self._payload == "binary" else as_strings(schema, payload_names(options.columns, options.typed))
+
+    @staticmethod
+    def _narrowed(options: Options, columns: list[str] | None, bounds: Bounds) -> Options:
+        asked = Bounds(options.start_offset, options.end_offset, options.start_timestamp, options.end_timestamp).within(bounds)
+        offsets, times = (asked.start_offset, asked.end_offset), (asked.start_ms, asked.end_ms)
+        narrow = replace(options, start_offset=offsets[0], end_offset=offsets[1], start_timestamp=times[0], end_timestamp=times[1])
+        if columns is None:
+            return narrow
+        try:
+            return narrow.with_columns(columns or ["offset"])
+        except ArgumentError:
+            # Fields of typed values that are columns by themselves cannot be named in a read.
+            return narrow
 
 
 @known_keywords()
@@ -177,11 +243,10 @@ def scan_polars(
     MissingError
         Polars is not installed.
     """
-    return lazy_frame(FrameSource(source, Options.of(**options), on_damage, payload))
+    return _lazy_frame(FrameSource(source, Options.of(**options), on_damage, payload))
 
 
-def lazy_frame(source: FrameSource) -> "pl.LazyFrame":
-    """A LazyFrame over a source."""
+def _lazy_frame(source: FrameSource) -> "pl.LazyFrame":
     try:
         from polars.io.plugins import register_io_source
     except ImportError as error:
@@ -212,3 +277,59 @@ def _frame(batch: pa.RecordBatch) -> "pl.DataFrame":
     import polars as pl
 
     return pl.DataFrame(pl.from_arrow(pa.Table.from_batches([without_wide_decimals(batch)])))
+
+
+class Topics:
+    """A view of DuckDB for each topic of a source, in a connection of its own; ``names`` are the views.
+
+    Views read the columns and the ranges that a query needs, as `kolumn.scan_polars` does, and read the source anew each time. Queries may
+    use all of DuckDB with ``allow_files``: read and write files, load extensions, use the network. Otherwise they see the views alone.
+    Raises `MissingError` if DuckDB or Polars is not installed.
+    """
+
+    def __init__(self, source: keywords.Source, options: Options, on_damage: OnDamage | None = None, allow_files: bool = False) -> None:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise MissingPackageError("SQL needs DuckDB: pip install 'kolumn[sql]'") from error
+        folders: dict[str, dict[str, None]] = {}
+        for segment in live_segments(source, options).segments:
+            name = _NO_NAME if segment.topic is None else shown(segment.topic)
+            folders.setdefault(name, {})[segment.path if segment.topic is None else parent(segment.path)] = None
+        self.names = list(folders)
+        self._sources = {name: FrameSource(list(paths), options, on_damage, "binary") for name, paths in folders.items()}
+        self._errors = duckdb.Error
+        self._connection = duckdb.connect()
+        self._connection.execute("SET TimeZone = 'UTC'")
+        for name, frames in self._sources.items():
+            self._connection.register(name, _lazy_frame(frames))
+        # Otherwise a name in a query that is no table is looked for among the variables of this program.
+        self._connection.execute("SET python_enable_replacements = false")
+        if not allow_files:
+            self._connection.execute("SET enable_external_access = false")
+            self._connection.execute("SET lock_configuration = true")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def ask(self, query: str) -> Iterator[pa.RecordBatch]:
+        """The rows that answer a query, one batch at a time; the first batch may have no rows, and has the columns.
+
+        Raises `ArgumentError` if the query is wrong, or a value does not fit it, and `KolumnError` if a read fails, as `kolumn.scan`.
+        """
+        try:
+            found = self._connection.sql(query)
+            if found is None:
+                raise ArgumentError("expected a query that returns rows, such as select")
+            reader = pa.RecordBatchReader.from_stream(found)
+            yield pa.RecordBatch.from_pylist([], reader.schema)
+            yield from reader
+        except (self._errors, pa.ArrowException, OSError, RuntimeError, ValueError) as error:
+            failed = next((frames.failed for frames in self._sources.values() if frames.failed is not None), None)
+            raise (failed or ArgumentError(*self._said(error))).with_traceback(None) from None
+
+    def _said(self, error: Exception) -> list[str]:
+        text = re.sub(r"\n+", "\n", str(error)).strip()
+        hint = ["a query sees topics alone, no files, network or settings; allow_files=True allows them"] if _REFUSED.search(text) else []
+        return [*text.split("\n"), *hint, f"tables: {', '.join(self.names)}"]

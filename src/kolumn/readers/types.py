@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -14,12 +14,12 @@ from kolumn.core.keywords import Source
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.segments import Range, named_parts
-from kolumn.values.schemas.given import ListedSchemas
+from kolumn.values.schemas.collections import ListedSchemas
 from kolumn.values.schemas.schema import Kind, Schema, Schemas
 from kolumn.values.typed import INTERNAL, Typed
 
 if TYPE_CHECKING:
-    from kolumn.values.internal.decoder import Reading
+    from kolumn.values.internal.messages import Reading
 
 logger = logging.getLogger("kolumn.values")
 
@@ -29,48 +29,40 @@ _KINDS: dict[str, Kind] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON
 def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Options:
     """The options of a read with the types of its typed columns.
 
-    Parameters
-    ----------
-    options : Options
-    source : str, PathLike or iterable of those
-        What is read; schemas are looked for beside it.
-    ranges : iterable of Range
-        The ranges that are read. Only a type that has to be inferred reads them, up to ``value_sample`` values.
-
-    Raises
-    ------
-    ArgumentError
-        A schema makes no sense or is not there, topics of the read have different schemas, or no type can be inferred.
+    Schemas are looked for beside the ``source``. Only a type that has to be inferred reads the ``ranges``, up to ``value_sample`` values.
+    Raises `ArgumentError` if a schema makes no sense or is not there, topics of the read have different schemas, or no type can be
+    inferred.
     """
     if not options.typed:
         return options
     some = list(ranges)
-    known = replace(options, typed=tuple(_known(one, options, source, some) for one in options.typed))
+    known = replace(options, typed=tuple(_known(typed, options, source, some) for typed in options.typed))
     # Errors of schemas and names are raised here.
-    _ = known.schema, [one.looks_at for one in known.typed]
+    _ = known.schema, [typed.looks_at for typed in known.typed]
     return known
 
 
-def _known(one: Typed, options: Options, source: Source, ranges: Sequence[Range]) -> Typed:
-    if one.reader is not None:
-        return one
-    if one.format == INTERNAL:
-        return one.of(_reading(options, ranges))
-    opener = _opener(one, source)
-    if one.schema is not None and one.format != "registry":
-        return one.of(_given(one), opener)
-    if one.format == "json" and one.schemas is None:
-        return one.of(_inferred(one, options, ranges), opener)
+def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Range]) -> Typed:
+    if typed.reader is not None:
+        return typed
+    if typed.format == INTERNAL:
+        return typed.of(_reading(options, ranges))
+    # It opens the writers' schemas in any process.
+    opener = partial(_open, typed.schemas, tuple(named_parts(source))) if typed.schemas is not None or typed.format == "registry" else None
+    if typed.schema is not None and typed.format != "registry":
+        return typed.of(_given(typed), opener)
+    if typed.format == "json" and typed.schemas is None:
+        return typed.of(_inferred(typed, options, ranges), opener)
     if opener is None:
-        raise ArgumentError(f"{one.option('format')}={one.format!r} needs {one.option('schema')}, or {one.option('schemas')}")
-    found = one.of(None, opener)
+        raise ArgumentError(f"{typed.option('format')}={typed.format!r} needs {typed.option('schema')}, or {typed.option('schemas')}")
+    found = typed.of(None, opener)
     newest = _of_topics(found, ranges)
-    if one.schema is not None:
-        reader = _given(one, _kind(one.schema) if newest is None else newest.kind)
+    if typed.schema is not None:
+        reader = _given(typed, _kind(typed.schema) if newest is None else newest.kind)
     else:
         reader = newest or _of_first_values(found, options, ranges)
-        if one.format in _KINDS and reader.kind != _KINDS[one.format]:
-            raise ArgumentError(f"{one.option('format')}={one.format!r}: the newest schema is of {reader.kind}; take 'registry'")
+        if typed.format in _KINDS and reader.kind != _KINDS[typed.format]:
+            raise ArgumentError(f"{typed.option('format')}={typed.format!r}: the newest schema is of {reader.kind}; take 'registry'")
     # The collection that was opened stays with the read.
     made = found.of(reader, opener)
     made.__dict__["writers"] = found.writers
@@ -78,11 +70,10 @@ def _known(one: Typed, options: Options, source: Source, ranges: Sequence[Range]
 
 
 def _reading(options: Options, ranges: Sequence[Range]) -> "Reading":
-    from kolumn.values.internal.decoder import Reading
-    from kolumn.values.internal.topics import CLUSTER_METADATA, INTERNAL_TOPICS
+    from kolumn.values.internal.messages import CLUSTER_METADATA, INTERNAL_TOPICS, Reading
 
-    topics = sorted({each.segment.topic for each in ranges if each.segment.topic is not None})
-    nameless = {each.segment.path.endswith(".checkpoint") for each in ranges if each.segment.topic is None} == {True}
+    topics = sorted({part.segment.topic for part in ranges if part.segment.topic is not None})
+    nameless = {part.segment.path.endswith(".checkpoint") for part in ranges if part.segment.topic is None} == {True}
     if not options.include_control and not nameless and not set(topics) & set(INTERNAL_TOPICS):
         found = f"the topics {', '.join(topics)}" if topics else "no topic" if ranges else "no segment"
         raise ArgumentError(
@@ -92,17 +83,17 @@ def _reading(options: Options, ranges: Sequence[Range]) -> "Reading":
     return Reading(tuple(topics), options.include_control, CLUSTER_METADATA if nameless else None)
 
 
-def _given(one: Typed, kind: Kind | None = None) -> Any:
+def _given(typed: Typed, kind: Kind | None = None) -> Any:
     """What the decoder is made of, from the caller's schema."""
-    schema = one.schema
+    schema = typed.schema
     if isinstance(schema, Schema):
         return schema
-    kind = kind or _KINDS.get(one.format)
+    kind = kind or _KINDS.get(typed.format)
     if kind == "AVRO":
         return Schema("AVRO", schema if isinstance(schema, str) else json.dumps(schema))
     if kind == "PROTOBUF":
         return Schema("PROTOBUF", schema) if isinstance(schema, str) else schema
-    if kind == "JSON" and one.format == "registry":
+    if kind == "JSON" and typed.format == "registry":
         return Schema("JSON", schema if isinstance(schema, str) else json.dumps(schema))
     return _json_schema(schema) or schema
 
@@ -110,7 +101,7 @@ def _given(one: Typed, kind: Kind | None = None) -> Any:
 def _kind(schema: object) -> Kind:
     """The type of a caller's schema."""
     if isinstance(schema, str | Mapping | list):
-        from kolumn.values.schemas.given import schema_of
+        from kolumn.values.schemas.collections import schema_of
 
         return schema_of(schema).kind
     return schema.kind if isinstance(schema, Schema) else "PROTOBUF"
@@ -129,13 +120,6 @@ def _json_schema(schema: object) -> Schema | None:
     return None
 
 
-def _opener(one: Typed, source: Source) -> Callable[[], Schemas] | None:
-    """Opens the writers' schemas in any process; None without any."""
-    if one.schemas is None and one.format != "registry":
-        return None
-    return partial(_open, one.schemas, tuple(named_parts(source)))
-
-
 def _open(given: object, source: Source) -> Schemas:
     if hasattr(given, "by_id"):
         return cast(Schemas, given)
@@ -144,53 +128,53 @@ def _open(given: object, source: Source) -> Schemas:
     return schemas_of(cast(Any, given), source)
 
 
-def _of_topics(one: Typed, ranges: Iterable[Range]) -> Schema | None:
+def _of_topics(typed: Typed, ranges: Iterable[Range]) -> Schema | None:
     """The newest schema of the topics that are read, None if they have no subjects."""
-    schemas = one.writers
+    schemas = typed.writers
     assert schemas is not None
-    topics = sorted({each.segment.topic for each in ranges if each.segment.topic is not None})
-    found = {topic: newest for topic in topics if (newest := schemas.newest(f"{topic}-{one.column}")) is not None}
+    topics = sorted({part.segment.topic for part in ranges if part.segment.topic is not None})
+    found = {topic: newest for topic in topics if (newest := schemas.newest(f"{topic}-{typed.column}")) is not None}
     # Of a caller's schema only the kind is asked for.
-    if len({(newest.kind, newest.text if one.schema is None else "") for newest in found.values()}) > 1:
+    if len({(newest.kind, newest.text if typed.schema is None else "") for newest in found.values()}) > 1:
         raise ArgumentError(
-            f"{one.column}: the newest schemas of the topics {', '.join(found)} differ: read one of them, or say by topic=… whose schema "
-            f"counts, or give {one.option('schema')}"
+            f"{typed.column}: the newest schemas of the topics {', '.join(found)} differ: read one of them, or say by topic=… whose schema "
+            f"counts, or give {typed.option('schema')}"
         )
     return next(iter(found.values()), None) or schemas.only()
 
 
-def _of_first_values(one: Typed, options: Options, ranges: Sequence[Range]) -> Schema:
+def _of_first_values(typed: Typed, options: Options, ranges: Sequence[Range]) -> Schema:
     """The newest schema of the subject that all schemas of the first values are of: its name may be that of the record."""
-    schemas, seen = one.writers, _seen(one, options, ranges)
+    schemas, seen = typed.writers, _seen(typed, options, ranges)
     assert schemas is not None
     if seen and not isinstance(schemas, ListedSchemas):
         return max(seen, key=lambda schema: schema.id or 0)
     own: dict[str, set[object]] = {}
-    for each in schemas.registered() if isinstance(schemas, ListedSchemas) else ():
-        if each.subject is not None:
-            own.setdefault(each.subject, set()).add((each.schema.text, each.schema.references))
+    for version in schemas.registered() if isinstance(schemas, ListedSchemas) else ():
+        if version.subject is not None:
+            own.setdefault(version.subject, set()).add((version.schema.text, version.schema.references))
     texts = {(schema.text, schema.references) for schema in seen}
     newest = {subject: schemas.newest(subject) for subject, there in own.items() if texts and texts <= there}
     if len({(found.text, found.references) for found in newest.values() if found is not None}) == 1:
         return next(found for found in newest.values() if found is not None)
-    topics = sorted({each.segment.topic for each in ranges if each.segment.topic is not None})
-    asked = " or ".join(f"{topic}-{one.column}" for topic in topics) or "a topic without a name"
+    topics = sorted({part.segment.topic for part in ranges if part.segment.topic is not None})
+    asked = " or ".join(f"{topic}-{typed.column}" for topic in topics) or "a topic without a name"
     others = sorted(newest or {subject for subject, there in own.items() if texts & there})
-    why = f", and the first {one.column}s have schemas of {', '.join(others)}" if others else ""
-    raise ArgumentError(f"no schema of {asked} in {one.option('schemas')}{why}: name one in {one.option('schema')}")
+    why = f", and the first {typed.column}s have schemas of {', '.join(others)}" if others else ""
+    raise ArgumentError(f"no schema of {asked} in {typed.option('schemas')}{why}: name one in {typed.option('schema')}")
 
 
-def _seen(one: Typed, options: Options, ranges: Sequence[Range]) -> Sequence[Schema]:
+def _seen(typed: Typed, options: Options, ranges: Sequence[Range]) -> Sequence[Schema]:
     """The schemas that the first values name."""
-    walk = _plain(options, (one.column, *one.looks_at))
-    left = one.sample
+    walk = _plain(options, (typed.column, *typed.looks_at))
+    left = typed.sample
     for batch in scan_ranges(ranges, walk):
         part = batch.slice(0, left)
-        one.framer.bodies(part.column(0), part.column(1) if one.looks_at else None)
+        typed.framer.bodies(part.column(0), part.column(1) if typed.looks_at else None)
         left -= part.num_rows
         if not left:
             break
-    return one.framer.schemas
+    return typed.framer.schemas
 
 
 def _plain(options: Options, columns: tuple[str, ...]) -> Options:
@@ -198,24 +182,18 @@ def _plain(options: Options, columns: tuple[str, ...]) -> Options:
     return replace(options, columns=columns, typed=(), threads=1, backend="cpu", on_progress=None, binary="contiguous")
 
 
-def _inferred(one: Typed, options: Options, ranges: Sequence[Range]) -> pa.StructType:
-    from kolumn.values.json.schema import inferred
+def _inferred(typed: Typed, options: Options, ranges: Sequence[Range]) -> pa.StructType:
+    from kolumn.values.json import inferred
 
-    values = list(_first(_plain(options, (one.column,)), one.column, one.sample, ranges))
-    found = inferred(values, one.option("schema"))
+    values: list[bytes] = []
+    for batch in scan_ranges(ranges, _plain(options, (typed.column,))):
+        values += batch.column(typed.column).drop_null().slice(0, typed.sample - len(values)).to_pylist()
+        if len(values) == typed.sample:
+            break
+    found = inferred(values, typed.option("schema"))
     if found is None:
         raise ArgumentError(
-            f"none of the first {len(values)} {one.column}s is a JSON object with members: say its type in {one.option('schema')}"
+            f"none of the first {len(values)} {typed.column}s is a JSON object with members: say its type in {typed.option('schema')}"
         )
-    logger.info("%s: the type inferred from the first %d values is %s", one.column, len(values), found)
+    logger.info("%s: the type inferred from the first %d values is %s", typed.column, len(values), found)
     return found
-
-
-def _first(walk: Options, column: str, limit: int, ranges: Iterable[Range]) -> Iterator[bytes]:
-    """The first values that are not null."""
-    for batch in scan_ranges(ranges, walk):
-        for value in batch.column(column).drop_null().slice(0, limit).to_pylist():
-            yield value
-            limit -= 1
-        if not limit:
-            return

@@ -1,27 +1,36 @@
-"""A report: every segment is read to its end, and what is next to it is compared with it.
-
-Report of `kolumn.verify`.
-"""
+"""The report of `kolumn.verify`: every segment is read to its end, and what is next to it is compared with it."""
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from kolumn.copies.copies import Overlap, overlaps
 from kolumn.core.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, SEGMENT_SCHEMA
 from kolumn.core.text import in_column
-from kolumn.damage.findings import LIMIT, MOST_ROWS, Damage, html_table
-from kolumn.damage.remarks import REMARKED, Kind, Remark, null_values, remark_table
+from kolumn.damage.findings import (
+    LIMIT,
+    MOST_ROWS,
+    REMARKED,
+    Damage,
+    Kind,
+    Remark,
+    Tally,
+    html_table,
+    null_values,
+    remark_table,
+    rows_table,
+)
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.decode.result import Tally
 from kolumn.log.index_check import side_file_remarks
 from kolumn.log.live import snapshots_of
 from kolumn.options import Options
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name
 
+_RESOURCES = ("check_crcs", "chunk_bytes", "threads", "backend", "max_batch_bytes", "max_ratio", "trusted", "on_progress")
+"""Options of a verification that are those of its caller."""
 _SUFFICES = re.compile(r"\b(max_batch_bytes|max_ratio)=(\d+)")
 
 
@@ -36,7 +45,7 @@ class Report:
     segments : pa.Table
         One row for each segment, columns of `schema.SEGMENT_SCHEMA`.
     remarks : pa.Table
-        Facts that are not damage, such as absent offsets; columns of `schema.REMARK_SCHEMA`, kinds `remarks.Kind`.
+        Facts that are not damage, such as absent offsets; columns of `schema.REMARK_SCHEMA`, kinds `kolumn.damage.findings.Kind`.
     batches, records, bytes : int
         Number of intact entries, of their records (including control records), and of bytes that were checked.
     control_records : int
@@ -68,11 +77,11 @@ class Report:
     @property
     def suffices(self) -> dict[str, int]:
         """Parameters with which a read takes the batches that are over a limit: ``max_batch_bytes``, ``max_ratio``, as far as is known."""
-        made: dict[str, int] = {}
+        values: dict[str, int] = {}
         for reason in self.limits["reason"].to_pylist():
             for name, value in _SUFFICES.findall(reason):
-                made[name] = max(made.get(name, 0), int(value))
-        return made
+                values[name] = max(values.get(name, 0), int(value))
+        return values
 
     def __repr__(self) -> str:
         """The verdict and the counts. Tables are left out: they have names of files as they are."""
@@ -84,65 +93,50 @@ class Report:
         segments = f"{self.segments.num_rows} segments, {self.batches} intact batches, {self.records} records, {self.bytes} bytes"
         over = f", {self.limits.num_rows} batches over a limit" if self.limits.num_rows else ""
         verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches{over}"
-        made = [f"<p><b>{verdict}</b>: {segments}</p>"]
-        for found in (self.damage, self.limits, self.remarks, self.left_out):
-            if found.num_rows:
-                rows = found.slice(0, MOST_ROWS).to_pylist()
-                made.append(html_table(found.schema.names, [list(row.values()) for row in rows], found.num_rows))
-        return "".join(made)
+        html = [f"<p><b>{verdict}</b>: {segments}</p>"]
+        for table in (self.damage, self.limits, self.remarks, self.left_out):
+            if table.num_rows:
+                rows = table.slice(0, MOST_ROWS).to_pylist()
+                html.append(html_table(table.schema.names, [list(row.values()) for row in rows], table.num_rows))
+        return "".join(html)
 
 
 def damage_table(pieces: Iterable[Damage]) -> pa.Table:
     """What a read leaves out as an Arrow table."""
-    names = DAMAGE_SCHEMA.names
-    rows = [(in_column(d.segment), d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost, d.kind) for d in pieces]
-    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], DAMAGE_SCHEMA)
-
-
-def make_report(found: list[tuple[Segment, Tally]], remarks: list[pa.Table], control_records: int) -> Report:
-    """Build the report from the tally of each segment, the remarks and the number of control records."""
-    names, left_out = SEGMENT_SCHEMA.names, [piece for _, tally in found for piece in tally.damage]
-    rows = [(in_column(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in found]
-    return Report(
-        damage_table(piece for piece in left_out if piece.kind != LIMIT),
-        pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], SEGMENT_SCHEMA),
-        pa.concat_tables([remark_table(one for _, tally in found for one in tally.remarks), *remarks]),
-        sum(tally.batches for _, tally in found),
-        sum(tally.records for _, tally in found),
-        sum(segment.size for segment, _ in found),
-        control_records,
-        sum(tally.inflated_by_cpu for _, tally in found),
-        limits=damage_table(piece for piece in left_out if piece.kind == LIMIT),
+    return rows_table(
+        ((in_column(d.segment), d.position, d.size, d.base_offset, d.last_offset, d.reason, d.records_lost, d.kind) for d in pieces),
+        DAMAGE_SCHEMA,
     )
 
 
 def verified(segments: list[Segment], asked: Options) -> Report:
     """The report of live segments, each read to its end, with the limits and the resources that are asked for."""
     looked_at = REMARKED if asked.format == "kip87" else ("offset",)
-    everything = Options(
-        columns=(*looked_at, "isControl"), include_control=True, errors="skip", binary="view", format=asked.format, remarks=True
-    )
-    chosen = replace(
-        everything,
-        check_crcs=asked.check_crcs,
-        chunk_bytes=asked.chunk_bytes,
-        threads=asked.threads,
-        backend=asked.backend,
-        max_batch_bytes=asked.max_batch_bytes,
-        max_ratio=asked.max_ratio,
-        trusted=asked.trusted,
-        on_progress=asked.on_progress,
-    )
-    found: list[tuple[Segment, Tally]] = []
+    resources = {name: getattr(asked, name) for name in _RESOURCES}
+    columns = (*looked_at, "isControl")
+    chosen = Options(columns=columns, include_control=True, errors="skip", binary="view", remarks=True, format=asked.format, **resources)
+    tallies: list[tuple[Segment, Tally]] = []
     control = 0
-    remarked = [remark_table(map(_copies, overlaps(segments))), remark_table(side_file_remarks(segments))]
+    remarks = [remark_table(map(_copies, overlaps(segments))), remark_table(side_file_remarks(segments))]
     if not asked.include_snapshots:
-        remarked.append(remark_table(_left_out(folder, names) for folder, names in snapshots_of(segments).items()))
-    for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda one, tally: found.append((one.segment, tally))):
+        remarks.append(remark_table(_left_out(folder, names) for folder, names in snapshots_of(segments).items()))
+    for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda part, tally: tallies.append((part.segment, tally))):
         control += batch["isControl"].true_count
-        if looked_at is REMARKED and (made := null_values(batch)).num_rows:
-            remarked.append(made)
-    return make_report(found, remarked, control)
+        if looked_at is REMARKED and (nulls := null_values(batch)).num_rows:
+            remarks.append(nulls)
+    pieces = [piece for _, tally in tallies for piece in tally.damage]
+    rows = [(in_column(s.path), s.size, t.valid_bytes, t.batches, t.records, t.tail, t.tail_bytes, s.state) for s, t in tallies]
+    return Report(
+        damage_table(piece for piece in pieces if piece.kind != LIMIT),
+        rows_table(rows, SEGMENT_SCHEMA),
+        pa.concat_tables([remark_table(remark for _, tally in tallies for remark in tally.remarks), *remarks]),
+        sum(tally.batches for _, tally in tallies),
+        sum(tally.records for _, tally in tallies),
+        sum(segment.size for segment, _ in tallies),
+        control,
+        sum(tally.inflated_by_cpu for _, tally in tallies),
+        limits=damage_table(piece for piece in pieces if piece.kind == LIMIT),
+    )
 
 
 def _left_out(folder: str, names: list[str]) -> Remark:
@@ -151,7 +145,7 @@ def _left_out(folder: str, names: list[str]) -> Remark:
 
 
 def _copies(overlap: Overlap) -> Remark:
-    one, other = overlap.folders
-    text = f"{overlap.topic}-{overlap.partition}: {one} and {other} both have offsets from {overlap.first} to {overlap.last}"
+    first, second = overlap.folders
+    text = f"{overlap.topic}-{overlap.partition}: {first} and {second} both have offsets from {overlap.first} to {overlap.last}"
     evidence = "a read of both needs replicas='merge' or replicas='first'; here each is verified by itself"
-    return Remark(one, 0, Kind.COPIES, overlap.first, overlap.last, text, evidence)
+    return Remark(first, 0, Kind.COPIES, overlap.first, overlap.last, text, evidence)

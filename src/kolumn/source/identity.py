@@ -1,4 +1,4 @@
-"""Identity of files: detects whether the file of a name is still the one for which a read was planned.
+"""Which file has a name: whether it is still the one for which a read was planned, and what a folder of this machine holds at one moment.
 
 A broker appends to its segments, which is harmless. It also replaces them (compaction), deletes them (retention) and cuts them (a new
 leader), and a backup may be restored over them: positions that were planned for one file are invalid in another.
@@ -8,12 +8,16 @@ import ctypes
 import os
 import struct
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kolumn.core.errors import KolumnError, StorageError
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -24,51 +28,34 @@ _STATX = struct.Struct("=I24xH2xQQ32xqI20xqI12xII")
 _SIZE = 3
 _Buffer = ctypes.c_char * _STATX_BYTES
 _ASKED = _STATX_BASIC | _STATX_BTIME
-_NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
-"""As `os.fsencode` encodes."""
+_NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()  # as `os.fsencode` encodes
 _TAIL = 64
 _LOOKS = 5
 _NS = 1_000_000_000
 _TAGS = ("ETag", "etag", "generation", "created", "LastModified", "last_modified")
 """Names in fsspec's file systems for the version of an object, or for the time of an object that can only be replaced."""
-_OF_OBJECTS = ("s3", "gcs", "abfs")
-"""File systems of pyarrow in which nothing can be appended."""
+_OF_OBJECTS = ("s3", "gcs", "abfs")  # file systems of pyarrow in which nothing can be appended
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The properties by which a file system distinguishes a file from others.
-
-    Attributes
-    ----------
-    size : int
-        Bytes.
-    modified : int, optional
-        ns since 1970.
-    inode, device : int, optional
-        Of a file of this machine. The device number is valid in one process only: another machine may see the same file under
-        another number, so it is not pickled.
-    born : int, optional
-        ns since 1970, if the file system records it: the inode number of a removed file may be reused at once.
-    tag : str, optional
-        Version of an object at a URL.
-    tail : bytes, optional
-        The last bytes of the file before preallocated zeros. In an active segment they distinguish appending from overwriting.
-    """
+    """The properties by which a file system distinguishes a file from others."""
 
     size: int
-    modified: int | None = None
+    modified: int | None = None  # ns since 1970
+    # Of a file of this machine. The device number is valid in one process only: another machine may see the same file under another
+    # number, so it is not pickled.
     inode: int | None = None
     device: int | None = None
-    born: int | None = None
-    tag: str | None = None
+    born: int | None = None  # ns since 1970, if the file system records it: the inode number of a removed file may be reused at once
+    tag: str | None = None  # version of an object at a URL
+    # The last bytes of the file before preallocated zeros. In an active segment they distinguish appending from overwriting.
     tail: bytes | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(replace(self, device=None)) if self.device is not None else vars(self)
 
     def looks_like(self, now: "Identity") -> bool:
-        """Whether nothing about the file has changed."""
         mine = self.size, self.modified, self.inode, self.device, self.born
         return mine == (now.size, now.modified, now.inode, now.device, now.born)
 
@@ -91,22 +78,19 @@ class Identity:
         return self.size == now.size and None not in (self.modified, now.modified) and self.modified != now.modified
 
 
-def of_file(path: str, found: os.stat_result | None) -> Identity:
-    """Identity of a file of this machine, from its `os.stat` if that is known.
-
-    If the system has one call that returns everything, only that is used: between two calls another file may get the name.
-    """
-    return _of_fields(_fields(path, None, found))
+def of_file(path: str, status: os.stat_result | None) -> Identity:
+    """Identity of a file of this machine, from its `os.stat` if that is known and the system has no call that returns everything. Between
+    two calls another file may get the name."""
+    return _of_fields(_fields(path, status=status))
 
 
 def of_open(path: str, descriptor: int) -> Identity:
-    """Identity of an open file of this machine."""
-    return _of_fields(_look(path, descriptor) or _fields(path, descriptor))
+    return _of_fields(_fields(path, descriptor))
 
 
 def with_mode(path: str) -> tuple[int, Identity]:
     """Mode and identity of a file of this machine, or of a folder, by one call of the system if it has one; errors as `os.stat`."""
-    fields = _fields(path, None)
+    fields = _fields(path)
     return fields[1], _of_fields(fields)
 
 
@@ -119,14 +103,12 @@ class FilesIn:
             self._folder = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Close the folder."""
         if self._folder >= 0:
             os.close(self._folder)
 
     def of(self, path: str, name: str) -> Identity:
         """Identity of the file of a name in the folder; the ``path`` leads to the same file."""
-        fields = _look(path, None, (self._folder, name.encode(*_NAMES), self._buffer)) if self._folder >= 0 else None
-        return of_file(path, None) if fields is None else _of_fields(fields)
+        return _of_fields(_fields(path, inside=(self._folder, name.encode(*_NAMES), self._buffer) if self._folder >= 0 else None))
 
 
 def of_growing(path: str) -> Identity | None:
@@ -136,11 +118,11 @@ def of_growing(path: str) -> Identity | None:
     except OSError:
         return None
     try:
-        before = _look(path, file) or _fields(path, file)
+        before = _fields(path, file)
         for _ in range(_LOOKS):
             size = before[_SIZE]
             tail = os.pread(file, _TAIL, max(size - _TAIL, 0))
-            now = _look(path, file) or _fields(path, file)
+            now = _fields(path, file)
             if now == before:
                 return _of_fields(before, tail.rstrip(b"\0"))
             before = now
@@ -158,19 +140,10 @@ def has_tail(file: int, identity: Identity) -> bool:
     return os.pread(file, len(identity.tail), max(identity.size - _TAIL, 0)) == identity.tail
 
 
-def of_object(info: "fs.FileInfo", kind: str, details: Mapping[str, Any]) -> Identity:
-    """Identity of a file at a URL.
-
-    Parameters
-    ----------
-    info : pyarrow.fs.FileInfo
-    kind : str
-        Name of pyarrow's file system.
-    details : mapping
-        Properties of the file from fsspec; empty if fsspec is not used.
-    """
+def of_object(info: "fs.FileInfo", type_name: str, details: Mapping[str, Any]) -> Identity:
+    """Identity of a file at a URL; ``type_name`` is that of pyarrow's file system, ``details`` come from fsspec, empty without it."""
     tag = next((_text(details[name]) for name in _TAGS if details.get(name)), None)
-    if kind in _OF_OBJECTS and info.mtime_ns is not None:
+    if type_name in _OF_OBJECTS and info.mtime_ns is not None:
         tag = str(info.mtime_ns)
     return Identity(info.size or 0, info.mtime_ns, tag=tag)
 
@@ -188,43 +161,105 @@ def _statx() -> Any:
     return getattr(ctypes.CDLL(None), "statx", None)
 
 
-def _fields(path: str, descriptor: int | None, found: os.stat_result | None = None) -> tuple[int, ...]:
-    """What `_STATX` has of a file; of a system without that call from its `os.stat`, which does not know when a file was made."""
-    fields = _look(path, descriptor)
-    if fields is not None:
-        return fields
-    found = found or os.stat(path if descriptor is None else descriptor)
-    device = found.st_dev
-    return 0, found.st_mode, found.st_ino, found.st_size, 0, 0, *divmod(found.st_mtime_ns, _NS), os.major(device), os.minor(device)
+def _fields(
+    path: str, descriptor: int | None = None, inside: tuple[int, bytes, Any] | None = None, status: os.stat_result | None = None
+) -> tuple[int, ...]:
+    """What `_STATX` has of a file; of a system without that call from its `os.stat`, which does not know when a file was made. ``inside``
+    are a folder's descriptor, the name of a file in it, and memory for the answer: the path is not followed then."""
+    if (statx := _statx()) is not None:
+        buffer = _Buffer() if inside is None else inside[2]
+        if inside is not None:
+            failed = statx(inside[0], inside[1], 0, _ASKED, buffer)
+        elif descriptor is None:
+            failed = statx(_AT_FDCWD, os.fsencode(path), 0, _ASKED, buffer)
+        else:
+            failed = statx(descriptor, b"", _AT_EMPTY_PATH, _ASKED, buffer)
+        fields = _STATX.unpack_from(buffer)
+        if not failed and fields[0] & _STATX_BASIC == _STATX_BASIC:
+            return fields
+    status = status or os.stat(path if descriptor is None else descriptor)
+    device = status.st_dev
+    return 0, status.st_mode, status.st_ino, status.st_size, 0, 0, *divmod(status.st_mtime_ns, _NS), os.major(device), os.minor(device)
 
 
 def _of_fields(fields: tuple[int, ...], tail: bytes | None = None) -> Identity:
     mask, _, inode, size, made, made_ns, modified, modified_ns, major, minor = fields
     born = made * _NS + made_ns if mask & _STATX_BTIME else None
     # Its own constructor would take longer than the look. What is not set has its default.
-    found = object.__new__(Identity)
-    own = found.__dict__
+    identity = object.__new__(Identity)
+    own = identity.__dict__
     own["size"], own["modified"], own["inode"] = size, modified * _NS + modified_ns, inode
     own["device"], own["born"] = os.makedev(major, minor), born
     if tail is not None:
         own["tail"] = tail
-    return found
+    return identity
 
 
-def _look(path: str, descriptor: int | None, inside: tuple[int, bytes, Any] | None = None) -> tuple[int, ...] | None:
-    """What `_STATX` has of a file, None if the call or a field that matters is missing.
+_ONE_CALL = 100  # minimum number of names that the system returns in one call
+_MANY = 8  # entries of a folder that is opened to look at its files by their names alone
+_LISTINGS = 20
+_TICK = 1_000_000_000  # ns: longer than the resolution of a file system's times; some have whole seconds
 
-    ``inside`` are a folder's descriptor, the name of a file in it, and memory for the answer: the path is not followed then.
-    """
-    statx = _statx()
-    if statx is None:
-        return None
-    buffer = _Buffer() if inside is None else inside[2]
-    if inside is not None:
-        failed = statx(inside[0], inside[1], 0, _ASKED, buffer)
-    elif descriptor is None:
-        failed = statx(_AT_FDCWD, os.fsencode(path), 0, _ASKED, buffer)
-    else:
-        failed = statx(descriptor, b"", _AT_EMPTY_PATH, _ASKED, buffer)
-    fields = _STATX.unpack_from(buffer)
-    return None if failed or fields[0] & _STATX_BASIC != _STATX_BASIC else fields
+
+class FolderEntry(NamedTuple):
+    name: str
+    size: int
+    is_folder: bool
+    is_regular: bool = True  # whether it is a regular file, not a device, socket or FIFO
+    identity: Identity | None = None  # identity of a file, to detect later whether it is still the same file
+
+
+def scanned(folder: str) -> list["os.DirEntry[str]"]:
+    """The contents of a folder of this machine at one moment. The system lists a large folder in several calls, and misses a file that is
+    renamed between two of them, as at the end of a broker's compaction. The folder's time shows that, unless it changed in the same tick of
+    the clock: then two listings have to agree."""
+    with os.scandir(folder) as listing:
+        entries = list(listing)
+    if len(entries) <= _ONE_CALL:
+        return entries
+    before: set[str] | None = None
+    for _ in range(_LISTINGS):
+        modified = os.stat(folder).st_mtime_ns
+        with os.scandir(folder) as listing:
+            entries = list(listing)
+        if len(entries) <= _ONE_CALL:
+            return entries
+        unchanged, names = modified == os.stat(folder).st_mtime_ns, {entry.name for entry in entries}
+        if unchanged and (time.time_ns() - modified > _TICK or names == before):
+            return entries
+        before = names
+    raise KolumnError(f"{folder}: cannot be listed: files in it got other names each of {_LISTINGS} times. Run again when it is quiet")
+
+
+def looked_at_files(folder: str, unusable: list[str] | None = None) -> list[FolderEntry]:
+    """Files and folders in a folder of this machine, sorted by path. ``unusable`` takes the paths of broken links, devices, sockets and
+    FIFOs."""
+    listed = list[FolderEntry]()
+    entries = scanned(folder)
+    if len(entries) > 1:
+        entries.sort(key=attrgetter("path"))
+    last = max([entry.name for entry in entries if entry.name[-4:] == ".log"], default="")
+    files = FilesIn(folder) if len(entries) >= _MANY else None
+    try:
+        for entry in entries:
+            if entry.is_file():
+                # The last segment may be written to: it is looked at once, with its last bytes.
+                now = of_growing(entry.path) if entry.name == last else None
+                now = now or (of_file(entry.path, None) if files is None else files.of(entry.path, entry.name))
+                listed.append(FolderEntry(entry.path, now.size, False, True, now))
+            elif entry.is_dir():
+                listed.append(FolderEntry(entry.path, 0, True))
+            elif unusable is not None:
+                unusable.append(entry.path)
+    finally:
+        if files is not None:
+            files.close()
+    return listed
+
+
+def names_of_files(folder: str) -> list[str]:
+    """Names of the files in a folder of this machine, sorted; they are not looked at, so this costs a call or two of the system."""
+    try:
+        return sorted(entry.path for entry in scanned(folder) if entry.is_file())
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be listed: {error}") from error

@@ -1,14 +1,10 @@
-"""Names in a broker's log directory: ``<topic>-<partition>``, with a state while it is deleted or moved, and of segments in it.
-
-Names in tiers: copies of closed segments that a broker, or a tool beside it, puts elsewhere.
+"""Names in a broker's log directory, ``<topic>-<partition>`` with a state while it is deleted or moved, of segments in it; and in tiers.
 
     <topic>-<partition>-<topic id>/<20-digit base offset>-<segment id>.log      Kafka's LocalTieredStorage, and plugins that copy files
     <topic>-<topic id>/<partition>/<20-digit base offset>-<segment id>.log      Aiven's tiered-storage, with a .rsm-manifest beside it
 
 Ids are UUIDs: 16 bytes as 22 characters of url-safe base64. A folder is one of a tier only if its segments' names have ids too: a
 topic's name may look like a name with an id. A tool that copies files under their own names needs no rule of its own.
-
-Names in what a caller gives as a source, and which of them are the same file.
 """
 
 import os
@@ -20,13 +16,11 @@ from typing import Any
 from kolumn.core.errors import ArgumentError
 from kolumn.source import storage
 
-_ID = r"[A-Za-z0-9_-]{21}[AQgw]"
-"""16 bytes leave four zero bits in the last of the characters."""
+_ID = r"[A-Za-z0-9_-]{21}[AQgw]"  # 16 bytes leave four zero bits in the last of the characters
 _STEM = re.compile(rf"(?P<base>[0-9]{{20}})(?:-(?P<id>{_ID}))?")
 _PARTITION = re.compile(rf"(?P<topic>.+)-(?P<partition>[0-9]{{1,10}})-{_ID}", re.DOTALL)
 _TOPIC = re.compile(rf"(?P<topic>.+)-{_ID}", re.DOTALL)
-MANIFEST = ".rsm-manifest"
-"""Suffix of Aiven's manifests."""
+MANIFEST = ".rsm-manifest"  # suffix of Aiven's manifests
 
 
 def stem(name: str) -> tuple[int, str | None] | None:
@@ -41,11 +35,8 @@ def partition_of(folder: str) -> tuple[str, int] | None:
     return None if match is None else (match["topic"], int(match["partition"]))
 
 
-def place_of(folder: str, above: str) -> tuple[str, int] | None:
-    """Topic and partition, from the last part of a folder's name and that of the folder above; partition -1 for a topic's folder.
-
-    None if the names are not those of a tier.
-    """
+def tier_partition(folder: str, above: str) -> tuple[str, int] | None:
+    """Topic and partition, from the last part of a tier's folder's name and that of the folder above; partition -1 for a topic's folder."""
     topic = _TOPIC.fullmatch(above)
     if topic is not None and folder.isdecimal():
         return topic["topic"], int(folder)
@@ -69,7 +60,7 @@ def topic_partition(name: str) -> tuple[str, int]:
     return (match["topic"], int(match["partition"])) if match else ("", -1)
 
 
-def place_in(folder: str, is_tier: bool) -> tuple[str | None, int | None]:
+def partition_in(folder: str, is_tier: bool) -> tuple[str | None, int | None]:
     """Topic and partition of the segments in a folder, by its name; None if it has none."""
     last = storage.base_name(folder)
     if last in ("", ".", "..") and not storage.is_url(folder):
@@ -85,8 +76,8 @@ def is_partition_folder(name: str) -> bool:
 
 def offset_in(name: str) -> int | None:
     """The number before the first dot of a name, as Kafka's loader reads it: of any number of digits; None if there is none."""
-    found = storage.base_name(name).partition(".")[0]
-    return int(found) if _NUMBER.fullmatch(found) else None
+    number = storage.base_name(name).partition(".")[0]
+    return int(number) if _NUMBER.fullmatch(number) else None
 
 
 def base_and_copy(name: str) -> tuple[int | None, str | None]:
@@ -94,12 +85,11 @@ def base_and_copy(name: str) -> tuple[int | None, str | None]:
     last = name.rpartition("/")[2]
     if last[20:] == LOG and last.isascii() and last[:20].isdigit():
         return int(last[:20]), None
-    found = stem(last) if last.partition(".")[2].startswith("log") else None
-    return (None, None) if found is None else found
+    parts = stem(last) if last.partition(".")[2].startswith("log") else None
+    return (None, None) if parts is None else parts
 
 
 def names_in(source: Any) -> list[str]:
-    """Names in a source argument."""
     if isinstance(source, str):
         return [source]
     many = isinstance(source, Iterable) and not isinstance(source, str | bytes | bytearray | os.PathLike) and not hasattr(source, "read")
@@ -108,13 +98,12 @@ def names_in(source: Any) -> list[str]:
         raise ArgumentError("no source given: name a segment file, a topic-partition directory, a log directory or a glob")
     for part in parts:
         if not isinstance(part, str | os.PathLike) or not isinstance(os.fspath(part), str):
-            found = f"{reprlib.repr(part)}{' in a list' if many else ''}"
-            raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
+            shown = f"{reprlib.repr(part)}{' in a list' if many else ''}"
+            raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {shown}")
     return [os.fspath(part) for part in parts]
 
 
 def checked(file: storage.FolderEntry) -> storage.FolderEntry:
-    """Check a file that the caller names."""
     if not file.is_regular or (not file.size and not storage.is_url(file.name) and not storage.holds_nothing(file.name)):
         raise ArgumentError(
             f"{file.name}: not a regular file: a device, a socket, a pipe, or a file that the system makes up has no size or positions. "
@@ -124,13 +113,11 @@ def checked(file: storage.FolderEntry) -> storage.FolderEntry:
 
 
 def nearby(folder: str, find: Callable[[str], list[Any]]) -> str:
-    """Hint for an error message about a folder in which ``find`` found no segment: where there are some; empty if there are none.
-
-    That is a file or a folder that is no part of the log, or a glob that matches segments on deeper levels, in the first 100 folders.
-    """
-    for one in storage.listing(folder):
-        if not one.is_folder and f"{LOG}." in storage.base_name(one.name):
-            return f"; {one.name!r} is a segment that brokers delete, which is read if it is named"
+    """Hint for an error message about a folder in which ``find`` found no segment: where there are some; empty if there are none. That is a
+    file or a folder that is no part of the log, or a glob that matches segments on deeper levels, in the first 100 folders."""
+    for entry in storage.listing(folder):
+        if not entry.is_folder and f"{LOG}." in storage.base_name(entry.name):
+            return f"; {entry.name!r} is a segment that brokers delete, which is read if it is named"
     names, pattern = [folder], folder
     for _ in range(3):
         pattern = storage.within(pattern, "*")

@@ -17,27 +17,22 @@ import numpy as np
 from kolumn.core.arrays import Bytes
 from kolumn.core.threads import FETCH, shared
 from kolumn.source import storage
-from kolumn.source.remote import fsspec_of, repeated
+from kolumn.source.storage import fsspec_of, repeated
 
-BLOCK = 4 << 20
-"""Minimum bytes of a request."""
+BLOCK = 4 << 20  # minimum bytes of a request
 AHEAD_BYTES = 384 << 20
 """Bytes that are fetched ahead of a reader, unless ``memory_bytes`` is smaller, and up to a request more. They are half as many
 until a reader had to wait, or is seen to be so fast that it soon would."""
-_OF_ONE = 6
-"""Requests in which the bytes are fetched ahead, unless they would be too large."""
+_OF_ONE = 6  # requests in which the bytes are fetched ahead, unless they would be too large
 _LARGEST = (32 << 20) - (4 << 10)
 """Bytes of the largest request. From 32 MiB on malloc returns an answer's memory to the system, and fresh pages cost more than the copy."""
 
 
 class Readable(Protocol):
-    """A file that is read by range."""
-
     def read_at(self, size: int, start: int, /) -> bytes:
         """Bytes [start, start + size)."""
 
-    def close(self) -> None:
-        """Release the file."""
+    def close(self) -> None: ...
 
 
 class _Window:
@@ -48,26 +43,9 @@ class _Window:
 
 
 class ReadAhead:
-    """A file that is read ahead. Threads may share it.
-
-    Parameters
-    ----------
-    file : Readable
-    size : int
-        Bytes that are read ahead at most.
-    most : int
-        Bytes that may be held in addition to those of the read under way; below a block nothing is read ahead. Files that are read after
-        this one share them.
-    block : int
-        Bytes of a request.
-    aligned : bool
-        Whether ranges should end at multiples of ``block``: where bytes are stored in chunks, none is then fetched twice.
-
-    Attributes
-    ----------
-    begun : int
-        Requests that were begun.
-    """
+    """A file that is read ahead. Threads may share it. At most ``size`` bytes are read ahead, and at most ``most`` may be held in addition
+    to those of the read under way; below a block nothing is read ahead. Files that are read after this one share them. ``aligned`` ranges
+    end at multiples of ``block``: where bytes are stored in chunks, none is then fetched twice. ``begun`` counts the requests."""
 
     def __init__(self, file: Readable, size: int, most: int, block: int = BLOCK, aligned: bool = False) -> None:
         self.file, self.size, self.block, self.aligned = file, size, block, aligned
@@ -85,9 +63,9 @@ class ReadAhead:
     def close(self) -> None:
         """Close the file, after requests that have begun."""
         with self._lock:
-            for one in self._windows:
-                if not one.data.cancel():
-                    one.data.exception()
+            for window in self._windows:
+                if not window.data.cancel():
+                    window.data.exception()
             self._windows.clear()
         self.file.close()
 
@@ -111,19 +89,13 @@ class ReadAhead:
         used = self._asked(start, end)
         if len(used) > 1 or used[0].end < end + more:
             return None
-        one = used[0]
-        data = self._awaited(one)
-        return np.frombuffer(data, np.uint8, end + more - start, start - one.start) if len(data) == one.end - one.start else None
+        window = used[0]
+        data = self._awaited(window)
+        return np.frombuffer(data, np.uint8, end + more - start, start - window.start) if len(data) == window.end - window.start else None
 
     def request(self, start: int, end: int, room: int | None = None) -> None:
-        """Begin to fetch what a read of [start, end) in order asks for first. Nothing after ``end`` is then fetched ahead.
-
-        Parameters
-        ----------
-        start, end : int
-        room : int, optional
-            Bytes that may be fetched before the read begins, because files before this one have left them. It may be asked again for more.
-        """
+        """Begin to fetch what a read of [start, end) in order asks for first. Nothing after ``end`` is then fetched ahead. ``room`` is how
+        many bytes may be fetched before the read begins, because files before this one have left them. It may be asked for again."""
         with self._lock:
             if room is None or not self._windows:
                 self._goal = min(end, self.size)
@@ -141,10 +113,8 @@ class ReadAhead:
             self._fill(reach, start + (self._ahead if room is None else min(room, self._ahead)))
 
     def when_near(self, listener: Callable[[int], None]) -> None:
-        """Call ``listener`` when a read in order comes near its end, with the bytes that may be fetched of what is read after it.
-
-        It is called in the thread that reads, whenever there are more of them.
-        """
+        """Call ``listener`` when a read in order comes near its end, with the bytes that may be fetched of what is read after it. It is
+        called in the thread that reads, whenever there are more of them."""
         self._when_near = listener
         self._tell(self._origin)
 
@@ -155,16 +125,16 @@ class ReadAhead:
     def release(self) -> None:
         """Free the bytes that were fetched, if none are still to arrive: `close` waits for those."""
         with self._lock:
-            if all(one.data.done() for one in self._windows):
+            if all(window.data.done() for window in self._windows):
                 self._forget()
 
     def border(self, start: int) -> int | None:
         """Where the request ends that has fetched the byte at ``start``; None if none has."""
         with self._lock:
-            return next((one.end for one in self._windows if one.start <= start < one.end), None)
+            return next((window.end for window in self._windows if window.start <= start < window.end), None)
 
     def _parts(self, start: int, end: int) -> list[memoryview]:
-        return [memoryview(self._awaited(one))[max(start - one.start, 0) : end - one.start] for one in self._asked(start, end)]
+        return [memoryview(self._awaited(window))[max(start - window.start, 0) : end - window.start] for window in self._asked(start, end)]
 
     def _asked(self, start: int, end: int) -> list[_Window]:
         with self._lock:
@@ -198,7 +168,7 @@ class ReadAhead:
         while reach < end:
             reach = self._begin(reach, end if self._ahead == 0 else reach + self._request(reach))
         self._fill(reach, end + self._ahead)
-        return [one for one in known if one.start < end and one.end > start]
+        return [window for window in known if window.start < end and window.end > start]
 
     def _compare_rates(self, start: int) -> None:
         """Fetch more ahead from now on, if what may be ahead would be read within the time of two answers: the reader would soon wait."""
@@ -231,11 +201,11 @@ class ReadAhead:
         data.add_done_callback(lambda data: self._ended(data, perf_counter() - now))
         return end
 
-    def _awaited(self, one: _Window) -> bytes:
+    def _awaited(self, window: _Window) -> bytes:
         """The bytes of a request; more is fetched ahead from now on if they have not arrived, unless they are among the first of all."""
-        if (self._follows or one.start - self._origin > self._bound) and not one.data.done():
+        if (self._follows or window.start - self._origin > self._bound) and not window.data.done():
             self._bound = self._most
-        return one.data.result()
+        return window.data.result()
 
     def _ended(self, data: "Future[bytes]", took: float) -> None:
         with self._lock:
@@ -246,8 +216,8 @@ class ReadAhead:
             self._when_fetched()
 
     def _forget(self) -> None:
-        for one in self._windows:
-            one.data.cancel()
+        for window in self._windows:
+            window.data.cancel()
         self._windows = deque()
 
 
@@ -258,18 +228,15 @@ class _ByRequests:
         self.system, self.path = system, path
 
     def read_at(self, size: int, start: int, /) -> bytes:
-        found = self.system.cat_file(self.path, start=start, end=start + size)
-        return found if isinstance(found, bytes) else bytes(found)
+        data = self.system.cat_file(self.path, start=start, end=start + size)
+        return data if isinstance(data, bytes) else bytes(data)
 
-    def close(self) -> None:
-        """Nothing is open."""
+    def close(self) -> None: ...
 
 
 def open_ranges(url: str) -> Readable:
-    """Open a file at a URL for reads by range from several threads.
-
-    Errors as `kolumn.source.storage.open_input`; with fsspec a file that does not exist is only found to be missing when it is read.
-    """
+    """Open a file at a URL for reads by range from several threads. With fsspec a file that does not exist is only found to be missing when
+    it is read."""
     system, path = storage.file_system(url)
     inner = fsspec_of(system)
     opened: Readable = storage.open_input(url) if inner is None else _ByRequests(inner, path)

@@ -1,14 +1,16 @@
 """Bytes of one segment file, by range, into padded memory. Read, not mapped: a file that shrinks raises an error, not SIGBUS.
 
-Bytes of the file of a segment's name with another suffix: indexes, snapshots, leader epochs.
+What files far away are now is asked while a scan goes on: of small segments in one folder by one listing, of others by a look at each. A
+listing is only believed where it has a file as it was found. Of any other the file itself is looked at, and that decides.
 """
 
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from threading import RLock
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from pyarrow import ArrowException
@@ -16,23 +18,176 @@ from pyarrow import ArrowException
 from kolumn.core.arrays import Bytes
 from kolumn.core.errors import KolumnError, StorageError
 from kolumn.core.recycle import take, take_locked
+from kolumn.core.threads import LOOK, shared
 from kolumn.formats import layouts
 from kolumn.source import storage
 from kolumn.source.identity import Identity, has_tail, of_open
-from kolumn.source.looks import Answer, Look
-from kolumn.source.read_ahead import BLOCK, ReadAhead, open_ranges
+from kolumn.source.read_ahead import BLOCK, Readable, ReadAhead, open_ranges
 from kolumn.source.segments import Segment
-from kolumn.source.storage import look, read_bytes, with_suffix
+from kolumn.source.storage import fsspec_of, look, read_bytes, with_suffix
 from kolumn.source.tiers.file import AivenFile, index_bytes
+
+_SMALL = 256 << 20
+"""Bytes of the largest segment that is looked at with others: looks at larger ones are few beside the requests for their bytes."""
+_TOGETHER = 16  # Segments that are looked at together. A replaced one is noticed after so many others at the latest.
+_LISTED = 1000  # largest folder that is listed instead, in files and folders: a store of S3's kind sends so many in one answer
+
+
+Answer: TypeAlias = "Future[Identity | None] | _Listed"
+"""What a file is now: its identity, None if there is none."""
+
+
+class Look:
+    """Looks at one file: before its first bytes are used, and after its last ones were fetched."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.segment = segment
+
+    def first(self) -> Answer:
+        """What the file is now, or was a few segments ago in the same scan."""
+        return _current(self.segment)
+
+    def last(self) -> Answer:
+        """What the file is after this call. Who needs it waits for it."""
+        return _current(self.segment)
+
+
+class Looks:
+    """Looks at the files of one scan. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, _Folder] = {}
+        self._ended = False
+
+    def end(self) -> None:
+        """Nothing else will be read. So nobody waits for others to be looked at with the last files."""
+        if not self._ended:
+            self._ended = True
+            for folder in self._folders.values():
+                folder.end()
+
+    def at(self, segment: Segment) -> Look:
+        """The looks at a file that the scan will read."""
+        if segment.size > _SMALL or not 0 < segment.listed <= _LISTED:
+            return Look(segment)
+        name = storage.parent(segment.path)
+        return _Together(segment, self._folders.setdefault(name, _Folder(name)))
+
+
+class _Together(Look):
+    """Looks at a file together with others of its folder."""
+
+    def __init__(self, segment: Segment, folder: "_Folder") -> None:
+        super().__init__(segment)
+        self.folder = folder
+        self._last: _Listed | None = None
+        with folder.lock:
+            folder.expected += 1
+
+    def first(self) -> Answer:
+        return self.folder.first(self.segment)
+
+    def last(self) -> Answer:
+        with self.folder.lock:
+            if self._last is None:
+                self.folder.expected -= 1
+            if self._last is None or self._last.listing is not None:
+                self._last = self.folder.last(self.segment)
+            return self._last
+
+
+class _Listed:
+    """What a listing has of a file, if one has been begun."""
+
+    def __init__(self, segment: Segment, folder: "_Folder", listing: "_Listing | None" = None) -> None:
+        self.segment, self.folder, self.listing = segment, folder, listing
+
+    def done(self) -> bool:
+        return self.listing is not None and self.listing.done()
+
+    def result(self) -> Identity | None:
+        identity = self.folder.listed(self).get(self.segment.path)
+        return identity if identity == self.segment.identity else storage.current(self.segment.path)
+
+
+class _Folder:
+    """What a scan asks of a folder; ``expected`` are files whose last look is still to be asked for, of those that are known."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.lock, self.expected, self._ended = name, RLock(), 0, False
+        self._newest: _Listing | None = None
+        self._opened = 0
+        self._waiting: list[_Listed] = []
+
+    def first(self, segment: Segment) -> Answer:
+        """What the newest listing has of a file; a new one is begun for every so many files."""
+        with self.lock:
+            if self._newest is None or self._opened == _TOGETHER:
+                if self.expected < 2:
+                    return _current(segment)
+                self._list()
+            self._opened += 1
+            return _Listed(segment, self, self._newest)
+
+    def last(self, segment: Segment) -> _Listed:
+        """What a listing will have of a file that begins later: when so many wait for it, when it is the last file, or on demand."""
+        with self.lock:
+            self._waiting.append(waiting := _Listed(segment, self))
+            if len(self._waiting) == _TOGETHER or (self._ended and not self.expected):
+                self._ask()
+            return waiting
+
+    def end(self) -> None:
+        with self.lock:
+            self._ended = True
+            if self._waiting and not self.expected:
+                self._ask()
+
+    def listed(self, waiting: _Listed) -> "dict[str, Identity | None]":
+        """The listing that a file waits for. If it fails it has no files, so that each is looked at."""
+        with self.lock:
+            if waiting.listing is None:
+                self._ask()
+        assert waiting.listing is not None
+        try:
+            return waiting.listing.result()
+        except KolumnError:
+            return {}
+
+    def _ask(self) -> None:
+        path = self._waiting[0].segment.path
+        is_alone = len(self._waiting) == 1
+        asked = shared(LOOK).submit(lambda: {path: storage.current(path)}) if is_alone else self._list()
+        for waiting in self._waiting:
+            waiting.listing = asked
+        self._waiting = []
+
+    def _list(self) -> "_Listing":
+        self._newest, self._opened = shared(LOOK).submit(_identities, self.name), 0
+        return self._newest
+
+
+_Listing = Future[dict[str, Identity | None]]
+_Result = TypeVar("_Result")
+
+
+def _current(segment: Segment) -> Future[Identity | None]:
+    return shared(LOOK).submit(storage.current, segment.path)
+
+
+def _identities(folder: str) -> dict[str, Identity | None]:
+    system, path = storage.file_system(folder)
+    if (inner := fsspec_of(system)) is not None:
+        inner.invalidate_cache(path)
+    return {entry.name: entry.identity for entry in storage.listing(folder)}
+
 
 PAD = 64
 _BLOCK = 1 << 20
 
 _AGAIN = "Run again: the read is then planned for the present files"
-_MARGIN = 1.2
-"""How much more the next batches may have of what does not fill their bytes alone."""
-_ROOM = 64
-"""Zeros at the end of a file that show that it was preallocated."""
+_MARGIN = 1.2  # how much more the next batches may have of what does not fill their bytes alone
+_ROOM = 64  # zeros at the end of a file that show that it was preallocated
 _LOOKS, _BETWEEN_LOOKS = 5, 0.01
 _OVER = 1 << 18
 """Bytes that are copied where an entry is in what two requests have fetched: more than that entry, so that chunks are not tiny."""
@@ -44,25 +199,13 @@ def _changed(path: str, how: str) -> StorageError:
 
 @dataclass
 class SizeEstimate:
-    """What the batches that were decoded let expect of the next ones. Decoders update it; it determines the sizes of chunks and columns.
+    """What the batches that were decoded let expect of the next ones. Decoders update it; it determines the sizes of chunks and columns."""
 
-    Attributes
-    ----------
-    inflates : float
-        Decompressed bytes for each compressed byte.
-    density, header_density : float
-        Records (0 if nothing is known) and headers for each decompressed byte.
-    largest : int
-        Decompressed bytes of the largest batch.
-    shares : tuple of float
-        Of keys, values, header keys and header values in the decompressed bytes.
-    """
-
-    inflates: float = 4.0
-    density: float = 0.0
+    inflates: float = 4.0  # decompressed bytes for each compressed byte
+    density: float = 0.0  # records for each decompressed byte; 0 if nothing is known
     header_density: float = 1 / 32
-    largest: int = 0
-    shares: tuple[float, ...] = (1 / 4, 1.0, 1 / 8, 1 / 4)
+    largest: int = 0  # decompressed bytes of the largest batch
+    shares: tuple[float, ...] = (1 / 4, 1.0, 1 / 8, 1 / 4)  # of keys, values, header keys and header values in the decompressed bytes
 
     def learn(self, total: int, rows: int, headers: int, columns: Sequence[int], packed: int, inflated: int) -> None:
         """Records of ``total`` decompressed bytes, with so many bytes in each of the four columns; of these bytes ``packed`` ones became
@@ -75,37 +218,17 @@ class SizeEstimate:
 
 
 class SegmentFile:
-    """An open segment.
-
-    Parameters
-    ----------
-    segment : Segment
-        Its ``size`` bounds what is read: bytes that a broker appends later are not read. If its ``identity`` is known, no other file of
-        that name is read.
-    look : Look, optional
-        How a file far away is looked at, if others of the same scan are looked at with it.
-
-    Raises
-    ------
-    KolumnError
-        The file is gone, has been replaced, or cannot be opened. On exit: it was overwritten while it was read.
-
-    Attributes
-    ----------
-    format : int
-        Number in `layouts`: the format of its entries.
-    sizes : SizeEstimate
-    memory : pa.Buffer, optional
-        The segment itself, if it is in memory and not in a file.
-    spare : list of pa.Buffer
-        Memory that decoders have used for some of its bytes, for those that come after them.
-    """
+    """An open segment. Its ``size`` bounds what is read: bytes that a broker appends later are not read. If its ``identity`` is known, no
+    other file of that name is read: it is an error that the file is gone, has been replaced, or cannot be opened, and on exit that it was
+    overwritten while it was read. ``look`` tells how a file far away is looked at, if others of the same scan are looked at with it."""
 
     def __init__(self, segment: Segment, look: Look | None = None) -> None:
         self.segment, self.path, self.size = segment, segment.path, segment.size
         self.format = layouts.FORMAT_NAMES.index(segment.format)
         self.sizes = SizeEstimate()
-        self.memory, self.spare = segment.memory, list[Any]()
+        self.memory = segment.memory
+        # Memory that decoders have used for some of its bytes, for those that come after them.
+        self.spare = list[Any]()
         self._remote: Any = None
         self._look = look
         self._first_look: Answer | None = None
@@ -131,7 +254,7 @@ class SegmentFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         try:
             # Bytes that changed while they were read look like damage.
             if error is None or isinstance(error, KolumnError):
@@ -145,7 +268,17 @@ class SegmentFile:
         self._look = self._look or Look(self.segment)
         if self.segment.identity is not None:
             self._first_look = self._look.first()
-        self._remote = self._opened_remote()
+        manifest, access = self.segment.manifest, self.segment.access
+        block, aligned = BLOCK, False
+        try:
+            file: Readable = open_ranges(self.path) if manifest is None else AivenFile(manifest, access)
+        except KolumnError as error:
+            if self.segment.identity is not None and manifest is None and storage.current(self.path) is None:
+                raise self._gone() from error
+            raise
+        if manifest is not None and not manifest.is_plain:
+            block, aligned = manifest.chunk_size * max(BLOCK // manifest.chunk_size, 1), True
+        self._remote = ReadAhead(file, self.size, access.ahead_bytes, block, aligned)
         self._remote.when_fetched(self._on_fetched)
 
     def _on_fetched(self) -> None:
@@ -159,30 +292,13 @@ class SegmentFile:
             # The interpreter is ending, and nobody will ask: a thread reports what its callbacks raise.
             return
 
-    def _opened_remote(self) -> Any:
-        try:
-            manifest, access = self.segment.manifest, self.segment.access
-            if manifest is None:
-                return ReadAhead(open_ranges(self.path), self.size, access.ahead_bytes)
-            if manifest.is_plain:
-                return ReadAhead(AivenFile(manifest, access), self.size, access.ahead_bytes)
-            block = manifest.chunk_size * max(BLOCK // manifest.chunk_size, 1)
-            return ReadAhead(AivenFile(manifest, access), self.size, access.ahead_bytes, block, aligned=True)
-        except KolumnError as error:
-            if self.segment.identity is not None and self.segment.manifest is None and storage.current(self.path) is None:
-                raise self._gone() from error
-            raise
-
     def _compare(self) -> None:
         """Check that the open file is the one that was found, and that it was not overwritten."""
-        before = self.segment.identity
+        before, last = self.segment.identity, self._last_look
         if before is None or self.memory is not None:
             return
-        if self._remote is None:
-            self._judge(before, of_open(self.path, self._file))
-            return
-        last = self._last_look
-        self._judge(before, last[1].result() if last is not None and last[0] == self._remote.begun else self._identity())
+        is_fresh = self._remote is not None and last is not None and last[0] == self._remote.begun
+        self._judge(before, last[1].result() if is_fresh and last is not None else self._identity())
 
     def _compare_first(self) -> None:
         """The same of a file far away, before its first bytes are used."""
@@ -275,18 +391,14 @@ class SegmentFile:
         return self._file
 
     def read(self, start: int, end: int, locked: bool = False) -> Bytes:
-        """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes after them; ``locked``: for a copy to a GPU.
-
-        Releases the GIL. Raises KolumnError if the file has fewer bytes than it had when it was found.
-
-        A segment in memory is not copied if `PAD` bytes of it follow; they are then not zeros. The same is true of bytes that were fetched
-        together.
-        """
+        """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes after them; ``locked``: for a copy to a GPU. Releases the
+        GIL. A segment in memory is not copied if `PAD` bytes of it follow; they are then not zeros. The same is true of bytes that were
+        fetched together. It is an error if the file has fewer bytes than it had when it was found."""
         size = end - start
         if self.memory is not None and end + PAD <= self.size:
             return np.frombuffer(self.memory, np.uint8, size + PAD, start)
-        if self._remote is not None and not locked and (found := self._held(start, end)) is not None:
-            return found
+        if self._remote is not None and not locked and (held := self._held(start, end)) is not None:
+            return held
         buffer, view = (take_locked if locked else take)(size + PAD)
         done = self._read_remote(view, start, end) if self._remote is not None else 0
         if self.memory is not None:
@@ -305,31 +417,26 @@ class SegmentFile:
 
     def _held(self, start: int, end: int) -> Any:
         """Bytes that one request has fetched, with those after them; None if they are of several."""
-        try:
-            found = self._remote.held(start, end, PAD) if end > start else None
-        except KolumnError:
-            raise
-        except (OSError, ArrowException) as error:
-            raise self._unread(start, error) from error
-        self._compare_first()
-        return found
+        return self._fetched(start, lambda: self._remote.held(start, end, PAD) if end > start else None)
 
     def _read_remote(self, view: Any, start: int, end: int) -> int:
         """Read over a network; small reads, like those of headers, are served from larger ones."""
+        done = self._fetched(start, lambda: int(self._remote.read_into(np.frombuffer(view, np.uint8)[: end - start], start)))
+        if done < end - start:
+            raise self._cut(start + done)
+        return done
+
+    def _fetched(self, start: int, read: Callable[[], _Result]) -> _Result:
+        """What a read of a file far away returns, after a look at the file if it is the first one."""
         try:
-            done = self._remote.read_into(np.frombuffer(view, np.uint8)[: end - start], start)
+            result = read()
         except KolumnError:
             raise
         except (OSError, ArrowException) as error:
-            raise self._unread(start, error) from error
+            self._compare_first()
+            raise StorageError(f"{self.path}: cannot be read at position {start}: {error}") from error
         self._compare_first()
-        if done < end - start:
-            raise self._cut(start + done)
-        return int(done)
-
-    def _unread(self, start: int, error: Exception) -> StorageError:
-        self._compare_first()
-        return StorageError(f"{self.path}: cannot be read at position {start}: {error}")
+        return result
 
     def end_of_read(self, start: int, least: int, most: int) -> int:
         """Where a read from ``start`` should end, between two positions, so that bytes that were fetched together need no copy."""
@@ -343,23 +450,16 @@ class SegmentFile:
 
     def zeros_from(self, start: int) -> bool:
         """Whether every byte from ``start`` to the end is zero."""
-        for at in range(start, self.size, _BLOCK):
-            stop = min(at + _BLOCK, self.size)
-            if self.read(at, stop)[: stop - at].any():
+        for position in range(start, self.size, _BLOCK):
+            stop = min(position + _BLOCK, self.size)
+            if self.read(position, stop)[: stop - position].any():
                 return False
         return True
 
 
 def side_bytes(segment: Segment, suffix: str) -> bytes | None:
-    """All bytes of a small file beside a segment, such as ``.index``; None if it is missing or, on this machine, cannot be read.
-
-    Aiven's tier has them in one object, at the places that the manifest names.
-
-    Raises
-    ------
-    KolumnError
-        As `kolumn.source.storage.read_bytes`.
-    """
+    """All bytes of a small file beside a segment, such as ``.index``; None if it is missing or, on this machine, cannot be read. Aiven's
+    tier has them in one object, where the manifest says. Errors as `kolumn.source.storage.read_bytes`."""
     if segment.manifest is not None:
         return index_bytes(segment.manifest, segment.access, suffix)
     return read_bytes(with_suffix(segment.path, suffix)) if segment.has_beside(suffix) else None

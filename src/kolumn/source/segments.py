@@ -2,13 +2,10 @@
 
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
-`tier_names` has the names in tiers, where segments have ids too. ``.deleted`` and ``.cleaned`` files are not live data. A ``.swap`` file
-is the finished replacement of segments that a crash left in place (`kolumn.log.live` finds out which). Directories named
-``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory. `docs/explanation/formats.md` has Kafka's rules, by version.
-
-Which segment of a folder follows which, by the names of its files.
-
-Sources that are in memory: one segment as a buffer, or as a file object, which is read to its end.
+``.deleted`` and ``.cleaned`` files are not live data. A ``.swap`` file is the finished replacement of segments that a crash left in place
+(`kolumn.log.live` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory.
+`docs/explanation/formats.md` has Kafka's rules, by version. A source may also be in memory: a buffer, or a file object that is read to its
+end.
 """
 
 import os
@@ -24,43 +21,21 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError, MissingPathError
-from kolumn.source import names as tier_names
+from kolumn.source import names as naming
 from kolumn.source import storage
-from kolumn.source.folder_scan import names_of_files
-from kolumn.source.names import (
-    CLEANED,
-    DELETED,
-    INDEXES,
-    LOG,
-    MANIFEST,
-    PARTITION,
-    SWAP,
-    base_and_copy,
-    checked,
-    names_in,
-    nearby,
-    offset_in,
-    place_in,
-    real_names,
-)
+from kolumn.source.identity import names_of_files
+from kolumn.source.names import CLEANED, DELETED, INDEXES, LOG, MANIFEST, PARTITION, SWAP, base_and_copy
 from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
 from kolumn.source.tiers.file import Access
 from kolumn.source.tiers.manifest import AivenManifest, manifest_of, objects_of, read_manifests
 
+HIGHEST = 2**63 - 1
 _BASE_OFFSET = re.compile(r"[0-9]{20}")
 
 
 class Order:
-    """The order of the segments of one log.
-
-    Parameters
-    ----------
-    bases : set of int
-        Their base offsets.
-    orphans : iterable of str
-        Names of index files without a log.
-    """
+    """The order of the segments of one log, by their base offsets; ``orphans`` are names of index files without a log."""
 
     def __init__(self, bases: set[int], orphans: Iterable[str]) -> None:
         ordered = sorted(bases)
@@ -78,28 +53,17 @@ class Order:
 
 
 class NamedNeighbours:
-    """What the names of the files in a folder of this machine tell about the order of its segments.
-
-    Attributes
-    ----------
-    order : Order
-    """
+    """What the names of the files in a folder of this machine tell about the order of its segments; ``live`` are those that count."""
 
     def __init__(self, names: list[str]) -> None:
-        self._unfinished = unfinished_from(names)
+        lowest = unfinished_from(names)
         bases = {name: base_and_copy(name)[0] for name in names if name.endswith((LOG, SWAP))}
-        live = {storage.base_name(name): base for name, base in bases.items() if not self._is_unfinished(name, base)}
-        self._live = live.keys()
+        swaps = ((name, base) for name, base in bases.items() if name.endswith(SWAP) and base is not None)
+        unfinished = {name for name, base in swaps if lowest is not None and base >= lowest}
+        self.live = {storage.base_name(name): base for name, base in bases.items() if name not in unfinished}
         # An index without a log counts only if there is something in it.
-        lost = [name for name in alone(names) if (found := storage.look(name)) is not None and found.size]
-        self.order = Order({base for base in live.values() if base is not None}, lost)
-
-    def has(self, path: str) -> bool:
-        """Whether a segment is one of those that count."""
-        return storage.base_name(path) in self._live
-
-    def _is_unfinished(self, name: str, base: int | None) -> bool:
-        return self._unfinished is not None and base is not None and base >= self._unfinished and name.endswith(SWAP)
+        lost = [name for name in alone(names) if (entry := storage.look(name)) is not None and entry.size]
+        self.order = Order({base for base in self.live.values() if base is not None}, lost)
 
 
 def alone(names: Collection[str]) -> list[str]:
@@ -112,44 +76,25 @@ def alone(names: Collection[str]) -> list[str]:
     return [name for name in indexes if _BASE_OFFSET.fullmatch(stem := storage.base_name(name).partition(".")[0]) and stem not in logs]
 
 
-def orphans_of(files: Iterable[storage.FolderEntry]) -> list[str]:
-    """Names of index files that are not empty and have no log next to them, not even one that is being deleted."""
-    sizes = {file.name: file.size for file in files}
-    return [name for name in alone(sizes) if sizes[name]]
-
-
 def unfinished_from(names: Iterable[str]) -> int | None:
     """The lowest offset of a ``.cleaned`` file, of a log or of any other file; None without any."""
-    return min((offset for name in names if name.endswith(CLEANED) and (offset := offset_in(name)) is not None), default=None)
+    return min((offset for name in names if name.endswith(CLEANED) and (offset := naming.offset_in(name)) is not None), default=None)
 
 
-NAME = "<memory>"
-"""Name of a segment in memory in errors and in the column ``segment``."""
+NAME = "<memory>"  # name of a segment in memory in errors and in the column ``segment``
 _LONGEST_PATH = 4096
 """Fewer bytes without a zero among them are more likely to be a path: the offset at the beginning of a segment has zeros."""
 
 
 class InMemory(NamedTuple):
-    """A segment in memory, and its name in messages."""
-
     name: str
     memory: pa.Buffer
 
 
 def in_memory(source: Any) -> InMemory | None:
-    """The bytes of a source that is in memory; None for a path, a list of paths, and what else is no bytes.
-
-    Parameters
-    ----------
-    source : pyarrow.Buffer, contiguous buffer of bytes, binary file object, or what this function has returned
-        ``bytes``, ``bytearray``, ``memoryview``, ``mmap`` and arrays of bytes are not copied. They must not change while the data made
-        from them are in use. A file object is read from its present position to its end.
-
-    Raises
-    ------
-    ArgumentError
-        The buffer does not consist of contiguous bytes, the file object is open for text or closed, or bytes look like a path.
-    """
+    """The bytes of a source that is in memory; None for a path, a list of paths, and what else is no bytes. Buffers of bytes are not
+    copied, and must not change while the data made from them are in use. A file object is read from its present position to its end. An
+    ArgumentError if the bytes are not contiguous, the file is open for text or closed, or bytes look like a path."""
     if isinstance(source, str | os.PathLike):
         return None
     if isinstance(source, InMemory):
@@ -162,8 +107,8 @@ def in_memory(source: Any) -> InMemory | None:
     if not view.c_contiguous:
         raise ArgumentError(f"source: expected contiguous bytes, found {view.nbytes} bytes with strides {view.strides}")
     if isinstance(source, bytes | bytearray) and 0 < len(source) < _LONGEST_PATH and 0 not in source:
-        found = f"{reprlib.repr(source)}: bytes are taken for a segment, but these are not one"
-        raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
+        shown = f"{reprlib.repr(source)}: bytes are taken for a segment, but these are not one"
+        raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {shown}")
     return InMemory(NAME, source if isinstance(source, pa.Buffer) else pa.py_buffer(view.cast("B") if view.nbytes else b""))
 
 
@@ -191,81 +136,52 @@ def _of_file(file: Any) -> InMemory:
     except (ValueError, OSError) as error:
         raise ArgumentError(f"source: {reprlib.repr(file)} cannot be read: {error}") from error
     if not _is_buffer(data):
-        found = f"{reprlib.repr(file)}, which returns {type(data).__name__} and not bytes: open a file with mode 'rb'"
-        raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {found}")
+        shown = f"{reprlib.repr(file)}, which returns {type(data).__name__} and not bytes: open a file with mode 'rb'"
+        raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {shown}")
     name = getattr(file, "name", None)
     return InMemory(name if isinstance(name, str) else NAME, data if isinstance(data, pa.Buffer) else pa.py_buffer(data))
 
 
-SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")
-"""Suffixes of the files that are next to a log and share its name."""
+SIDE_FILES = (*INDEXES, ".txnindex", ".snapshot")  # suffixes of the files that are next to a log and share its name
 SIDES = (*SIDE_FILES, TIER_CHECKPOINT)
 
-HIGHEST = 2**63 - 1
 Listed = list[FolderEntry]
 _OF_FOLDER = ("following", "preceding", "orphans", "beside", "listed")
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment file.
-
-    Attributes
-    ----------
-    path : str
-    topic, partition
-        From the directory's name, split at the last dash; None if it is not ``topic-partition``.
-    base_offset : int, optional
-        From the file's name, if it has Kafka's 20 digits.
-    size : int
-        Bytes, when it was found. A segment is never read past that.
-    format : str
-        The format that the caller named; carried along, not used here.
-    following, preceding : int, optional
-        Base offsets of its neighbours in the directory. It is rolled if another one follows; else it is active, or names have no offsets.
-    orphans : tuple of str
-        Index files without a log between this segment and the next, and before the first one.
-    twin : str, optional
-        Another segment of its directory that has some of the same offsets.
-    identity : Identity, optional
-        Identity of the file when it was found: `kolumn.source.segment_file` reads no other file.
-    memory : pa.Buffer, optional
-        The bytes of a segment that is in memory; its path is a name for messages.
-    copy_id : str, optional
-        Id in the name of a segment of a tier, which may have several copies of the same offsets in one directory.
-    start_offset, end_offset : int, optional
-        Offsets of a tier's copy that belong to the log and are read from it (start_offset <= offset < end_offset); None for no bound.
-    manifest : AivenManifest, optional
-        Of a segment in Aiven's tier, where ``path`` is the manifest; positions are those in the segment.
-    access : Access
-        How a segment of a tier is opened.
-    beside, listed : tuple of str or None, int
-        At a URL, suffixes of the files with its name that were listed with it: what was not there needs no request; and how many files and
-        folders were listed. None and 0 if its folder was not.
-    fault : CorruptBatchError, optional
-        Why nothing of it can be read: its manifest is malformed or missing.
-    """
-
     path: str
-    topic: str | None
+    topic: str | None  # this and the partition are from the directory's name, None if it is not ``topic-partition``
     partition: int | None
-    base_offset: int | None
-    size: int
-    format: str = "kafka"
+    base_offset: int | None  # from the file's name, if it has Kafka's 20 digits
+    size: int  # bytes, when it was found: a segment is never read past that
+    format: str = "kafka"  # that the caller named; carried along, not used here
+    # Base offsets of its neighbours in the directory: it is rolled if another one follows; else it is active, or names have no offsets.
     following: int | None = field(default=None, compare=False)
     preceding: int | None = field(default=None, compare=False)
+    # Index files without a log between this segment and the next, and before the first one.
     orphans: tuple[str, ...] = field(default=(), compare=False)
-    twin: str | None = field(default=None, compare=False)
-    identity: Identity | None = field(default=None, compare=False)
-    memory: Any = field(default=None, compare=False, repr=False)
-    copy_id: str | None = None
+    twin: str | None = field(default=None, compare=False)  # another segment of its directory that has some of the same offsets
+    identity: Identity | None = field(default=None, compare=False)  # when it was found: no other file is read
+    memory: Any = field(default=None, compare=False, repr=False)  # pa.Buffer of a segment in memory; its path is a name for messages
+    copy_id: str | None = None  # of a segment in a tier, which may have several copies of the same offsets in one directory
+    # Offsets of a tier's copy that belong to the log (start_offset <= offset < end_offset); None for no bound.
     start_offset: int | None = field(default=None, compare=False)
     end_offset: int | None = field(default=None, compare=False)
+    # Of a segment in Aiven's tier, where ``path`` is the manifest; positions are those in the segment.
     manifest: AivenManifest | None = field(default=None, compare=False, repr=False)
-    access: Access = field(default=Access(), compare=False)
+    access: Access = field(default=Access(), compare=False)  # how a segment of a tier is opened
+    # At a URL, suffixes of the files with its name that were listed with it, so what was not there needs no request; and how many files and
+    # folders were listed. None and 0 if its folder was not.
     beside: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     listed: int = field(default=0, compare=False, repr=False)
-    fault: CorruptBatchError | None = field(default=None, compare=False)
+    fault: CorruptBatchError | None = field(default=None, compare=False)  # why nothing of it can be read: its manifest
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Topic and partition; "" and -1 where it has none."""
+        return self.topic or "", -1 if self.partition is None else self.partition
 
     @property
     def lowest(self) -> int | None:
@@ -283,23 +199,19 @@ class Segment:
         return "unknown" if self.base_offset is None else "active" if self.following is None else "rolled"
 
     def has_beside(self, suffix: str) -> bool:
-        """Whether there may be a file of its name with this suffix."""
         return self.beside is None or suffix in self.beside
 
     @property
     def is_swap(self) -> bool:
-        """Whether this file replaces other segments of its directory."""
         return self.path.endswith(SWAP)
 
 
 @dataclass(frozen=True)
 class Range:
-    """Bytes [start, end) of a segment, cut at entries. Tasks get ranges, not the bytes themselves.
-
-    ``floor`` is the last offset before ``start``, or -1: after damage it helps to recognise entries. ``transactions`` are those of the
-    log, if needed. Of a log in several copies, only records with start_offset <= offset < end_offset are read (None for no bound; if
-    equal, only damage is reported), and ``fault`` is an error that replaces the whole range.
-    """
+    """Bytes [start, end) of a segment, cut at entries. Tasks get ranges, not the bytes themselves. ``floor`` is the last offset before
+    ``start``, or -1: after damage it helps to recognise entries. ``transactions`` are those of the log, if needed. Of a log in several
+    copies, only records with start_offset <= offset < end_offset are read (None for no bound; if equal, only damage is reported), and
+    ``fault`` is an error that replaces the whole range."""
 
     segment: Segment
     start: int
@@ -319,7 +231,6 @@ class Range:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether only some of its offsets are read."""
         return self.start_offset is not None or self.end_offset is not None
 
     @property
@@ -334,13 +245,12 @@ class Range:
 
     @classmethod
     def whole(cls, segment: Segment) -> "Range":
-        """The range of a whole segment."""
         if segment.fault is not None or segment.start_offset is not None or segment.end_offset is not None:
             return cls(segment, 0, segment.size, (segment.base_offset or 0) - 1)
         # Without ``__init__``, which costs more than the rest of the plan of a small segment; what is not set has its default.
-        found = object.__new__(cls)
-        found.__dict__.update(segment=segment, start=0, end=segment.size, floor=(segment.base_offset or 0) - 1)
-        return found
+        whole = object.__new__(cls)
+        whole.__dict__.update(segment=segment, start=0, end=segment.size, floor=(segment.base_offset or 0) - 1)
+        return whole
 
 
 def find_segments(
@@ -348,36 +258,23 @@ def find_segments(
 ) -> list[Segment]:
     """Segments of ``source``, in the order of topic, partition and base offset within each of its parts.
 
-    Parameters
-    ----------
-    source : str, PathLike, iterable of those, or bytes in memory
-        A segment file of any name, a topic-partition directory, a log directory of many, or a glob of such; on this machine or at a
-        URL, which may be a bucket's prefix. What `in_memory` takes is one segment without topic, partition and base offset.
-    topic, partition
-        Topic and partition, instead of those in directory names.
-    faults : bool
-        Whether a segment of a tier whose manifest cannot be used is returned, with its ``fault``.
-    listed : list, optional
-        Takes every file and folder that was listed, also those that are no segments.
-
-    Raises
-    ------
-    ArgumentError
-        The source does not exist, or contains no segment.
-    CorruptBatchError
-        A manifest cannot be used, unless ``faults``.
+    A source is a segment file of any name, a topic-partition directory, a log directory of many, or a glob of such; on this machine or at a
+    URL, which may be a bucket's prefix; or several of those. What `in_memory` takes is one segment without topic, partition and base
+    offset. ``topic`` and ``partition`` replace those in directory names. ``listed`` takes every file and folder that was listed, also those
+    that are no segments. A segment of a tier whose manifest cannot be used is returned with its ``fault`` if ``faults``, else that is
+    raised; an ArgumentError if the source does not exist, or contains no segment.
     """
-    segments: list[Segment] = []
-    places = Places()
     held = in_memory(source)
-    for part in names_in(source) if held is None else ():
-        segments += _find(part, places, listed)
-    unique = _unique(segments) if held is None else [Segment(held.name, None, None, None, held.memory.size, memory=held.memory)]
-    for one in unique:
-        if one.fault is not None and not faults:
-            raise one.fault
+    if held is None:
+        neighbours = Neighbours()
+        segments = _unique([segment for part in naming.names_in(source) for segment in _find(part, neighbours, listed)])
+    else:
+        segments = [Segment(held.name, None, None, None, held.memory.size, memory=held.memory)]
+    fault = next((segment.fault for segment in segments if segment.fault is not None), None)
+    if fault is not None and not faults:
+        raise fault
     given: dict[str, Any] = {name: value for name, value in (("topic", topic), ("partition", partition)) if value is not None}
-    return [replace(segment, **given) for segment in unique] if given else unique
+    return [replace(segment, **given) for segment in segments] if given else segments
 
 
 def _as_it_is(segment: Segment) -> Segment:
@@ -390,7 +287,7 @@ def _as_it_is(segment: Segment) -> Segment:
     return segment if now is None else _changed(segment, size=now.size, identity=now)
 
 
-class Places:
+class Neighbours:
     """Adds information from their directories to segments that were named one by one; each directory is listed once."""
 
     def __init__(self) -> None:
@@ -406,9 +303,13 @@ class Places:
             self._known[folder] = _neighbours(folder or ".")
         known = self._known[folder]
         if isinstance(known, NamedNeighbours):
-            return segment if segment.copy_id is not None or not known.has(segment.path) else _changed(segment, **known.order.of(base))
-        found = known.get(storage.base_name(segment.path))
-        return segment if found is None else _changed(segment, **{name: getattr(found, name) for name in _OF_FOLDER})
+            return (
+                segment
+                if segment.copy_id is not None or storage.base_name(segment.path) not in known.live
+                else _changed(segment, **known.order.of(base))
+            )
+        listed = known.get(storage.base_name(segment.path))
+        return segment if listed is None else _changed(segment, **{name: getattr(listed, name) for name in _OF_FOLDER})
 
 
 def _neighbours(folder: str) -> NamedNeighbours | dict[str, Segment]:
@@ -417,7 +318,7 @@ def _neighbours(folder: str) -> NamedNeighbours | dict[str, Segment]:
             names = names_of_files(folder)
             if not any(name.endswith(MANIFEST) for name in names):
                 return NamedNeighbours(names)
-        return {storage.base_name(one.path): one for one in segments_in(folder)}
+        return {storage.base_name(segment.path): segment for segment in segments_in(folder)}
     except KolumnError:
         # The file itself may still be readable.
         return {}
@@ -425,43 +326,43 @@ def _neighbours(folder: str) -> NamedNeighbours | dict[str, Segment]:
 
 def _unique(segments: list[Segment]) -> list[Segment]:
     """Each file once, even if it is named by several links or relative paths; if the topic differs, each topic keeps it."""
-    inodes = [one.identity and one.identity.inode for one in segments]
+    inodes = [segment.identity and segment.identity.inode for segment in segments]
     if None not in inodes and len(set(inodes)) == len(inodes):
         return segments
-    found: dict[tuple[str | None, int | None, str], Segment] = {}
-    for segment, name in zip(segments, real_names(one.path for one in segments), strict=True):
-        found.setdefault((segment.topic, segment.partition, name), segment)
-    return list(found.values())
+    unique: dict[tuple[str | None, int | None, str], Segment] = {}
+    for segment, name in zip(segments, naming.real_names(segment.path for segment in segments), strict=True):
+        unique.setdefault((segment.topic, segment.partition, name), segment)
+    return list(unique.values())
 
 
-def _find(name: str, places: Places, listed: Listed | None) -> list[Segment]:
+def _find(name: str, neighbours: Neighbours, listed: Listed | None) -> list[Segment]:
     name = storage.plain(name)
-    found, below = storage.look_into(name)
-    if found is None:
-        caught = storage.matches(name)
-        if not caught:
+    entry, below = storage.look_into(name)
+    if entry is None:
+        matches = storage.matches(name)
+        if not matches:
             raise MissingPathError(f"{name}: no such file or directory")
-        return [segment for one in caught for segment in _matched(one, places, listed)]
-    if not found.is_folder:
-        manifest = manifest_of(found)
-        return _of_manifests([manifest]) if manifest else [_as_it_is(places.of(one)) for one in _segments([checked(found)])]
-    segments = in_directory(found.name, entries=below, listed=listed)
+        return [segment for match in matches for segment in _matched(match, neighbours, listed)]
+    if not entry.is_folder:
+        manifest = manifest_of(entry)
+        return _of_manifests([manifest]) if manifest else [_as_it_is(neighbours.of(match)) for match in _segments([naming.checked(entry)])]
+    segments = in_directory(entry.name, entries=below, listed=listed)
     if not segments:
-        there = nearby(found.name, in_directory)
+        there = naming.nearby(entry.name, in_directory)
         raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories one level below it{there}")
     return segments
 
 
-def _matched(found: FolderEntry, places: Places, listed: Listed | None) -> list[Segment]:
+def _matched(entry: FolderEntry, neighbours: Neighbours, listed: Listed | None) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
-    if found.is_folder:
-        return in_directory(found.name, listed=listed)
+    if entry.is_folder:
+        return in_directory(entry.name, listed=listed)
     if listed is not None:
-        listed.append(found)
-    if found.name.endswith(MANIFEST):
-        return _of_manifests([found])
-    is_segment = found.is_regular and found.name.endswith((LOG, SWAP, ".checkpoint"))
-    return [_as_it_is(places.of(one)) for one in _segments([found])] if is_segment else []
+        listed.append(entry)
+    if entry.name.endswith(MANIFEST):
+        return _of_manifests([entry])
+    is_segment = entry.is_regular and entry.name.endswith((LOG, SWAP, ".checkpoint"))
+    return [_as_it_is(neighbours.of(segment)) for segment in _segments([entry])] if is_segment else []
 
 
 def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | None = None, listed: Listed | None = None) -> list[Segment]:
@@ -469,58 +370,56 @@ def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | Non
     unusable: list[str] | None = None if listed is None else []
     entries = storage.listing(folder, unusable) if entries is None else entries
     folders: list[tuple[tuple[str, int], str, bool]] = []
-    for name in [one.name for one in entries if one.is_folder]:
+    for name in [entry.name for entry in entries if entry.is_folder]:
         last = storage.base_name(name)
         if (match := PARTITION.fullmatch(last)) is not None and not match["state"]:
             folders.append(((match["topic"], int(match["partition"])), name, False))
-        elif (found := tier_names.place_of(last, storage.base_name(folder))) is not None:
-            folders.append((found, name, True))
+        elif (partition := naming.tier_partition(last, storage.base_name(folder))) is not None:
+            folders.append((partition, name, True))
     # A link leads back only to a folder with others in it.
     real = storage.real_folder(folder) if folders else None
     if real is not None and real in above:
         return []
     if listed is not None:
-        listed += [*entries, *(FolderEntry(one, 0, False, is_regular=False) for one in unusable or ())]
-    own = [one if one.following is not None else _as_it_is(one) for one in _segments_here(entries)]
+        listed += [*entries, *(FolderEntry(path, 0, False, is_regular=False) for path in unusable or ())]
+    own = [segment if segment.following is not None else _as_it_is(segment) for segment in _segments_here(entries)]
     if not folders:
         return own
     folders.sort()
     for (_, name, tiered), below in zip(folders, storage.listings([name for _, name, _ in folders]), strict=True):
-        some = in_directory(name, (*above, real), below, listed)
-        own += [one for one in some if one.copy_id is not None and one.topic is not None] if tiered else some
+        inside = in_directory(name, (*above, real), below, listed)
+        own += [segment for segment in inside if segment.copy_id is not None and segment.topic is not None] if tiered else inside
     return own
 
 
 def segments_in(folder: str) -> list[Segment]:
     """Segments of a folder alone, those with a ``fault`` too. What is left out was told when the source was listed."""
-    return [_as_it_is(one) for one in _segments_here(storage.listing(folder), told=True)]
+    return list(map(_as_it_is, _segments_here(storage.listing(folder), told=True)))
 
 
 def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segment]:
-    files = [one for one in entries if not one.is_folder]
+    files = [entry for entry in entries if not entry.is_folder]
     # Nearly all files of some folders are segments.
-    others = [one for one in files if one.name[-4:] != LOG]
-    if not others:
-        segments, manifests = _segments(files), list[FolderEntry]()
-    else:
-        segments, manifests = (
-            _segments([one for one in files if one.name.endswith((LOG, SWAP))]),
-            [one for one in others if one.name.endswith(MANIFEST)],
-        )
-        # Kafka deletes swap files at or above the lowest ``.cleaned`` file on start-up (unfinished round).
-        if (lowest := unfinished_from([one.name for one in others])) is not None:
-            segments = [one for one in segments if not (one.is_swap and one.base_offset is not None and one.base_offset >= lowest)]
+    others = [file for file in files if file.name[-4:] != LOG]
+    segments = _segments([file for file in files if file.name.endswith((LOG, SWAP))] if others else files)
+    manifests = [file for file in others if file.name.endswith(MANIFEST)]
+    # Kafka deletes swap files at or above the lowest ``.cleaned`` file on start-up (unfinished round).
+    if (lowest := unfinished_from([file.name for file in others])) is not None:
+        segments = [one for one in segments if not (one.is_swap and one.base_offset is not None and one.base_offset >= lowest)]
     if len(segments) > 1:
-        segments.sort(key=lambda one: (-1 if one.base_offset is None else one.base_offset, one.path))
+        segments.sort(key=lambda segment: (-1 if segment.base_offset is None else segment.base_offset, segment.path))
     if manifests:
         # What has an id and no manifest yet has not been copied completely; a broker's own files have no ids.
-        stored = objects_of(manifests, [one.path for one in segments if one.copy_id is not None], told)
+        stored = objects_of(manifests, [segment.path for segment in segments if segment.copy_id is not None], told)
         segments = [one for one in segments if one.base_offset is not None and one.copy_id is None and one.path not in stored]
     if segments and "://" in segments[0].path and storage.is_url(segments[0].path):
         names = {file.name for file in files}
-        beside = [tuple(some for some in SIDES if storage.with_suffix(one.path, some) in names) for one in segments]
-        segments = [_changed(one, beside=own, listed=len(entries)) for one, own in zip(segments, beside, strict=True)]
-    placed = with_neighbours(segments, orphans_of(files) if others else (), fresh=True)
+        for segment in segments:
+            beside = tuple(suffix for suffix in SIDES if storage.with_suffix(segment.path, suffix) in names)
+            segment.__dict__.update(beside=beside, listed=len(entries))
+    # Index files that are not empty and have no log next to them, not even one that is being deleted.
+    sizes = {file.name: file.size for file in files if others}
+    placed = with_neighbours(segments, [name for name in alone(sizes) if sizes[name]], fresh=True)
     return [*placed, *_of_manifests(manifests)] if manifests else placed
 
 
@@ -536,8 +435,8 @@ def _of_manifests(files: list[FolderEntry]) -> list[Segment]:
 def _unread(file: FolderEntry, fault: CorruptBatchError) -> Segment:
     """The segment of a manifest that cannot be used, as names tell it."""
     folder = storage.parent(file.name)
-    topic, partition = tier_names.place_of(storage.base_name(folder), storage.base_name(storage.parent(folder))) or (None, None)
-    base, copy = tier_names.stem(storage.base_name(file.name)) or (None, None)
+    topic, partition = naming.tier_partition(storage.base_name(folder), storage.base_name(storage.parent(folder))) or (None, None)
+    base, copy = naming.stem(storage.base_name(file.name)) or (None, None)
     return Segment(file.name, topic, partition, base, 0, copy_id=copy, fault=fault)
 
 
@@ -545,36 +444,36 @@ def with_neighbours(segments: list[Segment], orphans: Collection[str] = (), fres
     """Copies of the segments of one log, with the attributes that depend on their neighbours; ``fresh`` segments nobody else has yet."""
     if fresh and len(segments) == 1 and not orphans:
         return segments
-    order = Order({base for one in segments if (base := one.base_offset) is not None}, orphans)
-    placed = segments if fresh else [_changed(one) for one in segments]
-    for one in placed:
+    order = Order({base for segment in segments if (base := segment.base_offset) is not None}, orphans)
+    placed = segments if fresh else [_changed(segment) for segment in segments]
+    for segment in placed:
         # After a tier's copy may come another copy of the same offsets: `kolumn.copies.tiers` finds out which follows which.
-        if (base := one.base_offset) is not None and one.copy_id is None:
-            one.__dict__.update(order.of(base))
+        if (base := segment.base_offset) is not None and segment.copy_id is None:
+            segment.__dict__.update(order.of(base))
     return placed
 
 
 def _segments(files: Iterable[FolderEntry]) -> list[Segment]:
     """Segments of files, most of which are in one folder: its name is taken apart once."""
-    found, places = [], dict[tuple[str, bool], tuple[str | None, int | None]]()
+    segments, known = [], dict[tuple[str, bool], tuple[str | None, int | None]]()
     for name, size, _, _, identity in files:
         base, copy = base_and_copy(name)
-        at = name[: name.rfind("/") + 1], copy is not None
-        if (place := places.get(at)) is None:
-            places[at] = place = place_in(storage.parent(name), copy is not None)
+        folder = name[: name.rfind("/") + 1], copy is not None
+        if (partition := known.get(folder)) is None:
+            known[folder] = partition = naming.partition_in(storage.parent(name), copy is not None)
         # Without ``__init__``, which takes longer than the rest of what is done with a name; what is not set has its default.
-        one = object.__new__(Segment)
-        own = one.__dict__
+        segment = object.__new__(Segment)
+        own = segment.__dict__
         own["path"], own["base_offset"], own["size"], own["identity"] = name, base, size, identity
-        own["topic"], own["partition"] = place
+        own["topic"], own["partition"] = partition
         if copy is not None:
             own["copy_id"] = copy
-        found.append(one)
-    return found
+        segments.append(segment)
+    return segments
 
 
 def _changed(segment: Segment, **fields: Any) -> Segment:
     """As `dataclasses.replace`, which takes longer than the rest of what is done with a name."""
-    found = object.__new__(Segment)
-    found.__dict__.update(segment.__dict__, **fields)
-    return found
+    changed = object.__new__(Segment)
+    changed.__dict__.update(segment.__dict__, **fields)
+    return changed

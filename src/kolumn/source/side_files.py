@@ -14,11 +14,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from kolumn.cpu_fallback.machine.checksum import crc32c
 from kolumn.source.storage import read_bytes
 
-Epochs = tuple[tuple[int, int], ...]
-"""Leader epochs, each with the offset at which it begins."""
+AbortedTxn = tuple[int, int, int]  # producer id, first offset, offset of the ABORT marker
+Epochs = tuple[tuple[int, int], ...]  # leader epochs, each with the offset at which it begins
 CHECKPOINT, TIER_CHECKPOINT = "leader-epoch-checkpoint", ".leader_epoch_checkpoint"
 """Name of the file of a broker's log, and suffix of that of a segment in a tier."""
 METADATA = "partition.metadata"
@@ -33,11 +32,9 @@ _NO_ID = "A" * 22
 _NUMBER = re.compile(rb"[0-9]{1,19}")
 
 
-def aborted_in(raw: bytes | None) -> list[tuple[int, int, int]] | None:
-    """Aborted transactions of a ``.txnindex`` as (producer id, first offset, offset of the marker), in the order of their markers.
-
-    A fragment of an entry at the end is ignored, as Kafka does. None if the file is missing or not valid.
-    """
+def aborted_in(raw: bytes | None) -> list[AbortedTxn] | None:
+    """Aborted transactions of a ``.txnindex`` as (producer id, first offset, offset of the marker), in the order of their markers. A
+    fragment of an entry at the end is ignored, as Kafka does. None if the file is missing or not valid."""
     if raw is None:
         return None
     entries = np.frombuffer(raw, ABORTED, len(raw) // ABORTED.itemsize)
@@ -45,7 +42,7 @@ def aborted_in(raw: bytes | None) -> list[tuple[int, int, int]] | None:
     sane = (entries["version"] == 0).all() and (entries["first"] <= entries["last"]).all() and (np.diff(last) >= 0).all()
     if not sane or (entries["first"] < 0).any():
         return None
-    return [(int(one["producer"]), int(one["first"]), int(one["last"])) for one in entries]
+    return [(int(entry["producer"]), int(entry["first"]), int(entry["last"])) for entry in entries]
 
 
 def open_in(raw: bytes | None) -> dict[int, int] | None:
@@ -54,15 +51,17 @@ def open_in(raw: bytes | None) -> dict[int, int] | None:
         return None
     if len(raw) < _HEAD or int.from_bytes(raw[:2], "big") != 1:
         return None
+    # Only here: it brings compiled loops, and nothing else of a listing needs them.
+    from kolumn.cpu_fallback.machine.checksum import crc32c
+
     count = int.from_bytes(raw[6:_HEAD], "big", signed=True)
     if count * PRODUCER.itemsize != len(raw) - _HEAD or int.from_bytes(raw[2:6], "big") != crc32c(raw, 6):
         return None
     producers = np.frombuffer(raw, PRODUCER, count, _HEAD)
-    return {int(one["producer"]): int(one["open"]) for one in producers if one["open"] >= 0}
+    return {int(producer["producer"]): int(producer["open"]) for producer in producers if producer["open"] >= 0}
 
 
 def read_epochs(name: str) -> Epochs | None:
-    """As `epochs_in`, of a file."""
     return epochs_in(read_bytes(name))
 
 
@@ -72,15 +71,13 @@ def epochs_in(raw: bytes | None) -> Epochs | None:
     if len(words) < 2 or words[0] != b"0" or not all(word.isdigit() for word in words) or len(words) != 2 + 2 * int(words[1]):
         return None
     numbers = [int(word) for word in words[2:]]
-    found = tuple(zip(numbers[::2], numbers[1::2], strict=True))
-    return found if all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(found)) else None
+    epochs = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+    return epochs if all(before[0] < after[0] and before[1] <= after[1] for before, after in pairwise(epochs)) else None
 
 
 def offsets_in(raw: bytes | None) -> dict[tuple[str, int], int] | None:
-    """Offsets of topic-partitions in a checkpoint of a log directory; None if it is missing or not valid.
-
-    Lines ``0``, the number of partitions, and ``topic partition offset`` for each (``OffsetCheckpointFile``).
-    """
+    """Offsets of topic-partitions in a checkpoint of a log directory; None if it is missing or not valid. Lines ``0``, the number of
+    partitions, and ``topic partition offset`` for each (``OffsetCheckpointFile``)."""
     lines = [line.split() for line in (raw or b"").splitlines()]
     if len(lines) < 2 or lines[0] != [b"0"] or lines[1] != [b"%d" % (len(lines) - 2)]:
         return None
@@ -91,6 +88,6 @@ def offsets_in(raw: bytes | None) -> dict[tuple[str, int], int] | None:
 
 def read_topic_id(name: str) -> str | None:
     """The id of the topic, as text; None if the file is missing or has no id."""
-    found = _TOPIC_ID.search(read_bytes(name) or b"")
-    number = found[1].decode() if found else _NO_ID
-    return None if number == _NO_ID else number
+    match = _TOPIC_ID.search(read_bytes(name) or b"")
+    topic_id = match[1].decode() if match else _NO_ID
+    return None if topic_id == _NO_ID else topic_id

@@ -1,6 +1,7 @@
 """Files by name: on this machine, or at a URL on a file system that pyarrow or fsspec supports (s3://, gs://, hdfs://, memory://, …).
 
-Names are strings with ``/`` between folders. A URL stays one: files below ``s3://bucket/data`` have names ``s3://bucket/data/…``.
+Names are strings with ``/`` between folders. A URL stays one: files below ``s3://bucket/data`` have names ``s3://bucket/data/…``. fsspec's
+file systems are asked without pyarrow, which makes more requests and leaves properties out.
 """
 
 import glob
@@ -8,26 +9,65 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyarrow import ArrowException
 
-from kolumn.core.errors import ArgumentError, MissingPackageError, StorageError
+from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, StorageError
 from kolumn.core.threads import FOLDER, LIST, workers
 from kolumn.source import identity
-from kolumn.source.folder_scan import FolderEntry as FolderEntry
-from kolumn.source.folder_scan import looked_at_files
-from kolumn.source.remote import fsspec_of, is_final, listed, looked_at, repeated
+from kolumn.source.identity import FolderEntry as FolderEntry
+from kolumn.source.identity import looked_at_files
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
+
+def fsspec_of(system: "fs.FileSystem") -> Any:
+    """The fsspec file system that pyarrow calls; None if pyarrow uses its own."""
+    return getattr(getattr(system, "handler", None), "fs", None)
+
+
+def forget(system: "fs.FileSystem") -> None:
+    """Clear the cache of a file system, since another process may have changed it."""
+    if (inner := fsspec_of(system)) is not None:
+        inner.invalidate_cache()
+
+
+_PAUSES = (0.1, 0.4, 1.6, 6.4)  # seconds before a request is repeated; the file systems have repeated it by then as they do
+_FINAL = re.compile(r"AWS Error (ACCESS_DENIED|NO_SUCH_\w+|INVALID_\w+|SIGNATURE_\w+|UNRECOGNIZED_\w+)|HTTP status 4(?!08|29)\d\d")
+"""In pyarrow's errors, of a store of S3's kind that would answer the same again."""
+_GONE = KolumnError, FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError
+T = TypeVar("T")
+
+
+def repeated(request: Callable[[], T]) -> T:
+    """The result of a request. If it fails it is made again, each time after a longer pause; errors are those of the last one. What does
+    not exist, or may not be read, is an error at once."""
+    for pause in _PAUSES:
+        try:
+            return request()
+        except (OSError, ArrowException) as error:
+            if is_final(error):
+                raise
+            time.sleep(pause)
+    return request()
+
+
+def is_final(error: Exception) -> bool:
+    """Whether the file system has answered: the file does not exist, or may not be read. Errors of this package were repeated before."""
+    return isinstance(error, _GONE) or _FINAL.search(str(error)) is not None
+
+
 Identity = identity.Identity
 _COPIED = 8 << 20
-_URL = re.compile(r"(?P<root>(?P<scheme>[a-z][a-z0-9+.-]+)://(?P<host>[^/]*))(?P<path>.*)", re.DOTALL)
+_URL = re.compile(r"(?P<root>[a-z][a-z0-9+.-]+://[^/]*)(?P<path>.*)", re.DOTALL)
 _QUERY = re.compile(r"(?P<root>[a-z][a-z0-9+.-]+://[^/?]*)(?P<path>/.*)?\?(?P<query>\w+=[^?&/]*(&\w+=[^?&/]*)*)", re.DOTALL)
 """A URL with a query; in a glob a question mark stands for a character."""
 _WILD = re.compile(r"[*?\[]")
@@ -39,35 +79,29 @@ def is_url(name: str) -> bool:
 
 
 def plain(name: str) -> str:
-    """A name without ``file:``, which is one of this machine's files, and with a URL's query after its host.
-
-    Names of files below a URL begin with the URL: ``s3://bucket/data?region=eu-north-1`` becomes ``s3://bucket?region=eu-north-1/data``.
-    """
+    """A name without ``file:``, which is one of this machine's files, and with a URL's query after its host. Names of files below a URL
+    begin with the URL: ``s3://bucket/data?region=eu-north-1`` becomes ``s3://bucket?region=eu-north-1/data``."""
     if (match := _QUERY.fullmatch(name) if ":" in name else None) is not None:
         return f"{match['root']}?{match['query']}{match['path'] or ''}"
     return re.sub(r"^file:(//)?(?=/)", "", name) if name.startswith("file:") else name
 
 
 def parent(name: str) -> str:
-    """Name of the parent folder."""
-    at = name.rfind("/")
-    if at > 0 and name[at - 1] != "/":
-        return name[:at]
+    end = name.rfind("/")
+    if end > 0 and name[end - 1] != "/":
+        return name[:end]
     return name.rpartition("/")[0] if is_url(name) else os.path.dirname(name)
 
 
 def base_name(name: str) -> str:
-    """The last part of a name."""
     return name.rpartition("/")[2]
 
 
 def beside(name: str, other: str) -> str:
-    """Name of another file in the same folder."""
     return within(parent(name), other)
 
 
 def within(folder: str, *names: str) -> str:
-    """Name of a file or folder inside a folder."""
     return "/".join((folder, *names)) if is_url(folder) else os.path.join(folder, *names)
 
 
@@ -77,9 +111,8 @@ def logs_last(name: str) -> tuple[bool, str]:
 
 
 def with_suffix(name: str, suffix: str) -> str:
-    """The name with another last suffix."""
-    at = name.rfind(".")
-    return name[:at] + suffix if at > name.rfind("/") and "//" not in name else beside(name, base_name(name).rpartition(".")[0] + suffix)
+    dot = name.rfind(".")
+    return name[:dot] + suffix if dot > name.rfind("/") and "//" not in name else beside(name, base_name(name).rpartition(".")[0] + suffix)
 
 
 def _arrow() -> Any:
@@ -101,21 +134,21 @@ def _file_system(root: str) -> "tuple[fs.FileSystem, str]":
     try:
         from fsspec.core import url_to_fs
 
-        found, path = url_to_fs(f"{root}/")
+        system, path = url_to_fs(f"{root}/")
     except ImportError as error:
         raise MissingPackageError(f"{root}: {reason}; fsspec: {error}: pip install 'kolumn[remote]'") from error
     except ValueError as error:
         raise ArgumentError(f"{root}: {reason}; fsspec: {error}") from error
-    return fs.PyFileSystem(fs.FSSpecHandler(found)), path
+    return fs.PyFileSystem(fs.FSSpecHandler(system)), path
 
 
 def _at(url: str) -> "tuple[fs.FileSystem, str, str, str]":
     """File system, path there, and the beginnings of the URL and of the path that correspond."""
     match = _URL.match(url)
     assert match is not None
-    found, top = _file_system(match["root"])
+    system, top = _file_system(match["root"])
     top = top.rstrip("/")
-    return found, f"{top}/{match['path'].strip('/')}".rstrip("/") or "/", match["root"], top
+    return system, f"{top}/{match['path'].strip('/')}".rstrip("/") or "/", match["root"], top
 
 
 def _entry(info: "fs.FileInfo", system: "fs.FileSystem", root: str, top: str, details: dict[str, Any]) -> FolderEntry:
@@ -123,9 +156,18 @@ def _entry(info: "fs.FileInfo", system: "fs.FileSystem", root: str, top: str, de
     name = f"{root}/{(path[len(top) :] if top else path).lstrip('/')}"
     if info.type == _arrow().FileType.Directory:
         return FolderEntry(name, 0, True)
-    if _here(name) is not None and (found := _stat(path)) is not None:
-        return FolderEntry(name, info.size or 0, False, identity=identity.of_file(path, found))
+    if _here(name) is not None and (status := _stat(path)) is not None:
+        return FolderEntry(name, info.size or 0, False, identity=identity.of_file(path, status))
     return FolderEntry(name, info.size or 0, False, identity=identity.of_object(info, system.type_name, details))
+
+
+def _from_fsspec(path: str, details: dict[str, Any], system: "fs.FileSystem", root: str, top: str) -> FolderEntry:
+    """As `_entry`, from what fsspec tells of a file; its names for what tells versions of an object apart are not always the same."""
+    fs = _arrow()
+    if details["type"] == "directory":
+        return _entry(fs.FileInfo(path, fs.FileType.Directory), system, root, top, {})
+    info = fs.FileInfo(path, fs.FileType.File, size=details["size"], mtime=details.get("mtime"))
+    return _entry(info, system, root, top, details)
 
 
 def _here(name: str) -> str | None:
@@ -145,7 +187,7 @@ def _stat(path: str) -> os.stat_result | None:
 def look(name: str) -> FolderEntry | None:
     """The file or folder of this name; None if there is none."""
     try:
-        if not is_url(name):
+        if "://" not in name or not is_url(name):
             mode, now = identity.with_mode(name)
             return FolderEntry(name, now.size, stat.S_ISDIR(mode), stat.S_ISREG(mode), now)
         return repeated(lambda: _look_at(name))
@@ -157,21 +199,24 @@ def look(name: str) -> FolderEntry | None:
 
 def _look_at(url: str) -> FolderEntry | None:
     system, path, root, top = _at(url)
-    inner = fsspec_of(system)
-    info, details = looked_at(inner, path) if inner is not None else (system.get_file_info(path), {})
-    return None if info.type == _arrow().FileType.NotFound else _entry(info, system, root, top, details)
+    if (inner := fsspec_of(system)) is not None:
+        return _from_fsspec(path, inner.info(path), system, root, top)
+    info = system.get_file_info(path)
+    return None if info.type == _arrow().FileType.NotFound else _entry(info, system, root, top, {})
 
 
 def look_into(name: str) -> tuple[FolderEntry | None, list[FolderEntry] | None]:
     """As `look`, and at a URL what is in the folder, if the name may be that of one; both are asked for at the same time."""
+    if "://" not in name:
+        return look(name), None
     last = base_name(name)
     if not is_url(name) or name.startswith("http") or "." in last or _WILD.search(last):
         # A web server would send the file.
         return look(name), None
     with workers(FOLDER) as thread:
         below = thread.submit(listing, name)
-        found = look(name)
-        return found, below.result() if found is not None and found.is_folder else None
+        entry = look(name)
+        return entry, below.result() if entry is not None and entry.is_folder else None
 
 
 def listings(folders: list[str]) -> Iterator[list[FolderEntry] | None]:
@@ -186,45 +231,40 @@ def listings(folders: list[str]) -> Iterator[list[FolderEntry] | None]:
 def listing(folder: str, unusable: list[str] | None = None) -> list[FolderEntry]:
     """Files and folders in a folder, sorted by name; ``unusable`` takes the names of broken links, devices, sockets and FIFOs."""
     try:
-        if not is_url(folder):
+        if "://" not in folder or not is_url(folder):
             return looked_at_files(folder, unusable)
         system, path, root, top = _at(folder)
         if (inner := fsspec_of(system)) is not None:
-            found = repeated(lambda: listed(inner, path))
+            below = repeated(lambda: inner.ls(path, detail=True))
+            others = [details for details in below if details["name"].strip("/") != path.strip("/")]
+            entries = [_from_fsspec(details["name"].rstrip("/"), details, system, root, top) for details in others]
         else:
-            found = [(info, {}) for info in repeated(lambda: system.get_file_info(_arrow().FileSelector(path)))]
-        return sorted((_entry(info, system, root, top, details) for info, details in found), key=_name)
+            infos = repeated(lambda: system.get_file_info(_arrow().FileSelector(path)))
+            entries = [_entry(info, system, root, top, {}) for info in infos]
+        return sorted(entries, key=attrgetter("name"))
     except (OSError, ArrowException) as error:
         raise StorageError(f"{folder}: cannot be listed: {error}") from error
-
-
-def _name(entry: FolderEntry) -> str:
-    return entry.name
 
 
 def matches(pattern: str) -> list[FolderEntry]:
     """Files and folders that match a glob, sorted by name; ``*`` matches within one folder."""
     if not is_url(pattern):
-        return [one for name in sorted(glob.glob(pattern)) if (one := look(name)) is not None]
+        return [entry for name in sorted(glob.glob(pattern)) if (entry := look(name)) is not None]
     match = _URL.match(pattern)
     assert match is not None
-    found = [FolderEntry(match["root"], 0, True)]
+    entries = [FolderEntry(match["root"], 0, True)]
     for part in filter(None, match["path"].split("/")):
         if _WILD.search(part):
-            found = [one for folder in found if folder.is_folder for one in listing(folder.name) if fnmatchcase(base_name(one.name), part)]
+            below = (entry for folder in entries if folder.is_folder for entry in listing(folder.name))
+            entries = [entry for entry in below if fnmatchcase(base_name(entry.name), part)]
         else:
-            found = [one for folder in found if (one := look(f"{folder.name}/{part}")) is not None]
-    return found
+            entries = [entry for folder in entries if (entry := look(f"{folder.name}/{part}")) is not None]
+    return entries
 
 
 def read_bytes(name: str) -> bytes | None:
-    """All bytes of a small file; None if it is missing or must not be read, on this machine also if it cannot be read.
-
-    Raises
-    ------
-    KolumnError
-        A file system far away failed again and again: the file may be there, and without it other bytes may be taken for the right ones.
-    """
+    """All bytes of a small file; None if it is missing or must not be read, on this machine also if it cannot be read. An error if a file
+    system far away failed again and again: the file may be there, and without it other bytes may be taken for the right ones."""
     if not is_url(name):
         try:
             with open(name, "rb") as file:
@@ -276,8 +316,8 @@ def growing(path: str) -> Identity | None:
 def real_folder(name: str) -> tuple[int, int] | None:
     """Device and inode of a folder of this machine, which are the same for all links to it; None at a URL."""
     path = _here(name)
-    found = None if path is None else _stat(path or ".")
-    return None if found is None else (found.st_dev, found.st_ino)
+    status = None if path is None else _stat(path or ".")
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 def holds_nothing(name: str) -> bool:
@@ -300,16 +340,22 @@ def open_input(url: str) -> Any:
         raise StorageError(f"{url}: cannot be opened: {error}") from error
 
 
-def make_folder(name: str) -> None:
-    """Make a folder and its parents."""
+@contextmanager
+def _reported(text: str) -> Iterator[None]:
+    """A block in which errors of a file system become a StorageError with a text."""
     try:
+        yield
+    except (OSError, ArrowException) as error:
+        raise StorageError(f"{text}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def make_folder(name: str) -> None:
+    with _reported(f"{name}: cannot be written"):
         if not is_url(name):
             os.makedirs(name or ".", exist_ok=True)
             return
         system, path, _, _ = _at(name)
         system.create_dir(path, recursive=True)
-    except (OSError, ArrowException) as error:
-        raise _unwritten(name, error) from error
 
 
 def send(path: str, url: str, is_second: bool = False) -> None:
@@ -317,39 +363,33 @@ def send(path: str, url: str, is_second: bool = False) -> None:
     make_folder(parent(url))
     system, target, _, _ = _at(url)
     try:
-        with open(path, "rb") as source, system.open_output_stream(target) as out:
+        with _reported(f"{url}: cannot be written"), open(path, "rb") as source, system.open_output_stream(target) as out:
             shutil.copyfileobj(source, out, _COPIED)
-    except (OSError, ArrowException) as error:
+    except StorageError as error:
         # If the first answer to it is lost, S3 completes an upload again. Other stores of its kind do not know its parts then.
-        if is_second or "CompleteMultipartUpload" not in str(error):
-            raise _unwritten(url, error) from error
+        if is_second or "CompleteMultipartUpload" not in str(error.__cause__):
+            raise
         send(path, url, is_second=True)
 
 
 def move(name: str, place: str) -> None:
     """Rename a file within its file system, in an existing folder, or rename a folder of this machine; object stores copy."""
-    try:
+    with _reported(f"{name}: cannot be moved to {place}"):
         if not is_url(name):
             os.rename(name, place)
             return
         system, path, _, _ = _at(name)
         system.move(path, _at(place)[1])
-    except (OSError, ArrowException) as error:
-        raise StorageError(f"{name}: cannot be moved to {place}: {_reason(error)}") from error
 
 
 def remove(name: str) -> None:
     """Remove a file, or at a URL a folder with its contents; no error if it does not exist."""
-    try:
+    with _reported(f"{name}: cannot be removed"), suppress(FileNotFoundError):
         if not is_url(name):
             os.unlink(name)
         elif (entry := look(name)) is not None:
             system, path, _, _ = _at(name)
             (system.delete_dir if entry.is_folder else system.delete_file)(path)
-    except FileNotFoundError:
-        return
-    except (OSError, ArrowException) as error:
-        raise StorageError(f"{name}: cannot be removed: {_reason(error)}") from error
 
 
 def put(url: str, data: bytes) -> None:
@@ -357,22 +397,11 @@ def put(url: str, data: bytes) -> None:
     draft = f"{url}.partial"
     make_folder(parent(url))
     system, path, _, _ = _at(draft)
-    try:
-        with system.open_output_stream(path) as out:
-            out.write(data)
-    except (OSError, ArrowException) as error:
-        raise _unwritten(url, error) from error
+    with _reported(f"{url}: cannot be written"), system.open_output_stream(path) as out:
+        out.write(data)
     move(draft, url)
 
 
 def file_system(name: str) -> "tuple[fs.FileSystem, str]":
     """The file system of a name, and the path there."""
     return _at(name)[:2] if is_url(name) else (_arrow().LocalFileSystem(), os.path.abspath(name))
-
-
-def _unwritten(name: str, error: Exception) -> StorageError:
-    return StorageError(f"{name}: cannot be written: {_reason(error)}")
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error)

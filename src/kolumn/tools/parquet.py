@@ -16,8 +16,8 @@ from kolumn.backend import choose, require
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Compression
 from kolumn.core.threads import PARQUET, workers
-from kolumn.damage.findings import Damage
-from kolumn.decode.pipeline import OnDamage, scan_ranges
+from kolumn.damage.findings import Damage, OnDamage
+from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.names import MANIFEST
 from kolumn.source.segments import Range, Segment
@@ -27,10 +27,8 @@ from kolumn.writers.commit.staged_file import StagedFile
 from kolumn.writers.outgoing import name_of, refuse_data_folder
 
 _CODECS = get_args(Compression)
-_PAYLOADS = ("value", "valueRaw")
-"""Columns of bytes that hardly repeat."""
-_DICTIONARY_BYTES = 1 << 16
-"""A larger dictionary of a column's values in a row group is given up."""
+_PAYLOADS = ("value", "valueRaw")  # columns of bytes that hardly repeat
+_DICTIONARY_BYTES = 1 << 16  # a larger dictionary of a column's values in a row group is given up
 
 
 def write_parquet(
@@ -44,24 +42,19 @@ def write_parquet(
 ) -> Iterator[tuple[list[Range], int]]:
     """Write one file for each segment that has records, and yield its ranges and record count when the file is complete.
 
-    As many files are written at a time as the options have threads. Damage is reported with the file that it is missing in.
-
-    If copies are merged, a file has the offsets from the segment on that it is named after; they may come from several copies.
-    All files get their names together when the iterator ends (`kolumn.writers.commit.run`); a run that fails leaves no files.
-
-    Raises
-    ------
-    ArgumentError
-        A file exists already, the target contains Kafka segments, or Parquet does not have the compression or a type; before anything is
-        written.
-    MissingError
-        A GPU was requested, and there is none; also before anything is written.
-    KolumnError
-        A file cannot be written.
+    As many files are written at a time as the options have threads. Damage is reported with the file that it is missing in. If copies are
+    merged, a file has the offsets from the segment on that it is named after; they may come from several copies. All files get their names
+    together when the iterator ends; a run that fails leaves no files. Raises `ArgumentError` if a file exists already, the target contains
+    Kafka segments, or Parquet does not have the compression or a type, and `MissingError` without the GPU that was requested, before
+    anything is written; `KolumnError` if a file cannot be written.
     """
     if compression not in _CODECS:
         raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
-    root = Path(_local(target))
+    name = name_of(target)
+    if is_url(name):
+        raise ArgumentError(f"{target}: Parquet is written to folders of this machine; kolumn.spark_plugin.export writes to URLs")
+    refuse_data_folder(name)
+    root = Path(name)
     refuse_empty_records(options.schema)
     files = [(file_of(some[0], root), some) for some in _by_segment(ranges)]
     if len({file for file, _ in files}) < len(files):
@@ -80,8 +73,8 @@ def write_parquet(
                 for (_, some), written in zip(files, begun, strict=True):
                     rows, damage = written.result()
                     if on_damage is not None:
-                        for one in damage:
-                            on_damage(one)
+                        for piece in damage:
+                            on_damage(piece)
                     yield some, rows
             finally:
                 how.stopped.set()
@@ -92,43 +85,32 @@ def refuse_empty_records(schema: pa.Schema) -> None:
     for column in schema:
         path = _empty_record(column)
         if path is not None:
-            say = f"name others in {column.name}_columns" if "." in path else "name other columns in columns"
-            raise ArgumentError(f"column {column.name}: {path} is a record without fields, which Parquet does not have: {say}")
+            advice = f"name others in {column.name}_columns" if "." in path else "name other columns in columns"
+            raise ArgumentError(f"column {column.name}: {path} is a record without fields, which Parquet does not have: {advice}")
 
 
 def _empty_record(field: pa.Field) -> str | None:
-    """Path of the first record without fields."""
     if pa.types.is_struct(field.type) and not field.type.num_fields:
         return str(field.name)
     nested = (_empty_record(field.type.field(i)) for i in range(field.type.num_fields))
     return next((f"{field.name}.{path}" for path in nested if path is not None), None)
 
 
-def _by_segment(ranges: list[Range]) -> Iterator[list[Range]]:
+def _by_segment(ranges: list[Range]) -> list[list[Range]]:
     """Groups of ranges for one file: a range and the following ones that continue its segment, from any copy of a merge."""
-    some: list[Range] = []
-    for one in ranges:
-        if some and not _goes_on(some[0].segment, one.segment):
-            yield some
-            some = []
-        some.append(one)
-    if some:
-        yield some
+    groups: list[list[Range]] = []
+    for part in ranges:
+        if groups and _goes_on(groups[-1][0].segment, part.segment):
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    return groups
 
 
 def _goes_on(segment: Segment, other: Segment) -> bool:
     if (segment.topic, segment.partition) != (other.topic, other.partition) or segment.base_offset is None or other.base_offset is None:
         return False
     return segment.path == other.path or (parent(segment.path) != parent(other.path) and other.base_offset <= segment.base_offset)
-
-
-def _local(target: str) -> str:
-    """Check that a target folder is on this machine, and is not a data folder of Kafka."""
-    name = name_of(target)
-    if is_url(name):
-        raise ArgumentError(f"{target}: Parquet is written to folders of this machine; kolumn.spark_plugin.export writes to URLs")
-    refuse_data_folder(name)
-    return name
 
 
 def writer(where: Any, schema: pa.Schema, compression: str, **options: Any) -> pq.ParquetWriter:
@@ -141,7 +123,7 @@ def writer(where: Any, schema: pa.Schema, compression: str, **options: Any) -> p
     deltas = [name for name in ("offset", "timestamp", "timestampMs", "position") if name in schema.names]
     payloads = [field.name for field in schema if field.name == "headers" or (field.name in _PAYLOADS and field.type == pa.binary())]
     # Of a struct each member has a dictionary of its own.
-    leaves = [f"{field.name}.{one.name}" for field in schema if pa.types.is_struct(field.type) for one in field.type]
+    leaves = [f"{field.name}.{member.name}" for field in schema if pa.types.is_struct(field.type) for member in field.type]
     dictionaries = [name for name in (*schema.names, *leaves) if name not in (*deltas, *payloads)]
     encodings = dict.fromkeys(deltas, "DELTA_BINARY_PACKED")
     statistics = [name for name in (*schema.names, *leaves) if name not in payloads]
@@ -151,10 +133,9 @@ def writer(where: Any, schema: pa.Schema, compression: str, **options: Any) -> p
     )  # fmt: skip
 
 
-def file_of(one: Range, target: Path) -> Path:
+def file_of(part: Range, folder: Path) -> Path:
     """Path of the file for a range: ``topic=…/partition=…/<segment>.parquet``, with names quoted as in Hive."""
-    segment = one.segment
-    folder = target
+    segment = part.segment
     if segment.topic is not None:
         folder = folder / f"topic={quote(segment.topic, safe=' ', errors='surrogateescape')}" / f"partition={segment.partition}"
     name = base_name(segment.path).removesuffix(".swap").removesuffix(".log").removesuffix(MANIFEST)
@@ -163,8 +144,6 @@ def file_of(one: Range, target: Path) -> Path:
 
 @dataclass
 class _How:
-    """How files are written, by several threads."""
-
     commit: Commit
     options: Options
     row_group_rows: int
@@ -181,8 +160,8 @@ class _How:
                     raise CancelledError
                 if out is None or file_writer is None:
                     with self._one_thread:
-                        place = self.commit.place(file)
-                    out = StagedFile(place)
+                        staged = self.commit.place(file)
+                    out = StagedFile(staged)
                     file_writer = writer(out, self.options.schema, self.compression)
                 file_writer.write_batch(batch, row_group_size=self.row_group_rows)
                 rows += batch.num_rows

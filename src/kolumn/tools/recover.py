@@ -1,7 +1,4 @@
-"""`recover`: what is intact in damaged copies of topic-partitions, as folders that a broker starts on.
-
-Report of `kolumn.recover`.
-"""
+"""`recover`: what is intact in damaged copies of topic-partitions, as folders that a broker starts on; and its report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -13,18 +10,16 @@ import pyarrow as pa
 from kolumn.copies.copies import Copies, Key
 from kolumn.copies.elections import Divergence
 from kolumn.copies.examine import subtract
-from kolumn.copies.joined import SupersededEntries
-from kolumn.copies.merge import Merged, merge
-from kolumn.copies.misnamed import by_contents
+from kolumn.copies.merge import Merged, SupersededEntries, merge
+from kolumn.copies.ranges import by_contents
 from kolumn.copies.tiers import apart
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.schema import LEFT_OUT_SCHEMA, REMARK_SCHEMA
-from kolumn.damage.findings import MOST_ROWS, Damage, damage_of_fault, html_table
+from kolumn.damage.findings import MOST_ROWS, Tally, damage_of_fault, html_table
 from kolumn.damage.segment_end import absent_after
-from kolumn.decode.result import Tally
-from kolumn.log.batch_table import entry_chunks
+from kolumn.log.pieces import entry_chunks
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
@@ -32,7 +27,7 @@ from kolumn.readers.verified import verified
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent, within
-from kolumn.tools.recovered import Everything, KeptRun, LogFiles, WrittenPartition, kept_runs, missing, write_side_files
+from kolumn.tools.broker_folders import Everything, KeptRun, LogFiles, WrittenPartition, kept_runs, missing, write_side_files
 from kolumn.writers.outgoing import Place, name_of, outgoing, refuse_data_folder
 
 PARTITIONS_SCHEMA = pa.schema(
@@ -102,16 +97,17 @@ class Recovery:
 
     def _repr_html_(self) -> str:
         """The tables, for notebooks."""
-        made = [f"<p><b>{'nothing lost' if self.ok else f'{self.lost.num_rows} stretches lost'}</b></p>"]
-        for found in (self.partitions, self.lost, self.remarks, self.left_out, self.kept):
-            if found.num_rows:
-                rows = found.slice(0, MOST_ROWS).to_pylist()
-                made.append(html_table(found.schema.names, [list(row.values()) for row in rows], found.num_rows))
-        return "".join(made)
+        parts = [f"<p><b>{'nothing lost' if self.ok else f'{self.lost.num_rows} stretches lost'}</b></p>"]
+        for table in (self.partitions, self.lost, self.remarks, self.left_out, self.kept):
+            if table.num_rows:
+                rows = table.slice(0, MOST_ROWS).to_pylist()
+                parts.append(html_table(table.schema.names, [list(row.values()) for row in rows], table.num_rows))
+        return "".join(parts)
 
 
-_END = 2**62
-"""No offset of a log: a stretch that ends above it has no known end."""
+_END = 2**62  # no offset of a log: a stretch that ends above it has no known end
+_Row = dict[str, object]
+_Lost = tuple[Range, int, int]  # a stretch that is in no copy, and its first and last offset
 
 
 @known_keywords(keywords.refused(("errors", "check_crcs", "replicas"), "recover writes what is intact in any of the copies"))
@@ -163,31 +159,26 @@ def recover(
     root = name_of(target)
     refuse_data_folder(root, directly=True)
     live = live_segments(source, chosen)
-    segments = live.segments
-    found, unread = _partitions([one for one in segments if one.fault is None], chosen), [one for one in segments if one.fault is not None]
-    names = {key: within(root, f"{key[0]}-{key[1]}") for key in found}
-    made: list[_Salvaged] = []
+    unread = [segment for segment in live.segments if segment.fault is not None]
+    partitions = _partitions([segment for segment in live.segments if segment.fault is None], chosen)
+    names = {key: within(root, f"{key[0]}-{key[1]}") for key in partitions}
+    salvaged: list[_Salvaged] = []
     with outgoing(root, names.values()) as place:
-        for key, folders in found.items():
-            made.append(_salvaged(key, folders, unread, names[key], place, chosen, index_interval_bytes))
+        for key, folders in partitions.items():
+            salvaged.append(_salvaged(key, folders, unread, names[key], place, chosen, index_interval_bytes))
+    alone = (_unread_row(segment) for segment in unread if (segment.topic, segment.partition) not in partitions)
     return Recovery(
-        pa.Table.from_pylist([one.row for one in made], PARTITIONS_SCHEMA),
-        pa.Table.from_pylist([row for one in made for row in one.kept], KEPT_SCHEMA),
-        pa.Table.from_pylist([*(row for one in made for row in one.lost), *_alone(unread, found)], LOST_SCHEMA),
-        pa.concat_tables([REMARK_SCHEMA.empty_table(), *(one.remarks for one in made)]),
-        tuple(text for one in made for text in one.divergences),
+        pa.Table.from_pylist([own.row for own in salvaged], PARTITIONS_SCHEMA),
+        pa.Table.from_pylist([row for own in salvaged for row in own.kept], KEPT_SCHEMA),
+        pa.Table.from_pylist([*(row for own in salvaged for row in own.lost), *alone], LOST_SCHEMA),
+        pa.concat_tables([REMARK_SCHEMA.empty_table(), *(own.remarks for own in salvaged)]),
+        tuple(text for own in salvaged for text in own.divergences),
         live.left_out(),
     )
 
 
-_Row = dict[str, object]
-_Lost = tuple[Range, int, int]
-
-
 @dataclass
 class _Salvaged:
-    """Rows of the report about one topic-partition."""
-
     row: _Row
     kept: list[_Row]
     lost: list[_Row]
@@ -196,15 +187,22 @@ class _Salvaged:
 
 
 def _partitions(segments: list[Segment], options: Options) -> dict[Key, Copies]:
-    """The copies of each topic-partition: segments by folder."""
-    found: dict[Key, Copies] = {}
-    for one in segments:
-        if one.topic is None or one.partition is None:
-            raise ArgumentError(f"{one.path}: its folder is not named <topic>-<partition>: name both, with topic= and partition=")
-        if one.base_offset is None:
-            raise ArgumentError(f"{one.path}: a broker's segment is named by its base offset, 20 digits; rename it, or name the others")
-        found.setdefault((one.topic, one.partition), {}).setdefault(parent(one.path) or ".", []).append(one)
-    return {key: by_contents(apart(folders), options) for key, folders in found.items()}
+    partitions: dict[Key, Copies] = {}
+    for segment in segments:
+        if segment.topic is None or segment.partition is None:
+            raise ArgumentError(f"{segment.path}: its folder is not named <topic>-<partition>: name both, with topic= and partition=")
+        if segment.base_offset is None:
+            raise ArgumentError(f"{segment.path}: a broker's segment is named by its base offset, 20 digits; rename it, or name the others")
+        partitions.setdefault((segment.topic, segment.partition), {}).setdefault(parent(segment.path) or ".", []).append(segment)
+    return {key: by_contents(apart(folders), options) for key, folders in partitions.items()}
+
+
+def _unread_row(segment: Segment) -> _Row:
+    return {
+        "topic": None if segment.topic is None else shown(segment.topic), "partition": segment.partition, "kind": "damage",
+        "firstOffset": segment.base_offset, "certainty": "unknown", "segment": shown(segment.path), "position": 0, "size": 0,
+        "reason": damage_of_fault(Range(segment, 0, 0)).reason,
+    }  # fmt: skip
 
 
 def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place: Place, options: Options, interval: int) -> _Salvaged:
@@ -215,59 +213,61 @@ def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place
     if len(folders) > 1 and not merged.divergences:
         # After a divergence some copies have records that are not the log's.
         lost += list(_unhealed(runs, lost, Everything(folders, silent)))
-    lost += _without_manifest([one for one in unread if (one.topic, one.partition) == key], folders, runs)
+    lost += _without_manifest([segment for segment in unread if (segment.topic, segment.partition) == key], folders, runs)
     lost += _before_first(folders, runs)
     with place(name) as folder:
         with LogFiles(folder, _bases(folders, merged)) as files:
             for run in runs:
                 files.copy(run, silent)
-        sources = [one for own in folders.values() for one in own]
-        segments = write_side_files(folder, sources, files.written, interval)
+        segments = write_side_files(folder, [segment for own in folders.values() for segment in own], files.written, interval)
         report = verified(segments, replace(silent, threads=1))
-        open_ones = len(transactions_of(segments, silent).open)
+        open_transactions = len(transactions_of(segments, silent).open)
     by_headers = report.limits["recordsLost"].to_pylist()
-    said: _Row = {"topic": shown(key[0]), "partition": key[1]}
+    names: _Row = {"topic": shown(key[0]), "partition": key[1]}
     row = {
-        **said, "folder": shown(name), "segments": len(segments), "batches": sum(files.written.batches),
+        **names, "folder": shown(name), "segments": len(segments), "batches": sum(files.written.batches),
         "records": None if None in by_headers else report.records + sum(by_headers),
         "bytes": sum(files.written.bytes), "firstOffset": runs[0].low if runs else None,
-        "lastOffset": runs[-1].high if runs else None, "openTransactions": open_ones,
+        "lastOffset": runs[-1].high if runs else None, "openTransactions": open_transactions,
     }  # fmt: skip
-    rows = [
-        *(row for item in lost for row in _lost(*item, runs, silent)),
-        *(_superseded(one, merged.divergences) for one in merged.superseded),
-    ]
-    for one in report.damage.to_pylist():
-        # Its checksum is right, so it is kept, and what is wrong with it was written so.
-        offsets = {"firstOffset": one["baseOffset"], "lastOffset": one["lastOffset"], "recordsLost": one["recordsLost"]}
-        place_of = {"segment": _final(name, one["segment"]), "position": one["position"], "size": one["size"]}
-        rows.append({"kind": "unreadable", **offsets, "certainty": "header", **place_of, "reason": one["reason"]})
-    for one in report.limits.to_pylist():
-        offsets = {"firstOffset": one["baseOffset"], "lastOffset": one["lastOffset"], "recordsLost": 0}
-        place_of = {"segment": _final(name, one["segment"]), "position": one["position"], "size": one["size"]}
-        rows.append({"kind": "limit", **offsets, "certainty": "header", **place_of, "reason": f"kept, not decoded: {one['reason']}"})
+    rows = [row for item in lost for row in _lost_rows(*item, runs, silent)]
+    rows += [_superseded(entries, merged.divergences) for entries in merged.superseded]
+    # Their checksums are right, so they are kept: what is wrong with the first ones was written so, the others are over a limit.
+    rows += [_kept_as_is(name, "unreadable", piece, piece["recordsLost"], piece["reason"]) for piece in report.damage.to_pylist()]
+    rows += [_kept_as_is(name, "limit", piece, 0, f"kept, not decoded: {piece['reason']}") for piece in report.limits.to_pylist()]
     remarks = report.remarks
-    paths = [_final(name, one) for one in remarks["segment"].to_pylist()]
+    paths = [_final(name, path) for path in remarks["segment"].to_pylist()]
     remarks = remarks.set_column(remarks.schema.get_field_index("segment"), remarks.schema.field("segment"), pa.array(paths, pa.string()))
-    kept = [said | one for one in _kept(runs, files.written)]
-    return _Salvaged(row, kept, [said | one for one in rows], remarks, [shown(f"{key[0]}-{key[1]}: {one}") for one in merged.divergences])
+    divergences = [shown(f"{key[0]}-{key[1]}: {divergence}") for divergence in merged.divergences]
+    return _Salvaged(row, [names | kept for kept in _kept(runs, files.written)], [names | row for row in rows], remarks, divergences)
+
+
+def _kept_as_is(name: str, kind: str, piece: _Row, lost: object, reason: str) -> _Row:
+    return {
+        "kind": kind, "firstOffset": piece["baseOffset"], "lastOffset": piece["lastOffset"], "recordsLost": lost, "certainty": "header",
+        "segment": _final(name, str(piece["segment"])), "position": piece["position"], "size": piece["size"], "reason": reason,
+    }  # fmt: skip
+
+
+def _final(name: str, staged: str) -> str:
+    return shown(within(name, staged.rpartition("/")[2]))
 
 
 def _without_manifest(unread: list[Segment], folders: Copies, runs: list[KeptRun]) -> Iterator[_Lost]:
     """Segments of a tier of which nothing can be read, up to where the next one begins."""
-    bases = sorted({one.base_offset or 0 for own in folders.values() for one in own} | {one.base_offset or 0 for one in unread})
-    for one in unread:
-        low = one.base_offset or 0
+    bases = sorted({segment.base_offset or 0 for own in (*folders.values(), unread) for segment in own})
+    for segment in unread:
+        low = segment.base_offset or 0
         high = next((base - 1 for base in bases if base > low), _END)
         if high < _END or not any(run.low <= low <= run.high for run in runs):
-            yield Range(one, 0, 0), low, high
+            yield Range(segment, 0, 0), low, high
 
 
 def _before_first(folders: Copies, runs: list[KeptRun]) -> Iterator[_Lost]:
     """Segments before the first one of a copy of which only index files are left."""
     reported: list[tuple[int, int]] = []
     for own in folders.values():
-        first = min(own, key=lambda one: one.base_offset or 0)
+        first = min(own, key=lambda segment: segment.base_offset or 0)
         if not first.orphans:
             continue
         with SegmentFile(first) as file:
@@ -276,37 +276,21 @@ def _before_first(folders: Copies, runs: list[KeptRun]) -> Iterator[_Lost]:
             continue
         for low, high in missing(*trouble.lost, runs):
             gap = [(low, high)]
-            for one in reported:
-                gap = subtract(gap, *one)
+            for stretch in reported:
+                gap = subtract(gap, *stretch)
             reported += gap
-            yield from ((Range(first, 0, 0, fault=trouble.error), *part) for part in gap)
-
-
-def _alone(unread: list[Segment], found: dict[Key, Copies]) -> Iterator[_Row]:
-    """Rows of partitions of which no segment can be read."""
-    for one in unread:
-        if (one.topic, one.partition) not in found:
-            yield {
-                "topic": None if one.topic is None else shown(one.topic), "partition": one.partition, "kind": "damage",
-                "firstOffset": one.base_offset, "certainty": "unknown",
-                "segment": shown(one.path), "position": 0, "size": 0, "reason": damage_of_fault(Range(one, 0, 0)).reason,
-            }  # fmt: skip
-
-
-def _final(name: str, staged: str) -> str:
-    return shown(within(name, staged.rpartition("/")[2]))
+            yield from ((Range(first, 0, 0, fault=trouble.error), *stretch) for stretch in gap)
 
 
 def _bases(folders: Copies, merged: Merged) -> list[int]:
     """Where segments begin: as in the first copy, before and after its offsets as in the others; after a divergence not behind the end."""
-    own, *others = [sorted({one.base_offset or 0 for one in segments}) for segments in folders.values()]
-    found = set(own)
+    bases, *others = [{segment.base_offset or 0 for segment in segments} for segments in folders.values()]
     if merged.divergences:
-        end = max((high for one, _, high in merged.ranges if not one.is_lost), default=-1)
-        return sorted(base for base in found if base <= end)
+        end = max((high for part, _, high in merged.ranges if not part.is_lost), default=-1)
+        return sorted(base for base in bases if base <= end)
     for other in others:
-        found |= {base for base in other if base < min(found) or base > max(found)}
-    return sorted(found)
+        bases |= {base for base in other if base < min(bases) or base > max(bases)}
+    return sorted(bases)
 
 
 def _unhealed(runs: list[KeptRun], lost: list[_Lost], copies: Everything) -> Iterator[_Lost]:
@@ -318,80 +302,66 @@ def _unhealed(runs: list[KeptRun], lost: list[_Lost], copies: Everything) -> Ite
         if not gap:
             continue
         near = copies.near(gap[0][0], gap[-1][1])
-        for one in near:
-            for low, high in one.sound(gap[0][0], gap[-1][1]) if gap else ():
+        for strand in near:
+            for low, high in strand.sound(gap[0][0], gap[-1][1]) if gap else ():
                 gap = subtract(gap, low, high)
-        for one in near:
-            for stretch in one.stretches:
+        for strand in near:
+            for stretch in strand.stretches:
                 for low, high in gap:
                     if stretch.low <= high and (stretch.high is None or stretch.high >= low):
-                        part = Range(one.segment, stretch.start, stretch.end, stretch.floor, fault=stretch.fault)
+                        part = Range(strand.segment, stretch.start, stretch.end, stretch.floor, fault=stretch.fault)
                         yield part, max(low, stretch.low), high
                         gap = subtract(gap, low, high)
 
 
 def _kept(runs: list[KeptRun], written: WrittenPartition) -> Iterator[_Row]:
-    """Runs of neighbours from the same source as one row."""
-    for source, own in groupby(zip(runs, written.batches, written.bytes, strict=True), key=lambda one: _source(one[0])):
-        some, batches, sizes = zip(*own, strict=True)
+    sources = [shown(run.segment.path if run.segment.copy_id is not None else parent(run.segment.path) or ".") for run in runs]
+    for source, own in groupby(zip(sources, runs, written.batches, written.bytes, strict=True), key=lambda item: item[0]):
+        _, some, batches, sizes = zip(*own, strict=True)
         counts = {"batches": sum(batches), "bytes": sum(sizes)}
         yield {"firstOffset": some[0].low, "lastOffset": some[-1].high, **counts, "source": source}
 
 
-def _source(run: KeptRun) -> str:
-    return shown(run.segment.path if run.segment.copy_id is not None else parent(run.segment.path) or ".")
-
-
-def _superseded(one: SupersededEntries, divergences: list[Divergence]) -> _Row:
-    """Entries that are intact and not part of the log."""
-    folder = parent(one.segment.path)
-    newer = [found for found in divergences if found.offset <= one.first and folder in (found.left, parent(found.left))]
-    decided = max(newer, key=lambda found: found.offset, default=None)
-    reason = "intact, and not part of the log"
-    if decided is not None:
-        reason = f"{reason}: {decided}"
+def _superseded(entries: SupersededEntries, divergences: list[Divergence]) -> _Row:
+    folder, reason = parent(entries.segment.path), "intact, and not part of the log"
+    newer = [loser for loser in divergences if loser.offset <= entries.first and folder in (loser.left, parent(loser.left))]
+    if newer:
+        reason = f"{reason}: {max(newer, key=lambda divergence: divergence.offset)}"
     return {
-        "kind": "superseded", "firstOffset": one.first, "lastOffset": one.last, "recordsLost": one.records, "recordsAtMost": one.records,
-        "certainty": "exact", "segment": shown(one.segment.path), "position": one.position, "size": one.size, "reason": reason,
+        "kind": "superseded", "firstOffset": entries.first, "lastOffset": entries.last, "recordsLost": entries.records,
+        "recordsAtMost": entries.records, "certainty": "exact", "segment": shown(entries.segment.path), "position": entries.position,
+        "size": entries.size, "reason": reason,
     }  # fmt: skip
 
 
-def _lost(one: Range, low: int, high: int, runs: list[KeptRun], options: Options) -> Iterator[_Row]:
+def _lost_rows(part: Range, low: int, high: int, runs: list[KeptRun], options: Options) -> Iterator[_Row]:
     """What is known of a stretch that no copy heals; parts of it may be in another copy."""
-    damage, tail = _looked_at(one, options)
-    if not damage and tail is None and one.end > one.start:
+    tally = Tally()
+    if part.fault is not None:
+        tally.damage = [damage_of_fault(part)]
+    else:
+        # What a reader meets in it.
+        with SegmentFile(part.segment) as file:
+            for _ in entry_chunks(file, options, tally, part=replace(part, start_offset=None, end_offset=None)):
+                pass
+    damage = tally.damage
+    if not damage and tally.tail is None and part.end > part.start:
         return
-    reason = damage[0].reason if damage else f"{tail} end of the active segment"
+    reason = damage[0].reason if damage else f"{tally.tail} end of the active segment"
     if len(damage) > 1:
         reason = f"{reason}; {len(damage)} stretches"
-    told = [piece.records_lost for piece in damage]
-    claimed = sum(count for count in told if count is not None) if damage and None not in told else None
+    lost = [piece.records_lost for piece in damage]
+    claimed = sum(count for count in lost if count is not None) if damage and None not in lost else None
     if high >= _END and not any(run.low <= low <= run.high for run in runs):
         # The end of a copy, of unknown extent: up to where another copy begins.
         high = next((run.low - 1 for run in runs if run.low > low), high)
     gaps: list[tuple[int, int | None]] = [*missing(low, high, runs)] if high < _END else [(low, None)]
     for first, last in gaps:
         whole = last is None or (first, last) == (low, high)
-        span = None if last is None else last - first + 1
+        known, span = claimed if whole else None, None if last is None else last - first + 1
+        certainty = "unknown" if known is span is None else "at most" if known is None else "exact" if known == span else "header"
         yield {
-            "kind": "damage" if damage else "tail", "firstOffset": first, "lastOffset": last, **_count(claimed if whole else None, span),
-            "segment": shown(one.segment.path), "position": one.start, "size": one.end - one.start, "reason": reason,
+            "kind": "damage" if damage else "tail", "firstOffset": first, "lastOffset": last, "recordsLost": known,
+            "recordsAtMost": span, "certainty": certainty, "segment": shown(part.segment.path),
+            "position": part.start, "size": part.end - part.start, "reason": reason,
         }  # fmt: skip
-
-
-def _count(claimed: int | None, span: int | None) -> _Row:
-    """How many records are lost, by what headers claim and by the number of offsets, and how sure that is."""
-    if claimed is None:
-        return {"recordsLost": None, "recordsAtMost": span, "certainty": "unknown" if span is None else "at most"}
-    return {"recordsLost": claimed, "recordsAtMost": span, "certainty": "exact" if claimed == span else "header"}
-
-
-def _looked_at(one: Range, options: Options) -> tuple[list[Damage], str | None]:
-    """The damage that a reader meets in a lost range, and the state of the tail that it ends with."""
-    if one.fault is not None:
-        return [damage_of_fault(one)], None
-    found = Tally()
-    with SegmentFile(one.segment) as file:
-        for _ in entry_chunks(file, options, found, part=replace(one, start_offset=None, end_offset=None)):
-            pass
-    return found.damage, found.tail

@@ -1,15 +1,9 @@
-"""Totals of each partition of a source.
-
-The sizes as a picture: a bar for each format, divided by the purpose of the bytes.
-
-The table of the KIP-98 draft: the overhead of messages of 1 KiB with a key of 100 bytes, in format 1 and in a set.
-"""
+"""Totals of each partition of a source: from its records (`collect`), or by the headers of batches alone (`overview`)."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from io import BytesIO
-from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -17,30 +11,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.backend import require
+from kolumn.copies.copies import Overlap, overlaps
 from kolumn.core import keywords
-from kolumn.core.errors import ArgumentError, MissingPackageError
+from kolumn.core.arrays import Int64s
 from kolumn.core.text import in_column
-from kolumn.damage.findings import Skipped
-from kolumn.decode.pipeline import OnDamage, scan_ranges
+from kolumn.damage.findings import Damage, OnDamage, Remark, Skipped, Tally
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.formats import table
+from kolumn.formats.codecs.known import NAMES
+from kolumn.formats.entries import Entries
+from kolumn.log.pieces import entry_chunks
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
+from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.tools.anatomy import PARTS
-from kolumn.tools.sizes import Space
-from kolumn.writers.commit.run import Commit
-from kolumn.writers.commit.staged_file import StagedFile
-from kolumn.writers.encoders import encode
-from kolumn.writers.table import take_apart
-from kolumn.writers.write import settings
+from kolumn.source.storage import parent
 
-STATISTICS = ("offset", "timestampMs", "key", "value", "magic", "codec", "producerId")
-"""The record columns that `Totals` needs."""
+Partition = tuple[str | None, int | None]  # topic and number, None if they are not known
+STATISTICS = ("offset", "timestampMs", "key", "value", "magic", "codec", "producerId")  # the record columns that `Totals` needs
 
 
 @dataclass
 class Totals:
-    """Running totals of one partition."""
-
     segments: int = 0
     bytes: int = 0
     batches: int = 0
@@ -57,7 +49,6 @@ class Totals:
     skipped: Skipped = field(default_factory=Skipped)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add a batch of records to the totals."""
         self.records += batch.num_rows
         self.offsets = _widened(self.offsets, batch["offset"])
         self.times = _widened(self.times, batch["timestampMs"].filter(pc.not_equal(batch["timestampMs"], -1)))
@@ -70,52 +61,40 @@ class Totals:
         self.producers.update(p for p in pc.unique(batch["producerId"]).to_pylist() if p != -1)
 
     def row(self, topic: str | None, partition: int | None) -> dict[str, Any]:
-        """The totals as one row."""
         keys, values = self.records - self.null_keys, self.records - self.null_values
+        first_offset, last_offset = self.offsets or (None, None)
+        first_time, last_time = map(_moment, self.times) if self.times else (None, None)
         return {
-            "topic": None if topic is None else in_column(topic),
-            "partition": partition,
-            "segments": self.segments,
-            "bytes": self.bytes,
-            "batches": self.batches,
-            "records": self.records,
-            "firstOffset": self.offsets[0] if self.offsets else None,
-            "lastOffset": self.offsets[1] if self.offsets else None,
-            "firstTimestamp": _moment(self.times[0]) if self.times else None,
-            "lastTimestamp": _moment(self.times[1]) if self.times else None,
-            "magic": {str(k): v for k, v in sorted(self.magics.items())},
-            "codec": dict(sorted(self.codecs.items())),
-            "nullKeys": self.null_keys,
-            "nullValues": self.null_values,
+            "topic": None if topic is None else in_column(topic), "partition": partition, "segments": self.segments, "bytes": self.bytes,
+            "batches": self.batches, "records": self.records, "firstOffset": first_offset, "lastOffset": last_offset,
+            "firstTimestamp": first_time, "lastTimestamp": last_time, "magic": {str(k): v for k, v in sorted(self.magics.items())},
+            "codec": dict(sorted(self.codecs.items())), "nullKeys": self.null_keys, "nullValues": self.null_values,
             "meanKeyBytes": round(self.key_bytes / keys, 1) if keys else None,
-            "meanValueBytes": round(self.value_bytes / values, 1) if values else None,
-            "producers": len(self.producers),
-            "damaged": self.skipped.stretches,
-            "damagedStretches": self.skipped.stretches,
-            "damagedBytes": self.skipped.bytes,
+            "meanValueBytes": round(self.value_bytes / values, 1) if values else None, "producers": len(self.producers),
+            "damaged": self.skipped.stretches, "damagedStretches": self.skipped.stretches, "damagedBytes": self.skipped.bytes,
             "recordsLost": self.skipped.records,
-        }
+        }  # fmt: skip
 
 
 def collect(source: keywords.Source, on_damage: OnDamage | None = None, **options: Unpack[keywords.ReadOptions]) -> list[dict[str, Any]]:
     """Totals of each partition of ``source``, in its order; options and ``on_damage`` as in `kolumn.scan`."""
     chosen = replace(Options.of(**options), columns=STATISTICS)
     require(chosen.backend)
-    totals: dict[tuple[str | None, int | None], Totals] = {}
+    totals: dict[Partition, Totals] = {}
     seen: set[str] = set()
-    for one in live_segments(source, chosen).whole_ranges():
-        total = totals.setdefault((one.segment.topic, one.segment.partition), Totals())
+    for part in live_segments(source, chosen).whole_ranges():
+        total = totals.setdefault((part.segment.topic, part.segment.partition), Totals())
         # A merge reads a segment in several ranges.
-        total.segments += one.segment.path not in seen
-        seen.add(one.segment.path)
-        total.bytes += one.end - one.start
+        total.segments += part.segment.path not in seen
+        seen.add(part.segment.path)
+        total.bytes += part.end - part.start
 
-        def done(one: Range, found: Any, total: Totals = total) -> None:
-            total.batches += found.batches
-            for piece in found.damage:
+        def done(_: Range, tally: Tally, total: Totals = total) -> None:
+            total.batches += tally.batches
+            for piece in tally.damage:
                 total.skipped(piece)
 
-        for batch in scan_ranges([one], chosen, on_damage, tally=done):
+        for batch in scan_ranges([part], chosen, on_damage, tally=done):
             total.add(batch)
     return [total.row(*name) for name, total in totals.items()]
 
@@ -123,8 +102,8 @@ def collect(source: keywords.Source, on_damage: OnDamage | None = None, **option
 def _widened(bounds: list[int], values: pa.Array) -> list[int]:
     if not len(values):
         return bounds
-    found = pc.min_max(values).as_py()
-    return [min([*bounds[:1], found["min"]]), max([*bounds[1:], found["max"]])]
+    extremes = pc.min_max(values).as_py()
+    return [min([*bounds[:1], extremes["min"]]), max([*bounds[1:], extremes["max"]])]
 
 
 def _moment(ms: int) -> str | int:
@@ -134,68 +113,96 @@ def _moment(ms: int) -> str | int:
         return ms
 
 
-KINDS = (".svg", ".png", ".pdf")
+def by_codec(entries: Entries) -> Iterator[tuple[str, Int64s]]:
+    for codec in np.unique(entries.codec).tolist():
+        yield NAMES[codec] if codec < len(NAMES) else str(codec), entries.size[entries.codec == codec]
 
 
-def draw(found: list[Space], path: str, source: str = "") -> None:
-    """Draw the sizes into a file; ``source`` is for the title.
+@dataclass
+class Seen:
+    """What headers say of one topic-partition; times are in ms since 1970, and None if no header has one.
 
-    The saving of a codec is not drawn as a part: a bar is as long as the decompressed entries, and a mark shows the compressed size. A
-    label names the parts that a format cannot store. Raises `ArgumentError` if the file's name does not end with the suffix of a picture
-    format, `MissingError` without matplotlib, and `KolumnError` if the file cannot be written.
+    Several ``folders`` are copies of the partition, or parts of it. Control records are not among the ``records``. If it ``is_estimate``,
+    compressed messages of formats 0 and 1 do not say how many they are, and the absent offsets before each are counted as records.
+    ``control`` counts control batches.
     """
-    if Path(path).suffix not in KINDS:
-        raise ArgumentError(f"{path}: expected a name that ends in {', '.join(KINDS)}")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingPackageError("pictures need matplotlib: pip install 'kolumn[report]'") from error
-    figure = Figure(figsize=(10, 0.6 * len(found) + 1.6), layout="constrained")
-    axes = figure.add_subplot()
-    names = [one.format if one.magic is None else f"{one.format}, magic {one.magic}" for one in found]
-    left = [0.0] * len(found)
-    for part in PARTS[:-1]:
-        widths = [one.parts[part] / 1e6 for one in found]
-        axes.barh(names, widths, left=left, label=part)
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    sizes = [one.bytes / 1e6 for one in found]
-    axes.plot(sizes, names, "k|", markersize=18, markeredgewidth=2, label="with the codec")
-    for number, (one, end) in enumerate(zip(found, left, strict=True)):
-        # A bar is also shorter because of parts that its format cannot store.
-        lost = [part for part in PARTS if part in one.lost]
-        if lost:
-            place = max(end, sizes[number]), number
-            axes.annotate(f"{' and '.join(lost)} lost", place, (6, 0), textcoords="offset points", va="center")
-    axes.margins(x=0.3)
-    axes.set_xlim(left=0)
-    axes.invert_yaxis()
-    axes.set_title(f"Where the bytes of {source or 'the segments'} go, in each format", wrap=True)
-    axes.set_xlabel("MB")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=5, frameon=False)
-    drawn = BytesIO()
-    figure.savefig(drawn, format=Path(path).suffix.removeprefix("."))
-    with Commit(Path(path).parent, replace=True) as commit, StagedFile(commit.place(Path(path))) as file:
-        file.write(drawn.getbuffer())
+
+    topic: str | None
+    partition: int | None
+    folders: set[str] = field(default_factory=set)
+    segments: int = 0
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    is_estimate: bool = False
+    first_offset: int | None = None
+    last_offset: int | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+    codecs: Counter[str] = field(default_factory=Counter)
+    magics: Counter[int] = field(default_factory=Counter)
+    control: int = 0
+
+    def add(self, entries: Entries, before: int) -> None:
+        self.batches += len(entries)
+        last, count = entries.last_offset, entries.count
+        unknown = count == table.UNKNOWN
+        if unknown.any():
+            self.is_estimate = True
+            count = np.where(unknown, np.maximum(np.diff(last, prepend=before), 1), count)
+        data = entries.control == 0
+        self.control += int((~data).sum())
+        self.records += int(count[data].sum())
+        base = np.where(entries.base_offset == table.UNKNOWN, before + 1, entries.base_offset)
+        first_ms, last_ms = entries.base_timestamp, entries.max_timestamp
+        lows, highs = (
+            {"first_offset": base[:1], "first_ms": first_ms[first_ms >= 0]},
+            {"last_offset": last, "last_ms": last_ms[last_ms >= 0]},
+        )
+        for name, values in (lows | highs).items():
+            if len(values):
+                known = [] if getattr(self, name) is None else [getattr(self, name)]
+                setattr(self, name, min([int(values.min()), *known]) if name in lows else max([int(values.max()), *known]))
+        self.codecs.update({name: len(sizes) for name, sizes in by_codec(entries)})
+        for magic, batches in zip(*np.unique(entries.magic, return_counts=True), strict=True):
+            self.magics[int(magic)] += int(batches)
 
 
-BATCHES = (1, 3, 10, 50, 100)
-_MESSAGE, _KEY, _TIME = 1024, 100, 1_700_000_000_000
+@dataclass
+class Overview:
+    """What headers say of a source.
+
+    ``damage`` is what they show: impossible lengths, cut rolled segments, files that are no segments; not damage inside of batches.
+    ``copies`` are directories that have the same offsets of a partition.
+    ``left_out`` are rows of `schema.LEFT_OUT_SCHEMA`.
+    """
+
+    partitions: list[Seen] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    copies: list[Overlap] = field(default_factory=list)
+    left_out: list[dict[str, Any]] = field(default_factory=list)
 
 
-def draft_table() -> list[dict[str, int]]:
-    """Rows of batch size, overhead of format 1 without a codec, overhead of the draft's set, all from encoded bytes."""
-    return [
-        {"messages": count, "format 1": _overhead("kafka", 1, count), "kip98-draft": _overhead("kip98-draft", 2, count)}
-        for count in BATCHES
-    ]
-
-
-def _overhead(format: str, magic: int, count: int) -> int:
-    columns: dict[str, Any] = {
-        "offset": np.arange(count),
-        "timestampMs": np.full(count, _TIME),
-        "key": pa.array([bytes(_KEY)] * count, pa.binary()),
-        "value": pa.array([bytes(_MESSAGE - _KEY)] * count, pa.binary()),
-    }
-    encoded, _ = encode(take_apart(pa.table(columns), 0), settings(format, magic, "none", None, 1 << 30, None), last=True)
-    return len(encoded.data) - count * _MESSAGE
+def overview(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> Overview:
+    """Walk along the headers of all batches of a source; options as `kolumn.scan`. Damaged bytes never raise an error."""
+    chosen = replace(Options.of(**options), errors="skip", check_crcs=False)
+    live = live_segments(source, chosen)
+    seen: dict[Partition, Seen] = {}
+    result = Overview(copies=list(overlaps(live.segments)), left_out=live.left_out().to_pylist())
+    for segment in live.segments:
+        own = seen.setdefault((segment.topic, segment.partition), Seen(segment.topic, segment.partition))
+        own.segments += 1
+        own.bytes += segment.size
+        own.folders.add(parent(segment.path))
+        tally, before = Tally(), (segment.base_offset or 0) - 1
+        with SegmentFile(segment) as file:
+            for chunk in entry_chunks(file, chosen, tally, payloads=False):
+                entries = chunk.entries.intact()
+                if len(entries):
+                    own.add(entries, before)
+                    before = entries.last_known_offset(before)
+        result.damage += tally.damage
+        result.remarks += tally.remarks
+    result.partitions = list(seen.values())
+    return result

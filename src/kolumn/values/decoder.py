@@ -1,12 +1,19 @@
-"""What every format of values offers: bodies in, a typed column out."""
+"""What every format of values offers: bodies in, a typed column out; where the bodies are, as addresses in the memory of a column; and
+types of fields as callers name them, for formats without a schema of their own.
+"""
 
-from collections.abc import Sequence
+import ctypes
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
+import numpy as np
 import pyarrow as pa
 
 from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.errors import ArgumentError, unknown
 from kolumn.values.schemas.schema import Schema
 
 
@@ -14,7 +21,7 @@ from kolumn.values.schemas.schema import Schema
 class Bodies:
     """The payloads of some rows without what precedes them, in host memory: int64 arrays with a row each.
 
-        at        address of the body
+        address   of the body
         length    its bytes; -1 for null, and where prefix or headers are malformed, name no known schema, or say that it is Avro as JSON
         prefix    bytes of the recognised prefix in front of it, also of a body that was decompressed; 0 without one
         framing   `kolumn.values.wire.framing`. After Confluent's wire format Protobuf bodies begin with message indexes (of its header
@@ -26,7 +33,7 @@ class Bodies:
     it. ``held`` keeps the memory alive.
     """
 
-    at: Int64s
+    address: Int64s
     length: Int64s
     prefix: Int64s
     framing: Int64s
@@ -36,7 +43,7 @@ class Bodies:
     held: Any = None
 
     def __len__(self) -> int:
-        return len(self.at)
+        return len(self.address)
 
 
 class ValueDecoder(Protocol):
@@ -46,3 +53,198 @@ class ValueDecoder(Protocol):
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """The column, of ``type``, and which rows are valid. A row that is not valid is null; no other row is affected."""
+
+
+_OFFSETS = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}
+_VIEWS = pa.binary_view(), pa.string_view()
+_INLINE = 12  # Bytes of the longest value that a view contains itself.
+
+
+def payloads_of(column: pa.Array, address: Int64s, length: Int64s) -> None:
+    """Set the address of each value of a column in host memory, valid as long as the column is, and its bytes; 0 and -1 for null. Raises
+    `ArgumentError` for a type that is neither binary, large_binary, binary_view nor strings likewise.
+    """
+    n = len(column)
+    if column.type not in _OFFSETS and column.type not in _VIEWS:
+        raise ArgumentError(f"a column of typed values: expected bytes, found {column.type}")
+    if n == 0:
+        return
+    if column.type in _OFFSETS:
+        _, offsets, data = column.buffers()
+        width = _OFFSETS[column.type]
+        ends = np.frombuffer(offsets, width, n + 1, column.offset * np.dtype(width).itemsize)
+        np.add(ends[:-1], np.int64(0 if data is None else data.address), out=address)
+        np.subtract(ends[1:], ends[:-1], out=length)
+    else:
+        _views(column, address, length)
+    if column.null_count:
+        bits = np.unpackbits(np.frombuffer(column.buffers()[0], np.uint8), bitorder="little")
+        null = bits[column.offset : column.offset + n] == 0
+        address[null], length[null] = 0, -1
+
+
+def _views(column: pa.Array, address: Int64s, length: Int64s) -> None:
+    """Each view has 16 bytes: length, four bytes of the value, number of a buffer and position there; or length and the value itself."""
+    n, (_, views, *data) = len(column), column.buffers()
+    words = np.frombuffer(views, np.int32, 4 * n, 16 * column.offset).reshape(n, 4)
+    inline = words[:, 0] <= _INLINE
+    starts = np.array([buffer.address for buffer in data] or [0], np.int64)
+    # The third word of a value that is in its view is a part of the value.
+    np.add(starts[np.where(inline, 0, words[:, 2])], words[:, 3], out=address)
+    np.copyto(address, views.address + 16 * (column.offset + np.arange(n, dtype=np.int64)) + 4, where=inline)
+    length[:] = words[:, 0]
+
+
+def array_of(bodies: Bodies, rows: Flags) -> pa.LargeBinaryArray:
+    """The bodies of some rows as one array in host memory; their bytes are copied."""
+    begins, length = bodies.address[rows], bodies.length[rows]
+    if not len(begins):
+        return pa.array([], pa.large_binary())
+    ends = begins + length
+    if (ends[:-1] > begins[1:]).any():
+        payloads = [ctypes.string_at(begin, size) for begin, size in zip(begins.tolist(), length.tolist(), strict=True)]
+        return pa.array(payloads, pa.large_binary())
+    # The bodies, and what is between them, are one array over the memory; taking every second element leaves out what is between.
+    bounds = np.stack((begins, ends), 1).reshape(-1)
+    origin = int(begins[0])
+    memory = pa.foreign_buffer(origin, int(ends[-1]) - origin, base=bodies)
+    whole = pa.Array.from_buffers(pa.large_binary(), len(bounds) - 1, [None, pa.py_buffer(bounds - origin), memory])
+    return whole.take(pa.array(np.arange(0, len(bounds), 2)))
+
+
+def spread(array: pa.Array, rows: Flags) -> pa.Array:
+    """An array of all rows from one of those that ``rows`` marks; the others are null."""
+    return array if rows.all() else array.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
+
+
+def within(rows: Flags, chosen: Flags) -> Flags:
+    """Flags of all rows, from flags of those that ``rows`` marks."""
+    flags = np.zeros(len(rows), bool)
+    flags[rows] = chosen
+    return flags
+
+
+TYPES: dict[str, pa.DataType] = {
+    "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(),
+    "uint8": pa.uint8(), "uint16": pa.uint16(), "uint32": pa.uint32(), "uint64": pa.uint64(),
+    "float32": pa.float32(), "float64": pa.float64(), "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"), "string": pa.string(),
+}  # fmt: skip
+"""Names of types. ``timestamp`` has no zone in cuDF, and no other unit here."""
+MOST_NESTED = 100  # Levels of nested types, and of values from which a type is inferred: as many as messages of Protobuf may have.
+SCHEMALESS = ("csv", "fixed")  # Formats without a schema of their own, whose values no serialiser frames.
+NOT_OF_CSV = frozenset({"timestamp", "uint64"})
+_NAMED = TYPES | {"date32": pa.date32()}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether it is a string that UTF-8 has. JSON can hold halves of surrogate pairs, which it has not."""
+    return isinstance(value, str) and _SURROGATE.search(value) is None
+
+
+def is_deep(root: object, inner: Callable[[Any], Iterable[object]]) -> bool:
+    """Whether something is nested more than `MOST_NESTED` deep; ``inner`` returns the parts of a part."""
+    parts = [root]
+    for _ in range(MOST_NESTED + 1):
+        parts = [child for part in parts for child in inner(part)]
+        if not parts:
+            return False
+    return True
+
+
+def named_type(name: str, type: object, where: str = "value_schema") -> pa.DataType:
+    """The type that a name means; `ArgumentError` with the nearest one for an unknown name."""
+    if isinstance(type, str) and type in _NAMED:
+        return _NAMED[type]
+    raise ArgumentError(f"{where}: field {name!r}: {unknown('type', str(type), _NAMED)}")
+
+
+def fixed_type(name: str, type: Any, where: str = "value_schema") -> np.dtype[Any]:
+    """The NumPy dtype of a field of "fixed"; `ArgumentError` if there is no column for it."""
+    try:
+        dtype = np.dtype(type)
+    except TypeError as error:
+        raise ArgumentError(f"{where}: field {name!r}: {error}") from error
+    if dtype.kind not in "iufb" or dtype.itemsize > 8 or dtype.name == "float16":
+        raise ArgumentError(f"{where}: field {name!r}: no column for {dtype}; expected integers, float32, float64 or bool")
+    return dtype
+
+
+def mapping_of(schema: object, where: str = "value_schema") -> Mapping[str, Any]:
+    """The mapping of names to types that a caller has given, as a mapping, as its JSON text or as an Arrow schema."""
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema)
+        except ValueError as error:
+            raise ArgumentError(f"{where}: not the JSON text of a mapping of names to types: {error}") from error
+    if isinstance(schema, pa.Schema | pa.StructType):
+        schema = {field.name: field.type for field in schema}
+    if not isinstance(schema, Mapping) or not schema:
+        raise ArgumentError(f"{where}={schema!r}: expected a mapping of names to types")
+    return {str(name): type for name, type in schema.items()}
+
+
+def nested_type(schema: object, where: str = "value_schema") -> pa.StructType:
+    """The type of "json": names to types, where a type may be a mapping again, a list of one type, or Arrow's."""
+    return pa.struct([pa.field(name, _nested(name, type, where)) for name, type in mapping_of(schema, where).items()])
+
+
+def _nested(name: str, type: object, where: str) -> pa.DataType:
+    if isinstance(type, pa.DataType):
+        return _of_json(name, type, where)
+    if isinstance(type, Mapping):
+        return nested_type(type, where)
+    if not isinstance(type, list):
+        return named_type(name, type, where)
+    if len(type) == 1:
+        return pa.list_(_nested(name, type[0], where))
+    raise ArgumentError(f"{where}: field {name!r}: expected a list of one type, found {type!r}")
+
+
+def _of_json(name: str, type: pa.DataType, where: str) -> pa.DataType:
+    if pa.types.is_struct(type) and type.num_fields:
+        return pa.struct([pa.field(field.name, _of_json(f"{name}.{field.name}", field.type, where)) for field in type])
+    if pa.types.is_list(type):
+        return pa.list_(_of_json(name, type.value_type, where))
+    if type in _NAMED.values() or pa.types.is_timestamp(type):
+        return type
+    raise ArgumentError(f"{where}: field {name!r}: JSON has no values of {type}; expected {', '.join(_NAMED)}, a struct or a list")
+
+
+Wanted = dict[str, Any] | None  # Names of fields and what is wanted of each; None is everything.
+
+
+def wanted_fields(columns: Iterable[str]) -> dict[str, Any]:
+    """The fields that dotted paths name. A path that names a field as a whole counts more than those that name parts of it."""
+    wanted: dict[str, Any] = {}
+    for path in columns:
+        fields, (*steps, last) = wanted, path.split(".")
+        for step in steps:
+            fields = fields.setdefault(step, {})
+            if fields is None:
+                break
+        else:
+            fields[last] = None
+    return wanted
+
+
+def only_fields(type: pa.DataType, names: tuple[str, ...], where: str) -> pa.DataType:
+    """A struct with the named fields alone; dotted names are fields of structs, also of those in lists. `ArgumentError` for others."""
+    if not pa.types.is_struct(type):
+        raise ArgumentError(f"{where}: {type} has no fields")
+    inner: dict[str, list[str]] = {}
+    for name in names:
+        first, _, rest = name.partition(".")
+        if type.get_field_index(first) < 0:
+            raise ArgumentError(f"{where}: {unknown('field', first, [field.name for field in type])}")
+        inner.setdefault(first, []).append(rest)
+    return pa.struct([_narrowed(field, inner[field.name], where) for field in type if field.name in inner])
+
+
+def _narrowed(field: pa.Field, rests: list[str], where: str) -> pa.Field:
+    if "" in rests:
+        return field
+    if pa.types.is_list(field.type):
+        return field.with_type(pa.list_(only_fields(field.type.value_type, tuple(rests), where)))
+    return field.with_type(only_fields(field.type, tuple(rests), where))

@@ -1,6 +1,5 @@
-"""Host memory for the columns of a layout: made for some rows, grown when a loop says so, and turned into an Arrow array.
-
-Which columns and levels a type takes: structs are spread out, every list counts its elements at a level of its own.
+"""Host memory for the columns of a layout: made for some rows, grown when a loop says so, and turned into an Arrow array. Structs are
+spread out, every list counts its elements at a level of its own:
 
     struct<id: int64, tags: list<string>>       node          level  valid  column  child level
                                                  (root)        0      1      -1      -1
@@ -8,8 +7,8 @@ Which columns and levels a type takes: structs are spread out, every list counts
                                                  tags          0      3       3       1
                                                    (element)   1      0       0      -1
 
-Each number of a column is a row of the table of columns (`kolumn.values.wire.columns`); the validity of a struct is a column too.
-Columns of bytes have the first numbers: a GPU keeps a cursor for each value in each of them, and in no other column.
+The number of a column is its row in the table of columns (`kolumn.values.wire.columns`). Columns of bytes have the first numbers: a GPU
+keeps a cursor for each value in each of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,20 +36,12 @@ class ColumnSpec(NamedTuple):
     nullable: bool
 
 
-class Level(NamedTuple):
-    """The list column whose elements the rows of a level are, and the level of that list."""
-
-    list: int
-    parent: int
-
-
 @dataclass(frozen=True)
 class LayoutNode:
-    """A type and where its values are.
-
-    ``name`` is "" for the root and for elements. ``column`` is -1 for a struct that cannot be null, ``width`` the bytes of a word in it or
-    0, ``child_level`` the level of a list's or map's elements or -1. ``children`` are the fields of a struct, the element of a list, key
-    and value of a map; ``symbols`` the values of a dictionary. The fills from ``first_fill`` on make it null.
+    """A type and where its values are. ``name`` is "" for the root and for elements. ``column`` is -1 for a struct that cannot be null,
+    ``width`` the bytes of a word in it or 0, ``child_level`` the level of a list's or map's elements or -1. ``children`` are the fields of
+    a struct, the element of a list, key and value of a map; ``symbols`` the values of a dictionary. The fills from ``first_fill`` on make
+    it null.
     """
 
     name: str
@@ -65,10 +56,6 @@ class LayoutNode:
     first_fill: int
     fills: int
 
-    def child(self, name: str) -> "LayoutNode":
-        """The field of that name."""
-        return next(one for one in self.children if one.name == name)
-
 
 @dataclass
 class ColumnLayout:
@@ -79,7 +66,8 @@ class ColumnLayout:
     root: LayoutNode = field(init=False)
     columns: list[ColumnSpec] = field(default_factory=list)
     bytes_columns: int = 0
-    levels: list[Level] = field(default_factory=lambda: [Level(0, 0)])
+    levels: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    """For each level the list column whose elements its rows are, and the level of that list."""
     fills: list[tuple[int, int, int]] = field(default_factory=list)
     _first_other: int = 0
 
@@ -88,81 +76,75 @@ class ColumnLayout:
         """The layout of a type, whose fields that are not nullable have no validity. ``symbols`` are the values of each dictionary type by
         its path: names of fields, "element" for those of lists, "key" and "value" of maps.
         """
-        made = cls()
-        made._first_other = _count_bytes(type)
-        made.root = made._node("", type, 0, True, (), symbols or {})
-        return made
+        layout = cls()
+        layout._first_other = _count_bytes(type)
+        layout.root = layout._node("", type, 0, True, (), symbols or {})
+        return layout
 
     def fill_table(self) -> Int64s:
-        """The fills as int64 of shape (n, 4)."""
         return np.array([(*fill, 0) for fill in self.fills], np.int64).reshape(-1, 4)
 
     def _node(
-        self, name: str, kind: pa.DataType, level: int, nullable: bool, path: Path, symbols: Mapping[Path, Sequence[str]]
+        self, name: str, type: pa.DataType, level: int, nullable: bool, path: Path, symbols: Mapping[Path, Sequence[str]]
     ) -> LayoutNode:
         column, width, child_level, fill = -1, 0, -1, NULL_WORD
         children: tuple[LayoutNode, ...] = ()
-        if pa.types.is_struct(kind):
+        if pa.types.is_struct(type):
             if nullable:
                 fill, column = NULL_STRUCT, self._column(NULL_STRUCT, 0, level, True)
-            children = tuple(self._node(one.name, one.type, level, one.nullable, (*path, one.name), symbols) for one in kind)
-        elif pa.types.is_list(kind) or pa.types.is_map(kind):
+            children = tuple(self._node(field.name, field.type, level, field.nullable, (*path, field.name), symbols) for field in type)
+        elif pa.types.is_list(type) or pa.types.is_map(type):
             child_level = len(self.levels)
             fill, column = NULL_LIST, self._column(NULL_LIST, child_level, level, nullable)
-            self.levels.append(Level(column, level))
-            parts = [kind.key_field, kind.item_field] if pa.types.is_map(kind) else [kind.value_field]
-            names = ("key", "value") if pa.types.is_map(kind) else ("element",)
-            children = tuple(
-                self._node("", one.type, child_level, one.nullable, (*path, step), symbols) for one, step in zip(parts, names, strict=True)
-            )
-        elif kind in (pa.string(), pa.binary()):
+            self.levels.append((column, level))
+            parts = {"key": type.key_field, "value": type.item_field} if pa.types.is_map(type) else {"element": type.value_field}
+            children = tuple(self._node("", part.type, child_level, part.nullable, (*path, step), symbols) for step, part in parts.items())
+        elif type in (pa.string(), pa.binary()):
             fill, column = NULL_BYTES, self._column(NULL_BYTES, 0, level, nullable)
         else:
-            width = word_width(kind)
+            width = word_width(type)
             column = self._column(NULL_WORD, width, level, nullable)
         first = len(self.fills)
-        own = [] if column < 0 else [(fill, column, width if child_level < 0 else child_level)]
-        inner = [other for one in children if child_level < 0 for other in self.fills[one.first_fill : one.first_fill + one.fills]]
-        self.fills += own + inner
-        return LayoutNode(
-            name, kind, level, column, width, nullable, child_level, children, tuple(symbols.get(path, ())), first, len(own + inner)
-        )
+        fills = [] if column < 0 else [(fill, column, width if child_level < 0 else child_level)]
+        if child_level < 0:
+            fills += [inner for child in children for inner in self.fills[child.first_fill : child.first_fill + child.fills]]
+        self.fills += fills
+        own = tuple(symbols.get(path, ()))
+        return LayoutNode(name, type, level, column, width, nullable, child_level, children, own, first, len(fills))
 
     def _column(self, kind: int, width: int, level: int, nullable: bool) -> int:
-        made = ColumnSpec(kind, width, level, nullable)
+        spec = ColumnSpec(kind, width, level, nullable)
         if kind != NULL_BYTES:
-            self.columns.append(made)
+            self.columns.append(spec)
             return self._first_other + len(self.columns) - self.bytes_columns - 1
-        self.columns.insert(self.bytes_columns, made)
+        self.columns.insert(self.bytes_columns, spec)
         self.bytes_columns += 1
         return self.bytes_columns - 1
 
 
-def _count_bytes(kind: pa.DataType) -> int:
-    if pa.types.is_struct(kind):
-        return sum(_count_bytes(one.type) for one in kind)
-    if pa.types.is_map(kind):
-        return _count_bytes(kind.key_type) + _count_bytes(kind.item_type)
-    return _count_bytes(kind.value_type) if pa.types.is_list(kind) else int(kind in (pa.string(), pa.binary()))
+def _count_bytes(type: pa.DataType) -> int:
+    if pa.types.is_struct(type):
+        return sum(_count_bytes(field.type) for field in type)
+    if pa.types.is_map(type):
+        return _count_bytes(type.key_type) + _count_bytes(type.item_type)
+    return _count_bytes(type.value_type) if pa.types.is_list(type) else int(type in (pa.string(), pa.binary()))
 
 
-def word_width(kind: pa.DataType) -> int:
+def word_width(type: pa.DataType) -> int:
     """Bytes of a value of fixed size in its column; a bool has a byte there."""
-    if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+    if pa.types.is_boolean(type) or pa.types.is_null(type):
         return 1
-    return word_width(kind.index_type) if pa.types.is_dictionary(kind) else kind.bit_width // 8
+    return word_width(type.index_type) if pa.types.is_dictionary(type) else type.bit_width // 8
 
 
 def nodes(node: LayoutNode) -> Iterator[LayoutNode]:
-    """A node and everything in it."""
     yield node
     for child in node.children:
         yield from nodes(child)
 
 
 _SLACK = 64
-LARGEST = 2**31 - 1
-"""Bytes and elements that int32 offsets can count."""
+LARGEST = 2**31 - 1  # Bytes and elements that int32 offsets can count.
 
 
 class ColumnMemory:
@@ -185,16 +167,16 @@ class ColumnMemory:
             size = {NULL_WORD: room * spec.width, NULL_BYTES: data}.get(spec.kind)
             self._valid.append(take_array(room, np.uint8) if spec.nullable else None)
             self._data.append(None if size is None else take_array(size + _SLACK, np.uint8))
-            self._ends.append(take_array(room + 1, np.int32) if spec.kind in (NULL_BYTES, NULL_LIST) else None)
-        for ends in self._ends:
+            ends = take_array(room + 1, np.int32) if spec.kind in (NULL_BYTES, NULL_LIST) else None
             if ends is not None:
                 ends[0] = 0
+            self._ends.append(ends)
         self._address()
 
     @property
     def target(self) -> ColumnTables:
         """Addresses of the tables, valid until `grow`."""
-        columns, levels, counts, fills = (one.ctypes.data for one in (self._table, self._levels, self._counts, self._fills))
+        columns, levels, counts, fills = (table.ctypes.data for table in (self._table, self._levels, self._counts, self._fills))
         return ColumnTables(columns, levels, counts, fills, 0, 8, len(self._counts), 0)
 
     def grow(self, code: int) -> None:
@@ -210,21 +192,16 @@ class ColumnMemory:
             self._levels[level, 0] = room
             for number, spec in enumerate(self.layout.columns):
                 if spec.level == level:
-                    self._grow_rows(number, room, spec.width)
+                    valid, data, ends = self._valid[number], self._data[number], self._ends[number]
+                    self._valid[number] = None if valid is None else _grown(valid, room)
+                    self._ends[number] = None if ends is None else _grown(ends, room + 1)
+                    if ends is None and data is not None:
+                        self._data[number] = _grown(data, room * spec.width + _SLACK)
         self._address()
-
-    def _grow_rows(self, number: int, room: int, width: int) -> None:
-        valid, data, ends = self._valid[number], self._data[number], self._ends[number]
-        if valid is not None:
-            self._valid[number] = _grown(valid, room)
-        if ends is not None:
-            self._ends[number] = _grown(ends, room + 1)
-        elif data is not None:
-            self._data[number] = _grown(data, room * width + _SLACK)
 
     def _address(self) -> None:
         for number, columns in enumerate(zip(self._data, self._valid, self._ends, strict=True)):
-            self._table[number, :3] = [0 if one is None else one.ctypes.data for one in columns]
+            self._table[number, :3] = [0 if column is None else column.ctypes.data for column in columns]
             data = columns[0]
             self._table[number, 3] = 0 if data is None else min(len(data) - _SLACK, LARGEST)
 
@@ -234,43 +211,34 @@ class ColumnMemory:
 
     def _array(self, node: LayoutNode, rows: int) -> pa.Array:
         mask, nulls = self._mask(node, rows)
+        type, data, ends = node.type, self._data[node.column], self._ends[node.column]
         if node.child_level >= 0:
-            ends = self._buffer(self._ends[node.column], 4 * (rows + 1))
             inner = int(self._counts[node.child_level]) if rows else 0
-            made = [self._array(child, inner) for child in node.children]
-            if pa.types.is_map(node.type):
-                fields = [node.type.key_field, node.type.item_field]
-                made = [pa.StructArray.from_arrays(made, fields=fields)]
-            return pa.Array.from_buffers(node.type, rows, [mask, ends], nulls, children=made)
-        if pa.types.is_struct(node.type):
-            return pa.Array.from_buffers(node.type, rows, [mask], nulls, children=[self._array(child, rows) for child in node.children])
-        data, spec = self._data[node.column], self.layout.columns[node.column]
-        assert data is not None
-        if spec.kind == NULL_BYTES:
-            ends = self._ends[node.column]
-            assert ends is not None
-            return pa.Array.from_buffers(
-                node.type, rows, [mask, self._buffer(ends, 4 * (rows + 1)), self._buffer(data, int(ends[rows]))], nulls
-            )
-        if pa.types.is_null(node.type):
+            children = [self._array(child, inner) for child in node.children]
+            if pa.types.is_map(type):
+                children = [pa.StructArray.from_arrays(children, fields=[type.key_field, type.item_field])]
+            return pa.Array.from_buffers(type, rows, [mask, _buffer(ends, 4 * (rows + 1))], nulls, children=children)
+        if pa.types.is_struct(type):
+            return pa.Array.from_buffers(type, rows, [mask], nulls, children=[self._array(child, rows) for child in node.children])
+        if ends is not None:
+            return pa.Array.from_buffers(type, rows, [mask, _buffer(ends, 4 * (rows + 1)), _buffer(data, int(ends[rows]))], nulls)
+        if pa.types.is_null(type):
             return pa.nulls(rows)
-        if pa.types.is_dictionary(node.type):
-            index = pa.Array.from_buffers(node.type.index_type, rows, [mask, self._buffer(data, rows * node.width)], nulls)
-            return pa.DictionaryArray.from_arrays(index, pa.array(node.symbols, node.type.value_type))
-        if pa.types.is_boolean(node.type):
-            return pa.Array.from_buffers(node.type, rows, [mask, _bits(data[:rows])], nulls)
-        return pa.Array.from_buffers(node.type, rows, [mask, self._buffer(data, rows * node.width)], nulls)
+        if pa.types.is_boolean(type):
+            assert data is not None
+            return pa.Array.from_buffers(type, rows, [mask, _bits(data[:rows])], nulls)
+        is_named = pa.types.is_dictionary(type)
+        words = pa.Array.from_buffers(type.index_type if is_named else type, rows, [mask, _buffer(data, rows * node.width)], nulls)
+        return pa.DictionaryArray.from_arrays(words, pa.array(node.symbols, type.value_type)) if is_named else words
 
     def _mask(self, node: LayoutNode, rows: int) -> tuple[pa.Buffer | None, int]:
         valid = self._valid[node.column] if node.column >= 0 else None
-        if valid is None:
-            return None, 0
-        nulls = rows - int(np.count_nonzero(valid[:rows]))
-        return (_bits(valid[:rows]), nulls) if nulls else (None, 0)
+        nulls = 0 if valid is None else rows - int(np.count_nonzero(valid[:rows]))
+        return (_bits(valid[:rows]), nulls) if valid is not None and nulls else (None, 0)
 
-    @staticmethod
-    def _buffer(array: AnyArray | None, size: int) -> pa.Buffer:
-        return pa.py_buffer(array).slice(0, size)
+
+def _buffer(array: AnyArray | None, size: int) -> pa.Buffer:
+    return pa.py_buffer(array).slice(0, size)
 
 
 def shared_bytes(layout: ColumnLayout, length: Int64s) -> int:
@@ -294,6 +262,6 @@ def _more(size: int) -> int:
 
 
 def _grown(array: AnyArray, size: int) -> Any:
-    made = take_array(size, array.dtype.type)
-    made[: len(array)] = array
-    return made
+    larger = take_array(size, array.dtype.type)
+    larger[: len(array)] = array
+    return larger

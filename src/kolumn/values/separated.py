@@ -1,57 +1,41 @@
-"""Values of separated fields: https://www.rfc-editor.org/rfc/rfc4180
+"""Values of separated fields, "csv" (https://www.rfc-editor.org/rfc/rfc4180), and of fields of fixed width, "fixed".
 
     value    12,"a ""b"" c",,x          a field may be quoted: then separators and line ends are part of it, and a quote is doubled
     fields   12 | a "b" c | null | x    an empty field is null, a quoted empty one is empty text
 
-A value with more or fewer fields than its schema, or with a quote that is not closed, is null. A field that is not of its type is null in a
-value whose other fields stay; such a value is not valid.
-
-Values that have every field at its place, with the width of its type: NumPy's structured arrays, without padding.
+A value of "csv" with more or fewer fields than its schema, or with a quote that is not closed, is null. A field that is not of its type is
+null in a value whose other fields stay; such a value is not valid. Values of "fixed" are NumPy's structured arrays, without padding.
 """
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.core.arrays import AnyArray, Flags
+from kolumn.core.arrays import Flags
 from kolumn.core.errors import ArgumentError, unknown
 from kolumn.core.text import is_utf8
-from kolumn.values.decoder import Bodies
-from kolumn.values.headers import array_of, spread, within
-from kolumn.values.types import NOT_OF_CSV, TYPES, check_separator, fixed_type, mapping_of, named_type
+from kolumn.values.decoder import NOT_OF_CSV, TYPES, Bodies, array_of, fixed_type, mapping_of, named_type, spread, within
 
 _TEXT = pa.large_string()
 _INTEGER = r"\A[+-]?[0-9]+\z"
 _FLOAT = r"(?i)\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?\z|\A[+-]?(inf|infinity|nan)\z"
-_CERTAIN_DIGITS = 18
-"""So many digits are a number that 64 bits can hold."""
+_CERTAIN_DIGITS = 18  # So many digits are a number that 64 bits can hold.
 
 
 class SeparatedDecoder:
-    """Decodes "csv". ``schema`` has the names of the fields, in order, and of their types: a mapping or its JSON text. Errors name
-    ``where``.
+    """Decodes "csv". ``schema`` has the names of the fields, in order, and of their types: a mapping or its JSON text. Only the fields
+    ``columns`` are decoded, the others are still checked; None for all. Errors name the option ``where``.
     """
 
-    def __init__(self, schema: object, separator: str = ",", where: str = "value_schema") -> None:
-        check_separator(separator, "csv", where.partition("_")[0])
+    def __init__(self, schema: object, separator: str, columns: tuple[str, ...] | None, where: str = "value_schema") -> None:
         self._separator = separator
-        self._fields = [(name, _field_type(name, kind, where)) for name, kind in mapping_of(schema, where).items()]
-        self._wanted = tuple(name for name, _ in self._fields)
-        self.type: pa.DataType = pa.struct(self._fields)
-
-    def only(self, names: tuple[str, ...], where: str) -> "SeparatedDecoder":
-        """The same with some fields alone; `ArgumentError` for one that is not there. The others are still checked."""
-        for name in names:
-            if name not in self._wanted:
-                raise ArgumentError(f"{where}: {unknown('field', name, self._wanted)}")
-        self._wanted = names
-        self.type = pa.struct([(name, kind) for name, kind in self._fields if name in names])
-        return self
+        self._fields = [(name, _field_type(name, type, where)) for name, type in mapping_of(schema, where).items()]
+        self._wanted = _chosen([name for name, _ in self._fields], columns, where)
+        self.type: pa.DataType = pa.struct([(name, type) for name, type in self._fields if name in self._wanted])
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `ValueDecoder.decode`, except that a wrong field makes only itself null, not the value."""
         there = bodies.length >= 0
         text = array_of(bodies, there)
         utf8 = _flags(is_utf8(text))
@@ -59,10 +43,11 @@ class SeparatedDecoder:
         cells, fine = self._split(lines)
         whole = within(there, within(utf8, fine))
         columns, right = [], np.ones(int(fine.sum()), bool)
-        for (name, kind), cell in zip(self._fields, cells, strict=True):
-            column, wrong = _converted(cell, kind)
+        for (name, type), cell in zip(self._fields, cells, strict=True):
+            column, wrong = _converted(cell, type)
             right &= ~wrong
-            columns += [column] if name in self._wanted else []
+            if name in self._wanted:
+                columns.append(column)
         return spread(pa.StructArray.from_arrays(columns, fields=list(self.type)), whole), within(whole, right)
 
     def _split(self, lines: pa.LargeStringArray) -> tuple[list[pa.LargeStringArray], Flags]:
@@ -88,58 +73,66 @@ class SeparatedDecoder:
         return cells, fine
 
 
-def _field_type(name: str, kind: object, where: str) -> pa.DataType:
-    text = str(kind)
-    if kind in NOT_OF_CSV:
-        raise ArgumentError(f"{where}: {text}: not of {where.partition('_')[0]}_format='csv'; take int64 or string")
-    found = kind if isinstance(kind, pa.DataType) else named_type(name, kind, where)
-    if found not in [one for known, one in TYPES.items() if known not in NOT_OF_CSV]:
-        known = ", ".join(one for one in TYPES if one not in NOT_OF_CSV)
-        raise ArgumentError(f"{where}: field {name!r}: {text}: not of {where.partition('_')[0]}_format='csv'; expected one of {known}")
-    return found
+def _chosen(names: Sequence[str], columns: tuple[str, ...] | None, where: str) -> list[str]:
+    """Names of the fields that are wanted, in the order of the schema."""
+    for name in columns or ():
+        if name not in names:
+            raise ArgumentError(f"{where.replace('schema', 'columns')}: {unknown('field', name, names)}")
+    return [name for name in names if columns is None or name in columns]
+
+
+def _field_type(name: str, type: object, where: str) -> pa.DataType:
+    option = f"{where.partition('_')[0]}_format='csv'"
+    if type in NOT_OF_CSV:
+        raise ArgumentError(f"{where}: {type}: not of {option}; take int64 or string")
+    known = {known: arrow for known, arrow in TYPES.items() if known not in NOT_OF_CSV}
+    arrow = type if isinstance(type, pa.DataType) else named_type(name, type, where)
+    if arrow not in known.values():
+        raise ArgumentError(f"{where}: field {name!r}: {type}: not of {option}; expected one of {', '.join(known)}")
+    return arrow
 
 
 def _fields(line: str, separator: str) -> list[str | None] | None:
     """The fields of a line with quotes; None if a quote is not closed, or is closed before the field ends."""
-    found: list[str | None] = []
-    at = 0
+    fields: list[str | None] = []
+    position = 0
     while True:
-        if line[at : at + 1] == '"':
-            end, begin = at + 1, at + 1
+        if line[position : position + 1] == '"':
+            end = begin = position + 1
             while (end := line.find('"', end)) >= 0 and line[end + 1 : end + 2] == '"':
                 end += 2
             if end < 0:
                 return None
-            found.append(line[begin:end].replace('""', '"'))
-            at = end + 1
-            if at < len(line) and line[at] != separator:
+            fields.append(line[begin:end].replace('""', '"'))
+            position = end + 1
+            if position < len(line) and line[position] != separator:
                 return None
         else:
-            end = line.find(separator, at)
+            end = line.find(separator, position)
             end = len(line) if end < 0 else end
-            found.append(line[at:end] or None)
-            at = end
-        if at == len(line):
-            return found
-        at += 1
+            fields.append(line[position:end] or None)
+            position = end
+        if position == len(line):
+            return fields
+        position += 1
 
 
-def _converted(cell: pa.LargeStringArray, kind: pa.DataType) -> tuple[pa.Array, Flags]:
+def _converted(cell: pa.LargeStringArray, type: pa.DataType) -> tuple[pa.Array, Flags]:
     """A field in its type, null where the text is not of this type, and flags of those rows."""
-    if pa.types.is_string(kind):
-        return cell.cast(kind), np.zeros(len(cell), bool)
+    if pa.types.is_string(type):
+        return cell.cast(type), np.zeros(len(cell), bool)
     there = _flags(cell.is_valid())
-    if pa.types.is_boolean(kind):
+    if pa.types.is_boolean(type):
         small = pc.ascii_lower(cell)
         true, false = (_flags(pc.is_in(small, pa.array(words, _TEXT))) for words in (["1", "true"], ["0", "false"]))
         return pa.array(true, mask=~(true | false)), there & ~true & ~false
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(type):
         fits = _flags(pc.match_substring_regex(cell, pattern=_FLOAT))
-        return _where(fits, _unsigned(cell)).cast(kind), there & ~fits
-    return _integers(cell, kind, there)
+        return _where(fits, _unsigned(cell)).cast(type), there & ~fits
+    return _integers(cell, type, there)
 
 
-def _integers(cell: pa.LargeStringArray, kind: pa.DataType, there: Flags) -> tuple[pa.Array, Flags]:
+def _integers(cell: pa.LargeStringArray, type: pa.DataType, there: Flags) -> tuple[pa.Array, Flags]:
     fits = _flags(pc.match_substring_regex(cell, pattern=_INTEGER))
     digits = pc.replace_substring_regex(_where(fits, _unsigned(cell)), pattern=r"\A(-?)0+([0-9])", replacement=r"\1\2")
     small = _flags(pc.less_equal(pc.utf8_length(digits), _CERTAIN_DIGITS))
@@ -148,19 +141,17 @@ def _integers(cell: pa.LargeStringArray, kind: pa.DataType, there: Flags) -> tup
         exact = int(digits[row].as_py())
         fits[row] = abs(exact) < 2**63 or exact == -(2**63)
         numbers[row] = exact if fits[row] else 0
-    limits = np.iinfo(kind.to_pandas_dtype())
+    limits = np.iinfo(type.to_pandas_dtype())
     fits &= (numbers >= limits.min) & (numbers <= limits.max)
     numbers[~fits] = 0
     return pa.array(numbers.astype(limits.dtype), mask=~fits), there & ~fits
 
 
 def _unsigned(cell: pa.LargeStringArray) -> pa.LargeStringArray:
-    """Text of numbers without a plus."""
     return pc.replace_substring_regex(cell, pattern=r"\A\+", replacement="")
 
 
 def _where(rows: Flags, text: pa.LargeStringArray) -> pa.LargeStringArray:
-    """The text of some rows, null in the others."""
     return text if rows.all() else pc.if_else(pa.array(rows), text, pa.scalar(None, _TEXT))
 
 
@@ -169,41 +160,21 @@ def _flags(found: pa.BooleanArray) -> Flags:
 
 
 class FixedDecoder:
-    """Decodes "fixed". A value is valid if it has exactly as many bytes as the fields together; no field is ever null in it.
-
-    ``schema`` has the names of the fields, in order, and their NumPy dtypes with byte order: a mapping or its JSON text. Errors name
-    ``where``.
+    """Decodes "fixed". A value is valid if it has exactly as many bytes as the fields together; no field is ever null in it. ``schema`` has
+    the names of the fields, in order, and their NumPy dtypes with byte order: a mapping or its JSON text. ``columns`` are the fields that
+    are decoded; None for all. Errors name the option ``where``.
     """
 
-    def __init__(self, schema: object, where: str = "value_schema") -> None:
-        self._layout = np.dtype([(name, fixed_type(name, kind, where)) for name, kind in mapping_of(schema, where).items()])
-        self._names = self._layout.names or ()
-        self.type: pa.DataType = self._type()
-
-    def _type(self) -> pa.StructType:
-        return pa.struct([(name, pa.from_numpy_dtype(self._dtype(name))) for name in self._names])
-
-    def only(self, names: tuple[str, ...], where: str) -> "FixedDecoder":
-        """The same with some fields alone; `ArgumentError` for one that is not there."""
-        for name in names:
-            if name not in self._names:
-                raise ArgumentError(f"{where}: {unknown('field', name, self._names)}")
-        self._names = tuple(name for name in self._names if name in names)
-        self.type = self._type()
-        return self
-
-    def _dtype(self, name: str) -> np.dtype[Any]:
-        fields = self._layout.fields
-        assert fields is not None
-        return fields[name][0].newbyteorder("=")
-
-    @staticmethod
-    def _numbers(values: AnyArray, kind: np.dtype[Any]) -> AnyArray:
-        # Any byte but 0 is true; NumPy's own cast would keep the byte.
-        return values.view(np.uint8) != 0 if kind.kind == "b" else np.ascontiguousarray(values, kind)
+    def __init__(self, schema: object, columns: tuple[str, ...] | None, where: str = "value_schema") -> None:
+        fields = mapping_of(schema, where)
+        dtypes = [fixed_type(name, type, where) for name, type in fields.items()]
+        self._layout = np.dtype(list(zip(fields, dtypes, strict=True)))
+        names = self._layout.names or ()
+        wanted = _chosen(names, columns, where)
+        self._dtypes = {name: dtype.newbyteorder("=") for name, dtype in zip(names, dtypes, strict=True) if name in wanted}
+        self.type: pa.DataType = pa.struct([(name, pa.from_numpy_dtype(dtype)) for name, dtype in self._dtypes.items()])
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `ValueDecoder.decode`."""
         fine = bodies.length == self._layout.itemsize
         if not fine.any():
             return pa.nulls(len(bodies), self.type), fine
@@ -211,6 +182,8 @@ class FixedDecoder:
         _, ends, data = text.buffers()
         first = int(np.frombuffer(ends, np.int64)[text.offset])
         rows = np.frombuffer(data, self._layout, len(text), first)
-        columns = [pa.array(self._numbers(rows[name], self._dtype(name))) for name in self._names]
-        found = pa.StructArray.from_arrays(columns, fields=list(self.type))
-        return spread(found, within(fine, np.ones(len(text), bool))), fine
+        columns = []
+        for name, dtype in self._dtypes.items():
+            # Any byte but 0 is true; NumPy's own cast would keep the byte.
+            columns.append(pa.array(rows[name].view(np.uint8) != 0 if dtype.kind == "b" else np.ascontiguousarray(rows[name], dtype)))
+        return spread(pa.StructArray.from_arrays(columns, fields=list(self.type)), fine), fine

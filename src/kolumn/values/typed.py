@@ -1,46 +1,45 @@
-"""What a call asks for of the values, or of the keys, of its records: checked options, and what decodes them."""
+"""What a call asks for of the values, or of the keys, of its records: checked options, what decodes them, and the stage that turns payloads
+of record batches into typed columns, in the thread that made the batch.
+"""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
 import pyarrow as pa
 
-from kolumn.core.errors import ArgumentError
+from kolumn.core.arrays import Flags
+from kolumn.core.errors import ArgumentError, PayloadError, unknown
 from kolumn.core.keywords import PAYLOAD_DEFAULTS, Decode, PayloadAs, PayloadErrors, PayloadFormat
-from kolumn.core.schema import beside
+from kolumn.core.schema import RECORD_COLUMNS, beside, record_schema
+from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, is_deep, nested_type, only_fields
 from kolumn.values.schemas.schema import Schema, Schemas
-from kolumn.values.types import SCHEMALESS, check_separator
 
 # Decoders are imported when one is made: they take as long to import as everything else, and most reads have none.
 if TYPE_CHECKING:
-    from kolumn.values.decoder import ValueDecoder
-    from kolumn.values.decoders import PayloadFramer
-    from kolumn.values.internal.decoder import InternalDecoder
+    from kolumn.values.decoder import Bodies, ValueDecoder
+    from kolumn.values.framing import PayloadFramer
+    from kolumn.values.internal.messages import InternalDecoder
 
-INTERNAL = "internal"
-"""The format of keys and values with ``decode="internal"``."""
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "format": get_args(PayloadFormat), "as": get_args(PayloadAs), "errors": get_args(PayloadErrors),
-}  # fmt: skip
+INTERNAL = "internal"  # The format of keys and values with ``decode="internal"``.
+_CHOICES = {"format": get_args(PayloadFormat), "as": get_args(PayloadAs), "errors": get_args(PayloadErrors)}
 _OWNERS: dict[str, tuple[str, ...]] = {
-    "schemas": ("avro", "protobuf", "json", "registry"),
-    "message": ("protobuf", "registry"),
-    "skip": ("avro",),
-    "separator": ("csv",),
+    "schemas": ("avro", "protobuf", "json", "registry"), "message": ("protobuf", "registry"), "skip": ("avro",), "separator": ("csv",),
     "sample": ("json",),
-}
+}  # fmt: skip
 """Options that only some formats have."""
+_WHERE = ("offset", "segment")  # Columns that the error about a value needs.
+_SHOWN = 32  # Bytes of a value in an error.
 
 
 @dataclass(frozen=True)
 class Typed:
-    """How the payloads of one column, "value" or "key", are decoded: the parameters of `kolumn.scan` without their prefix.
-
-    With ``flat`` the fields of a struct are columns of their own. What the decoder is made of, ``reader``, and what opens the writers'
-    schemas, which a process calls once, are known after `kolumn.readers.types.with_types`.
+    """How the payloads of one column, "value" or "key", are decoded: the parameters of `kolumn.scan` without their prefix. With ``flat``
+    the fields of a struct are columns of their own. What the decoder is made of, ``reader``, and what opens the writers' schemas, which a
+    process calls once, are known after `kolumn.readers.types.with_types`.
     """
 
     column: str
@@ -69,15 +68,40 @@ class Typed:
 
     @cached_property
     def decoder(self) -> "ValueDecoder":
-        """The decoder of this read, which its threads share."""
-        from kolumn.values.decoders import decoder_of
+        """The decoder of this read, which its threads share. `ArgumentError` if the schema makes no sense, its types are nested too deeply,
+        or ``columns`` has names that it does not have.
+        """
+        try:
+            decoder = self._decoder()
+            if not is_deep(decoder.type, lambda type: [type.field(number).type for number in range(type.num_fields)]):
+                return decoder
+        except RecursionError:
+            pass
+        raise ArgumentError(f"{self.option('schema')}: types are nested more than {MOST_NESTED} deep")
 
-        return decoder_of(self.kind, self.reader, self.columns, self.message, self.separator, self.column, self.writers)
+    def _decoder(self) -> "ValueDecoder":
+        schema, columns, where = self.reader, self.columns, self.option("schema")
+        if self.kind == "avro":
+            from kolumn.values.avro.decoder import AvroDecoder
+
+            return AvroDecoder(schema, columns, self.writers)
+        if self.kind == "protobuf":
+            from kolumn.values.protobuf.decoder import ProtobufDecoder
+
+            return ProtobufDecoder(schema, self.message, columns, schemas=self.writers)
+        if self.kind == "json":
+            from kolumn.values.json import JsonDecoder, type_of
+
+            type = type_of(schema.text, where) if isinstance(schema, Schema) else nested_type(schema, where)
+            return JsonDecoder(type if columns is None else only_fields(type, columns, self.option("columns")))
+        from kolumn.values.separated import FixedDecoder, SeparatedDecoder
+
+        return SeparatedDecoder(schema, self.separator, columns, where) if self.kind == "csv" else FixedDecoder(schema, columns, where)
 
     @cached_property
     def of_internal(self) -> "InternalDecoder":
         """The decoder of the format `INTERNAL`, to which keys and values belong together."""
-        from kolumn.values.internal.decoder import InternalDecoder
+        from kolumn.values.internal.messages import InternalDecoder
 
         return InternalDecoder(self.column, self.reader)
 
@@ -85,35 +109,39 @@ class Typed:
     def looks_at(self) -> tuple[str, ...]:
         """Record columns that are needed beside the own one."""
         if self.format == INTERNAL:
-            from kolumn.values.internal.decoder import LOOKS_AT
+            from kolumn.values.internal.messages import LOOKS_AT
 
             return LOOKS_AT
         return ("headers",) if self.framer.needs_headers else ()
 
     @cached_property
     def writers(self) -> Schemas | None:
-        """Writers' schemas, None without any."""
         return None if self.open_schemas is None else self.open_schemas()
 
     @cached_property
     def framer(self) -> "PayloadFramer":
-        """What finds the bodies in payloads."""
-        from kolumn.values.decoders import framer_of
+        """What finds the bodies in payloads; `ArgumentError` if there is no framing of that name."""
+        from kolumn.values.framing import FRAMINGS, BareFramer, Framer
 
-        return framer_of(self.format, self.framing, self.column, self.skip, self.writers)
+        option, framing = self.option("framing"), self.framing
+        if framing not in FRAMINGS:
+            raise ArgumentError(unknown(option, framing, FRAMINGS))
+        if self.format not in SCHEMALESS and not self.skip:
+            return Framer(framing, self.writers, is_key=self.column == "key")
+        if framing not in ("auto", "none"):
+            other = self.option("skip") if self.skip else f"{self.option('format')}={self.format!r}"
+            raise ArgumentError(f"{option}={framing!r}: not for {other}")
+        return BareFramer(self.skip)
 
     @property
     def type(self) -> pa.DataType:
-        """Type of the column."""
         return self.of_internal.type if self.format == INTERNAL else self.decoder.type
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns that this one is decoded for."""
         return (self.column, *beside(self.column))
 
     def option(self, name: str) -> str:
-        """The name of a parameter."""
         return f"{self.column}_{name}"
 
     def of(self, reader: Schema | object, open_schemas: Callable[[], Schemas] | None = None) -> "Typed":
@@ -127,7 +155,7 @@ def typed_of(options: Mapping[str, Any]) -> tuple[Typed, ...]:
     """
     if options["decode"] is not None:
         return _of_internal(options)
-    found = []
+    typed = []
     for column in ("key", "value"):
         own = {name.partition("_")[2]: value for name, value in options.items() if name.startswith(f"{column}_")}
         if own["format"] is None:
@@ -136,8 +164,8 @@ def typed_of(options: Mapping[str, Any]) -> tuple[Typed, ...]:
                 names = ", ".join(f"{column}_{name}" for name in named)
                 raise ArgumentError(f"options of {column}s, here {names}, go with {column}_format")
             continue
-        found.append(_checked(column, own))
-    return tuple(found)
+        typed.append(_checked(column, own))
+    return tuple(typed)
 
 
 def _of_internal(options: Mapping[str, Any]) -> tuple[Typed, ...]:
@@ -160,7 +188,11 @@ def _checked(column: str, own: dict[str, Any]) -> Typed:
     for name, least in (("skip", 0), ("sample", 1)):
         if isinstance(own[name], bool) or not isinstance(own[name], int) or own[name] < least:
             raise ArgumentError(f"{column}_{name}={own[name]!r}: expected an integer, at least {least}")
-    check_separator(own["separator"], format, column)
+    separator = own["separator"]
+    if len(separator.encode()) != 1 or separator in '"\r\n' or (separator != "," and format != "csv"):
+        raise ArgumentError(
+            f"{column}_separator={separator!r}: expected one ASCII character but quotes and line ends, for {column}_format='csv' only"
+        )
     if format in SCHEMALESS and own["schema"] is None:
         raise ArgumentError(f"{column}_format={format!r} needs {column}_schema, a mapping of names to types")
     names = own.pop("columns")
@@ -179,3 +211,134 @@ def _names(given: object, option: str) -> tuple[str, ...] | None:
 def _expected(value: object, choices: tuple[str, ...]) -> str:
     near = get_close_matches(str(value), choices, 1)
     return f"expected one of {', '.join(choices)}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def stored_columns(columns: Iterable[str], typed: Sequence[Typed]) -> tuple[str, ...]:
+    """Record columns that a batch needs for these columns; keys and values are payloads in it."""
+    names: dict[str, None] = {}
+    for name in columns:
+        owner = next((owner for owner in typed if name in owner.names or name == _reason(owner)), None)
+        names |= {name: None} if owner is None else dict.fromkeys((owner.column, *owner.looks_at))
+    return tuple(names)
+
+
+def watched_columns(columns: tuple[str, ...], typed: Sequence[Typed]) -> tuple[str, ...]:
+    """The columns, and those by which an error about a value is found and told, where the options ask for it."""
+    strict = [owner for owner in typed if owner.errors == "raise" and any(name in columns for name in owner.names)]
+    added = (*_WHERE, *map(_reason, strict)) if strict else ()
+    return (*columns, *(name for name in added if name not in columns))
+
+
+def schema_of(columns: Iterable[str], binary: str, typed: Sequence[Typed]) -> pa.Schema:
+    """Arrow schema of the columns that a read returns; `ArgumentError` if two columns would have one name."""
+    if not typed:
+        return record_schema(columns, binary)
+    fields = [field for name in columns for field in _fields(name, binary, typed)]
+    names = [field.name for field in fields]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ArgumentError(f"two columns would be called {', '.join(twice)}: name others in columns, or take a struct column")
+    return pa.schema(fields)
+
+
+def typed_batch(batch: pa.RecordBatch, columns: Sequence[str], typed: Sequence[Typed]) -> pa.RecordBatch:
+    """The columns of a batch with `stored_columns`; a typed column is one struct, whatever the options say."""
+    stored = dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays = dict(stored)
+    for owner in typed:
+        if any(name in columns for name in (*owner.names, _reason(owner))):
+            is_internal = owner.format == INTERNAL
+            arrays |= _internal(owner, stored) if is_internal else _decoded(owner, stored[owner.column], stored.get("headers"), columns)
+    return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
+
+
+def finished(batches: Iterator[pa.RecordBatch], columns: Sequence[str], binary: str, typed: Sequence[Typed]) -> Iterator[pa.RecordBatch]:
+    """Batches as callers get them, from those with `watched_columns`. Raises `PayloadError` at the first record whose value or key is not
+    valid, after the records before it.
+    """
+    schema = schema_of(columns, binary, typed)
+    for batch in batches:
+        good, error = _judged(batch, typed)
+        if good.num_rows:
+            yield _flattened(good, columns, schema, typed)
+        if error is not None:
+            raise error
+
+
+def _reason(owner: Typed) -> str:
+    """Name of the column that says what is wrong with a payload; no column of a caller has a space."""
+    return f"{owner.column} error"
+
+
+def _fields(name: str, binary: str, typed: Sequence[Typed]) -> list[pa.Field]:
+    for owner in typed:
+        if name == owner.column:
+            if owner.flat and pa.types.is_struct(owner.type):
+                # Null in the rows whose value is, whatever the schema of the value says.
+                return [field.with_nullable(True) for field in owner.type]
+            return [pa.field(name, owner.type)]
+        if name in beside(owner.column):
+            raw = name.endswith("Raw") and binary == "view"
+            return [pa.field(name, pa.binary_view() if raw else beside(owner.column)[name])]
+    return list(record_schema([name], binary))
+
+
+def _internal(owner: Typed, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    plain = {name: stored[name].cast(pa.binary()) if name in ("key", "value") else stored[name] for name in owner.looks_at}
+    values, valid = owner.of_internal.decode(plain)
+    valid_name, id_name, raw_name = beside(owner.column)
+    return {owner.column: values, valid_name: pa.array(valid), id_name: pa.nulls(len(values), pa.int64()), raw_name: stored[owner.column]}
+
+
+def _decoded(owner: Typed, payload: pa.Array, headers: pa.ListArray | None, columns: Sequence[str]) -> dict[str, pa.Array]:
+    plain = payload.cast(pa.binary())
+    bodies, schema_id = owner.framer.bodies(plain, headers)
+    valid_name, id_name, raw_name = beside(owner.column)
+    arrays: dict[str, pa.Array] = {id_name: schema_id, raw_name: payload}
+    if any(name in columns for name in (owner.column, valid_name, _reason(owner))):
+        values, valid = owner.decoder.decode(bodies)
+        arrays |= {owner.column: values, valid_name: pa.array(valid)}
+        if _reason(owner) in columns:
+            arrays[_reason(owner)] = _reasons(owner, plain, bodies, valid)
+    return arrays
+
+
+def _reasons(owner: Typed, payload: pa.BinaryArray, bodies: "Bodies", valid: Flags) -> pa.Array:
+    """What is wrong with each payload, null for those that are right or null."""
+    wrong = ~valid
+    if payload.null_count:
+        wrong &= payload.is_valid().to_numpy(zero_copy_only=False)
+    reasons: list[str | None] = [None] * len(valid)
+    for row in np.flatnonzero(wrong).tolist():
+        data: bytes = payload[row].as_py()
+        begin = repr(data[:_SHOWN]) + ("…" if len(data) > _SHOWN else "")
+        if bodies.length[row] < 0:
+            reasons[row] = f"{len(data)} bytes, {begin}: what names its schema is malformed, unknown, or says that it is no binary Avro"
+        else:
+            reasons[row] = f"{len(data)} bytes, {begin}: not {owner.format} of the type {owner.type}"
+    return pa.array(reasons, pa.string())
+
+
+def _judged(batch: pa.RecordBatch, typed: Sequence[Typed]) -> tuple[pa.RecordBatch, PayloadError | None]:
+    first, error = batch.num_rows, None
+    for owner in typed:
+        index = batch.schema.get_field_index(_reason(owner))
+        if index >= 0 and batch.column(index).null_count < batch.num_rows:
+            row = int(np.flatnonzero(batch.column(index).is_valid().to_numpy(zero_copy_only=False))[0])
+            if row < first:
+                first = row
+                offset, segment = (batch.column(name)[row].as_py() for name in _WHERE)
+                error = PayloadError(segment, offset, owner.column, batch.column(index)[row].as_py())
+    return batch.slice(0, first), error
+
+
+def _flattened(batch: pa.RecordBatch, columns: Sequence[str], schema: pa.Schema, typed: Sequence[Typed]) -> pa.RecordBatch:
+    flat = {owner.column for owner in typed if owner.column in columns and owner.flat and pa.types.is_struct(owner.type)}
+    arrays = [array for name in columns for array in (batch.column(name).flatten() if name in flat else [batch.column(name)])]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def payload_names(columns: Iterable[str], typed: Sequence[Typed]) -> frozenset[str]:
+    """Names of the columns that hold payloads, or headers, as they were stored."""
+    own = {owner.column for owner in typed}
+    return frozenset({name for name in columns if name in RECORD_COLUMNS and name not in own} | {f"{name}Raw" for name in own})

@@ -11,16 +11,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.core.errors import Code, KolumnError
-from kolumn.cpu_fallback.inflate.locate import locate
+from kolumn.cpu_fallback.columns import SKIPPED, BinaryColumn, Columns
+from kolumn.cpu_fallback.fields.target import COPY, HEADER_KEY, HEADER_VALUE, KEY, SKIP, VALUE
+from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
+from kolumn.cpu_fallback.inflate.blocks import locate
 from kolumn.damage.findings import WrongChecksumsError
-from kolumn.decode.device.inflate import InflatedOnDevice, InflatePlan, Inflater, most_bytes
-from kolumn.decode.device.part import Begun, DevicePart, PayloadsToCopy, to_run
+from kolumn.decode.device.inflate import InflatedOnDevice, InflatePlan, Inflater
 from kolumn.decode.host.record_batch import HostPart
-from kolumn.decode.host.run import decode_run
+from kolumn.decode.host.run import Run, decode_run, modes
 from kolumn.formats import layouts, table
 from kolumn.formats.codecs import LZ4, lz4
 from kolumn.formats.entries import Entries
@@ -30,6 +33,7 @@ from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 
 if TYPE_CHECKING:
+    from kolumn.kernels.columns.gather import Binary, Measured
     from kolumn.kernels.decode import Wanted
     from kolumn.kernels.fields.records import DeviceRecords
     from kolumn.kernels.machine.runtime import Memory, Runtime
@@ -40,12 +44,9 @@ has at most `recycle.LARGEST_LOCKED`."""
 MOST_ROOM = 2 << 30
 """Bytes that payloads may need which are decompressed together: nvCOMP is at its best with many blocks, and of most frames it is not known
 how small they will be."""
-ROW_BYTES = 60
-"""Device memory of a row until its columns are made."""
-SHARES = 16
-"""Of the pool, a chunk on the device takes so many at most: room, payloads in one piece, rows, columns, and what nvCOMP needs."""
-AT_A_TIME = 3
-"""Chunks on the device: one is copied there, one decoded, one copied back."""
+ROW_BYTES = 60  # device memory of a row until its columns are made
+SHARES = 16  # of the pool, a chunk on the device takes so many at most: room, payloads in one piece, rows, columns, and what nvCOMP needs
+AT_A_TIME = 3  # chunks on the device: one is copied there, one decoded, one copied back
 LOADED = 8
 """Chunks in page-locked memory of the host: those on the device, and those that are read meanwhile. Eight threads read files at 26 GB/s,
 six at 16 (16 cores beside an H200)."""
@@ -58,21 +59,27 @@ _loaded = threading.BoundedSemaphore(LOADED)
 _emptied = threading.BoundedSemaphore(EMPTIED)
 
 
+class DevicePart:
+    """Records on the device, of the entries with the numbers ``good``.
+
+    ``measures`` were downloaded of what was begun; ``found``, ``parts`` and ``unlike`` are as in `decode.host.run.Run`; ``bytes`` are those
+    of the decompressed payloads.
+    """
+
+    def __init__(
+        self, device: "Runtime", good: Int64s, records: "DeviceRecords", measures: list[Bytes], inflated: InflatedOnDevice
+    ) -> None:
+        self.device, self.good, self.records, self.found, self._kept = device, good, records, inflated.found, inflated.kept
+        self.measures, self.parts, self.unlike = measures, inflated.parts, tuple(inflated.unlike)
+        self.bytes = int(inflated.size[good].sum())
+
+
 class ChunkOnDevice:
     """Bytes of a segment on the current device, for as long as the context lasts; so many chunks are there `AT_A_TIME`.
 
-    Parameters
-    ----------
-    file : SegmentFile
-    chunk : Chunk
-        Without bytes if it has batches of format 2 alone. Where the device `reads_files`, these go there past the host's memory;
-        otherwise the thread that decodes the chunk reads them.
-    options : Options
-
-    Attributes
-    ----------
-    inflated_by_cpu : int
-        Payloads so far that the codecs of the CPU inflated, because nvCOMP can't or must not.
+    A chunk has no bytes if it has batches of format 2 alone. Where the device `reads_files`, these go there past the host's memory;
+    otherwise the thread that decodes the chunk reads them. ``inflated_by_cpu`` counts the payloads so far that the codecs of the CPU
+    inflated, because nvCOMP can't or must not.
     """
 
     on_gpu = True
@@ -108,8 +115,7 @@ class ChunkOnDevice:
                 self.device.synchronize()
 
     def _host(self) -> Bytes:
-        if self.chunk.is_unread:
-            self.chunk = self.chunk.loaded(self.file)
+        self.chunk = self.chunk.loaded(self.file)
         source: Bytes = self.chunk.source
         return source
 
@@ -127,7 +133,7 @@ class ChunkOnDevice:
         return source
 
     def check(self, entries: Entries) -> None:
-        """As `decode.decoder.ChunkDecoder.check`; `runs` looks at the flags when it waits for the device anyway."""
+        """As `decode.chunk.HostChunk.check`; `runs` looks at the flags when it waits for the device anyway."""
         whole = np.flatnonzero(entries.is_intact)
         if len(whole):
             self._compared = entries, whole, self._flags(entries[whole])
@@ -200,7 +206,9 @@ class ChunkOnDevice:
         """
         from kolumn.kernels.frame import Framing
 
-        limit = most_bytes(size, self.options)
+        # To how many bytes they may decompress.
+        most = np.maximum(RATIO_FLOOR, self.options.max_ratio * size)
+        limit = np.minimum(float(self.options.max_batch_bytes), most).astype(np.int64)
         framing = Framing.begin(self.device, self.source.address + start, size, codec, entries.magic, limit)
         own = [] if self.options.check_crcs else [self._flags(entries)]
         counts, slots, *flags = self.device.downloads([*framing.wanted, *own, *self._wanted_flags])
@@ -231,7 +239,9 @@ class ChunkOnDevice:
                 some.array[np.searchsorted(good, i)] = part.row.array
             batches = self.device.upload(some.array) if inflated.parts else self._table.of(some)
             counts = _counted(some, sizes)
-            done = decode(self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, asked, counts)
+            done = decode(
+                self.device, batches, address, sizes, self.format, self.options.check_crcs, self.drafts, measure=asked, counts=counts
+            )
             self._look_at_checksums(done.measures)
             if done.records is not None:
                 self.inflated_by_cpu += inflated.by_cpu
@@ -265,21 +275,87 @@ class ChunkOnDevice:
         return np.array(unlike, np.int64)
 
 
+class Begun:
+    """Columns of bytes that are begun while the device still looks at records, so that one wait tells how large they are.
+
+    The records may turn out to be wrong. ``keys`` and ``values`` are modes.
+    """
+
+    def __init__(self, device: "Runtime", records: "DeviceRecords", keys: int, values: int, headers: bool) -> None:
+        from kolumn.kernels.columns.gather import begin_ends, measure
+
+        self.columns: dict[int, Measured] = {}
+        for payloads, mode, where in ((records.key, keys, KEY), (records.value, values, VALUE)):
+            if mode != SKIP:
+                self.columns[where] = measure(device, payloads)
+        self.header_ends = begin_ends(device, records.headers, records.rows) if headers else None
+        self.wanted = [memory for column in self.columns.values() for memory in column.wanted]
+        if self.header_ends is not None:
+            self.wanted.append((self.header_ends, 4, 4 * records.rows))
+
+
+def to_run(part: DevicePart, begun: Begun, entries: int) -> Callable[[], Run]:
+    """Copy what was begun of the records of ``entries`` entries to the host; waits once, and once more if there are headers.
+
+    The function that is returned makes the columns, in ordinary memory, and needs the device no more.
+    """
+    from kolumn.kernels.columns.gather import header_parts, measure, moved, number_of
+
+    device, records, sums = part.device, part.records, list(map(number_of, part.measures))
+    made: dict[int, Binary] = {}
+    for k, (where, measured) in enumerate(begun.columns.items()):
+        made[where] = moved(device, measured, *sums[2 * k : 2 * k + 2])
+    if begun.header_ends is not None:
+        parts = [measure(device, payloads) for payloads in header_parts(device, records, begun.header_ends, sums[-1])]
+        lengths = list(map(number_of, device.downloads([memory for column in parts for memory in column.wanted])))
+        for k, where in enumerate((HEADER_KEY, HEADER_VALUE)):
+            made[where] = moved(device, parts[k], *lengths[2 * k : 2 * k + 2])
+    drafts, headed = records.attributes is not None and records.seconds is not None, begun.header_ends is not None
+    wanted: list[tuple[Memory, int, int]] = [(records.offset, 8 * records.rows, 0), (records.timestamp, 8 * records.rows, 0)]
+    if records.attributes is not None and records.seconds is not None:
+        wanted += [(records.attributes, records.rows, 0), (records.seconds, 8 * records.rows, 0)]
+    if begun.header_ends is not None:
+        wanted.append((begun.header_ends, 4 * (records.rows + 1), 0))
+    for column in made.values():
+        wanted += [(column.data, column.size, 0), (column.ends, 4 * (column.rows + 1), 0)]
+        wanted += [(column.bitmap, (column.rows + 7) // 8, 0)] if column.nulls else []
+    collected = device.collected(wanted)
+    rows, wrong, of_damaged, unlike, counts = records.rows, part.found, part.parts, part.unlike, np.zeros(entries, np.int64)
+    counts[part.good] = np.diff(records.first)
+    shapes = {where: (column.rows, column.nulls) for where, column in made.items()}
+
+    def run() -> Run:
+        there = iter(collected())
+        offset, timestamp = pa.py_buffer(next(there)), pa.py_buffer(next(there))
+        of_drafts = (next(there), next(there).view(np.int64)) if drafts else (np.zeros(0, np.uint8), np.zeros(0, np.int64))
+        header_ends = pa.py_buffer(next(there)) if headed else None
+        found = dict.fromkeys((KEY, VALUE), SKIPPED)
+        for where, (count, nulls) in shapes.items():
+            data, ends = pa.py_buffer(next(there)), pa.py_buffer(next(there))
+            found[where] = BinaryColumn(count, nulls, pa.py_buffer(next(there)) if nulls else None, ends, data)
+        columns = Columns(rows, offset, timestamp, *of_drafts, found[KEY], found[VALUE])
+        if header_ends is not None:
+            columns.header_ends, columns.header_key, columns.header_value = header_ends, found[HEADER_KEY], found[HEADER_VALUE]
+        return Run(columns, counts, [], wrong, parts=of_damaged, unlike=unlike)
+
+    return run
+
+
 class DeviceChunk(ChunkOnDevice):
     """A chunk whose records are copied back to the host."""
 
     @staticmethod
     def settled(options: Options, transactions: Transactions | None) -> tuple[Options, Transactions | None]:
-        """As `decode.decoder.ChunkDecoder.settled`."""
+        """As `decode.chunk.HostChunk.settled`."""
         return to_decode(options, transactions), transactions
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[HostPart]:
-        """As `decode.decoder.ChunkDecoder.runs`: records copied back to the host."""
-        asked = PayloadsToCopy.of(self.options, need_key)
+        """As `decode.chunk.HostChunk.runs`: records copied back to the host."""
+        asked, headers = modes(self.options, COPY, need_key), "headers" in self.options.columns
         begun: list[Begun] = []
 
         def begin(records: "DeviceRecords") -> "Wanted":
-            begun[:] = [Begun(self.device, records, asked)]
+            begun[:] = [Begun(self.device, records, *asked, headers)]
             return begun[0].wanted
 
         done, parts = 0, self.parts(entries, begin)

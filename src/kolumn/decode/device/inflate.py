@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
-from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR, inflate
+from kolumn.cpu_fallback.inflate.arena import inflate
 from kolumn.cpu_fallback.inflate.blocks import wrong
 from kolumn.decode.host.run import Part
 from kolumn.formats import legacy
@@ -29,31 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class InflatedOnDevice:
-    """Decompressed payloads.
+    """Decompressed payloads; those of dictionaries and lists are numbered."""
 
-    Attributes
-    ----------
-    address, size : int64 arrays of n
-        On the device.
-    kept : list
-        Memory that they are in.
-    found : dict
-        Number of a payload with a damaged stream -> message about what is wrong with it.
-    parts : dict
-        Number of a payload with wrong records -> what can be read of its entry; `put` has sent that to the device.
-    by_cpu : int
-        How many went through the codecs of the CPU.
-    unlike : list of int
-        As of `host.run.Run`.
-    """
-
-    address: Int64s
+    address: Int64s  # on the device
     size: Int64s
-    kept: list[Any] = field(default_factory=list)
-    found: dict[int, str] = field(default_factory=dict)
-    parts: dict[int, Part] = field(default_factory=dict)
-    by_cpu: int = 0
-    unlike: list[int] = field(default_factory=list)
+    kept: list[Any] = field(default_factory=list)  # memory that they are in
+    found: dict[int, str] = field(default_factory=dict)  # what is wrong with a damaged stream, in words
+    parts: dict[int, Part] = field(default_factory=dict)  # what can be read of entries with wrong records; `put` sends it to the device
+    by_cpu: int = 0  # how many went through the codecs of the CPU
+    unlike: list[int] = field(default_factory=list)  # as of `host.run.Run`
 
     def put(self, i: int, part: Part, device: "Runtime") -> None:
         """Replace a payload by what can be read of its entry."""
@@ -71,26 +55,14 @@ class InflatedOnDevice:
 
 @dataclass
 class InflatePlan:
-    """How the payloads of some entries are decompressed.
+    """How the payloads of some entries are decompressed."""
 
-    Attributes
-    ----------
-    start, size, codec : int64 arrays of n
-        Positions in the chunk; what has codec 0 is as it is.
-    blocks : array of `kernels.frame.BLOCK`
-        Of what nvCOMP decompresses, in the order of the payloads.
-    bound : int64 array of n
-        Bytes that each can decompress to, as far as that is known; of plain ones their size.
-    on_cpu : bool array of n
-        Payloads for the codecs of the CPU.
-    """
-
-    start: Int64s
+    start: Int64s  # positions in the chunk
     size: Int64s
-    codec: Int64s
-    blocks: AnyArray
-    bound: Int64s
-    on_cpu: Flags
+    codec: Int64s  # what has codec 0 is as it is
+    blocks: AnyArray  # `kernels.frame.BLOCK`: what nvCOMP decompresses, in the order of the payloads
+    bound: Int64s  # bytes that each can decompress to, as far as that is known; of plain ones their size
+    on_cpu: Flags  # payloads for the codecs of the CPU
 
     @classmethod
     def of(cls, start: Int64s, size: Int64s, codec: Int64s, packed: Int64s, framed: tuple[AnyArray, Flags] | None) -> "InflatePlan":
@@ -114,31 +86,15 @@ class InflatePlan:
         return np.where(loose, np.minimum(self.bound, inflates * self.size), self.bound)
 
 
-def most_bytes(size: Int64s, options: Options) -> Int64s:
-    """To how many bytes payloads of some sizes may decompress."""
-    return np.minimum(float(options.max_batch_bytes), np.maximum(RATIO_FLOOR, options.max_ratio * size)).astype(np.int64)
-
-
 def _sized(blocks: AnyArray) -> Flags:
     """Flags of the blocks that say how many bytes they decompress to."""
     kind = blocks["kind"]
-    found: Flags = (kind != LZ4_BLOCK) & ((kind != ZSTD_FRAME) | (blocks["more"] != 0))
-    return found
+    sized: Flags = (kind != LZ4_BLOCK) & ((kind != ZSTD_FRAME) | (blocks["more"] != 0))
+    return sized
 
 
 class Inflater:
-    """Decompresses what a plan lists.
-
-    Parameters
-    ----------
-    device : kernels.runtime.Runtime
-    host : callable
-        Gives the bytes of the chunk in host memory.
-    source : int
-        Device address of the first of them.
-    todo : InflatePlan
-    options : Options
-    """
+    """Decompresses what a plan lists. ``host`` gives the bytes of the chunk in host memory, ``source`` is their address on the device."""
 
     def __init__(self, device: "Runtime", host: Callable[[], Bytes], source: int, todo: InflatePlan, options: Options) -> None:
         self.device, self.host, self.source, self.todo, self.options = device, host, source, todo, options
@@ -205,7 +161,7 @@ class Inflater:
         if not len(slow):
             return
         self.todo.on_cpu[piece][slow] = True
-        start, size, codec = (one[piece][slow] for one in (self.todo.start, self.todo.size, self.todo.codec))
+        start, size, codec = (column[piece][slow] for column in (self.todo.start, self.todo.size, self.todo.codec))
         done = inflate(self.host(), start, size, codec, entries.magic[slow], self.options.max_batch_bytes, self.options.max_ratio)
         arena = self.device.upload(done.arena[: int(done.size.sum())])
         result.address[slow], result.size[slow] = arena.address + done.start, done.size

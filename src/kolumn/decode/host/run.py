@@ -1,6 +1,6 @@
 """A run of batches in memory becomes columns: locate, decompress, count, fields, columns.
 
-What can be read of an entry in which a record is wrong: the sound records, and in words which ones are lost.
+Of an entry in which a record is wrong: its sound records, and in words which ones are lost.
 """
 
 from collections.abc import Iterator
@@ -13,20 +13,17 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Bytes, Flags, Int64s, Rows
 from kolumn.core.errors import Code
-from kolumn.cpu_fallback.check.walk import HIGHEST, LOWEST, Limits, select
-from kolumn.cpu_fallback.columns.columns import Columns
-from kolumn.cpu_fallback.columns.memory import RecordMemory
+from kolumn.cpu_fallback.check import HIGHEST, LOWEST, Limits, select
+from kolumn.cpu_fallback.columns import Columns, RecordMemory
 from kolumn.cpu_fallback.count import count_headers, count_records
-from kolumn.cpu_fallback.fields.put import COPY, SKIP, VIEW
 from kolumn.cpu_fallback.fields.records import fields
 from kolumn.cpu_fallback.fields.sound import INDEX, OFFSET, sound_records
+from kolumn.cpu_fallback.fields.target import COPY, SKIP, VIEW
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
-from kolumn.cpu_fallback.inflate.blocks import wrong
-from kolumn.cpu_fallback.inflate.locate import locate
+from kolumn.cpu_fallback.inflate.blocks import locate, wrong
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import Room
-from kolumn.damage.explain import record_found
-from kolumn.damage.findings import Lost
+from kolumn.damage.findings import Lost, record_found
 from kolumn.formats import layouts, table
 from kolumn.formats.codecs import LZ4
 from kolumn.formats.entries import Entries, Entry
@@ -34,77 +31,62 @@ from kolumn.formats.v2 import SMALLEST_HEADER
 from kolumn.options import MIB, Options
 from kolumn.source.segment_file import SizeEstimate
 
-NAMED = 10
-"""Most wrong records of an entry that are named one by one."""
+NAMED = 10  # most wrong records of an entry that are named one by one
+PACKED_BYTES = 2 * MIB  # compressed bytes that are decompressed at a time, unless a caller says otherwise
+RUN_BYTES = 512 * MIB  # uncompressed bytes in one record batch: Arrow's binary offsets end at 2 GiB
+_EACH = 64  # approximate bytes of a record in columns, in addition to its key and value
+_EVERYTHING = Share()
 
 
 @dataclass
 class Part:
-    """The sound records of an entry.
+    """The sound records of an entry, or its messages, in padded memory."""
 
-    Attributes
-    ----------
-    row : Entry
-        The entry without the other records, and without a code.
-    payload : uint8 array
-        Its records or messages, padded.
-    in_place : bool
-        Whether they begin where the payload did; otherwise they are in memory of their own.
-    lost : Lost
-    """
-
-    row: Entry
+    row: Entry  # the entry without the other records, and without a code
     payload: Bytes
-    in_place: bool
+    in_place: bool  # whether they begin where the payload did; otherwise they are in memory of their own
     lost: Lost
 
 
-def readable_part(entry: Entry, payload: Bytes, options: Options, in_place: bool) -> Part | None:
+def _readable_part(entry: Entry, payload: Bytes, options: Options, in_place: bool) -> Part | None:
     """The sound records of a damaged entry with a right checksum; None if there are none.
 
     ``payload`` is decompressed and padded; with ``in_place`` it is overwritten.
     """
     if entry.code == Code.TOO_LARGE:
         return None
-    size = len(payload)
+    size, format = len(payload), layouts.FORMAT_NAMES.index(options.format)
     memory = payload if in_place else np.empty(size + PAD, np.uint8)
     row, wrong = entry.copy(), np.empty((NAMED, 2), np.int64)
     row.code = 0
     kept, left, bad, framed, broken, before, after = sound_records(
-        row.array, payload.ctypes.data, size, memory.ctypes.data, layouts.FORMAT_NAMES.index(options.format), options.check_crcs, wrong
+        row.array, payload.ctypes.data, size, memory.ctypes.data, format, options.check_crcs, wrong
     )
     if not kept:
         return None
-    records = _records_lost(entry, kept, bad, framed, broken >= 0)
-    text = _words(kept, bad, framed if broken < 0 else None, wrong[: min(bad, NAMED)])
-    return Part(row, memory[:left], in_place, Lost(records, _offsets(entry, before, after, records), text))
-
-
-def _span(entry: Entry) -> int | None:
-    """How many offsets an entry has by its header."""
-    if table.UNKNOWN in (entry.base_offset, entry.last_offset):
-        return None
-    return entry.last_offset - entry.base_offset + 1
-
-
-def _records_lost(entry: Entry, kept: int, bad: int, framed: int, broken: bool) -> int | None:
-    """How many records are lost, by the header's count as far as that is possible."""
-    span = _span(entry)
+    span = None if table.UNKNOWN in (entry.base_offset, entry.last_offset) else entry.last_offset - entry.base_offset + 1
+    # The header's count, if it fits the offsets.
     count = entry.count if span is not None and 0 <= entry.count <= span else None
-    if not broken:
-        return bad + max(0, (count or 0) - framed)
-    return count - kept if count is not None and count >= kept else None
+    if broken < 0:
+        lost: int | None = bad + max(0, (count or 0) - framed)
+    else:
+        lost = count - kept if count is not None and count >= kept else None
+    text = _words(kept, bad, framed if broken < 0 else None, wrong[: min(bad, NAMED)])
+    return Part(row, memory[:left], in_place, Lost(lost, _offsets(entry, span, before, after, lost), text))
 
 
-def _offsets(entry: Entry, before: int, after: int, records: int | None) -> tuple[int, int] | None:
-    """Between which offsets the lost records are: between their neighbours, as far as these have offsets in order."""
-    if _span(entry) is None and table.UNKNOWN in (before, after):
+def _offsets(entry: Entry, span: int | None, before: int, after: int, records: int | None) -> tuple[int, int] | None:
+    """Between which offsets the lost records are: between their neighbours, as far as these have offsets in order.
+
+    ``span`` is how many offsets the entry has by its header.
+    """
+    if span is None and table.UNKNOWN in (before, after):
         return None
     first = entry.base_offset if before == table.UNKNOWN else before + 1
     last = entry.last_offset if after == table.UNKNOWN else after - 1
     if last - first + 1 >= max(records or 0, 1):
         return first, last
-    return (entry.base_offset, entry.last_offset) if (_span(entry) or 0) > 0 else None
+    return (entry.base_offset, entry.last_offset) if (span or 0) > 0 else None
 
 
 def _words(kept: int, bad: int, framed: int | None, wrong: Rows) -> str:
@@ -114,49 +96,23 @@ def _words(kept: int, bad: int, framed: int | None, wrong: Rows) -> str:
         return f"{read}, up to where nobody can tell any more where a record begins"
     if not bad:
         return read
-    names = [f"{one[INDEX]}" + (f" (offset {one[OFFSET]})" if one[OFFSET] != table.UNKNOWN else "") for one in wrong.tolist()]
+    names = [f"{row[INDEX]}" + (f" (offset {row[OFFSET]})" if row[OFFSET] != table.UNKNOWN else "") for row in wrong.tolist()]
     if bad > len(names):
         names.append(f"{bad - len(names)} more")
     return f"left out: record{'s' if bad != 1 else ''} {', '.join(names)}; {read}"
 
 
-PACKED_BYTES = 2 * MIB
-"""Compressed bytes that are decompressed at a time, unless a caller says otherwise."""
-RUN_BYTES = 512 * MIB
-"""Uncompressed bytes in one record batch: Arrow's binary offsets end at 2 GiB."""
-_EACH = 64
-"""Approximate bytes of a record in columns, in addition to its key and value."""
-_EVERYTHING = Share()
-
-
 @dataclass
 class Run:
-    """Decoded columns of a run of batches, before the fixed ones are added.
-
-    Attributes
-    ----------
-    columns : Columns
-    records : int64 array of n
-        Number of rows of each of the n decoded batches.
-    sources : list of pa.Buffer
-        Buffers that views point into.
-    found : dict
-        Number of an entry -> message about what is wrong with the entry's compressed stream or records.
-    untimed : bool
-        Whether a record has no timestamp, if the columns are in ``microseconds``.
-    parts : dict
-        Number of a damaged entry -> what was read of it.
-    unlike : tuple of int
-        Numbers of the entries whose lz4 frame has a wrong content checksum, if the options ask for remarks.
-    """
+    """Decoded columns of a run of batches, before the fixed ones are added; entries are numbered."""
 
     columns: Columns
-    records: Int64s
-    sources: list[pa.Buffer]
-    found: dict[int, str]
-    untimed: bool = False
-    parts: dict[int, Part] = field(default_factory=dict)
-    unlike: tuple[int, ...] = ()
+    records: Int64s  # number of rows of each of the decoded batches
+    sources: list[pa.Buffer]  # buffers that views point into
+    found: dict[int, str]  # what is wrong with an entry's compressed stream or records, in words
+    untimed: bool = False  # whether a record has no timestamp, if the columns are in microseconds
+    parts: dict[int, Part] = field(default_factory=dict)  # what was read of damaged entries
+    unlike: tuple[int, ...] = ()  # entries whose lz4 frame has a wrong content checksum, if the options ask for remarks
 
     @property
     def lost(self) -> dict[int, Lost]:
@@ -194,8 +150,11 @@ def runs(
     Parameters are those of `decode_run`. Without a ``share``, the options limit how much is decompressed at a time. It ends early if
     ``share`` is too small for the next entry. About ``packed_bytes`` compressed bytes are decompressed at a time.
     """
-    for some in _cut(entries, packed_bytes):
-        left = some
+    packed = np.where(entries.codec != 0, entries.size, 0)
+    weight, most = (packed, packed_bytes) if packed.any() else (entries.size, RUN_BYTES)
+    group = (np.cumsum(weight) - weight) // most
+    for start, stop in pairwise([0, *(np.flatnonzero(np.diff(group)) + 1), len(entries)]):
+        left = entries[start:stop]
         while len(left):
             run = decode_run(source, origin, left, options, need_key, share or Share(options.inflated_bytes), in_parts)
             done = len(run.records)
@@ -205,39 +164,15 @@ def runs(
             left = left[done:]
 
 
-def _cut(entries: Entries, packed_bytes: int) -> Iterator[Entries]:
-    """Cut entries into runs that are decompressed and decoded together."""
-    packed = np.where(entries.codec != 0, entries.size, 0)
-    weight, most = (packed, packed_bytes) if packed.any() else (entries.size, RUN_BYTES)
-    group = (np.cumsum(weight) - weight) // most
-    bounds = [0, *(np.flatnonzero(np.diff(group)) + 1), len(entries)]
-    for start, stop in pairwise(bounds):
-        if stop > start:
-            yield entries[start:stop]
-
-
 def decode_run(
-    source: Bytes,
-    origin: int,
-    entries: Entries,
-    options: Options,
-    need_key: bool,
-    share: Share = _EVERYTHING,
-    in_parts: bool = False,
+    source: Bytes, origin: int, entries: Entries, options: Options, need_key: bool, share: Share = _EVERYTHING, in_parts: bool = False
 ) -> Run:
     """Decode the entries that have no code yet; damaged entries get one.
 
-    Parameters
-    ----------
-    source : uint8 array
-        Bytes of the segment from position ``origin`` on, padded with `address.PAD` bytes.
-    entries : Entries
-    need_key : bool
-        Decode keys even if the key column is not requested (they contain control types).
-    share : Share
-        How much may be decompressed. Later entries are left as they are, and `Run.records` is shorter than ``entries``.
-    in_parts : bool
-        Whether the records of an entry that are right are read if others are wrong: then an entry with a code may have rows.
+    ``source`` has the bytes of the segment from position ``origin`` on, padded with `address.PAD` bytes. With ``need_key`` keys are decoded
+    even if the key column is not requested (they contain control types). ``share`` says how much may be decompressed: later entries are
+    left as they are, and `Run.records` is shorter than ``entries``. With ``in_parts`` the records of an entry that are right are read if
+    others are wrong: then an entry with a code may have rows.
     """
     payloads, arena, found = decompressed(source, origin, entries, options, share)
     sources = [pa.py_buffer(source)]
@@ -254,52 +189,39 @@ def decode_run(
         start, held = int(payloads.start[b]), arena if payloads.buffer[b] else source
         payload = held[start : start + int(payloads.size[b])]
         found[b] = record_found(entries[b], payload)
-        if in_parts and (part := readable_part(entries[b], payload, options, in_place=held is not source)):
+        if in_parts and (part := _readable_part(entries[b], payload, options, in_place=held is not source)):
             parts[b] = part
     if parts and (again := _columns(*_with_parts(payloads, sources, entries, parts), found, options, need_key)):
         run = again
         run.parts = parts
     if options.remarks and arena is not source:
-        run.unlike = tuple(_unlike(source, origin, entries, payloads))
+        packed, codec = _located(source, origin, entries)
+        some = np.flatnonzero((codec == LZ4) & entries.is_intact)
+        unlike = wrong(packed.address[some], packed.size[some], entries.magic[some], payloads.address[some], payloads.size[some])
+        run.unlike = tuple(some[unlike].tolist())
     return run
 
 
-def _unlike(source: Bytes, origin: int, entries: Entries, plain: "Payloads") -> list[int]:
-    """Numbers of the entries whose lz4 frame has a content checksum that is not the one of its contents."""
-    packed, codec = _located(source, origin, entries)
-    some = np.flatnonzero((codec == LZ4) & entries.is_intact)
-    return some[wrong(packed.address[some], packed.size[some], entries.magic[some], plain.address[some], plain.size[some])].tolist()
-
-
 class Payloads(NamedTuple):
-    """Where the records of each entry are in memory; int64 arrays.
-
-    Attributes
-    ----------
-    address, size : int64 arrays
-    buffer, start : int64 arrays
-        0 for the segment's bytes and 1 for decompressed ones, and the position in them.
-    """
+    """Where the records of each entry are in memory."""
 
     address: Int64s
     size: Int64s
-    buffer: Int64s
-    start: Int64s
+    buffer: Int64s  # 0 for the segment's bytes and 1 for decompressed ones
+    start: Int64s  # position in them
 
 
 def _columns(
     payloads: Payloads, sources: list[pa.Buffer], entries: Entries, found: dict[int, str], options: Options, need_key: bool
 ) -> Run | None:
     """Columns of the records of entries without a code; None if there is no memory for those of several entries."""
-    n = len(entries)
+    n, format = len(entries), layouts.FORMAT_NAMES.index(options.format)
     records, base = np.empty(n, np.int64), np.empty(n, np.int64)
     good = entries.is_intact
-    format = layouts.FORMAT_NAMES.index(options.format)
     count_records(entries.array, payloads.address, payloads.size, format, options.check_crcs, records, base)
-    mode = VIEW if options.binary == "view" else COPY
     want_headers = "headers" in options.columns
     headers = count_headers(entries.array, payloads.address, payloads.size, records) if want_headers else 0
-    keys, values = modes(options, mode, need_key, VIEW)
+    keys, values = modes(options, VIEW if options.binary == "view" else COPY, need_key, VIEW)
     payload_bytes = int(payloads.size[good].sum())
     drafts = not layouts.FORMATS[format].as_shipped
     try:
@@ -340,13 +262,8 @@ def modes(options: Options, mode: int, need_key: bool, unseen: int = COPY) -> tu
 def limits(options: Options) -> Limits:
     """The limits that options set."""
     start, end, time = options.start_offset, options.end_offset, options.start_timestamp
-    return Limits(
-        options.check_crcs,
-        options.include_control,
-        LOWEST if start is None else start,
-        HIGHEST if end is None else end,
-        LOWEST if time is None else time,
-    )
+    bounds = LOWEST if start is None else start, HIGHEST if end is None else end, LOWEST if time is None else time
+    return Limits(options.check_crcs, options.include_control, *bounds)
 
 
 def wanted(entries: Entries, options: Options) -> Flags:
@@ -364,6 +281,7 @@ def memory_for(
     of_payloads: tuple[int, int],
     options: Options,
     slots: int,
+    *,
     arena: int = 0,
     microseconds: bool = False,
 ) -> tuple[RecordMemory, Room]:
@@ -372,9 +290,11 @@ def memory_for(
     Room for ``more`` bytes is added to each column: a batch is decoded only where all its bytes could be keys, values or headers.
     """
     key, value, *header = [min(int(payload_bytes * share) + more, payload_bytes) for share in sizes.shares]
-    wanted = "headers" in options.columns
-    headers = int(payload_bytes * sizes.header_density) + more // SMALLEST_HEADER if wanted else 0
-    memory = RecordMemory(records, key, value, headers, *of_payloads, wanted, header_bytes=header, microseconds=microseconds, slots=slots)
+    want_headers = "headers" in options.columns
+    headers = int(payload_bytes * sizes.header_density) + more // SMALLEST_HEADER if want_headers else 0
+    memory = RecordMemory(
+        records, key, value, headers, *of_payloads, want_headers, header_bytes=header, microseconds=microseconds, slots=slots
+    )
     return memory, Room(records, key, value, arena, headers, *header)
 
 
@@ -385,6 +305,13 @@ def in_microseconds(options: Options) -> bool:
     return "timestamp" in names and not (ranges or "timestampMs" in names or "brokerTimestampMs" in names)
 
 
+def _located(source: Bytes, origin: int, entries: Entries) -> tuple[Payloads, Int64s]:
+    """The payloads as they are in the segment, and the codec of each."""
+    start, size, codec = (np.empty(len(entries), np.int64) for _ in range(3))
+    locate(source.ctypes.data, origin, entries.array, start, size, codec)
+    return Payloads(source.ctypes.data + start - origin, size, np.zeros(len(entries), np.int64), start - origin), codec
+
+
 def decompressed(
     source: Bytes, origin: int, entries: Entries, options: Options, share: Share = _EVERYTHING
 ) -> tuple[Payloads, Bytes, dict[int, str]]:
@@ -393,35 +320,19 @@ def decompressed(
     Returns the payloads of as many entries as ``share`` has room for, the memory of the decompressed ones, or ``source`` if all were, and
     what is wrong with which entry.
     """
-    payloads, codec = _located(source, origin, entries)
-    return _decompressed(source, entries, payloads, codec, options, share) if codec.any() else (payloads, source, {})
-
-
-def _located(source: Bytes, origin: int, entries: Entries) -> tuple[Payloads, Int64s]:
-    """The payloads as they are in the segment, and the codec of each."""
-    start, size, codec = (np.empty(len(entries), np.int64) for _ in range(3))
-    locate(source.ctypes.data, origin, entries.array, start, size, codec)
-    return Payloads(source.ctypes.data + start - origin, size, np.zeros(len(entries), np.int64), start - origin), codec
-
-
-def _decompressed(
-    source: Bytes, entries: Entries, packed: Payloads, codec: Int64s, options: Options, share: Share
-) -> tuple[Payloads, Bytes, dict[int, str]]:
-    """Decompress payloads that have a codec; damaged entries get a code.
-
-    Returns the payloads of as many entries as ``share`` has room for, the memory of the decompressed ones, and what is wrong with which
-    entry.
-    """
+    packed, codec = _located(source, origin, entries)
+    if not codec.any():
+        return packed, source, {}
     some, found = np.flatnonzero(codec), dict[int, str]()
     result = inflate(
         source, packed.start[some], packed.size[some], codec[some], entries.magic[some], options.max_batch_bytes, options.max_ratio, share
     )
-    n = len(entries) if result.done == len(some) else int(some[result.done])
-    some = some[: result.done]
+    done = result.done
+    n, some = len(entries) if done == len(some) else int(some[done]), some[:done]
     plain = Payloads(*(column[:n].copy() for column in packed))
-    plain.address[some], plain.size[some] = result.arena.ctypes.data + result.start[: result.done], result.size[: result.done]
-    plain.buffer[some], plain.start[some] = 1, result.start[: result.done]
-    for i in np.flatnonzero(result.code[: result.done]).tolist():
+    plain.address[some], plain.size[some] = result.arena.ctypes.data + result.start[:done], result.size[:done]
+    plain.buffer[some], plain.start[some] = 1, result.start[:done]
+    for i in np.flatnonzero(result.code[:done]).tolist():
         b = int(some[i])
         entries.code[b], entries.where[b] = result.code[i], result.where[i] - packed.start[b]
         found[b] = result.found[i]

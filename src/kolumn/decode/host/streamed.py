@@ -1,9 +1,12 @@
-"""A chunk of format 2 batches becomes Arrow columns directly from the file, without being in memory as a whole.
+"""A chunk becomes Arrow columns directly from the file, without being in memory as a whole.
 
-`stream` processes the batches that compiled code can decode alone. Batches whose codec needs a library are processed in tiles: read
-and checked, decompressed, and appended to the same columns.
+`stream` processes the batches of format 2 that compiled code can decode alone. Batches whose codec needs a library are processed in tiles:
+read and checked, decompressed, and appended to the same columns. `stream_messages` does it with messages of formats 0 and 1, and stops
+before an entry with anything unusual. What is left of the chunk is then read, gets a row of the batch table for each entry, and takes the
+general path.
 """
 
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +14,10 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Bytes, Flags, Int64s
 from kolumn.core.recycle import memory, take
-from kolumn.cpu_fallback.fields.put import COPY, NEXT_BLOCK, VIEW
-from kolumn.cpu_fallback.fields.target import HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
+from kolumn.cpu_fallback.check import HEADERS
+from kolumn.cpu_fallback.columns import RecordMemory
+from kolumn.cpu_fallback.fields.target import COPY, HEADER_KEY, HEADER_VALUE, KEY, NEXT_BLOCK, ROWS, VALUE, VIEW
+from kolumn.cpu_fallback.fields.target import HEADERS as HEADER_COUNT
 from kolumn.cpu_fallback.inflate.arena import Share, inflate
 from kolumn.cpu_fallback.inflate.libraries import decoders
 from kolumn.cpu_fallback.machine.address import PAD
@@ -28,6 +33,7 @@ from kolumn.cpu_fallback.stream import (
     UNTIMED,
     WINDOW,
     WRONG,
+    Room,
     Source,
     Span,
     append,
@@ -36,130 +42,76 @@ from kolumn.cpu_fallback.stream import (
     needs_library,
     stream,
 )
+from kolumn.cpu_fallback.stream_messages import (
+    ALL,
+    APART,
+    INTACT,
+    MESSAGE_SLOTS,
+    MESSAGES,
+    POSITION,
+    SMALL,
+    STRETCHES,
+    WEIGHT,
+    stream_messages,
+)
 from kolumn.decode.host.record_batch import HostPart
 from kolumn.decode.host.run import Run, bytes_of, in_microseconds, limits, memory_for, modes, wanted
 from kolumn.formats import table
 from kolumn.formats.codecs import LZ4, NONE
 from kolumn.formats.entries import Entries
+from kolumn.formats.legacy import SMALLEST_ENTRY
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
-from kolumn.log.chunks import MOST_ENTRIES, Chunk
+from kolumn.log.chunks import MOST_ENTRIES, Chunk, Loaded, messages_from, walk_entries
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 
-TILE = 4 << 20
-"""Maximum compressed bytes that a library decompresses at a time."""
-BLOCK = NEXT_BLOCK
-"""Bytes that `stream` reads at a time."""
-LATER = -1
-"""State of a chunk whose remaining entries are left for later, since they would need too much memory."""
-SLACK = 1 << 16
-"""Extra room for the batch with which a chunk exceeds its size."""
+TILE = 4 << 20  # maximum compressed bytes that a library decompresses at a time
+BLOCK = NEXT_BLOCK  # bytes that `stream` reads at a time
+LATER = -1  # state of a chunk whose remaining entries are left for later, since they would need too much memory
+SLACK = 1 << 16  # extra room for the batch with which a chunk exceeds its size
 INFLATED, MOST_INFLATED = 4 << 20, 16 << 20
 """Bytes of the arena unless views keep them: at first, and after a batch that does not fit. Larger batches are left to a library."""
-
-
-_NO_ROOM = take(PAD)
-"""Memory of an arena before it has a payload: nothing is written to it."""
+ASIDE = 256 << 10  # bytes after an unusual entry that take the general path too, unless the end of the chunk is known
+LIKELY_MESSAGE = 64  # decompressed bytes of a message, before any was seen
+_NO_ROOM = take(PAD)  # memory of an arena before it has a payload: nothing is written to it
+_UNBOUNDED = 1 << 62
 
 
 class Streamed(NamedTuple):
-    """Result of streaming a chunk.
-
-    Attributes
-    ----------
-    parts : list of HostPart
-    entries : Entries
-        The entries of the chunk, including those found after the known ones; only the decoded ones, if there was no memory for more.
-    is_wrong : bool
-        One of the entries is damaged. The decoded parts must not be used then; the general path finds out what is wrong.
-    intact : int, optional
-        Number of decoded entries, if a row of ``entries`` stands for several.
-    reached : int, optional
-        Position after the chunk, if ``entries`` do not tell it.
-    following : Entries, optional
-        The entry after the chunk, if its header was read.
-    rest : Chunk, optional
-        What is left of the chunk after ``entries``: something unusual, or what has no room in memory.
-    """
+    """Result of streaming a chunk."""
 
     parts: list[HostPart]
     entries: Entries
+    """The entries of the chunk, including those found after the known ones; only the decoded ones, if there was no memory for more."""
     is_wrong: bool
-    intact: int | None = None
-    reached: int | None = None
-    following: Entries | None = None
-    rest: Chunk | None = None
+    """One of the entries is damaged. The decoded parts must not be used then; the general path finds out what is wrong."""
+    intact: int | None = None  # number of decoded entries, if a row stands for several
+    reached: int | None = None  # position after the chunk, if entries do not tell it
+    following: Entries | None = None  # the entry after the chunk, if its header was read
+    rest: Chunk | None = None  # what is left of the chunk after the entries: something unusual, or what has no room in memory
 
 
 def stream_runs(
     file: SegmentFile, entries: Entries, span: Span, options: Options, need_key: bool, share: Share, descriptor: int | None = None
 ) -> Streamed:
-    """Decode the entries of a chunk.
+    """Decode batches of format 2; the file's statistics are updated: record density, compression ratio, share of keys, largest batch.
 
-    Parameters
-    ----------
-    file : SegmentFile
-        Its statistics are updated: record density, compression ratio, share of keys, largest batch.
-    entries : Entries
-        Known entries, at least one, as `stream.hop` finds them.
-    span : Span
-        The part of the file after the known entries that belongs to the chunk.
-    need_key : bool
-        As for `run.decode_run`.
-    share : Share
-        How much memory the chunk may use.
-    descriptor : int, optional
-        Where compiled code reads instead, as `SegmentFile.descriptor`.
+    Of the ``entries`` at least one is known, as `stream.hop` finds them; ``span`` is the part of the file after these that belongs to the
+    chunk. ``need_key`` is as for `run.decode_run`, ``share`` is how much memory the chunk may use, and ``descriptor`` is where compiled
+    code reads instead of the file, as `SegmentFile.descriptor`.
     """
-    place, known = file.descriptor if descriptor is None else descriptor, len(entries)
-    chunk = _Chunk(file, _with_room(entries, known, span), known, span, options, need_key, share, place)
+    chunk = _Batches(file, entries, span, options, need_key, share, file.descriptor if descriptor is None else descriptor)
     parts = chunk.parts()
-    return Streamed(parts, chunk.entries[: chunk.known], chunk.state == WRONG, following=chunk.following)
+    return Streamed(parts, Entries(chunk.entries.array[: chunk.known]), chunk.state == WRONG, following=chunk.following)
 
 
-def _with_room(entries: Entries, known: int, span: Span) -> Entries:
-    """The ``known`` rows, followed by room for the entries that are found later."""
-    last = entries.array[-1].tolist()
-    if span.stop <= last[table.POSITION] + last[table.SIZE]:
-        return entries
-    room = Entries.room(MOST_ENTRIES)
-    room.array[:known] = entries.array
-    return room
-
-
-class StreamArena:
-    """The memory that decompressed payloads are in while their records are read, and for good if views point into it.
-
-    With ``keep`` views point into it, so the columns of each part have an arena of their own. ``room`` is for payloads,
-    0 before the first compressed one; ``most`` are those of the largest arena that views do not keep.
-    """
-
-    def __init__(self, keep: bool, options: Options, share: Share) -> None:
-        self._keep, self._largest = keep, options.max_batch_bytes
-        self.buffer, self._bytes = _NO_ROOM
-        self.room, self.most = 0, max(INFLATED, min(MOST_INFLATED, share.bytes // 16))
-
-    def begin(self, payload_bytes: int, used: int, ready: int) -> None:
-        """Serve new columns. The ``ready`` bytes after the ``used`` ones of the old columns are a payload for the new ones."""
-        if self._keep:
-            # Views of the old columns point into the old arena.
-            waiting = self._bytes[used : used + ready]
-            self.buffer, self._bytes = take((payload_bytes if ready else 0) + PAD)
-            self._bytes[:ready] = waiting
-            self.room = min(payload_bytes, self._largest) if ready else 0
-
-    def likely(self, largest: int) -> int:
-        """Bytes for payloads of a file whose largest one so far has ``largest``, unless views keep them."""
-        return INFLATED if max(self.room, largest) < INFLATED else self.most
-
-    def grow(self, size: int) -> bool:
-        """Make the first arena, or a larger one; False if that is not allowed."""
-        size = min(size, self._largest)
-        if size <= self.room:
-            return False
-        self.buffer, self._bytes = take(size + PAD)
-        self.room = size
-        return True
+def stream_message_runs(file: SegmentFile, chunk: Chunk, options: Options, need_key: bool, share: Share) -> Streamed:
+    """Decode the messages of formats 0 and 1 of a chunk without bytes; parameters as for `stream_runs`."""
+    messages = _Messages(file, chunk, options, need_key, share)
+    parts = messages.parts()
+    entries = Entries.joined([part.entries for part in parts]) if parts else Entries.room(0)
+    rest = messages.rest()
+    return Streamed(parts, entries, False, messages.intact, messages.position if rest is None else rest.end, rest=rest)
 
 
 class _Tile(NamedTuple):
@@ -173,38 +125,82 @@ class _Tile(NamedTuple):
     arena: Bytes
 
 
-class _Chunk:
-    """State of decoding one chunk: the position, and the memory that is being filled."""
+class _Stream:
+    """State of decoding one chunk: the memory that is being filled.
+
+    Decompressed payloads are in the ``arena`` while their records are read, and for good if views point into it (``keep``): then the
+    columns of each part have an arena of their own. It has room for ``arena_room`` bytes, 0 before the first compressed payload.
+    """
+
+    limit: Room
+    memory: RecordMemory
+
+    def __init__(self, file: SegmentFile, span: Span, options: Options, share: Share) -> None:
+        self.file, self.span, self.options, self.share = file, span, options, share
+        self.keep = options.binary == "view"
+        self.limits, self.libraries = limits(options), decoders(options.remarks)
+        self.state, self.need, self.ready, self.packed, self.taken = DONE, 0, 0, 0, 0
+        self.arena, self.arena_bytes = _NO_ROOM
+        self.arena_room, self.most_arena = 0, max(INFLATED, min(MOST_INFLATED, share.bytes // 16))
+        self.sources: list[pa.Buffer] = []
+
+    def _begin_arena(self, payload_bytes: int) -> None:
+        """An arena for new columns, if views of the old ones point into theirs. A payload that is ready moves to it."""
+        waiting = self.arena_bytes[self.packed : self.packed + self.ready]
+        self.arena, self.arena_bytes = take((payload_bytes if self.ready else 0) + PAD)
+        self.arena_bytes[: self.ready] = waiting
+        self.arena_room = min(payload_bytes, self.options.max_batch_bytes) if self.ready else 0
+
+    def _likely_arena(self) -> int:
+        return INFLATED if max(self.arena_room, self.file.sizes.largest) < INFLATED else self.most_arena
+
+    def _grow_arena(self, size: int) -> bool:
+        """Make the first arena, or a larger one; False if that is not allowed."""
+        size = min(size, self.options.max_batch_bytes)
+        if size <= self.arena_room:
+            return False
+        self.arena, self.arena_bytes = take(size + PAD)
+        self.arena_room, self.limit = size, self.limit._replace(arena=size)
+        if self.keep:
+            self.sources[1] = self.arena
+        return True
+
+
+class _Batches(_Stream):
+    """Decodes batches of format 2."""
 
     def __init__(
-        self, file: SegmentFile, entries: Entries, known: int, span: Span, options: Options, need_key: bool, share: Share, descriptor: int
+        self, file: SegmentFile, entries: Entries, span: Span, options: Options, need_key: bool, share: Share, descriptor: int
     ) -> None:
-        self.descriptor = descriptor
-        self.file, self.entries, self.known, self.span, self.options, self.share = file, entries, known, span, options, share
-        self.taken = 0
+        super().__init__(file, span, options, share)
+        rows, self.known, self.descriptor = entries.array, len(entries.array), descriptor
         self.tile: _Tile | None = None
         self.following: Entries | None = None
-        self.limits = limits(options)
-        self.keep = options.binary == "view"
-        self.modes = modes(options, VIEW if self.keep else COPY, need_key, VIEW)
-        self.microseconds, self.libraries = in_microseconds(options), decoders(options.remarks)
-        self.state, self.need, self.ready, self.packed = DONE, 0, 0, 0
-        self.records = np.empty(len(entries.array), np.int64)
-        first = entries.array[0].tolist()
+        self.modes, self.microseconds = modes(options, VIEW if self.keep else COPY, need_key, VIEW), in_microseconds(options)
+        first, last = rows[0].tolist(), rows[-1].tolist()
         self.origin = first[table.POSITION]
-        if known == 1:
+        if self.known == 1:
             size = largest = first[table.SIZE]
             self.whole = self.keep and first[table.CODEC] == NONE
         else:
-            sizes = entries.size[:known]
-            size, largest = int(sizes.sum()), int(sizes.max())
-            self.whole = self.keep and bool((entries.codec[:known] == NONE).any())
+            size, largest = int(entries.size.sum()), int(entries.size.max())
+            self.whole = self.keep and bool((entries.codec == NONE).any())
+        if span.stop > last[table.POSITION] + last[table.SIZE]:
+            # Room for the entries that are found later.
+            rows = np.empty((MOST_ENTRIES, table.WIDTH), np.int64)
+            rows[: self.known] = entries.array
+        self.entries, self.records = Entries(rows), np.empty(len(rows), np.int64)
         largest = max(BLOCK, largest)
         # Of a segment in memory only its end is copied, an entry at a time.
         copies = self.whole and file.memory is None
         self.room = max(int(span.weight), size) + largest if copies else largest
-        self.window = self._spare_window() or memory(self.room + PAD)
-        self.arena = StreamArena(self.keep, options, share)
+        try:
+            # The window of a chunk of this file that is done.
+            self.window = file.spare.pop()
+        except IndexError:
+            self.window = None
+        if self.window is None or self.window.size < self.room + PAD:
+            self.window = memory(self.room + PAD)
 
     def parts(self) -> list[HostPart]:
         """Decode entry by entry; whenever the columns are full, they become a part. What there is of a chunk that is wrong is no use."""
@@ -223,7 +219,7 @@ class _Chunk:
                 self._learn(at)
                 run = Run(self.memory.columns(at), self.records[first:row], self.sources, {}, at[UNTIMED] != 0)
                 self.taken += bytes_of(at[ROWS], at[KEY] + at[VALUE])
-                parts.append(HostPart(run, self.entries[first:row]))
+                parts.append(HostPart(run, Entries(self.entries.array[first:row])))
             if self.state == DONE and row < self.known:
                 self.following, self.known = Entries(self.entries.array[row : self.known].copy()), row
             elif self.state == LATER or (not done and self.taken >= self.share.bytes):
@@ -231,14 +227,6 @@ class _Chunk:
         if not self.keep:
             self.file.spare.append(self.window)
         return parts
-
-    def _spare_window(self) -> pa.Buffer | None:
-        """The window of a chunk of this file that is done, if it is large enough."""
-        try:
-            spare = self.file.spare.pop()
-        except IndexError:
-            return None
-        return spare if self.room + PAD <= spare.size else None
 
     def _begin(self, first: int) -> None:
         """Allocate columns for the entries from row ``first`` on. Up to the last chunk their size is the same, so memory can be reused.
@@ -256,34 +244,32 @@ class _Chunk:
         weight = int(self.span.weight)
         # What is left of a segment does not exceed its size.
         payload_bytes = max(weight * 9 // 8 + SLACK if most > weight else most * 9 // 8 + min(SLACK, most // 8), self.need)
-        self.payload_bytes = payload_bytes
         density = sizes.density or max(count, 1) / size
         records = max(int(payload_bytes * density * 1.1), min(count, self.need // SMALLEST_RECORD), 1)
-        self.arena.begin(payload_bytes, self.packed, self.ready)
+        if self.keep:
+            self._begin_arena(payload_bytes)
         self.memory, self.limit = memory_for(
             sizes, payload_bytes, min(records, payload_bytes // SMALLEST_RECORD), max(SLACK, self.largest), self.modes, self.options, SLOTS,
-            self.arena.room, self.microseconds,
+            arena=self.arena_room, microseconds=self.microseconds,
         )  # fmt: skip
-        self.inflated = 0
-        plain = self._plain(first) if self.keep else self.window
+        self.payload_bytes, self.inflated = payload_bytes, 0
+        plain = self.window
+        if self.keep:
+            held = self.file.memory
+            if held is not None and self.whole and likely[table.POSITION] + size + PAD <= self.file.size:
+                plain = held.slice(self.origin)
+            self.sources = [plain, self.arena]
+        # What views of uncompressed payloads point into.
         self.views = plain.address
-        self.sources: list[pa.Buffer] = [plain, self.arena.buffer] if self.keep else []
-        if codec != NONE and not self.arena.room and not needs_library(codec, self.libraries):
+        if codec != NONE and not self.arena_room and not needs_library(codec, self.libraries):
             self._make_arena()
-
-    def _plain(self, first: int) -> pa.Buffer:
-        """What views of uncompressed payloads point into, in the entries from row ``first`` on."""
-        memory = self.file.memory
-        if memory is None or not self.whole or self.entries[min(first, self.known - 1)].end + PAD > self.file.size:
-            return self.window
-        return memory.slice(self.origin)
 
     def _fill(self, row: int) -> int:
         """Decode until the columns are full; returns the next row."""
         while True:
             ready, self.ready = self.ready, 0
             source = Source(
-                self.descriptor, self.views, self.window.address, self.arena.buffer.address, self.room, BLOCK, self.whole, self.keep,
+                self.descriptor, self.views, self.window.address, self.arena.address, self.room, BLOCK, self.whole, self.keep,
                 self.libraries,
             )  # fmt: skip
             row, self.state, self.need, self.known = stream(
@@ -291,7 +277,12 @@ class _Chunk:
                 self.memory.at, self.limit,
             )  # fmt: skip
             if self.state == WINDOW:
-                self._make_window(self.need)
+                # For a batch that is larger than those before it, and for somewhat larger ones.
+                self.room = self.need * 5 // 4
+                self.window = memory(self.room + PAD)
+                self.views = self.window.address
+                if self.keep:
+                    self.sources[0] = self.window
                 continue
             if self.state == FULL and self.entries.codec[row] != NONE:
                 self.ready = self.need
@@ -303,23 +294,8 @@ class _Chunk:
             if self.state != DONE:
                 return row
 
-    def _make_window(self, largest: int) -> None:
-        """A window for a batch that is larger than those before it, and for somewhat larger ones."""
-        self.room = largest * 5 // 4
-        self.window = memory(self.room + PAD)
-        self.views = self.window.address
-        if self.keep:
-            self.sources[0] = self.window
-
     def _make_arena(self) -> bool:
-        """Make the first arena, or a larger one; False if that is not allowed."""
-        kept = self.payload_bytes + min(self.largest, self.arena.most)
-        if not self.arena.grow(kept if self.keep else self.arena.likely(self.file.sizes.largest)):
-            return False
-        self.limit = self.limit._replace(arena=self.arena.room)
-        if self.keep:
-            self.sources[1] = self.arena.buffer
-        return True
+        return self._grow_arena(self.payload_bytes + min(self.largest, self.most_arena) if self.keep else self._likely_arena())
 
     def _tile(self, row: int) -> tuple[int, int, int]:
         """Decode the entries from ``row`` on with a library; results as those of `stream`."""
@@ -354,48 +330,156 @@ class _Chunk:
         asked = wanted(entries, self.options) & ((entries.count != 0) | (entries.size != HEADER))
         taken = np.flatnonzero(asked)
         start, size = entries.position[taken] - entries.position[0] + HEADER, entries.size[taken] - HEADER
-        left = Share(max(self.share.bytes - self._used(), 1), self.share.large and not row)
+        at = self.memory.at.tolist()
+        used = self.taken + bytes_of(at[ROWS], at[KEY] + at[VALUE]) + (self.inflated if self.keep else 0)
+        left = Share(max(self.share.bytes - used, 1), self.share.large and not row)
         result = inflate(
             np.frombuffer(window, np.uint8), start, size, entries.codec[taken], entries.magic[taken],
             self.options.max_batch_bytes, self.options.max_ratio, left,
         )  # fmt: skip
-        if result.code[: result.done].any() or (self.options.remarks and entries.codec[0] == LZ4):
+        done = result.done
+        if result.code[:done].any() or (self.options.remarks and entries.codec[0] == LZ4):
             # Only the general path compares content checksums of what a library decompressed.
             return WRONG
-        if result.done < len(taken):
+        if done < len(taken):
             # Entries without room are left for the next tile, or the next chunk.
-            entries, asked, taken = entries[: taken[result.done]], asked[: taken[result.done]], taken[: result.done]
+            entries, asked, taken = entries[: taken[done]], asked[: taken[done]], taken[:done]
         if not len(entries):
             return LATER
         origin, size = np.zeros(len(entries), np.int64), np.zeros(len(entries), np.int64)
-        origin[taken], size[taken] = result.start[: result.done], result.size[: result.done]
+        origin[taken], size[taken] = result.start[:done], result.size[:done]
         self.tile = _Tile(row, entries, asked, origin, size, result.arena)
         return DONE
 
-    def _used(self) -> int:
-        """Bytes of memory that the chunk uses so far."""
-        at = self.memory.at.tolist()
-        return self.taken + bytes_of(at[ROWS], at[KEY] + at[VALUE]) + (self.inflated if self.keep else 0)
-
     def _look_ahead(self, row: int) -> None:
-        """Find the entries after ``row``, as many as make a tile."""
+        """Find the entries after ``row``, as many as make a tile and as still may be added to the chunk."""
         if self.known == row + 1:
-            following = self.entries[row].end
+            entries = self.entries[: self.known]
+            weights = np.where(entries.codec == NONE, 1.0, self.span.inflates) * entries.size
+            left = (self.span.weight - float(weights.sum())) / self.span.inflates
             room, _ = take(HEADER + PAD)
-            span = self.span._replace(weight=min(TILE, self._weight_left()), inflates=1.0)
-            self.known += hop(self.descriptor, following, span, room.address, self.entries[self.known :].array)[0]
-
-    def _weight_left(self) -> float:
-        """Bytes of the log that may still be added to the chunk."""
-        entries = self.entries[: self.known]
-        weights = np.where(entries.codec == NONE, 1.0, self.span.inflates) * entries.size
-        return (self.span.weight - float(weights.sum())) / self.span.inflates
+            span = self.span._replace(weight=min(TILE, left), inflates=1.0)
+            self.known += hop(self.descriptor, entries[row].end, span, room.address, self.entries[self.known :].array)[0]
 
     def _learn(self, at: list[int]) -> None:
         """Update the file's statistics, which predict the sizes of the next batches."""
         sizes, inflated = self.file.sizes, self.inflated + at[ARENA]
         sizes.largest = max(sizes.largest, at[LARGEST])
         columns = at[KEY], at[VALUE], at[HEADER_KEY], at[HEADER_VALUE]
-        sizes.learn(at[PLAIN] + inflated, at[ROWS], at[HEADERS], columns, at[PACKED], inflated)
+        sizes.learn(at[PLAIN] + inflated, at[ROWS], at[HEADER_COUNT], columns, at[PACKED], inflated)
         if at[PACKED]:
             self.span = self.span._replace(inflates=sizes.inflates)
+
+
+class _Messages(_Stream):
+    """Decodes messages of formats 0 and 1."""
+
+    def __init__(self, file: SegmentFile, chunk: Chunk, options: Options, need_key: bool, share: Share) -> None:
+        assert chunk.span is not None
+        super().__init__(file, chunk.span, options, share)
+        self.start, first = chunk.origin, chunk.entries[0]
+        self.is_bounded = self.span.stop == first.end
+        self.position, self.weight = self.start, _UNBOUNDED if self.is_bounded else int(self.span.weight)
+        self.most_per_byte = 1 if first.codec == NONE else 64
+        self.intact = 0
+        # The timestamp of a wrapper is in its row.
+        self.merge = APART if "position" in options.columns else MESSAGES if options.remarks else ALL
+        self.modes = modes(options, VIEW if self.keep else COPY, need_key)
+        self.density = file.sizes.density or (1 / LIKELY_MESSAGE if self.is_bounded or first.codec != NONE else 1 / first.size)
+        self.row, self.entries = np.zeros(table.WIDTH, np.int64), Entries.room(MOST_ENTRIES)
+        self.records = np.zeros(MOST_ENTRIES, np.int64)
+        # The window keeps all bytes of the chunk if views will point into it.
+        self.whole = self.keep and first.codec == NONE
+        stored = self.span.stop - self.start if self.is_bounded else min(int(self.span.weight) + first.size, file.size - self.start)
+        self.room = max(BLOCK, stored) + SLACK if self.whole else BLOCK
+        self.window, _ = take(self.room + PAD)
+
+    def parts(self) -> list[HostPart]:
+        """Decode message by message; whenever the columns are full, they become a part."""
+        parts = list[HostPart]()
+        self.state = FULL
+        while self.state == FULL and (not parts or self.taken < self.share.bytes):
+            self._begin()
+            self._fill()
+            at = self.memory.at.tolist()
+            stretches, intact, self.packed = at[STRETCHES], at[INTACT], at[ARENA]
+            if intact:
+                self._learn(at)
+                run = Run(self.memory.columns(at), self.records[:stretches].copy(), self.sources, {})
+                self.taken += run.bytes
+                self.intact += intact
+                parts.append(HostPart(run, self.entries[:stretches].copy()))
+            self.position, self.weight = at[POSITION], at[WEIGHT]
+        return parts
+
+    def rest(self) -> Chunk | None:
+        """What is left of the chunk, None if it ends where the loop stopped."""
+        if self.state == FULL:
+            # There was no memory for more. It goes on from here.
+            if not self.is_bounded:
+                return None
+            left = messages_from(self.file, self.position, self.span._replace(weight=inf), _UNBOUNDED)
+            return left if left is not None and left.end == self.span.stop else self._loaded()
+        if self.state == DONE and self.position > self.start and (not self.is_bounded or self.position == self.span.stop):
+            return None
+        return self._loaded()
+
+    def _loaded(self) -> Chunk | None:
+        """The entries that are left, with their bytes."""
+        file, stop = self.file, self.span.stop
+        size = stop - self.position if self.is_bounded else ASIDE
+        while True:
+            # `walk` wants to see some bytes after an entry, unless the file ends there.
+            loaded = min(self.position + size + HEADERS, file.size)
+            source = file.read(self.position, loaded)
+            entries = Entries.room((loaded - self.position) // SMALLEST_ENTRY + 1)
+            held = Loaded(source, self.position, loaded, file.size)
+            decide = self.options.check_crcs
+            count, _, _, claimed = walk_entries(held, self.position, stop, file.format, entries, whole=True, decide=decide)
+            if count:
+                return Chunk(source, self.position, entries[:count])
+            if claimed <= size or loaded == file.size:
+                return None
+            size = claimed
+
+    def _begin(self) -> None:
+        """Allocate columns; their size is always the same, so that their memory can be reused."""
+        payload_bytes = max(min(int(self.span.weight), self.most_per_byte * (self.span.stop - self.position)) * 9 // 8 + SLACK, self.need)
+        records = max(int(payload_bytes * self.density * 1.1), self.need // SMALLEST_ENTRY + 1)
+        if self.keep:
+            self._begin_arena(payload_bytes)
+        more = max(SLACK, self.file.sizes.largest, self.need)
+        self.memory, self.limit = memory_for(
+            self.file.sizes, payload_bytes, records, more, self.modes, self.options, MESSAGE_SLOTS, arena=self.arena_room
+        )
+        self.memory.at[POSITION], self.memory.at[WEIGHT] = self.position, self.weight
+        self.sources = [self.window, self.arena] if self.keep else []
+
+    def _fill(self) -> None:
+        """Decode until the columns are full, or until the chunk ends."""
+        while True:
+            source = Source(
+                self.file.descriptor, self.window.address, self.window.address, self.arena.address, self.room, BLOCK, self.whole,
+                self.keep, self.libraries,
+            )  # fmt: skip
+            self.state, self.need, self.ready = stream_messages(
+                source, self.span, self.limits, self.merge, self.start, self.ready, self.entries.array, self.row, self.records,
+                self.memory.target, self.memory.at, self.limit,
+            )  # fmt: skip
+            if self.state == WINDOW:
+                self.room = self.need * 5 // 4
+                self.window, _ = take(self.room + PAD)
+            elif self.state != SMALL or not self._grow_arena((self.limit.value_bytes if self.keep else 0) + self._likely_arena()):
+                return
+
+    def _learn(self, at: list[int]) -> None:
+        """Update the file's statistics, which predict the sizes of the next chunks, unless entries were left out."""
+        entries, sizes, rows = self.entries[: at[STRETCHES]], self.file.sizes, at[ROWS]
+        sizes.largest = max(sizes.largest, at[LARGEST])
+        if rows < at[INTACT]:
+            return
+        packed = int(entries.size[entries.codec != NONE].sum())
+        total = int(entries.size.sum()) - packed + at[ARENA]
+        # Values may be all of a batch.
+        sizes.learn(total, rows, 0, (at[KEY], total, total, total), packed, at[ARENA])
+        self.density = sizes.density

@@ -13,6 +13,5 @@ Every length is checked against ``end`` before it is used. The rules are those o
 from kolumn.formats.layout import GZIP, LZ4, NONE, SNAPPY, ZSTD
 
 __all__ = ["DEFLATE", "END", "GZIP", "LZ4", "LZ4_BLOCK", "NONE", "SNAPPY", "SNAPPY_BLOCK", "STORED", "ZSTD", "ZSTD_FRAME"]
-
 END, STORED, DEFLATE, SNAPPY_BLOCK, LZ4_BLOCK, ZSTD_FRAME = range(6)
 """Kinds of block."""

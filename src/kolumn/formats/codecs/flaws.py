@@ -1,27 +1,9 @@
 """Errors in a framing: the numbers that `header` and `block` return, and their texts."""
 
-CUT = 1
-MAGIC = 2
-VERSION = 3
-RESERVED = 4
-DICTIONARY = 5
-LINKED = 6
-BLOCK_MAXIMUM = 7
-HEADER_CHECKSUM = 8
-BLOCK_LENGTH = 9
-BLOCK_CHECKSUM = 10
-EMPTY = 11
-PREAMBLE = 12
-INNER_HEADER = 13
-METHOD = 14
-TRAILER = 15
-WINDOW = 16
-BLOCK_TYPE = 17
-CONTENT_SIZE = 18
-CONTENT = 19
-TOO_LARGE = 20
-CODEC = 21
-
+(
+    CUT, MAGIC, VERSION, RESERVED, DICTIONARY, LINKED, BLOCK_MAXIMUM, HEADER_CHECKSUM, BLOCK_LENGTH, BLOCK_CHECKSUM, EMPTY, PREAMBLE,
+    INNER_HEADER, METHOD, TRAILER, WINDOW, BLOCK_TYPE, CONTENT_SIZE, CONTENT, TOO_LARGE, CODEC,
+) = range(1, 22)  # fmt: skip
 TEXT = {
     CUT: "a stream that is cut short",
     MAGIC: "bytes that do not begin a stream of this codec",

@@ -13,16 +13,11 @@ checked.
 """
 
 from kolumn.formats.codecs import DEFLATE, END
-from kolumn.formats.codecs.codec import Codec
 from kolumn.formats.codecs.flaws import CUT, HEADER_CHECKSUM, MAGIC, METHOD, TRAILER
 from kolumn.formats.crc import crc32
-from kolumn.formats.layout import GZIP
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
-FHCRC = 0x02
-FEXTRA = 0x04
-FNAME = 0x08
-FCOMMENT = 0x10
+FHCRC, FEXTRA, FNAME, FCOMMENT = 0x02, 0x04, 0x08, 0x10
 LEAST_MEMBER = 18
 """Java ignores up to this many bytes after a member. It is the size of a header and a trailer together."""
 MOST_PER_BYTE = 1032
@@ -37,8 +32,7 @@ def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
         return MAGIC, at, 0
     if load8(buf, at + 2) != 8:
         return METHOD, at + 2, 0
-    flags = load8(buf, at + 3)
-    place = at + 10
+    flags, place = load8(buf, at + 3), at + 10
     if flags & FEXTRA:
         if end - place < 2:
             return CUT, end, 0
@@ -66,14 +60,8 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
 
 
 def following(buf: Buffer, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
-    """Trailer at ``at``, after a deflate stream that decompressed to ``size`` bytes with CRC-32 ``crc``.
-
-    Returns
-    -------
-    flaw : int
-    next : int
-        Position of the next member's deflate stream; ``end`` if there is no next member.
-    """
+    """Trailer at ``at``, after a deflate stream that decompressed to ``size`` bytes with CRC-32 ``crc``. Returns ``next``: position of the
+    next member's deflate stream; ``end`` if there is no next member."""
     if end - at < 8:
         return CUT, end
     if u32_little_at(buf, at) != crc or u32_little_at(buf, at + 4) != size & 0xFFFFFFFF:
@@ -94,11 +82,3 @@ def after_zero(buf: Buffer, at: int, end: int) -> int:
             return at + 1
         at += 1
     return end + 1
-
-
-def is_whole(state: int) -> bool:
-    """True: the one block contains all members."""
-    return True
-
-
-CODEC = Codec("gzip", GZIP, header, block, is_whole)

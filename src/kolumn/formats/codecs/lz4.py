@@ -17,28 +17,10 @@ so are linked blocks and dictionaries, which the lz4 library itself accepts.
 xxHash32 with seed 0, the checksum of lz4 frames: four lanes of 32 bits, each of which takes every fourth little-endian word.
 """
 
-from kolumn.formats.codecs import END, LZ4_BLOCK, STORED
-from kolumn.formats.codecs.codec import Codec
-from kolumn.formats.codecs.flaws import (
-    BLOCK_CHECKSUM,
-    BLOCK_LENGTH,
-    BLOCK_MAXIMUM,
-    CUT,
-    DICTIONARY,
-    HEADER_CHECKSUM,
-    LINKED,
-    MAGIC,
-    RESERVED,
-    VERSION,
-)
-from kolumn.formats.layout import LZ4
+from kolumn.formats.codecs import END, LZ4_BLOCK, STORED, flaws
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
-PRIME_1 = 0x9E3779B1
-PRIME_2 = 0x85EBCA77
-PRIME_3 = 0xC2B2AE3D
-PRIME_4 = 0x27D4EB2F
-PRIME_5 = 0x165667B1
+PRIME_1, PRIME_2, PRIME_3, PRIME_4, PRIME_5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
 MASK = 0xFFFFFFFF
 
 
@@ -56,17 +38,12 @@ def xxh32(buf: Buffer, at: int, end: int) -> int:
     """XxHash32 of bytes [at, end), seed 0, unsigned."""
     size = end - at
     if size >= 16:
-        one = (PRIME_1 + PRIME_2) & MASK
-        two = PRIME_2
-        three = 0
-        four = (-PRIME_1) & MASK
+        a, b, c, d = (PRIME_1 + PRIME_2) & MASK, PRIME_2, 0, (-PRIME_1) & MASK
         while at + 16 <= end:
-            one = mixed(one, u32_little_at(buf, at))
-            two = mixed(two, u32_little_at(buf, at + 4))
-            three = mixed(three, u32_little_at(buf, at + 8))
-            four = mixed(four, u32_little_at(buf, at + 12))
+            a, b = mixed(a, u32_little_at(buf, at)), mixed(b, u32_little_at(buf, at + 4))
+            c, d = mixed(c, u32_little_at(buf, at + 8)), mixed(d, u32_little_at(buf, at + 12))
             at += 16
-        digest = rotated(one, 1) + rotated(two, 7) + rotated(three, 12) + rotated(four, 18)
+        digest = rotated(a, 1) + rotated(b, 7) + rotated(c, 12) + rotated(d, 18)
     else:
         digest = PRIME_5
     digest = (digest + size) & MASK
@@ -83,9 +60,7 @@ def xxh32(buf: Buffer, at: int, end: int) -> int:
 
 FRAME_MAGIC = 0x184D2204
 FLAGS_AT = 4
-BLOCK_CHECKSUMS = 0x10
-CONTENT_SIZE = 0x08
-CONTENT_CHECKSUM = 0x04
+BLOCK_CHECKSUMS, CONTENT_SIZE, CONTENT_CHECKSUM = 0x10, 0x08, 0x04
 STORED_BIT = 0x80000000
 MOST_PER_BYTE = 255
 """Most bytes that one byte of a compressed block can decompress to."""
@@ -94,62 +69,52 @@ SLACK = 64
 
 
 def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
-    """Frame header at ``at``, in an entry of format ``magic``.
-
-    Returns
-    -------
-    flaw, next : int
-        As for every codec.
-    state : int
-        FLG in bits 0-7, maximal block size in the bits above.
-    """
+    """Frame header at ``at``, in an entry of format ``magic``. Returns ``flaw``, ``next``: as for every codec. ``state``: FLG in bits 0-7,
+    maximal block size in the bits above."""
     if end - at < 7:
-        return CUT, end, 0
+        return flaws.CUT, end, 0
     if u32_little_at(buf, at) != FRAME_MAGIC:
-        return MAGIC, at, 0
+        return flaws.MAGIC, at, 0
     first = at + 4
-    flags = load8(buf, first)
-    descriptor = load8(buf, first + 1)
+    flags, descriptor = load8(buf, first), load8(buf, first + 1)
     if flags & 0x01:
-        return DICTIONARY, first, 0
+        return flaws.DICTIONARY, first, 0
     if flags & 0x02:
-        return RESERVED, first, 0
+        return flaws.RESERVED, first, 0
     if flags & 0x20 == 0:
-        return LINKED, first, 0
+        return flaws.LINKED, first, 0
     if flags >> 6 != 1:
-        return VERSION, first, 0
+        return flaws.VERSION, first, 0
     if descriptor & 0x8F:
-        return RESERVED, first + 1, 0
+        return flaws.RESERVED, first + 1, 0
     if descriptor >> 4 < 4:
-        return BLOCK_MAXIMUM, first + 1, 0
+        return flaws.BLOCK_MAXIMUM, first + 1, 0
     check = first + 2 + (8 if flags & CONTENT_SIZE else 0)
     if check >= end:
-        return CUT, end, 0
+        return flaws.CUT, end, 0
     if magic > 0 and load8(buf, check) != (xxh32(buf, first, check) >> 8) & 0xFF:
-        return HEADER_CHECKSUM, check, 0
+        return flaws.HEADER_CHECKSUM, check, 0
     return 0, check + 1, flags | (1 << (2 * (descriptor >> 4) + 8)) << 8
 
 
 def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, int, int, int]:
     """Block whose length is at ``at``; kind `END` at the end mark."""
-    flags = state & 0xFF
-    maximum = state >> 8
+    flags, maximum = state & 0xFF, state >> 8
     if end - at < 4:
-        return CUT, end, 0, 0, 0, END
-    word = u32_little_at(buf, at)
+        return flaws.CUT, end, 0, 0, 0, END
+    word, source = u32_little_at(buf, at), at + 4
     size = word & 0x7FFFFFFF
-    source = at + 4
     if size == 0:
         stop = source + (4 if flags & CONTENT_CHECKSUM else 0)
-        return (CUT if stop > end else 0), min(stop, end), 0, 0, 0, END
+        return (flaws.CUT if stop > end else 0), min(stop, end), 0, 0, 0, END
     if size > maximum:
-        return BLOCK_LENGTH, at, 0, 0, 0, END
+        return flaws.BLOCK_LENGTH, at, 0, 0, 0, END
     stop = source + size
     following = stop + (4 if flags & BLOCK_CHECKSUMS else 0)
     if following > end:
-        return CUT, end, 0, 0, 0, END
+        return flaws.CUT, end, 0, 0, 0, END
     if flags & BLOCK_CHECKSUMS and u32_little_at(buf, stop) != xxh32(buf, source, stop):
-        return BLOCK_CHECKSUM, stop, 0, 0, 0, END
+        return flaws.BLOCK_CHECKSUM, stop, 0, 0, 0, END
     if word & STORED_BIT:
         return 0, following, source, stop, size, STORED
     return 0, following, source, stop, min(maximum, MOST_PER_BYTE * size + SLACK), LZ4_BLOCK
@@ -158,11 +123,3 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
 def content_fits(buf: Buffer, stop: int, state: int, out: Buffer, size: int) -> bool:
     """Whether the content checksum that ends at ``stop``, if the frame has one, is that of the ``size`` bytes at ``out``."""
     return state & CONTENT_CHECKSUM == 0 or u32_little_at(buf, stop - 4) == xxh32(out, 0, size)
-
-
-def is_whole(state: int) -> bool:
-    """False: blocks follow until the end mark."""
-    return False
-
-
-CODEC = Codec("lz4", LZ4, header, block, is_whole)

@@ -15,15 +15,11 @@ A raw block begins with its decompressed size: a varint of at most five bytes, 3
 """
 
 from kolumn.formats.codecs import END, SNAPPY_BLOCK
-from kolumn.formats.codecs.codec import Codec
 from kolumn.formats.codecs.flaws import BLOCK_LENGTH, CUT, EMPTY, INNER_HEADER, PREAMBLE
-from kolumn.formats.layout import SNAPPY
 from kolumn.formats.memory import Buffer, i32_at, load8, u32_at
 
-MAGIC_HEAD = 0x82534E41
-MAGIC_TAIL = 0x50505900
-HEADER_SIZE = 16
-MOST_IN_CHUNK = 512 << 20
+MAGIC_HEAD, MAGIC_TAIL = 0x82534E41, 0x50505900
+HEADER_SIZE, MOST_IN_CHUNK = 16, 512 << 20
 RAW, XERIAL, DONE = 0, 1, 2
 
 
@@ -41,8 +37,7 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
     if state == RAW:
         if at >= end:
             return 0, end, 0, 0, 0, END
-        source = at
-        stop = end
+        source, stop = at, end
     else:
         while end - at >= 4 and u32_at(buf, at) == MAGIC_HEAD:
             if end - at < HEADER_SIZE or u32_at(buf, at + 4) != MAGIC_TAIL or i32_at(buf, at + 8) < 1:
@@ -64,27 +59,14 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
 
 
 def inflated_size(buf: Buffer, at: int, end: int) -> tuple[int, int]:
-    """Decompressed size in the preamble of the raw block [at, end); a flaw if its elements cannot produce so many bytes.
-
-    The densest element is a copy of three bytes that produces 64.
-    """
-    size = 0
-    shift = 0
+    """Decompressed size in the preamble of the raw block [at, end); a flaw if its elements cannot produce so many bytes. The densest
+    element is a copy of three bytes that produces 64."""
+    size, shift = 0, 0
     while at < end and shift < 35:
         byte = load8(buf, at)
         at += 1
         size |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if size > 0xFFFFFFFF or 3 * size > 64 * (end - at):
-                return PREAMBLE, 0
-            return 0, size
+            return (PREAMBLE, 0) if size > 0xFFFFFFFF or 3 * size > 64 * (end - at) else (0, size)
         shift += 7
     return PREAMBLE, 0
-
-
-def is_whole(state: int) -> bool:
-    """True without the xerial header: then the payload is one block."""
-    return state == RAW
-
-
-CODEC = Codec("snappy", SNAPPY, header, block, is_whole)

@@ -18,16 +18,11 @@ another one ended shortly before it, and a content size has to be right even if 
 """
 
 from kolumn.formats.codecs import END, ZSTD_FRAME
-from kolumn.formats.codecs.codec import Codec
 from kolumn.formats.codecs.flaws import BLOCK_LENGTH, BLOCK_TYPE, CONTENT_SIZE, CUT, DICTIONARY, MAGIC, RESERVED, WINDOW
-from kolumn.formats.layout import ZSTD
 from kolumn.formats.memory import Buffer, load8, u32_little_at
 
-FRAME_MAGIC = 0xFD2FB528
-SKIPPABLE_MAGIC = 0x184D2A50
-MOST_IN_BLOCK = 128 << 10
-MOST_IN_WINDOW = 128 << 20
-UNKNOWN = -1
+FRAME_MAGIC, SKIPPABLE_MAGIC = 0xFD2FB528, 0x184D2A50
+MOST_IN_BLOCK, MOST_IN_WINDOW, UNKNOWN = 128 << 10, 128 << 20, -1
 RAW, REPEATED, COMPRESSED = 0, 1, 2
 
 
@@ -105,8 +100,7 @@ def frame_blocks(buf: Buffer, at: int, end: int, maximum: int) -> tuple[int, int
         if end - at < 3:
             return CUT, end, 0
         word = load8(buf, at) | (load8(buf, at + 1) << 8) | (load8(buf, at + 2) << 16)
-        kind = (word >> 1) & 3
-        size = word >> 3
+        kind, size = (word >> 1) & 3, word >> 3
         if kind > COMPRESSED:
             return BLOCK_TYPE, at, 0
         if size > maximum:
@@ -126,11 +120,3 @@ def little_at(buf: Buffer, at: int, size: int) -> int:
     for k in range(size):
         value |= load8(buf, at + k) << (8 * k)
     return value
-
-
-def is_whole(state: int) -> bool:
-    """False: frames follow to the end."""
-    return False
-
-
-CODEC = Codec("zstd", ZSTD, header, block, is_whole)

@@ -39,11 +39,9 @@ def places() -> list[Path]:
 
 @cache
 def cache_folder(name: str = "") -> Path | None:
-    """Folder for machine code that only this user can write to, created if missing, or the folder ``name`` in it, which may be missing.
-
-    If the folder ``name`` is `READY`, nothing has to be writable. A warning is given if KOLUMN_CACHE_DIR is not used, or if the result is
-    None: there is no such folder.
-    """
+    """Folder for machine code that only this user can write to, created if missing, or the folder ``name`` in it, which may be missing. If
+    the folder ``name`` is `READY`, nothing has to be writable. A warning is given if KOLUMN_CACHE_DIR is not used, or if the result is
+    None: there is no such folder."""
     refused: list[str] = []
     found = None
     for place in places():
@@ -93,10 +91,8 @@ def _tell(found: Path | None, reasons: str) -> None:
 
 
 def objection(path: Path) -> str | None:
-    """The unsafe path, and why: another user could put files into a folder, or replace it. None if only this user and root could.
-
-    This examines the folder, which need not exist, every folder above it, and the links on the way.
-    """
+    """The unsafe path, and why: another user could put files into a folder, or replace it. None if only this user and root could. This
+    examines the folder, which need not exist, every folder above it, and the links on the way."""
     try:
         return _walk(Path(os.path.abspath(path)), _LINKS)
     except OSError as error:

@@ -15,10 +15,10 @@ bounds the versions, and the machine code that a wheel brings needs none of them
 
 from collections.abc import Callable
 from importlib import import_module
+from types import FunctionType
 from typing import Any, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-
 _noted: list[Callable[[], Any]] = []
 _applied = False
 
@@ -73,18 +73,33 @@ def overload(function: Callable[..., Any], **options: Any) -> Callable[[_Functio
     return wrap
 
 
-class Intrinsic:
-    """A function that only compiled code can call."""
+# By the number of arguments: a function of Python that calls an intrinsic.
+_CALLS: tuple[Callable[[Any], Any], ...] = (
+    lambda by: lambda: by(), lambda by: lambda a: by(a), lambda by: lambda a, b: by(a, b), lambda by: lambda a, b, c: by(a, b, c)
+)  # fmt: skip
 
-    def __init__(self, definition: Callable[..., Any]) -> None:
-        self._definition = definition
-        self.__name__, self.__doc__, self.__module__ = definition.__name__, definition.__doc__, definition.__module__
+
+def implement(function: Callable[..., Any], by: Any, **options: Any) -> None:
+    """Let compiled code call another function, or an intrinsic, in place of ``function``; ``options`` are those of `overload`."""
+    body = by if isinstance(by, FunctionType) else _CALLS[function.__code__.co_argcount](by)
+    overload(function, strict=False, **options)(lambda *given: body)
+
+
+class Intrinsic:
+    """A function that only compiled code can call; ``described`` has its name and its arguments, after one for Numba."""
+
+    def __init__(self, definition: Callable[..., Any], described: Callable[..., Any]) -> None:
+        self._definition, self._described = definition, described
+        self.__name__, self.__doc__, self.__module__ = described.__name__, described.__doc__, described.__module__
 
     def register(self) -> None:
         """Make it known to Numba."""
+        from inspect import signature
+
         from numba.core.types import Function
         from numba.core.typing.templates import infer, infer_global, make_intrinsic_template
 
+        self._definition.__signature__ = signature(self._described)  # type: ignore[attr-defined]
         # What `numba.extending.intrinsic` does with its own handle.
         template = make_intrinsic_template(self, self._definition, self.__name__)
         infer(template)
@@ -96,6 +111,24 @@ class Intrinsic:
 
 def intrinsic(definition: Callable[..., Any]) -> Any:
     """As `numba.extending.intrinsic`."""
-    made = Intrinsic(definition)
+    return _intrinsic(definition, definition)
+
+
+def _intrinsic(definition: Callable[..., Any], described: Callable[..., Any]) -> Any:
+    made = Intrinsic(definition, described)
     _note(made.register)
     return made
+
+
+def instruction(emit: Callable[..., Any]) -> Any:
+    """An intrinsic of words: ``emit(builder, *arguments)`` returns the result, also a word; there is none if it is annotated with None."""
+
+    def definition(typing: Any, *given: Any) -> Any:
+        def lower(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            result = emit(builder, *args)
+            return context.get_dummy_value() if result is None else result
+
+        returned = types.void if emit.__annotations__["return"] is None else types.int64
+        return returned(*(types.int64 for _ in given)), lower
+
+    return _intrinsic(definition, emit)

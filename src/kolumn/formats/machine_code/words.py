@@ -1,15 +1,20 @@
-"""How kernels and loops reach tables and columns: aligned words at an address. Bytes are reached by `kolumn.formats.memory`.
+"""Makes the scalar functions of `kolumn.formats` callable from code compiled by Numba, for the CPU and for CUDA.
 
-In plain Python an address is one of this process; under the compilers each of these is one instruction. An address is a multiple of
-the word's size.
+`scalar` does not change the functions themselves, so the undecorated ones stay the reference. They reach bytes by two primitives, which
+are compiled to one instruction each. Kernels and loops reach tables and columns by the words below, one instruction each too. An address
+is a multiple of the word's size; in plain Python it is one of this process.
 """
 
+from collections.abc import Callable, Iterable
 from ctypes import c_int8, c_int16, c_int32, c_int64, c_uint32
+from types import FunctionType, ModuleType
 from typing import Any
 
-from kolumn.formats.machine_code.deferred import intrinsic, ir, overload, types
+from kolumn.formats import crc, entry, layout, layouts, memory, varint
+from kolumn.formats.machine_code.deferred import implement, instruction, intrinsic, ir, register_jitable, types
 
 _ALL = (1 << 64) - 1
+_PRIMITIVES = (memory.load8, memory.store8)
 
 
 def load64(address: int) -> int:
@@ -58,97 +63,79 @@ def address_of(array: Any) -> int:
 
 
 def _load(width: int, signed: bool) -> Any:
-    @intrinsic
-    def load(typing: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            word = builder.load(builder.inttoptr(args[0], ir.IntType(width).as_pointer()))
-            if width == 64:
-                return word
-            return builder.sext(word, ir.IntType(64)) if signed else builder.zext(word, ir.IntType(64))
-
-        return types.int64(types.int64), emit
+    @instruction
+    def load(builder: Any, address: Any) -> Any:
+        word = builder.load(builder.inttoptr(address, ir.IntType(width).as_pointer()))
+        if width == 64:
+            return word
+        return builder.sext(word, ir.IntType(64)) if signed else builder.zext(word, ir.IntType(64))
 
     return load
 
 
 def _store(width: int) -> Any:
-    @intrinsic
-    def store(typing: Any, address: Any, value: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = ir.IntType(width)
-            word = args[1] if width == 64 else builder.trunc(args[1], kind)
-            builder.store(word, builder.inttoptr(args[0], kind.as_pointer()))
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64), emit
+    @instruction
+    def store(builder: Any, address: Any, value: Any) -> None:
+        word = value if width == 64 else builder.trunc(value, ir.IntType(width))
+        builder.store(word, builder.inttoptr(address, ir.IntType(width).as_pointer()))
 
     return store
 
 
-_load64, _load32, _loadu32 = _load(64, True), _load(32, True), _load(32, False)
-_store64, _store32, _store16, _store8 = _store(64), _store(32), _store(16), _store(8)
-
-
-@intrinsic
-def _shifted(typing: Any, low: Any, high: Any, bits: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        # In two steps: a shift by 64, where ``bits`` is 0, is not defined.
-        one, most = (ir.Constant(ir.IntType(64), number) for number in (1, 63))
-        above = builder.shl(builder.shl(args[1], one), builder.sub(most, args[2]))
-        return builder.or_(builder.lshr(args[0], args[2]), above)
-
-    return types.int64(types.int64, types.int64, types.int64), emit
-
-
-@overload(shifted)
-def _(low, high, bits):  # type: ignore[no-untyped-def]
-    return lambda low, high, bits: _shifted(low, high, bits)
-
-
-@overload(load64)
-def _(address):  # type: ignore[no-untyped-def]
-    return lambda address: _load64(address)
-
-
-@overload(load32)
-def _(address):  # type: ignore[no-untyped-def]
-    return lambda address: _load32(address)
-
-
-@overload(loadu32)
-def _(address):  # type: ignore[no-untyped-def]
-    return lambda address: _loadu32(address)
-
-
-@overload(store64)
-def _(address, value):  # type: ignore[no-untyped-def]
-    return lambda address, value: _store64(address, value)
-
-
-@overload(store32)
-def _(address, value):  # type: ignore[no-untyped-def]
-    return lambda address, value: _store32(address, value)
-
-
-@overload(store16)
-def _(address, value):  # type: ignore[no-untyped-def]
-    return lambda address, value: _store16(address, value)
-
-
-@overload(store8)
-def _(address, value):  # type: ignore[no-untyped-def]
-    return lambda address, value: _store8(address, value)
+@instruction
+def _shifted(builder: Any, low: Any, high: Any, bits: Any) -> Any:
+    # In two steps: a shift by 64, where ``bits`` is 0, is not defined.
+    one, most = (ir.Constant(ir.IntType(64), number) for number in (1, 63))
+    above = builder.shl(builder.shl(high, one), builder.sub(most, bits))
+    return builder.or_(builder.lshr(low, bits), above)
 
 
 @intrinsic
 def _address_of(typing: Any, array: Any) -> Any:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        return builder.ptrtoint(data, ir.IntType(64))
+        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, args[0]).data, ir.IntType(64))
 
     return types.int64(array), emit
 
 
-@overload(address_of)
-def _(array):  # type: ignore[no-untyped-def]
-    return lambda array: _address_of(array)
+@instruction
+def _load_byte(builder: Any, buf: Any, at: Any) -> Any:
+    return builder.zext(builder.load(builder.inttoptr(builder.add(buf, at), ir.IntType(8).as_pointer())), ir.IntType(64))
+
+
+@instruction
+def _store_byte(builder: Any, buf: Any, at: Any, value: Any) -> None:
+    builder.store(builder.trunc(value, ir.IntType(8)), builder.inttoptr(builder.add(buf, at), ir.IntType(8).as_pointer()))
+
+
+implement(memory.load8, _load_byte)
+implement(memory.store8, _store_byte)
+for _function, _width, _signed in ((load64, 64, True), (load32, 32, True), (loadu32, 32, False)):
+    implement(_function, _load(_width, _signed))
+for _store_function, _width in ((store64, 64), (store32, 32), (store16, 16), (store8, 8)):
+    implement(_store_function, _store(_width))
+implement(shifted, _shifted)
+implement(address_of, _address_of)
+
+
+def scalar(*modules: ModuleType) -> None:
+    """Make every public function defined in ``modules`` callable from compiled code."""
+    for module in modules:
+        known(
+            function for function in vars(module).values()
+            if isinstance(function, FunctionType) and function.__module__ == module.__name__ and function not in _PRIMITIVES
+        )  # fmt: skip
+
+
+def known(functions: Iterable[Callable[..., Any]]) -> None:
+    """Make functions callable from compiled code."""
+    for function in functions:
+        register_jitable(forceinline=True)(function)
+
+
+scalar(memory, varint, entry, layout, layouts, *layouts.FILES)
+known(layouts.CHOSEN)
+# The backends provide `crc.crc32c`: a CPU has an instruction for it.
+register_jitable(crc.crc32)
+register_jitable(crc.crc_bytes)
+register_jitable(crc.multiply)

@@ -30,19 +30,15 @@ from kolumn.core.arrays import Int64s
 from kolumn.core.errors import Code, CorruptBatchError, KolumnError, shown
 from kolumn.core.threads import TIER, workers
 from kolumn.source import storage
-from kolumn.source.names import MANIFEST, place_of, stem
+from kolumn.source.names import MANIFEST, stem, tier_partition
 from kolumn.source.side_files import TIER_CHECKPOINT, Epochs
 
 logger = logging.getLogger(__name__)
-_MOST_BYTES = 16 << 20
-"""Of a manifest, and of an index of chunks."""
-_MOST_CHUNKS = 1 << 20
-"""Of a segment, which has 2 GiB at most; Aiven's chunks have 4 MiB by default."""
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-"""Kafka's rule (``Topic.validate``): a topic's name may become that of a folder."""
+_MOST_BYTES = 16 << 20  # of a manifest, and of an index of chunks
+_MOST_CHUNKS = 1 << 20  # of a segment, which has 2 GiB at most; Aiven's chunks have 4 MiB by default
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's rule (``Topic.validate``): a topic's name may become that of a folder
 IV_BYTES = 12
-CIPHER_BYTES = IV_BYTES + 16
-"""That AES-GCM adds to a chunk: a random start value before it, a tag after it."""
+CIPHER_BYTES = IV_BYTES + 16  # that AES-GCM adds to a chunk: a random start value before it, a tag after it
 _LAST_OFFSET, _LAST_EPOCH = 2**63 - 2, 2**31 - 1
 _INDEXES = {
     **{"offset": ".index", "timestamp": ".timeindex", "transaction": ".txnindex"},
@@ -62,44 +58,23 @@ class Encryption:
 
 @dataclass(frozen=True)
 class AivenManifest:
-    """What a manifest says.
-
-    Attributes
-    ----------
-    name : str
-        Name of the manifest.
-    topic : str
-    partition, first, last : int
-        Partition, and offsets of the segment.
-    segment_id : str
-    epochs : Epochs
-    size, chunk_size : int
-        Bytes of the segment, and of all its chunks but the last.
-    borders : ndarray of int64, shape (chunks + 1,)
-        Positions in the object at which chunks begin, and the end of the last.
-    compressed : bool
-    encryption : Encryption, optional
-    indexes : tuple of (str, int, int)
-        Suffix of an index file, and where its stored bytes are in the object of indexes: position and size, -1 if that is malformed.
-    """
-
-    name: str
+    name: str  # of the manifest
     topic: str
     partition: int
-    first: int
+    first: int  # first and last offset of the segment
     last: int
     segment_id: str
     epochs: Epochs
-    size: int
+    size: int  # bytes of the segment, and of all its chunks but the last
     chunk_size: int
-    borders: Int64s = field(compare=False)
+    borders: Int64s = field(compare=False)  # positions in the object at which chunks begin, and the end of the last
     compressed: bool
     encryption: Encryption | None
+    # Suffix of an index file, and where its stored bytes are in the object of indexes: position and size, -1 if that is malformed.
     indexes: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def object_name(self) -> str:
-        """Name of the object that has the segment's bytes."""
         return storage.with_suffix(self.name, ".log")
 
     @property
@@ -109,7 +84,6 @@ class AivenManifest:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the object has the bytes of the segment as they are."""
         return not self.compressed and self.encryption is None
 
     @property
@@ -127,13 +101,8 @@ class AivenManifest:
 
 
 def read_manifest(file: storage.FolderEntry) -> AivenManifest | CorruptBatchError:
-    """Read a manifest; the error, with the field, if it is missing or malformed.
-
-    Raises
-    ------
-    KolumnError
-        A file system far away failed again and again: the manifest may be right.
-    """
+    """Read a manifest; the error, with the field, if it is missing or malformed. A KolumnError is raised if a file system far away failed
+    again and again: the manifest may be right."""
     if file.size > _MOST_BYTES:
         return _fault(file.name, f"{file.size} bytes, which are too many")
     data = storage.read_bytes(file.name)
@@ -150,27 +119,26 @@ def _fault(name: str, found: str) -> CorruptBatchError:
 
 
 def read_manifests(files: Sequence[storage.FolderEntry]) -> list[AivenManifest | CorruptBatchError]:
-    """Read manifests, some at a time."""
     with workers(TIER) as pool:
         return list(pool.map(read_manifest, files))
 
 
-def objects_of(manifests: list[storage.FolderEntry], found: list[str], told: bool) -> set[str]:
+def objects_of(manifests: list[storage.FolderEntry], names: list[str], told: bool) -> set[str]:
     """Names of the objects that manifests are about. A warning tells of those that were found and have none, unless it was ``told``."""
-    names = {storage.with_suffix(one.name, ".log") for one in manifests}
-    unfinished = [name for name in found if name not in names]
+    objects = {storage.with_suffix(manifest.name, ".log") for manifest in manifests}
+    unfinished = [name for name in names if name not in objects]
     if unfinished and not told:
         text = "%d objects without a manifest are left out, as copies that were not finished: the first is %s"
         logger.warning(text, len(unfinished), shown(unfinished[0]))
-    return names
+    return objects
 
 
 def manifest_of(file: storage.FolderEntry) -> storage.FolderEntry | None:
     """The manifest of a file that is one, or that is the object beside one; None of other files."""
     if file.name.endswith(MANIFEST):
         return file
-    found = stem(storage.base_name(file.name))
-    return None if found is None or found[1] is None else storage.look(storage.with_suffix(file.name, MANIFEST))
+    parts = stem(storage.base_name(file.name))
+    return None if parts is None or parts[1] is None else storage.look(storage.with_suffix(file.name, MANIFEST))
 
 
 def parse(name: str, data: bytes) -> AivenManifest:
@@ -179,41 +147,28 @@ def parse(name: str, data: bytes) -> AivenManifest:
         top = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise KolumnError(f"{name}: expected a manifest of Aiven's tiered-storage, a JSON object: {error}") from error
-    one = _Reader(name, top, "")
-    if str(one.raw("version")) != "1":
-        one.refuse("version", "1")
-    chunks, metadata = one.member("chunkIndex"), one.member("remoteLogSegmentMetadata")
+    reader = _Reader(name, top, "")
+    if str(reader.raw("version")) != "1":
+        reader.refuse("version", "1")
+    chunks, metadata = reader.member("chunkIndex"), reader.member("remoteLogSegmentMetadata")
     segment = metadata.member("remoteLogSegmentId")
-    place = segment.member("topicIdPartition").member("topicPartition")
+    partition = segment.member("topicIdPartition").member("topicPartition")
     size, chunk_size = chunks.number("originalFileSize", 0), chunks.number("originalChunkSize", 1)
-    compressed = one.raw("compression")
+    compressed = reader.raw("compression")
     if not isinstance(compressed, bool):
-        one.refuse("compression", "true or false")
+        reader.refuse("compression", "true or false")
     borders = _borders(chunks, -(-size // chunk_size))
-    encryption = _encryption(one) if one.fields.get("encryption") is not None else None
+    encryption = _encryption(reader) if reader.fields.get("encryption") is not None else None
     stored = int(borders[-1]) - (0 if encryption is None else (len(borders) - 1) * CIPHER_BYTES)
     if not compressed and stored != size:
         chunks.refuse("originalFileSize", f"the {stored} bytes of its chunks, which are stored without compression")
-    topic, first = place.text("topic"), metadata.number("startOffset", 0, _LAST_OFFSET)
+    topic, first = partition.text("topic"), metadata.number("startOffset", 0, _LAST_OFFSET)
     if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
-        place.refuse("topic", "a topic's name: at most 249 letters, digits, '.', '_' and '-'")
-    _compare_names(name, place, metadata, segment)
+        partition.refuse("topic", "a topic's name: at most 249 letters, digits, '.', '_' and '-'")
+    _compare_names(name, partition, metadata, segment)
     last = metadata.number("endOffset", first, _LAST_OFFSET)
-    return AivenManifest(
-        name,
-        topic,
-        place.number("partition", 0),
-        first,
-        last,
-        segment.text("id"),
-        _epochs(metadata, last),
-        size,
-        chunk_size,
-        borders,
-        compressed,
-        encryption,
-        _indexes(one.raw("segmentIndexes")),
-    )
+    named = name, topic, partition.number("partition", 0), first, last, segment.text("id"), _epochs(metadata, last)
+    return AivenManifest(*named, size, chunk_size, borders, compressed, encryption, _indexes(reader.raw("segmentIndexes")))
 
 
 class _Reader:
@@ -255,14 +210,14 @@ class _Reader:
             self.refuse(field, "base64")
 
 
-def _compare_names(name: str, place: _Reader, metadata: _Reader, segment: _Reader) -> None:
+def _compare_names(name: str, partition_reader: _Reader, metadata: _Reader, segment: _Reader) -> None:
     """Refuse a manifest that says something else than its name: a changed byte would move a segment to another log, or over others."""
     folder = storage.parent(name)
-    topic, partition = place_of(storage.base_name(folder), storage.base_name(storage.parent(folder))) or (None, -1)
+    topic, partition = tier_partition(storage.base_name(folder), storage.base_name(storage.parent(folder))) or (None, -1)
     base, copy = stem(storage.base_name(name)) or (None, None)
     for fields, member, named in (
-        (place, "topic", topic),
-        (place, "partition", None if partition < 0 else partition),
+        (partition_reader, "topic", topic),
+        (partition_reader, "partition", None if partition < 0 else partition),
         (metadata, "startOffset", base),
         (segment, "id", copy),
     ):
@@ -271,54 +226,52 @@ def _compare_names(name: str, place: _Reader, metadata: _Reader, segment: _Reade
 
 
 def _epochs(metadata: _Reader, last: int) -> Epochs:
-    found = metadata.raw("segmentLeaderEpochs") or {}
-    if not isinstance(found, dict) or not all(re.fullmatch(r"[0-9]{1,10}", epoch) for epoch in found):
+    starts_by_epoch = metadata.raw("segmentLeaderEpochs") or {}
+    if not isinstance(starts_by_epoch, dict) or not all(re.fullmatch(r"[0-9]{1,10}", epoch) for epoch in starts_by_epoch):
         metadata.refuse("segmentLeaderEpochs", "offsets by leader epoch")
-    starts = metadata.member("segmentLeaderEpochs") if found else metadata
-    epochs = tuple(sorted((int(epoch), starts.number(epoch, 0, last)) for epoch in found))
-    if any(epoch > _LAST_EPOCH for epoch, _ in epochs) or any(one[1] > other[1] for one, other in pairwise(epochs)):
+    starts = metadata.member("segmentLeaderEpochs") if starts_by_epoch else metadata
+    epochs = tuple(sorted((int(epoch), starts.number(epoch, 0, last)) for epoch in starts_by_epoch))
+    if any(epoch > _LAST_EPOCH for epoch, _ in epochs) or any(before[1] > after[1] for before, after in pairwise(epochs)):
         metadata.refuse("segmentLeaderEpochs", "offsets that increase with leader epochs")
     return epochs
 
 
-def _indexes(found: object) -> tuple[tuple[str, int, int], ...]:
+def _indexes(fields: object) -> tuple[tuple[str, int, int], ...]:
     """Places of index files. They are hints: if anything about them is wrong, all have the size -1, so that none is taken for absent.
-
-    Aiven's classes write all members, null for what is absent, and the files stand back to back.
-    """
-    members = found if isinstance(found, dict) else {}
+    Aiven's classes write all members, null for what is absent, and the files stand back to back."""
+    members = fields if isinstance(fields, dict) else {}
     places = [(suffix, *_place(members.get(name, ""))) for name, suffix in _INDEXES.items()]
     stored = sorted(place for _, *place in places if place != [0, 0])
-    if any(one[1] < 0 for one in stored) or any(sum(one) != other[0] for one, other in pairwise([[0, 0], *stored])):
+    if any(before[1] < 0 for before in stored) or any(sum(before) != after[0] for before, after in pairwise([[0, 0], *stored])):
         return tuple((suffix, 0, -1) for suffix, _, _ in places)
     return tuple(place for place in places if place[1:] != (0, 0))
 
 
-def _place(found: object) -> tuple[int, int]:
+def _place(member: object) -> tuple[int, int]:
     """Position and size; (0, 0) of an absent file, (0, -1) if they are malformed."""
-    if found is None:
+    if member is None:
         return 0, 0
-    position, size = (found.get("position"), found.get("size")) if isinstance(found, dict) else (None, None)
+    position, size = (member.get("position"), member.get("size")) if isinstance(member, dict) else (None, None)
     if type(position) is not int or type(size) is not int or position < 0 or not 0 <= size <= _MOST_BYTES:
         return 0, -1
     return (position, size) if size else (0, 0)
 
 
-def _encryption(one: _Reader) -> Encryption:
-    found = one.member("encryption")
-    key_id, colon, wrapped = found.text("dataKey").rpartition(":")
+def _encryption(top: _Reader) -> Encryption:
+    reader = top.member("encryption")
+    key_id, colon, wrapped = reader.text("dataKey").rpartition(":")
     if not colon:
-        found.refuse("dataKey", "the name of a key, a colon and base64", "no colon")
-    return Encryption(key_id, found.data("dataKey", wrapped), found.data("aad"))
+        reader.refuse("dataKey", "the name of a key, a colon and base64", "no colon")
+    return Encryption(key_id, reader.data("dataKey", wrapped), reader.data("aad"))
 
 
 def _borders(chunks: _Reader, count: int) -> Int64s:
-    kind = chunks.raw("type")
+    type = chunks.raw("type")
     if count > _MOST_CHUNKS:
         chunks.refuse("originalChunkSize", f"at most {_MOST_CHUNKS} chunks")
-    if kind == "variable":
+    if type == "variable":
         sizes = _variable(chunks, count)
-    elif kind == "fixed":
+    elif type == "fixed":
         size, last = chunks.number("transformedChunkSize", 0), chunks.number("finalTransformedChunkSize", 0)
         sizes = np.full(count, size, np.int64)
         sizes[-1:] = last

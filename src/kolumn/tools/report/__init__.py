@@ -1,1 +1,1 @@
-"""tools.report"""
+"""The page of `kolumn report`."""

@@ -1,6 +1,6 @@
 """One pass over the records of a source, and one over its headers: everything that a report shows, in bounded memory.
 
-What other codecs and batch sizes would save: a sample of the records, written with each of them.
+A sample of the records is written with other codecs and batch sizes, to tell what these would save.
 """
 
 import tempfile
@@ -18,36 +18,22 @@ import pyarrow.compute as pc
 from kolumn.backend import require
 from kolumn.core import keywords
 from kolumn.core.errors import shown
-from kolumn.damage.findings import Damage, Skipped
-from kolumn.damage.remarks import Remark
+from kolumn.damage.findings import Damage, Remark, Skipped, Tally
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.decode.result import Tally
 from kolumn.log.aborted import Transactions
 from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range
-from kolumn.tools.report.tallies import (
-    TOPIC,
-    HeaderStatistics,
-    Keys,
-    Lag,
-    Offsets,
-    Powers,
-    Timeline,
-    TransactionStatistics,
-    add_headers,
-    has_transactions,
-    lag_of,
-)
-from kolumn.tools.statistics import STATISTICS, Totals
+from kolumn.tools.coordinators import OFFSETS_TOPIC
+from kolumn.tools.report import tallies
+from kolumn.tools.report.tallies import HeaderStatistics, Keys, Lag, Offsets, Powers, Timeline, TransactionStatistics
+from kolumn.tools.statistics import STATISTICS, Partition, Totals
 from kolumn.writers.write import write
 
-MOST_BYTES, MOST_BYTES_OF_ONE = 16 << 20, 4 << 20
-"""Of all partitions, and of one."""
+MOST_BYTES, MOST_BYTES_OF_ONE = 16 << 20, 4 << 20  # of all partitions, and of one
 CODECS: tuple[keywords.Codec, ...] = ("none", "gzip", "snappy", "lz4", "zstd")
-BATCHES = (16 << 10, 128 << 10, 1 << 20)
-"""The default of Kafka's producer, 128 KiB, and 1 MiB."""
+BATCHES = (16 << 10, 128 << 10, 1 << 20)  # the default of Kafka's producer, 128 KiB, and 1 MiB
 COLUMNS = ("key", "value", "headers", "timestampMs")
 
 
@@ -74,11 +60,9 @@ class Sample:
 
     @property
     def records(self) -> int:
-        """Number of records."""
         return sum(part.num_rows for part in self.parts)
 
     def table(self) -> pa.Table:
-        """The records as one table."""
         return pa.concat_tables(self.parts).combine_chunks()
 
     def written(self) -> Iterator[tuple[str, int, int]]:
@@ -111,7 +95,7 @@ class Findings:
     is not in the source.
     """
 
-    totals: dict[tuple[str | None, int | None], Totals] = field(default_factory=dict)
+    totals: dict[Partition, Totals] = field(default_factory=dict)
     segments: int = 0
     skipped: Skipped = field(default_factory=Skipped)
     damaged_sizes: dict[str, int] = field(default_factory=dict)
@@ -119,146 +103,135 @@ class Findings:
     left_out: list[dict[str, Any]] = field(default_factory=list)
     tails: Counter[str] = field(default_factory=Counter)
     headers: HeaderStatistics = field(default_factory=HeaderStatistics)
-    offsets: dict[tuple[str | None, int | None], Offsets] = field(default_factory=dict)
+    offsets: dict[Partition, Offsets] = field(default_factory=dict)
     timelines: dict[str | None, Timeline] = field(default_factory=dict)
     lateness: Powers = field(default_factory=Powers)
-    late: dict[tuple[str | None, int | None], tuple[int, int]] = field(default_factory=dict)
+    late: dict[Partition, tuple[int, int]] = field(default_factory=dict)
     untimed: int = 0
     ahead: int = 0
     payloads: Counter[str] = field(default_factory=Counter)
     keys: Keys = field(default_factory=Keys)
     transactions: TransactionStatistics = field(default_factory=TransactionStatistics)
     states: Counter[str] = field(default_factory=Counter)
-    controls: Counter[tuple[str | None, int | None]] = field(default_factory=Counter)
+    controls: Counter[Partition] = field(default_factory=Counter)
     lag: Lag | None = None
     sample: Sample = field(default_factory=Sample)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows of `kolumn stats`."""
         return [total.row(*name) for name, total in self.totals.items()]
 
 
 def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> Findings:
-    """Read a source once, and its headers twice more; options as `kolumn.scan`. Damage is left out and noted.
-
-    Memory does not depend on the size of the source: sums, sketches, at most 51 times 32,768 bins of time, and a sample of 16 MiB.
-    """
+    """Read a source once, and its headers twice more; options as `kolumn.scan`. Damage is left out and noted. Memory does not depend on the
+    size of the source: sums, sketches, at most 51 times 32,768 bins of time, and a sample of 16 MiB."""
     chosen = replace(Options.of(**options), columns=_COLUMNS, include_control=True, errors="skip")
     require(chosen.backend)
-    found = Findings()
-    parts: dict[tuple[str | None, int | None], _Part] = {}
+    findings, live = Findings(), live_segments(source, chosen)
+    parts: dict[Partition, _Part] = {}
     segments: set[str] = set()
     quiet = Options(columns=_COLUMNS, errors="skip", format=chosen.format, check_crcs=False)
-    live = live_segments(source, chosen)
-    found.left_out = live.left_out().to_pylist()
-    for one in live.whole_ranges():
-        name = one.segment.topic, one.segment.partition
-        part = parts.get(name) or parts.setdefault(name, _Part(found, name))
-        damage = part.read(one, one.segment.path not in segments, chosen, has_transactions(one, quiet))
-        add_headers(one, quiet, damage, found.headers, part.offsets)
-        segments.add(one.segment.path)
+    findings.left_out = live.left_out().to_pylist()
+    for stretch in live.whole_ranges():
+        name = stretch.segment.topic, stretch.segment.partition
+        part = parts.get(name) or parts.setdefault(name, _Part(findings, name))
+        damage = part.read(stretch, stretch.segment.path not in segments, chosen, tallies.has_transactions(stretch, quiet))
+        tallies.add_headers(stretch, quiet, damage, findings.headers, part.offsets)
+        segments.add(stretch.segment.path)
     for part in parts.values():
         part.close()
-    found.segments = len(segments)
-    if any(name == TOPIC for name, _ in parts):
-        found.lag = lag_of(source)
-    return found
+    findings.segments = len(segments)
+    if any(name == OFFSETS_TOPIC for name, _ in parts):
+        findings.lag = tallies.lag_of(source)
+    return findings
 
 
 class _Part:
-    """One partition, while it is read."""
-
-    def __init__(self, found: Findings, name: tuple[str | None, int | None]) -> None:
-        self._found, self._name = found, name
-        self._total = found.totals.setdefault(name, Totals())
-        self.offsets = found.offsets.setdefault(name, Offsets())
+    def __init__(self, findings: Findings, name: Partition) -> None:
+        self._findings, self._name = findings, name
+        self._total = findings.totals.setdefault(name, Totals())
+        self.offsets = findings.offsets.setdefault(name, Offsets())
         self._latest, self._now = -1, time.time_ns() // 1_000_000
         self._sampled = 0
         self._known: Transactions | None = None
-        self._transactions = TransactionStatistics(found.transactions.counts, found.transactions.found)
+        self._transactions = TransactionStatistics(findings.transactions.counts, findings.transactions.kept)
 
-    def read(self, one: Range, is_new: bool, options: Options, has_transactions: bool) -> list[Damage]:
-        """Read a range. Returns its damage."""
-        total, found, before = self._total, self._found, len(self._found.skipped.damage)
+    def read(self, part: Range, is_new: bool, options: Options, has_transactions: bool) -> list[Damage]:
+        total, findings, before = self._total, self._findings, len(self._findings.skipped.damage)
         total.segments += is_new
-        total.bytes += one.end - one.start
-        ranges = [one]
-        if one.end - one.start <= _SMALL_BYTES:
+        total.bytes += part.end - part.start
+        ranges = [part]
+        if part.end - part.start <= _SMALL_BYTES:
             # To start threads takes longer than to decode so few bytes, and there may be thousands of such partitions.
             options = replace(options, threads=1)
         if has_transactions:
             options = options.with_columns((*_COLUMNS, "transaction"))
-            if self._known is not None and one.transactions is None:
-                ranges = [replace(one, transactions=self._known)]
+            if self._known is not None and part.transactions is None:
+                ranges = [replace(part, transactions=self._known)]
             ranges = with_transactions(ranges, options)
             self._known = ranges[0].transactions
-        for batch in scan_ranges(ranges, options, found.skipped, tally=self._tally):
+        for batch in scan_ranges(ranges, options, findings.skipped, tally=self._tally):
             self._add(batch)
-        return found.skipped.damage[before:]
+        return findings.skipped.damage[before:]
 
     def close(self) -> None:
-        """The end of the partition."""
-        self._transactions.close(self._label)
+        self._transactions.close(partition_name(*self._name))
         own, records = self.offsets, self._total.offsets
         if own.first is not None and own.last is not None and records:
             # Headers of formats 0 and 1 do not have the offset of the first record.
             own.first, own.last = min(own.first, records[0]), max(own.last, records[1])
 
-    @property
-    def _label(self) -> str:
-        topic, partition = self._name
-        return "?" if topic is None else f"{shown(topic)}-{partition}"
-
-    def _tally(self, one: Range, tally: Tally) -> None:
+    def _tally(self, part: Range, tally: Tally) -> None:
         self._total.batches += tally.batches
         for piece in tally.damage:
             self._total.skipped(piece)
-            self._found.damaged_sizes[piece.segment] = one.segment.size
-        room = _MOST_REMARKS - len(self._found.remarks)
-        self._found.remarks += tally.remarks[: max(room, 0)]
+            self._findings.damaged_sizes[piece.segment] = part.segment.size
+        room = _MOST_REMARKS - len(self._findings.remarks)
+        self._findings.remarks += tally.remarks[: max(room, 0)]
         if tally.tail:
-            self._found.tails[tally.tail] += 1
+            self._findings.tails[tally.tail] += 1
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        found = self._found
+        findings = self._findings
         if "transaction" in batch.schema.names or batch["isControl"].true_count:
-            self._transactions.add(batch, self._label)
+            self._transactions.add(batch, partition_name(*self._name))
             data = batch.filter(pc.invert(batch["isControl"]))
-            found.controls[self._name] += batch.num_rows - data.num_rows
+            findings.controls[self._name] += batch.num_rows - data.num_rows
             batch = data
         if "transaction" in batch.schema.names:
-            found.states.update({one["values"]: one["counts"] for one in pc.value_counts(batch["transaction"]).to_pylist()})
+            findings.states.update({row["values"]: row["counts"] for row in pc.value_counts(batch["transaction"]).to_pylist()})
         self._total.add(batch)
-        found.keys.add(batch["key"])
-        self._sampled = found.sample.add(batch, self._sampled)
+        findings.keys.add(batch["key"])
+        self._sampled = findings.sample.add(batch, self._sampled)
         self._add_times(batch)
 
     def _add_times(self, batch: pa.RecordBatch) -> None:
-        found, times = self._found, batch["timestampMs"].to_numpy(zero_copy_only=False)
-        sizes = sum(
-            pc.fill_null(pc.binary_length(batch[name]), 0).to_numpy(zero_copy_only=False).astype(np.int64) for name in ("key", "value")
-        )
-        for one in pc.unique(batch["codec"]).to_pylist():
-            found.payloads[one] += int(sizes[pc.equal(batch["codec"], one).to_numpy(zero_copy_only=False)].sum())
+        findings, times = self._findings, batch["timestampMs"].to_numpy(zero_copy_only=False)
+        lengths = (pc.fill_null(pc.binary_length(batch[name]), 0) for name in ("key", "value"))
+        sizes = sum(length.to_numpy(zero_copy_only=False).astype(np.int64) for length in lengths)
+        for codec in pc.unique(batch["codec"]).to_pylist():
+            findings.payloads[codec] += int(sizes[pc.equal(batch["codec"], codec).to_numpy(zero_copy_only=False)].sum())
         timed = times >= 0
-        found.untimed += int((~timed).sum())
+        findings.untimed += int((~timed).sum())
         if not timed.all():
             times, sizes = times[timed], sizes[timed]
         if not len(times):
             return
         topic = self._name[0]
-        if topic not in found.timelines and len(found.timelines) >= _MOST_TIMELINES:
+        if topic not in findings.timelines and len(findings.timelines) >= _MOST_TIMELINES:
             topic = None
-        found.timelines.setdefault(topic, Timeline()).add(times, sizes)
-        found.ahead += int((times > self._now).sum())
+        findings.timelines.setdefault(topic, Timeline()).add(times, sizes)
+        findings.ahead += int((times > self._now).sum())
         latest = np.maximum.accumulate(np.concatenate([[self._latest], times]))
         late = np.maximum(latest[:-1] - times, 0)
-        found.lateness.add(late, np.zeros(len(times), np.int64))
-        count, most = found.late.get(self._name, (0, 0))
-        found.late[self._name] = count + int((late > 0).sum()), max(most, int(late.max()))
+        findings.lateness.add(late, np.zeros(len(times), np.int64))
+        count, most = findings.late.get(self._name, (0, 0))
+        findings.late[self._name] = count + int((late > 0).sum()), max(most, int(late.max()))
         self._latest = int(latest[-1])
 
 
-def total(found: Findings, of: Callable[[Totals], int]) -> int:
-    """A sum over all partitions."""
-    return sum(map(of, found.totals.values()))
+def total(findings: Findings, of: Callable[[Totals], int]) -> int:
+    return sum(map(of, findings.totals.values()))
+
+
+def partition_name(topic: str | None, partition: int | None) -> str:
+    return "?" if topic is None else f"{shown(topic)}-{partition}"

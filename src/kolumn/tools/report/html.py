@@ -1,22 +1,27 @@
-"""Pieces of the page.
-
-Charts as SVG for a page: drawn by matplotlib, coloured by the page, with a title and a text for screen readers.
-
-Numbers and times as people read them.
-"""
+"""Pieces of the page: charts as SVG, drawn by matplotlib and coloured by the page; numbers and times as people read them; tables."""
 
 import json
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from html import escape
 from importlib import resources
 from io import StringIO
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
+from kolumn.core.arrays import Int64s
 from kolumn.core.errors import MissingPackageError
+from kolumn.damage.findings import Damage
+from kolumn.tools.report.gather import BATCHES
+from kolumn.tools.report.tallies import Drawn, Powers, Transaction
+from kolumn.tools.sizes import Space
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # matplotlib knows no variables of CSS: each of these colours stands for one, and is drawn nowhere else.
 INK, MUTED, FIRST, SECOND, THIRD, GOOD, BAD = (f"#0102{number:02x}" for number in range(7))
@@ -27,19 +32,15 @@ _STYLE: Any = {
     "ytick.labelcolor": INK, "grid.color": MUTED, "grid.alpha": 0.25, "axes.grid": True, "axes.axisbelow": True,
     "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
 }  # fmt: skip
-WIDTH, HEIGHT = 5.2, 2.5
-"""Inches: on a phone a chart is as wide as the screen, and its text is about as large as it is drawn."""
+WIDTH, HEIGHT = 5.2, 2.5  # inches: on a phone a chart is as wide as the screen, and its text is about as large as it is drawn
 
 
 _Failed: TypeAlias = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
 
 class Chart:
-    """One chart. Draw into ``axes`` within ``with``; then `svg` is the text.
-
-    ``name`` is the prefix of the ids in the SVG, which have to be unique in a page; ``title`` and ``description`` are for screen readers;
-    ``height`` is in inches.
-    """
+    """One chart. Draw into ``axes`` within ``with``; then `svg` is the text. ``name`` is the prefix of the ids in the SVG, which have to be
+    unique in a page; ``title`` and ``description`` are for screen readers; ``height`` is in inches."""
 
     def __init__(self, name: str, title: str, description: str, height: float = HEIGHT) -> None:
         self.name, self.title, self.description = name, title, description
@@ -87,26 +88,21 @@ class Chart:
         return opening + labels + text[text.index(">") + 1 :].strip()
 
 
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-
-
 def number(value: float) -> str:
     """A whole number with thin spaces: 2 000 000."""
     return f"{round(value):,}".replace(",", "\u202f")
 
 
 def counted(value: int, name: str) -> str:
-    """A number with a noun: 1 segment, 2 segments, 2 batches."""
     return f"{number(value)} {name}{'' if value == 1 else 'es' if name.endswith('ch') else 's'}"
 
 
 def size(value: float) -> str:
-    """Bytes in decimal units."""
-    for unit in _UNITS:
-        if abs(value) < 1000 or unit == _UNITS[-1]:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
+        if abs(value) < 1000 or unit == "PB":
+            break
         value /= 1000
-    raise AssertionError
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
 
 
 def binary(value: int) -> str:
@@ -122,7 +118,6 @@ def short(value: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A percentage."""
     if not whole:
         return "–"
     value = 100 * part / whole
@@ -130,7 +125,6 @@ def share(part: float, whole: float) -> str:
 
 
 def moment(ms: int | None) -> str:
-    """A time in UTC."""
     if ms is None:
         return "–"
     try:
@@ -140,31 +134,21 @@ def moment(ms: int | None) -> str:
 
 
 def duration(ms: float) -> str:
-    """A length of time."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if ms >= length:
             return f"{number(ms / length) if ms >= 100 * length else f'{ms / length:.3g}'} {unit}"
     return f"{ms:.0f} ms"
 
 
-def power(place: int) -> str:
-    """The sizes in one place of `kolumn.tools.report.tallies.Powers`: its upper bound."""
-    return "0" if place == 0 else binary(2**place) if place >= 10 else str(2**place)
+def power(number: int) -> str:
+    """The sizes of a power of two in `kolumn.tools.report.tallies.Powers`: their upper bound."""
+    return "0" if number == 0 else binary(2**number) if number >= 10 else str(2**number)
 
 
-_WRAPPED = {
-    "reason": "wrap",
-    "remark": "wrap",
-    "evidence": "wrap",
-    "explanation": "wrap",
-    "key": "path",
-    "group": "path",
-}
-MOST_ROWS = 200
-"""Of a long table; its caption says how many more there are."""
+_WRAPPED = {"reason": "wrap", "remark": "wrap", "evidence": "wrap", "explanation": "wrap", "key": "path", "group": "path"}
+MOST_ROWS = 200  # of a long table; its caption says how many more there are
 _OPEN_ROWS = 12
-_NUMBER = re.compile(r"[<\d.\u202f ]+(%|min|ms|[smhd]|[kMGTP]?B)?|–")
-"""Text that is a number, with or without a unit."""
+_NUMBER = re.compile(r"[<\d.\u202f ]+(%|min|ms|[smhd]|[kMGTP]?B)?|–")  # text that is a number, with or without a unit
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The page may load nothing, whatever names of topics and keys in it say."""
 
@@ -184,28 +168,23 @@ def page(title: str, body: str, data: object) -> str:
 
 
 def section(name: str, title: str, *parts: str) -> str:
-    """A section with a heading."""
     return "\n".join([f'<section aria-labelledby="{name}"><h2 id="{name}">{escape(title)}</h2>', *filter(None, parts), "</section>"])
 
 
 def text(*sentences: str) -> str:
-    """A paragraph."""
     return f"<p>{escape(' '.join(filter(None, sentences)))}</p>"
 
 
-def charts(found: Sequence[Chart]) -> str:
-    """Charts side by side."""
-    figures = [f"<figure><figcaption>{escape(one.title)}</figcaption>{one.svg}</figure>" for one in found]
+def charts(drawn: Sequence[Chart]) -> str:
+    figures = [f"<figure><figcaption>{escape(chart.title)}</figcaption>{chart.svg}</figure>" for chart in drawn]
     return f'<div class="charts">{"".join(figures)}</div>' if figures else ""
 
 
 def tiles(values: Sequence[tuple[str, str, str]]) -> str:
-    """Numbers with names and remarks."""
-    made = [
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}{f'<small>{escape(more)}</small>' if more else ''}</dd></div>"
-        for name, value, more in values
-    ]
-    return f'<dl class="tiles">{"".join(made)}</dl>'
+    tiles = ""
+    for name, value, more in values:
+        tiles += f"<div><dt>{escape(name)}</dt><dd>{escape(value)}{f'<small>{escape(more)}</small>' if more else ''}</dd></div>"
+    return f'<dl class="tiles">{tiles}</dl>'
 
 
 def table(caption: str, names: Sequence[str], rows: Sequence[Sequence[Any]], most: int | None = None) -> str:
@@ -214,29 +193,201 @@ def table(caption: str, names: Sequence[str], rows: Sequence[Sequence[Any]], mos
         return ""
     if most is not None and len(rows) > most:
         caption, rows = f"{caption}: the first {most} of {number(len(rows))}", rows[:most]
-    right = [all(_is_number(row[i]) for row in rows) for i in range(len(names))]
-    kinds = [
-        ' class="n"' if number else f' class="{_WRAPPED[name]}"' if name in _WRAPPED else ""
-        for name, number in zip(names, right, strict=True)
-    ]
-    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(names, kinds, strict=True))
-    lines = ["".join(f"<td{kind}>{_cell(cell)}</td>" for cell, kind in zip(row, kinds, strict=True)) for row in rows]
+    styles = ["n" if all(map(_is_number, column)) else _WRAPPED.get(name) for name, *column in zip(names, *rows, strict=True)]
+    classes = [f' class="{style}"' if style else "" for style in styles]
+    head = "".join(f'<th scope="col"{own}>{escape(name)}</th>' for name, own in zip(names, classes, strict=True))
+    cells = [["–" if cell is None else escape(number(cell) if isinstance(cell, int) else str(cell)) for cell in row] for row in rows]
+    lines = ["".join(f"<td{own}>{cell}</td>" for cell, own in zip(row, classes, strict=True)) for row in cells]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     made = (
         f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}"><table><caption>{escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
     )
+    if len(rows) <= _OPEN_ROWS:
+        return made
     # Pictures come first: a long table is closed until somebody opens it.
-    return (
-        made if len(rows) <= _OPEN_ROWS else f"<details><summary>{escape(caption)}: {counted(len(rows), 'row')}</summary>{made}</details>"
-    )
+    return f"<details><summary>{escape(caption)}: {counted(len(rows), 'row')}</summary>{made}</details>"
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | None) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return "–"
-    return escape(number(value) if isinstance(value, int) else str(value))
+MOST_BINS = 90
+_LONGEST_MS = 253_402_300_799_000
+
+
+def over_time(name: str, title: str, drawn: Drawn, values: Int64s, unit: Callable[[float], str], colour: str = FIRST) -> Chart:
+    peak = int(np.argmax(values))
+    description = (
+        f"{len(values)} bars of {duration(drawn.width_ms)} from {moment(drawn.start_ms)}. Highest: {unit(float(values[peak]))} "
+        f"from {moment(drawn.start_ms + peak * drawn.width_ms)}."
+    )
+    chart = Chart(name, title, description)
+    with chart as axes:
+        # As floats: the end of a log with timestamps in other units need not fit 64 bits.
+        starts = drawn.start_ms + np.arange(len(values) + 1, dtype=np.float64) * drawn.width_ms
+        axes.stairs(values, starts, fill=True, color=colour)
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(starts[0], starts[-1])
+        _time_axis(axes, int(drawn.start_ms), int(drawn.start_ms) + len(values) * int(drawn.width_ms))
+        _whole_numbers(axes, unit)
+        axes.grid(visible=False, axis="x")
+    return chart
+
+
+def _whole_numbers(axes: "Axes", unit: Callable[[float], str]) -> None:
+    axes.locator_params(axis="y", integer=True)
+    axes.yaxis.set_major_formatter(lambda value, _: unit(value))
+
+
+def _time_axis(axes: "Axes", start: int, end: int) -> None:
+    span = end - start
+    form = "%Y-%m-%d" if span > 4 * 86_400_000 else "%m-%d %H:%M" if span > 20 * 3_600_000 else "%H:%M" if span > 480_000 else "%H:%M:%S"
+    ticks = [start + span * (1 + 2 * i) // 8 for i in range(4)]
+    if start >= 0 and end < _LONGEST_MS:
+        moments = [datetime.fromtimestamp(tick / 1000, UTC) for tick in ticks]
+        # Within some seconds all would have the same label.
+        axes.set_xticks(ticks, [time.strftime(form) if span > 8000 else f"{time:%S}.{time.microsecond // 1000:03} s" for time in moments])
+        first = datetime.fromtimestamp(start / 1000, UTC)
+        axes.set_xlabel(f"UTC, from {first:%Y-%m-%d}{'' if span > 8000 else f' {first:%H:%M}'}", fontsize=9)
+    else:
+        axes.set_xticks(ticks, [short(tick) for tick in ticks])
+        axes.set_xlabel("ms since 1970", fontsize=9)
+
+
+def powers(name: str, title: str, numbers: Powers, label: str, unit: Callable[[float], str], name_of: Callable[[int], str]) -> Chart:
+    """Bars by powers of two: the share of each in the weights, or in the counts if nothing has a weight."""
+    values = numbers.weights if numbers.weights.any() else numbers.counts
+    span = numbers.span
+    top = max(span, key=lambda power: values[power])
+    chart = Chart(name, title, f"{len(span)} bars by powers of two. Most, {unit(float(values[top]))}, are below {name_of(top)}.")
+    with chart as axes:
+        axes.bar([name_of(power) for power in span], [int(values[power]) for power in span], color=SECOND, width=0.8)
+        # A few bars are as wide as one of many.
+        room = max(len(span), 7) / 2
+        axes.set_xlim(len(span) / 2 - 0.5 - room, len(span) / 2 - 0.5 + room)
+        _whole_numbers(axes, unit)
+        axes.set_xlabel(label, fontsize=9)
+        axes.grid(visible=False, axis="x")
+        if len(span) > 7:
+            axes.tick_params(axis="x", labelrotation=60, labelsize=8)
+    return chart
+
+
+def bars(name: str, title: str, rows: list[tuple[str, float]], unit: Callable[[float], str], colours: list[str] | None = None) -> Chart:
+    text = "; ".join(f"{label}: {unit(value)}" for label, value in rows)
+    chart = Chart(name, title, text, 0.7 + 0.27 * len(rows))
+    with chart as axes:
+        drawn = axes.barh(range(len(rows)), [value for _, value in rows], color=colours or FIRST, height=0.72)
+        axes.bar_label(drawn, [unit(value) for _, value in rows], padding=3, color=INK, fontsize=9)
+        _rows(axes, [_label(label) for label, _ in rows], 0.24)
+    return chart
+
+
+def _rows(axes: "Axes", labels: list[str], margin: float) -> None:
+    """Rows of horizontal bars, from the top; bars have their numbers, so there is no scale."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.margins(x=margin)
+    axes.set_xlim(left=0)
+    axes.tick_params(axis="x", labelbottom=False, length=0)
+    axes.grid(visible=False)
+    axes.spines["bottom"].set_visible(False)
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= 24 else f"{text[:14]}…{text[-9:]}"
+
+
+def _label(text: str) -> str:
+    # A dollar sign begins a formula.
+    return shortened(text).replace("$", r"\$")
+
+
+def damage(name: str, pieces: list[Damage], sizes: dict[str, int], name_of: Callable[[str], str]) -> Chart:
+    """Where in the damaged segments the damage is: at most 12 of them, those with most damaged bytes."""
+    lost: dict[str, int] = dict.fromkeys(sizes, 0)
+    for piece in pieces:
+        lost[piece.segment] += piece.size
+    chosen = sorted(lost, key=lambda path: -lost[path])[:12]
+    text = "; ".join(f"{name_of(path)}: {size(lost[path])} of {size(sizes[path])}" for path in chosen)
+    chart = Chart(name, "Where the damage is in its segments", text, 0.9 + 0.3 * len(chosen))
+    with chart as axes:
+        axes.barh(range(len(chosen)), [sizes[path] for path in chosen], color=MUTED, alpha=0.35, height=0.6)
+        # A stretch is at least as wide as can be seen.
+        least = max(map(sizes.__getitem__, chosen)) / 200
+        for row, path in enumerate(chosen):
+            own = [(piece.position, max(piece.size, least)) for piece in pieces if piece.segment == path]
+            axes.broken_barh(own[:1000], (row - 0.3, 0.6), color=BAD)
+        axes.set_yticks(range(len(chosen)), [_label(name_of(path)) for path in chosen])
+        axes.invert_yaxis()
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_formatter(lambda value, _: size(value))
+        axes.locator_params(axis="x", nbins=4)
+        axes.set_xlabel("position in the segment", fontsize=9)
+        axes.grid(visible=False)
+    return chart
+
+
+def savings(name: str, written: list[tuple[str, int, int]]) -> Chart:
+    codecs = list(dict.fromkeys(codec for codec, _, _ in written))
+    sizes = {(codec, batch): stored for codec, batch, stored in written}
+    text = "; ".join(f"{codec} in batches of {binary(batch)}: {size(stored)}" for codec, batch, stored in written)
+    chart = Chart(name, "The sample with other codecs and batch sizes", text, 3.2)
+    with chart as axes:
+        for number, (batch, colour) in enumerate(zip(BATCHES, (FIRST, SECOND, THIRD), strict=True)):
+            positions = [i + (number - 1) * 0.27 for i, codec in enumerate(codecs) if (codec, batch) in sizes]
+            values = [sizes[codec, batch] for codec in codecs if (codec, batch) in sizes]
+            axes.bar(positions, values, width=0.25, color=colour, label=binary(batch))
+        axes.set_xticks(range(len(codecs)), codecs)
+        axes.yaxis.set_major_formatter(lambda value, _: size(value))
+        axes.legend(title="batches of", ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9, title_fontsize=9)
+        axes.grid(visible=False, axis="x")
+    return chart
+
+
+def overhead(name: str, spaces: list[Space]) -> Chart:
+    purposes = {
+        "offsets, timestamps": ("offsets", "timestamps"),
+        "lengths": ("lengths",),
+        "other fields": ("crc", "producer", "attributes"),
+    }
+    rows: list[tuple[str, list[float]]] = []
+    for own in spaces:
+        rows.append((f"v{own.magic}", [sum(own.parts[part] for part in parts) / max(own.records, 1) for parts in purposes.values()]))
+    text = "; ".join(f"{label}: {sum(parts):.1f}" for label, parts in rows)
+    chart = Chart(name, "Bytes that a format adds to a record", text, 1.2 + 0.27 * len(rows))
+    with chart as axes:
+        left = [0.0] * len(rows)
+        for number, (purpose, colour) in enumerate(zip(purposes, (FIRST, SECOND, THIRD), strict=True)):
+            widths = [parts[number] for _, parts in rows]
+            drawn = axes.barh(range(len(rows)), widths, left=left, color=colour, height=0.72, label=purpose)
+            left = [start + width for start, width in zip(left, widths, strict=True)]
+        axes.bar_label(drawn, [f"{end:.1f} B" for end in left], padding=3, color=INK, fontsize=9)
+        _rows(axes, [label for label, _ in rows], 0.2)
+        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=9)
+    return chart
+
+
+def transactions(name: str, known: list[Transaction]) -> Chart:
+    shown = sorted(known, key=lambda transaction: transaction.start_ms)[:400]
+    producers = {number: row for row, number in enumerate(dict.fromkeys(transaction.producer for transaction in shown))}
+    text = f"{len(shown)} transactions of {len(producers)} producers: see the table."
+    chart = Chart(name, "Transactions by producer over time", text, min(1.3 + 0.2 * len(producers), 6))
+    low, high = min(transaction.start_ms for transaction in shown), max(transaction.end_ms for transaction in shown)
+    least = max((high - low) // 150, 1)
+    with chart as axes:
+        for outcome, colour in (("committed", FIRST), ("aborted", BAD), ("open", MUTED)):
+            own = [transaction for transaction in shown if transaction.outcome == outcome]
+            if own:
+                rows = [producers[transaction.producer] for transaction in own]
+                ends = [max(transaction.end_ms, transaction.start_ms + least) for transaction in own]
+                axes.hlines(rows, [transaction.start_ms for transaction in own], ends, colors=colour, linewidth=5, label=outcome)
+        axes.set_yticks(range(len(producers)), list(map(str, producers)) if len(producers) <= 25 else [""] * len(producers))
+        axes.set_ylim(len(producers) - 0.4, -0.6)
+        axes.set_xlim(low - least, high + least)
+        _time_axis(axes, low - least, high + least)
+        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=9)
+        axes.grid(visible=False, axis="y")
+    return chart

@@ -1,8 +1,6 @@
-"""The page of a report: pictures first, tables below them. Its head, health and partitions; other sections have their own modules.
+"""The page of a report: pictures first, tables below them, in a section for each question; and the file that it becomes."""
 
-A report becomes a file.
-"""
-
+import tempfile
 from html import escape
 from pathlib import Path
 from typing import Any, Unpack
@@ -10,86 +8,103 @@ from typing import Any, Unpack
 from kolumn.core import keywords
 from kolumn.core.errors import shown
 from kolumn.core.schema import LEFT_OUT_SCHEMA
-from kolumn.tools.report import charts, html, sections
-from kolumn.tools.report.gather import Findings, gather, total
-from kolumn.tools.report.html import MOST_ROWS, Chart
+from kolumn.tools.report import html
+from kolumn.tools.report.gather import Findings, Sample, gather, partition_name, total
+from kolumn.tools.report.html import BAD, FIRST, MOST_ROWS, MUTED, SECOND, Chart
+from kolumn.tools.report.tallies import Timeline
+from kolumn.tools.sizes import PARTS, Space
+from kolumn.tools.sizes import space as space_of
 from kolumn.writers.commit.run import Commit
 from kolumn.writers.commit.staged_file import StagedFile
+from kolumn.writers.write import write
 
-_MOST_PARTITIONS = 1000
-"""In the table; the numbers of all are in the page as JSON."""
+_MOST_PARTITIONS = 1000  # in the table; the numbers of all are in the page as JSON
+_MOST_TOPICS = 4
+_LEAST_BARS = 3
+_LEAST_FILLED = 0.1  # share of the bars of all topics together that have records
+_MOST_BYTES = 1 << 20  # of the sample: each format encodes it, and reads it back
+
+
+def write_report(source: keywords.Source, target: str, title: str, **options: Unpack[keywords.ReadOptions]) -> Findings:
+    """Write a page about a source: one file that loads nothing. Options as `kolumn.scan`; damage is reported in the page. Raises
+    `MissingError` without matplotlib, before anything is read, and `KolumnError` if the file cannot be written."""
+    with Chart("check", "", ""):
+        pass
+    findings = gather(source, **options)
+    data = render(findings, title).encode("utf-8", "backslashreplace")
+    path = Path(target)
+    with Commit(path.parent, replace=True) as commit, StagedFile(commit.place(path)) as file:
+        file.write(data)
+    return findings
 
 
 def _segment(path: str) -> str:
-    """A segment's name and its folder's."""
     return "/".join(shown(path).split("/")[-2:])
 
 
-def render(found: Findings, source: str) -> str:
-    """The page as HTML."""
-    rows = found.rows()
+def render(findings: Findings, source: str) -> str:
+    rows = findings.rows()
     parts = {
         "health": ("Health and damage", _health),
-        "time": ("Records over time", sections.time),
-        "batches": ("Batches and what they cost", sections.batches),
-        "codecs": ("Codecs, and what others would save", sections.codecs),
-        "space": ("Space by format", sections.space),
-        "keys": ("Keys", sections.keys),
-        "timestamps": ("Timestamps: lateness and skew", sections.timestamps),
-        "offsets": ("Offsets that are not there", sections.offsets),
-        "transactions": ("Transactions", sections.transactions),
-        "producers": ("Producers", sections.producers),
-        "groups": ("Consumer groups", sections.groups),
+        "time": ("Records over time", time),
+        "batches": ("Batches and what they cost", batches),
+        "codecs": ("Codecs, and what others would save", codecs),
+        "space": ("Space by format", space),
+        "keys": ("Keys", keys),
+        "timestamps": ("Timestamps: lateness and skew", timestamps),
+        "offsets": ("Offsets that are not there", offsets),
+        "transactions": ("Transactions", transactions),
+        "producers": ("Producers", producers),
+        "groups": ("Consumer groups", groups),
         "partitions": ("Partitions", _partitions),
     }
-    made = {name: html.section(name, title, body) for name, (title, part) in parts.items() if (body := part(found))}
+    made = {name: html.section(name, title, body) for name, (title, part) in parts.items() if (body := part(findings))}
     links = "".join(f'<a href="#{name}">{parts[name][0]}</a>' for name in made)
-    head = f'<header><h1>{escape(source)}</h1>{_verdict(found)}{_tiles(found, rows)}<nav aria-label="Sections">{links}</nav></header>'
+    head = f'<header><h1>{escape(source)}</h1>{_verdict(findings)}{_tiles(findings, rows)}<nav aria-label="Sections">{links}</nav></header>'
     foot = "<footer>Made by kolumn. Times are UTC. Control records are not counted as records.</footer>"
     return html.page(f"Kolumn report: {source}", "\n".join([head, *made.values(), foot]), rows)
 
 
-def _verdict(found: Findings) -> str:
-    if found.skipped.stretches:
-        said, kind = f"Damaged: {found.skipped}.", "verdict bad"
+def _verdict(findings: Findings) -> str:
+    if findings.skipped.stretches:
+        said, kind = f"Damaged: {findings.skipped}.", "verdict bad"
         more = "Everything else in this report is about what is intact."
     else:
-        count = total(found, lambda one: one.batches)
+        count = total(findings, lambda own: own.batches)
         said, kind = "No damage.", "verdict"
         more = f"Every checksum and every record of {html.counted(count, 'batch')} is right." if count else "There is no batch in it."
-        if found.skipped.limits:
-            said = f"No damage. {found.skipped}."
+        if findings.skipped.limits:
+            said = f"No damage. {findings.skipped}."
             more += " What is over a limit was not looked at: raise max_ratio or max_batch_bytes."
-    remarks = f" See {html.counted(len(found.remarks), 'remark')} below." if found.remarks else ""
+    remarks = f" See {html.counted(len(findings.remarks), 'remark')} below." if findings.remarks else ""
     return f'<div class="{kind}" role="status"><strong>{escape(said)}</strong> {escape(more + remarks)}</div>'
 
 
-def _tiles(found: Findings, rows: list[dict[str, Any]]) -> str:
-    records, size = total(found, lambda one: one.records), total(found, lambda one: one.bytes)
-    times = [time for one in found.totals.values() for time in one.times]
+def _tiles(findings: Findings, rows: list[dict[str, Any]]) -> str:
+    records, size, skipped = total(findings, lambda own: own.records), total(findings, lambda own: own.bytes), findings.skipped
+    times = [time for own in findings.totals.values() for time in own.times]
     topics = len({row["topic"] for row in rows})
     values = [
         ("Records", html.number(records), f"{size / records:.0f} stored bytes each" if records else ""),
-        ("Stored", html.size(size), html.counted(found.segments, "segment")),
+        ("Stored", html.size(size), html.counted(findings.segments, "segment")),
         ("Topics", html.number(topics), html.counted(len(rows), "partition")),
-        ("Damage", html.number(found.skipped.stretches), html.size(found.skipped.bytes) if found.skipped.stretches else "none found"),
+        ("Damage", html.number(skipped.stretches), html.size(skipped.bytes) if skipped.stretches else "none found"),
     ]
     if times:
         values.insert(2, ("First and last record", html.moment(min(times)), f"to {html.moment(max(times))}"))
     return html.tiles(values)
 
 
-def _health(found: Findings) -> str:
-    damage = [
-        [_segment(one.segment), one.position, one.size, one.base_offset, one.last_offset, one.records_lost, one.reason]
-        for one in found.skipped.damage
-    ]
-    large = [[_segment(one.segment), one.position, one.size, one.base_offset, one.last_offset, one.reason] for one in found.skipped.limits]
-    remarks = [[_segment(one.segment), one.kind, one.remark, one.evidence] for one in found.remarks]
-    left_out = [list(one.values()) for one in found.left_out]
-    tails = ", ".join(f"{count} {'truncated' if kind == 'truncated' else 'with zeros'}" for kind, count in sorted(found.tails.items()))
+def _health(findings: Findings) -> str:
+    damage, large = (
+        [[_segment(own.segment), own.position, own.size, own.base_offset, own.last_offset, own.records_lost, own.reason] for own in pieces]
+        for pieces in (findings.skipped.damage, findings.skipped.limits)
+    )
+    remarks = [[_segment(remark.segment), remark.kind, remark.remark, remark.evidence] for remark in findings.remarks]
+    left_out = [list(row.values()) for row in findings.left_out]
+    tails = ", ".join(f"{count} {'truncated' if kind == 'truncated' else 'with zeros'}" for kind, count in sorted(findings.tails.items()))
     names = ["segment", "position", "bytes", "first offset", "last offset", "records lost", "reason"]
-    drawn = [charts.damage("damage", found.skipped.damage, found.damaged_sizes, _segment)] if damage else []
+    drawn = [html.damage("damage", findings.skipped.damage, findings.damaged_sizes, _segment)] if damage else []
     return (
         html.charts(drawn)
         + html.text(
@@ -97,43 +112,310 @@ def _health(found: Findings) -> str:
             f"Ends of active segments: {tails}; that is normal after a crash." if tails else "",
         )
         + html.table("Damage", names, damage, MOST_ROWS)
-        + html.table("Over a limit: no damage, left out", [*names[:5], names[6]], large, MOST_ROWS)
+        + html.table("Over a limit: no damage, left out", [*names[:5], names[6]], [[*row[:5], row[6]] for row in large], MOST_ROWS)
         + html.table("Remarks: no damage, but worth knowing", ["segment", "kind", "remark", "evidence"], remarks, MOST_ROWS)
         + html.table("Left out, since no part of the log", LEFT_OUT_SCHEMA.names, left_out, MOST_ROWS)
     )
 
 
-def _partitions(found: Findings) -> str:
-    rows = found.rows()
+def _partitions(findings: Findings) -> str:
+    rows = findings.rows()
     if not rows:
         return ""
     names = [
         "topic", "partition", "segments", "bytes", "batches", "records", "firstOffset", "lastOffset", "firstTimestamp", "lastTimestamp",
         "magic", "codec", "nullKeys", "nullValues", "meanKeyBytes", "meanValueBytes", "producers", "damagedStretches", "recordsLost",
     ]  # fmt: skip
-
-    def cell(value: object) -> object:
-        if isinstance(value, dict):
-            return ", ".join(f"{key}: {html.number(count)}" for key, count in value.items())
-        return value
-
-    lines = [[cell(row[name]) for name in names] for row in rows]
+    for row in rows:
+        row |= {name: ", ".join(f"{key}: {html.number(count)}" for key, count in row[name].items()) for name in ("magic", "codec")}
+    lines = [[row[name] for name in names] for row in rows]
     largest = sorted(rows, key=lambda row: -row["bytes"])[:12]
     labels = [(f"{row['topic'] or '?'}-{row['partition']}", row["bytes"]) for row in largest]
-    drawn = [charts.bars("partitions", "Stored bytes of the largest partitions", labels, html.size)] if len(rows) > 1 else []
+    drawn = [html.bars("partitions", "Stored bytes of the largest partitions", labels, html.size)] if len(rows) > 1 else []
     return html.charts(drawn) + html.table("The numbers of `kolumn stats`", names, lines, _MOST_PARTITIONS)
 
 
-def write_report(source: keywords.Source, target: str, title: str, **options: Unpack[keywords.ReadOptions]) -> Findings:
-    """Write a page about a source: one file that loads nothing. Options as `kolumn.scan`; damage is reported in the page.
+def offsets(findings: Findings) -> str:
+    """What became of the offsets between the first and the last one of each partition."""
+    aborted = findings.states["aborted"]
+    fates = dict.fromkeys(("records", "aborted", "markers", "compacted", "damaged", "between batches"), 0)
+    rows: list[list[Any]] = []
+    for (topic, partition), counts in findings.totals.items():
+        own = findings.offsets[topic, partition]
+        if own.first is None or own.last is None:
+            continue
+        claimed = own.last - own.first + 1
+        control = findings.controls[topic, partition]
+        absent = max(claimed - counts.records - control, 0)
+        inside = min(own.inside, absent)
+        damaged = min(counts.skipped.records, absent - inside)
+        rest = absent - inside - damaged
+        for name, count in zip(fates, (counts.records, 0, control, inside, damaged, rest), strict=True):
+            fates[name] += count
+        if absent or own.first or control:
+            reasons = control, inside, damaged, rest
+            rows.append([partition_name(topic, partition), own.first, own.last, *reasons, _why(own.first, *reasons)])
+    fates["records"], fates["aborted"] = fates["records"] - aborted, aborted
+    if not fates["records"] + aborted:
+        return ""
+    if not rows:
+        return html.text("From the first offset of each partition to the last one none is absent.")
+    colours = [FIRST, SECOND, MUTED, FIRST, BAD, FIRST]
+    chosen = [(name, count, colour) for (name, count), colour in zip(fates.items(), colours, strict=True) if count]
+    drawn = html.bars("gaps", "What became of the offsets", [bar[:2] for bar in chosen], html.short, [bar[2] for bar in chosen])
+    names = ["partition", "first", "last", "markers", "compacted", "damaged", "between", "explanation"]
+    said = "A consumer of committed records gets neither aborted records nor markers, though they are there." if aborted else ""
+    return html.charts([drawn]) + html.text(said) + html.table("Partitions that a consumer sees with gaps", names, rows, MOST_ROWS)
 
-    Raises `MissingError` without matplotlib, before anything is read, and `KolumnError` if the file cannot be written.
-    """
-    with Chart("check", "", ""):
-        pass
-    found = gather(source, **options)
-    data = render(found, title).encode("utf-8", "backslashreplace")
-    path = Path(target)
-    with Commit(path.parent, replace=True) as commit, StagedFile(commit.place(path)) as file:
-        file.write(data)
-    return found
+
+def _why(first: int, control: int, inside: int, damaged: int, rest: int) -> str:
+    said = ["Earlier records are gone: retention, or a request to delete them."] if first else []
+    if control:
+        said.append("Markers end transactions, and consumers do not get them.")
+    if inside:
+        said.append("Compaction removed records of batches whose headers still claim them.")
+    if damaged:
+        said.append("Damaged batches had them.")
+    if rest:
+        said.append("Whole batches are absent: compaction, a removed segment, or damage that hides how many records it had.")
+    return " ".join(said)
+
+
+def transactions(findings: Findings) -> str:
+    if not findings.transactions.counts:
+        return ""
+    drawn = [html.transactions("transactions", findings.transactions.kept)] if findings.transactions.kept else []
+    rows = [[outcome, count] for outcome, count in sorted(findings.transactions.counts.items())]
+    states = [[state, count] for state, count in sorted(findings.states.items()) if state is not None]
+    longest = sorted(findings.transactions.kept, key=lambda transaction: transaction.start_ms - transaction.end_ms)[:20]
+    lines = [
+        [own.producer, own.partition, own.outcome, html.moment(own.start_ms), html.duration(own.end_ms - own.start_ms), own.first_offset]
+        for own in longest
+    ]
+    names = ["producer", "partition", "outcome", "begun", "took", "first offset"]
+    return (
+        html.charts(drawn)
+        + html.table("Transactions by outcome, in each partition", ["outcome", "transactions"], rows)
+        + html.table("Records by the state of their transaction", ["state", "records"], states)
+        + html.table("The longest", names, lines)
+    )
+
+
+def producers(findings: Findings) -> str:
+    heads = findings.headers
+    if not heads.producers:
+        return ""
+    largest = sorted(heads.producers.items(), key=lambda item: -item[1].records)
+    rows = []
+    for number, own in largest:
+        times = [html.moment(ms if own.last_ms >= 0 else None) for ms in (own.first_ms, own.last_ms)]
+        # An id is no number to be read with separators.
+        rows.append([str(number), own.batches, own.records, own.bytes, *times])
+    drawn = html.bars("producers", "Records by producer", [(str(number), own.records) for number, own in largest[:12]], html.short)
+    said = f"{html.counted(len(heads.producers), 'producer')} with an id{', and more that are not listed' if heads.others else ''}."
+    names = ["producer id", "batches", "records", "stored bytes", "first batch", "last batch"]
+    return html.text(said) + html.charts([drawn]) + html.table("Producers", names, rows, MOST_ROWS)
+
+
+def groups(findings: Findings) -> str:
+    if findings.lag is None:
+        return ""
+    if not findings.lag.rows:
+        return html.text(f"Groups could not be read: {findings.lag.failed}" if findings.lag.failed else "No group has committed an offset.")
+    by_group, unknown = findings.lag.by_group(), sum(row["lag"] is None for row in findings.lag.rows)
+    behind = [(shown(name), float(lag)) for name, lag in by_group.items() if lag][:12]
+    said = [f"{html.counted(len(by_group), 'group')} with committed offsets, {html.counted(sum(by_group.values()), 'record')} not read."]
+    if unknown:
+        said.append(f"Of {html.counted(unknown, 'partition')} the log is not here, so their lag is not known.")
+    rows = [
+        [shown(row["group"]), shown(row["topic"]), row["partition"], row["committedOffset"], row["logEndOffset"], row["lag"],
+         "–" if row["commitTimestamp"] is None else f"{row['commitTimestamp']:%Y-%m-%d %H:%M:%S}"]
+        for row in findings.lag.rows
+    ]  # fmt: skip
+    names = ["group", "topic", "partition", "committed", "log end", "lag", "committed at"]
+    drawn = [html.bars("lag", "Records that groups have not read", behind, html.short)] if behind else []
+    return html.charts(drawn) + html.text(*said) + html.table("Committed offsets", names, rows, MOST_ROWS)
+
+
+def time(findings: Findings) -> str:
+    """Records and bytes over time: of all topics together, and of the largest ones."""
+    whole = Timeline.together(findings.timelines.values())
+    if not len(whole.numbers):
+        return ""
+    drawn = whole.drawn(html.MOST_BINS)
+    largest = sorted(findings.timelines.items(), key=lambda item: -int(item[1].sums[0].sum()))[:_MOST_TOPICS]
+    named = [("other topics" if name is None else shown(name), timeline.drawn(html.MOST_BINS)) for name, timeline in largest]
+    topics = [(name, own) for name, own in named if len(own.records) >= _LEAST_BARS] if len(findings.timelines) > 1 else []
+    figures, said = [], []
+    # Topics of different times would be a bar each, and nothing between them.
+    if len(topics) < 2 or (drawn.records > 0).mean() > _LEAST_FILLED:
+        figures = [
+            html.over_time("records", "Records", drawn, drawn.records, html.short),
+            html.over_time("bytes", "Bytes of keys and values", drawn, drawn.bytes, html.size, SECOND),
+        ]
+        said.append(f"Each bar is {html.duration(drawn.width_ms)}.")
+        if drawn.outside:
+            said.append(f"The times of {html.counted(drawn.outside, 'record')} are outside of the picture.")
+    for number, (name, own) in enumerate(topics):
+        title = f"Records of {html.shortened(name)}"
+        figures += [
+            html.over_time(f"records{number}", title, own, own.records, html.short),
+            html.over_time(f"bytes{number}", title.replace("Records", "Bytes", 1), own, own.bytes, html.size, SECOND),
+        ]
+    if topics:
+        more = len(findings.timelines) - len(topics)
+        said.append("The largest topics have their own pictures, each over its own times" + (f"; {more} have none." if more else "."))
+    if findings.untimed:
+        said.append(f"There is no timestamp in {html.counted(findings.untimed, 'record')}.")
+    return html.charts(figures) + html.text(*said)
+
+
+def batches(findings: Findings) -> str:
+    heads = findings.headers
+    batches = int(heads.sizes.counts.sum())
+    if not batches:
+        return ""
+    stored = int(heads.sizes.weights.sum())
+    drawn = [html.powers("sizes", "Stored bytes by size of batch", heads.sizes, "batches smaller than", html.size, html.power)]
+    if heads.counts.counts.any():
+        powers = html.powers("counts", "Records by length of batch", heads.counts, "fewer records than", html.short, lambda i: str(2**i))
+        drawn.append(powers)
+    said = [f"{html.counted(batches, 'batch')}, {html.size(stored / batches)} each on average."]
+    if heads.overhead:
+        said.append(f"Headers of batches take {html.size(heads.overhead)}, {html.share(heads.overhead, stored)} of the stored bytes.")
+    if heads.uncounted:
+        said.append(f"{html.number(heads.uncounted)} compressed sets of formats 0 and 1 do not say how many records they have.")
+    return html.charts(drawn) + html.text(*said)
+
+
+def codecs(findings: Findings) -> str:
+    heads, sample = findings.headers, findings.sample
+    by_size = sorted(heads.codecs.items(), key=lambda item: -item[1][1])
+    if not by_size:
+        return ""
+    drawn = [html.bars("codecs", "Stored bytes by codec", [(name, size) for name, (_, size) in by_size], html.size)]
+    written = list(sample.written()) if sample.parts else []
+    if written:
+        drawn.append(html.savings("savings", written))
+    payload = total(findings, lambda own: own.key_bytes + own.value_bytes)
+    stored = sum(size for _, (_, size) in by_size)
+    said, rows = list[str](), list[list[Any]]()
+    if stored:
+        said.append(f"Keys and values are {html.size(payload)}, stored as {html.size(stored)}: a ratio of {payload / stored:.2f}.")
+    if written:
+        said.append(f"The sample has the first {html.counted(sample.records, 'record')} of {html.counted(sample.partitions, 'partition')}.")
+        smallest = min(written, key=lambda item: item[2])
+        said.append(f"It is smallest with {smallest[0]} in batches of {html.binary(smallest[1])}.")
+        plain = next((size for codec, batch, size in written if codec == "none"), 0)
+        rows = [[codec, html.binary(batch), size, html.share(size, plain)] for codec, batch, size in written]
+    ratios = [
+        [name, count, size, findings.payloads[name], f"{findings.payloads[name] / size:.2f}"]
+        for name, (count, size) in by_size
+        if size and (findings.payloads[name] or name != "none")
+    ]
+    return (
+        html.charts(drawn)
+        + html.text(*said)
+        + html.table("Codecs and their ratios", ["codec", "batches", "stored bytes", "keys and values", "ratio"], ratios)
+        + html.table("The sample, written at each codec's default level", ["codec", "batches of", "bytes", "of uncompressed"], rows)
+    )
+
+
+def keys(findings: Findings) -> str:
+    records, without = total(findings, lambda own: own.records), total(findings, lambda own: own.null_keys)
+    if not records:
+        return ""
+    said = [f"Of {html.counted(records, 'record')}, {html.number(records - without)} have a key and {html.number(without)} have none."]
+    if not findings.keys.available:
+        return html.text(*said, "Keys were not counted: pip install 'kolumn[report]' brings the package datasketches.")
+    if records == without:
+        return html.text(*said)
+    estimate, low, high = findings.keys.distinct()
+    bounds = f"between {html.number(low)} and {html.number(high)} with 95 %"
+    said.append(f"There are about {html.number(estimate)} different keys ({bounds})." if high > 1 else "All have the same key.")
+    frequent = findings.keys.frequent()
+    if not frequent:
+        return html.text(*said, "No key is frequent.")
+    said.append(f"The most frequent key has {html.share(frequent[0].most, records - without)} of them.")
+    if len(frequent) > 1:
+        said.append(f"The {len(frequent)} most frequent have {html.share(sum(key.most for key in frequent), records - without)}.")
+    drawn = html.bars("keys", "Records of the most frequent keys", [(_key(item.key), item.most) for item in frequent[:12]], html.short)
+    rows = [[_key(item.key), item.least, item.most, html.share(item.most, records - without)] for item in frequent]
+    return html.text(*said) + html.charts([drawn]) + html.table("Most frequent keys", ["key", "at least", "at most", "share"], rows)
+
+
+def _key(key: bytes) -> str:
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return repr(key)[2:-1]
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) or "(empty)"
+
+
+def timestamps(findings: Findings) -> str:
+    """Lateness within partitions, skew between them, and times that have not come yet."""
+    counts = findings.lateness.counts
+    timed = int(counts.sum())
+    if not timed:
+        return ""
+    late = timed - int(counts[0])
+    which = f"{html.number(late)} of {html.number(timed)} records ({html.share(late, timed)})"
+    said = [f"{which} are older than a record before them in their partition." if late else "Timestamps never go back in a partition."]
+    if findings.ahead:
+        said.append(f"The times of {html.counted(findings.ahead, 'record')} had not come yet when this report was made.")
+    ranges = [("below 1 s", 1, 11), ("below 1 min", 11, 17), ("below 1 h", 17, 23), ("below 1 d", 23, 28), ("more", 28, 64)]
+    rows = [(label, int(counts[low:high].sum())) for label, low, high in ranges]
+    drawn = []
+    if late:
+        drawn.append(html.bars("late", "Records that are late, by how much (about)", [row for row in rows if row[1]], html.short))
+    skews = _skews(findings)
+    widest = [(name, float(skew)) for name, _, _, skew in skews[:12] if skew]
+    if widest:
+        drawn.append(html.bars("skew", "Skew between the partitions of a topic", widest, html.duration))
+    by_partition = sorted(((*late, *name) for name, late in findings.late.items() if late[0]), key=lambda row: -row[1])
+    latest = [[partition_name(topic, partition), count, html.duration(most)] for count, most, topic, partition in by_partition]
+    lines = [[name, parts, html.moment(low), html.moment(low + skew), html.duration(skew)] for name, parts, low, skew in skews]
+    names, title = ["topic", "partitions", "earliest", "latest", "skew"], "Skew: the newest record of each partition, by topic"
+    late_table = html.table("Late records by partition", ["partition", "late records", "at most by"], latest, MOST_ROWS)
+    return html.charts(drawn) + html.text(*said) + late_table + html.table(title, names, lines, MOST_ROWS)
+
+
+def _skews(findings: Findings) -> list[tuple[str, int, int, int]]:
+    """Topics with several partitions: how many, the earliest one of their newest records, and by how many ms the latest one is later."""
+    newest: dict[str, list[int]] = {}
+    for (topic, _), own in findings.totals.items():
+        if topic is not None and own.times:
+            newest.setdefault(shown(topic), []).append(own.times[1])
+    rows = [(name, len(own), min(own), max(own) - min(own)) for name, own in newest.items() if len(own) > 1]
+    return sorted(rows, key=lambda row: -row[3])
+
+
+def in_formats(sample: Sample) -> list[Space]:
+    """The sample in Kafka's formats, uncompressed, in batches of 16 KiB."""
+    whole = sample.table()
+    rows = max(1, min(whole.num_rows, whole.num_rows * _MOST_BYTES // max(whole.nbytes, 1)))
+    with tempfile.TemporaryDirectory(prefix="kolumn-sample-") as folder:
+        path = Path(folder, "sample.log")
+        # Not only the first partition's.
+        write(whole.take(list(range(0, whole.num_rows, -(-whole.num_rows // rows)))), path)
+        return [space for space in space_of(path) if space.format == "kafka"]
+
+
+def space(findings: Findings) -> str:
+    """What is stored in which format, and how much each would add to a record."""
+    stored = sorted(findings.headers.formats.items())
+    if not stored:
+        return ""
+    size = sum(own for _, (_, own) in stored)
+    rows: list[tuple[str, int, int, str]] = [(f"v{magic}", batches, own, html.share(own, size)) for magic, (batches, own) in stored]
+    drawn = [html.bars("formats", "Stored bytes by format", [(name, own) for name, _, own, _ in rows], html.size)]
+    made = html.table("Stored bytes by format, as they are", ["format", "batches", "stored bytes", "share"], rows)
+    said = ""
+    if findings.sample.parts:
+        formats = in_formats(findings.sample)
+        drawn.append(html.overhead("overhead", formats))
+        most = html.counted(max(space.records for space in formats), "record")
+        said = f"The second picture is {most} of the sample, uncompressed, in batches of 16 KiB."
+        lines = [[f"v{own.magic}", own.bytes, *(own.parts[part] for part in PARTS[:-1]), ", ".join(own.lost)] for own in formats]
+        made += html.table("The sample in each format, by what the bytes are for", ["format", "bytes", *PARTS[:-1], "lost"], lines)
+    return html.charts(drawn) + html.text(said) + made

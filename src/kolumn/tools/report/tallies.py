@@ -1,16 +1,7 @@
-"""Counts over time, and by powers of two, in bounded memory.
-
-What headers of batches say: sizes, codecs, producers, and which offsets they claim.
-
-Keys of records: how many there are, and which are frequent, by sketches of Apache DataSketches.
-
-When transactions began and ended, from the order of records and markers.
-
-Consumer groups of a source that has `__consumer_offsets`: how far each is, and what it has not read yet.
-"""
+"""What a report counts, in bounded memory: records over time, sizes, what headers of batches say, keys, transactions, groups."""
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
@@ -23,64 +14,56 @@ import pyarrow.compute as pc
 from kolumn.core import keywords
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import KolumnError
-from kolumn.damage.findings import Damage
-from kolumn.decode.result import Tally
-from kolumn.formats import table
-from kolumn.formats.codecs.known import NAMES
+from kolumn.damage.findings import Damage, Tally
+from kolumn.formats import table, v2
 from kolumn.formats.entries import Entries
-from kolumn.log.batch_table import entry_chunks
+from kolumn.log.pieces import entry_chunks
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.tools.groups import TOPIC, groups
+from kolumn.tools.coordinators import groups
+from kolumn.tools.statistics import by_codec
 
 MOST_BINS = 1 << 15
-_FIRST_WIDTH_MS = 1000
 
 
 class Timeline:
-    """Records and bytes by time. Only times that occur have a bin; where there are too many bins, each becomes twice as wide.
-
-    Bin ``i`` begins at ``i * width_ms``. ``numbers`` are the bins that have records, ascending, ``sums`` (2, n) their records and bytes.
-    """
+    """Records and bytes by time. Only times that occur have a bin; where there are too many bins, each becomes twice as wide. Bin ``i``
+    begins at ``i * width_ms``. ``numbers`` are the bins that have records, ascending, ``sums`` (2, n) their records and bytes."""
 
     def __init__(self) -> None:
-        self.width_ms: int = _FIRST_WIDTH_MS
+        self.width_ms = 1000
         self.numbers: Int64s = np.zeros(0, np.int64)
         self.sums: Int64s = np.zeros((2, 0), np.int64)
 
     def add(self, times_ms: Int64s, sizes: Int64s) -> None:
-        """Add records by their times in ms since 1970, and their sizes in bytes."""
-        self._group(
-            np.concatenate([self.numbers, times_ms // self.width_ms]),
-            np.concatenate([self.sums, np.stack([np.ones(len(sizes), np.int64), sizes])], axis=1),
-        )
+        self._take(times_ms // self.width_ms, np.stack([np.ones(len(sizes), np.int64), sizes]))
+
+    def _take(self, numbers: Int64s, sums: Int64s) -> None:
+        self._group(np.concatenate([self.numbers, numbers]), np.concatenate([self.sums, sums], axis=1))
         while len(self.numbers) > MOST_BINS:
             self._widen()
 
     @classmethod
     def together(cls, parts: "Iterable[Timeline]") -> "Timeline":
-        """The sums of several, which stay as they are."""
-        found = cls()
-        for one in parts:
-            other = copy(one)
-            while other.width_ms < found.width_ms:
+        whole = cls()
+        for part in parts:
+            other = copy(part)
+            while other.width_ms < whole.width_ms:
                 other._widen()
-            while found.width_ms < other.width_ms:
-                found._widen()
-            found._group(np.concatenate([found.numbers, other.numbers]), np.concatenate([found.sums, other.sums], axis=1))
-            while len(found.numbers) > MOST_BINS:
-                found._widen()
-        return found
+            while whole.width_ms < other.width_ms:
+                whole._widen()
+            whole._take(other.numbers, other.sums)
+        return whole
 
     def _widen(self) -> None:
         self.width_ms *= 2
         self._group(self.numbers // 2, self.sums)
 
     def _group(self, numbers: Int64s, sums: Int64s) -> None:
-        self.numbers, places = np.unique(numbers, return_inverse=True)
+        self.numbers, bins = np.unique(numbers, return_inverse=True)
         # Sums in float64 are exact up to 2**53.
-        self.sums = np.stack([np.bincount(places, weights=row, minlength=len(self.numbers)).astype(np.int64) for row in sums])
+        self.sums = np.stack([np.bincount(bins, weights=row, minlength=len(self.numbers)).astype(np.int64) for row in sums])
 
     def drawn(self, most: int) -> "Drawn":
         """At most ``most`` bins of equal width over the times of nearly all records: a few strange times would hide all others."""
@@ -93,10 +76,10 @@ class Timeline:
         low, high = max(int(self.numbers[0]), low - reach), min(int(self.numbers[-1]), high + reach)
         step = -(-(high - low + 1) // most)
         within = (self.numbers >= low) & (self.numbers <= high)
-        places = (self.numbers[within] - low) // step
+        bins = (self.numbers[within] - low) // step
         count = -(-(high - low + 1) // step)
-        made = [np.bincount(places, weights=row[within], minlength=count).astype(np.int64) for row in self.sums]
-        return Drawn(low * self.width_ms, step * self.width_ms, made[0], made[1], int(self.sums[0][~within].sum()))
+        records, sizes = (np.bincount(bins, weights=row[within], minlength=count).astype(np.int64) for row in self.sums)
+        return Drawn(low * self.width_ms, step * self.width_ms, records, sizes, int(self.sums[0][~within].sum()))
 
 
 class Drawn(NamedTuple):
@@ -110,24 +93,23 @@ class Drawn(NamedTuple):
 
 
 class Powers:
-    """How many numbers lie in each power of two, and the sum of a weight of them: place ``i`` of 64 is for 2^(i-1) up to 2^i, 0 for 0."""
+    """How many numbers lie in each power of two, and the sum of a weight of them: index ``i`` of 64 is for 2^(i-1) up to 2^i, 0 for 0."""
 
     def __init__(self) -> None:
         self.counts: Int64s = np.zeros(64, np.int64)
         self.weights: Int64s = np.zeros(64, np.int64)
 
     def add(self, numbers: Int64s, weights: Int64s) -> None:
-        """Add numbers that are not negative."""
         # frexp is exact below 2**53; the numbers are sizes and counts.
-        places = np.frexp(numbers.astype(np.float64))[1]
-        self.counts += np.bincount(places, minlength=64)
-        self.weights += np.bincount(places, weights=weights, minlength=64).astype(np.int64)
+        powers = np.frexp(numbers.astype(np.float64))[1]
+        self.counts += np.bincount(powers, minlength=64)
+        self.weights += np.bincount(powers, weights=weights, minlength=64).astype(np.int64)
 
     @property
     def span(self) -> range:
-        """The places from the first number on to the last."""
-        found = np.flatnonzero(self.counts)
-        return range(int(found[0]), int(found[-1]) + 1) if len(found) else range(0)
+        """The powers from that of the smallest number to that of the largest."""
+        powers = np.flatnonzero(self.counts)
+        return range(int(powers[0]), int(powers[-1]) + 1) if len(powers) else range(0)
 
 
 MOST_PRODUCERS = 10_000
@@ -163,18 +145,15 @@ class HeaderStatistics:
     others: int = 0
 
     def add(self, entries: Entries) -> None:
-        """Add intact entries."""
         size, count = entries.size, entries.count
         self.sizes.add(size, size)
         known = count[count >= 0]
         self.uncounted += len(count) - len(known)
         self.counts.add(known, known)
-        self.overhead += int((entries.magic == 2).sum()) * _HEADER_BYTES
-        for codec in np.unique(entries.codec).tolist():
-            own = size[entries.codec == codec]
-            found = self.codecs[NAMES[codec] if codec < len(NAMES) else str(codec)]
-            found[0] += len(own)
-            found[1] += int(own.sum())
+        self.overhead += int((entries.magic == 2).sum()) * v2.HEADER
+        for codec, own in by_codec(entries):
+            self.codecs[codec][0] += len(own)
+            self.codecs[codec][1] += int(own.sum())
         for magic in np.unique(entries.magic).tolist():
             own = size[entries.magic == magic]
             self.formats[magic][0] += len(own)
@@ -183,40 +162,30 @@ class HeaderStatistics:
 
     def _add_producers(self, entries: Entries) -> None:
         ids = np.where(entries.magic == 2, entries.producer_id, -1)
-        for number in np.unique(ids).tolist():
-            if number == -1:
-                continue
-            own = entries[(ids == number) & (entries.control == 0)]
-            if not len(own):
-                continue
+        data = (ids != -1) & (entries.control == 0)
+        for number in np.unique(ids[data]).tolist():
             if number not in self.producers and len(self.producers) >= MOST_PRODUCERS:
                 self.others += 1
                 continue
-            found = self.producers.setdefault(number, Producer())
-            found.batches += len(own)
-            found.records += int(own.count.sum())
-            found.bytes += int(own.size.sum())
+            own, producer = entries[data & (ids == number)], self.producers.setdefault(number, Producer())
+            producer.batches += len(own)
+            producer.records += int(own.count.sum())
+            producer.bytes += int(own.size.sum())
             times = own.max_timestamp[own.max_timestamp >= 0]
-            if len(times):
-                found.first_ms, found.last_ms = min(found.first_ms, int(times.min())), max(found.last_ms, int(times.max()))
-
-
-_HEADER_BYTES = 61
+            producer.first_ms = min(producer.first_ms, int(times.min(initial=2**62)))
+            producer.last_ms = max(producer.last_ms, int(times.max(initial=-1)))
 
 
 @dataclass
 class Offsets:
-    """Which offsets of a partition are there: the ``first`` and ``last`` one that headers claim.
-
-    ``inside`` counts absent offsets within the ranges that batches of format 2 claim: compaction removed these records.
-    """
+    """Which offsets of a partition are there: the ``first`` and ``last`` one that headers claim. ``inside`` counts absent offsets within
+    the ranges that batches of format 2 claim: compaction removed these records."""
 
     first: int | None = None
     last: int | None = None
     inside: int = 0
 
     def add(self, entries: Entries) -> None:
-        """Add intact entries in the order of the log."""
         last = entries.last_offset
         before = np.concatenate([[last[0] if self.last is None else self.last], last[:-1]])
         base = np.where(entries.base_offset == table.UNKNOWN, before + 1, entries.base_offset)
@@ -227,46 +196,40 @@ class Offsets:
         self.last = max(int(last.max()), self.last or 0)
 
 
-def has_transactions(one: Range, options: Options) -> bool:
-    """Whether a range has a transactional batch."""
-    return any(bool(entries.transactional.any()) for entries in _entries(one, options))
+def has_transactions(part: Range, options: Options) -> bool:
+    return any(bool(entries.transactional.any()) for entries in _entries(part, options))
 
 
-def add_headers(one: Range, options: Options, damage: list[Damage], headers: HeaderStatistics, offsets: Offsets) -> None:
+def add_headers(part: Range, options: Options, damage: list[Damage], headers: HeaderStatistics, offsets: Offsets) -> None:
     """Add the headers of a range; of damaged batches only which offsets they claim."""
     stretches = sorted((piece.position, piece.position + piece.size) for piece in damage)
     starts, ends = np.array([(-1, -1), *stretches], np.int64).T
-    for entries in _entries(one, options):
+    for entries in _entries(part, options):
         offsets.add(entries)
         intact = entries[entries.position >= ends[np.searchsorted(starts, entries.position, "right") - 1]]
         if len(intact):
             headers.add(intact)
 
 
-def _entries(one: Range, options: Options) -> Iterator[Entries]:
+def _entries(part: Range, options: Options) -> Iterator[Entries]:
     """Headers in a range, unless it is there only to report what is lost. Checksums are not compared."""
-    if one.fault is not None or one.is_lost:
+    if part.fault is not None or part.is_lost:
         return
-    with SegmentFile(one.segment) as file:
-        for chunk in entry_chunks(file, options, Tally(), payloads=False, part=one):
+    with SegmentFile(part.segment) as file:
+        for chunk in entry_chunks(file, options, Tally(), payloads=False, part=part):
             entries = chunk.entries.intact()
-            if one.is_bounded:
-                entries = entries[one.counts(entries.base_offset, entries.last_offset)]
+            if part.is_bounded:
+                entries = entries[part.counts(entries.base_offset, entries.last_offset)]
             if len(entries):
                 yield entries
 
 
-_LOG_SIZE, _LOG_ITEMS = 14, 13
-"""2**14 registers of HyperLogLog (an error of 0.8 %), 2**13 places for frequent keys: some MiB at most."""
-_LONG = 200
-"""A longer key is known by its beginning and its hash."""
+_LOG_SIZE, _LOG_ITEMS = 14, 13  # 2**14 registers of HyperLogLog (an error of 0.8 %), 2**13 places for frequent keys: some MiB at most
+_LONG = 200  # a longer key is known by its beginning and its hash
 _SHOWN = 20
 
 
-@dataclass(frozen=True)
-class Frequent:
-    """The first bytes of a frequent key, and bounds of its number of records."""
-
+class Frequent(NamedTuple):
     key: bytes
     least: int
     most: int
@@ -287,45 +250,35 @@ class Keys:
 
     @property
     def available(self) -> bool:
-        """Whether the package datasketches is installed."""
         return self._distinct is not None
 
     def add(self, keys: pa.Array) -> None:
-        """Add keys; nulls are no keys."""
         if self._distinct is None or self._frequent is None:
             return
         counted = pc.value_counts(keys)
         for key, count in zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True):
-            if key is not None:
-                text = _text(key)
-                self._distinct.update(text)
-                self._frequent.update(text, count)
+            if key is None:
+                continue
+            # Sketches take text: the bytes as characters.
+            short = key if len(key) <= _LONG else key[:_LONG] + hashlib.blake2b(key, digest_size=16).digest()
+            self._distinct.update(short.decode("latin-1"))
+            self._frequent.update(short.decode("latin-1"), count)
 
     def distinct(self) -> tuple[int, int, int]:
-        """Number of different keys: estimate, and bounds that hold with 95 %."""
         sketch: Any = self._distinct
         return round(sketch.get_estimate()), round(sketch.get_lower_bound(2)), round(sketch.get_upper_bound(2))
 
     def frequent(self) -> list[Frequent]:
-        """The keys with most records, at most 20."""
         sketch: Any = self._frequent
-        found = sketch.get_frequent_items(self._certain)
-        return [Frequent(text[:_LONG].encode("latin-1"), least, most) for text, _, least, most in found[:_SHOWN]]
+        items = sketch.get_frequent_items(self._certain)
+        return [Frequent(text[:_LONG].encode("latin-1"), least, most) for text, _, least, most in items[:_SHOWN]]
 
 
-def _text(key: bytes) -> str:
-    """The bytes as characters, since sketches take text."""
-    if len(key) > _LONG:
-        key = key[:_LONG] + hashlib.blake2b(key, digest_size=16).digest()
-    return key.decode("latin-1")
+MOST = 400  # transactions that are kept of each outcome
+_OUTCOMES = {"COMMIT": "committed", "ABORT": "aborted"}
 
 
-MOST = 400
-"""Transactions that are kept of each outcome."""
-
-
-@dataclass(frozen=True)
-class Transaction:
+class Transaction(NamedTuple):
     """One transaction of one partition; times in ms since 1970."""
 
     producer: int
@@ -338,36 +291,31 @@ class Transaction:
 
 @dataclass
 class TransactionStatistics:
-    """The transactions of all partitions: counts by outcome, and the first ones of each outcome.
-
-    Outcomes are "committed", "aborted" and "open"; a marker without records is "empty".
-    """
+    """The transactions of all partitions: counts by outcome, and the first ones of each outcome. Outcomes are "committed", "aborted" and
+    "open"; a marker without records is "empty"."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    found: list[Transaction] = field(default_factory=list)
+    kept: list[Transaction] = field(default_factory=list)
     _begun: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, batch: pa.RecordBatch, partition: str) -> None:
-        """Add records with control records, in the order of the log."""
-        within, control, producers, times, offsets = (
-            batch[name].to_numpy(zero_copy_only=False) for name in ("isTransactional", "isControl", "producerId", "timestampMs", "offset")
-        )
+        names = ("isTransactional", "isControl", "producerId", "timestampMs", "offset")
+        within, control, producers, times, offsets = (batch[name].to_numpy(zero_copy_only=False) for name in names)
         rows = np.flatnonzero(within | control)
         if not len(rows):
             return
         # Of records of one producer in a row only the first one matters.
         keep = np.ones(len(rows), bool)
         keep[1:] = control[rows[1:]] | control[rows[:-1]] | (producers[rows[1:]] != producers[rows[:-1]])
-        kinds = batch["controlType"]
+        types = batch["controlType"]
         for row in rows[keep].tolist():
             producer, time = int(producers[row]), int(times[row])
             if not control[row]:
                 self._begun.setdefault(producer, (time, int(offsets[row])))
-            elif (kind := kinds[row].as_py()) in ("COMMIT", "ABORT"):
-                self._end(producer, time, {"COMMIT": "committed", "ABORT": "aborted"}[kind], partition)
+            elif (outcome := _OUTCOMES.get(types[row].as_py())) is not None:
+                self._end(producer, time, outcome, partition)
 
     def close(self, partition: str) -> None:
-        """The partition ends: what has no marker is open."""
         for producer, (start, _) in list(self._begun.items()):
             self._end(producer, start, "open", partition)
 
@@ -376,10 +324,7 @@ class TransactionStatistics:
         outcome = outcome if begun is not None else "empty"
         self.counts[outcome] = self.counts.get(outcome, 0) + 1
         if begun is not None and self.counts[outcome] <= MOST:
-            self.found.append(Transaction(producer, partition, outcome, begun[0], max(time, begun[0]), begun[1]))
-
-
-__all__ = ["TOPIC", "Lag", "lag_of"]
+            self.kept.append(Transaction(producer, partition, outcome, begun[0], max(time, begun[0]), begun[1]))
 
 
 @dataclass
@@ -391,10 +336,10 @@ class Lag:
 
     def by_group(self) -> dict[str, int]:
         """Records that each group has not read, in the logs that are there; the largest number first."""
-        found: dict[str, int] = {}
+        lags: Counter[str] = Counter()
         for row in self.rows:
-            found[row["group"]] = found.get(row["group"], 0) + (row["lag"] or 0)
-        return dict(sorted(found.items(), key=lambda one: -one[1]))
+            lags[row["group"]] += row["lag"] or 0
+        return dict(lags.most_common())
 
 
 def lag_of(source: keywords.Source) -> Lag:

@@ -1,21 +1,17 @@
-"""Avro schemas as trees: JSON is read, names are replaced by what they stand for, invalid logical types are dropped.
-
-Source: https://avro.apache.org/docs/1.12.0/specification/; where it leaves something open, Java's `org.apache.avro.Schema.Parser`.
+"""Avro schemas as trees: JSON is read, names are replaced by what they stand for, invalid logical types are dropped. Source:
+https://avro.apache.org/docs/1.12.0/specification/; where it leaves something open, Java's `org.apache.avro.Schema.Parser`.
 """
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from kolumn.core.errors import ArgumentError
-from kolumn.values.schemas.schema import Schema, UnreadableSchemasError
+from kolumn.values.schemas.schema import PRIMITIVES, Schema, UnreadableSchemasError
 
-PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-MAX_DEPTH = 100
-"""Deepest nesting of a schema. Programs are made by recursion, and no schema in use comes near."""
-Referenced = Callable[[str, int], Schema | None]
-"""Looks up the schema of a reference by subject and version."""
+MAX_DEPTH = 100  # Deepest nesting of a schema. Programs are made by recursion, and no schema in use comes near.
+Referenced = Callable[[str, int], Schema | None]  # Looks up the schema of a reference by subject and version.
 
 
 @dataclass(frozen=True)
@@ -29,11 +25,9 @@ class Logical:
 
 @dataclass(frozen=True, eq=False)
 class SchemaNode:
-    """One type of a schema. Uses of a name share the node.
-
-    ``kind`` is one of `PRIMITIVES`, "record", "enum", "fixed", "array", "map", "union"; ``name`` and ``aliases`` are full names. ``items``
-    are those of an array, or the values of a map; ``default`` is an enum's symbol that a reader takes for symbols it does not know;
-    ``size`` the bytes of a fixed.
+    """One type of a schema. Uses of a name share the node. ``kind`` is one of `PRIMITIVES`, "record", "enum", "fixed", "array", "map",
+    "union"; ``name`` and ``aliases`` are full names. ``items`` are those of an array, or the values of a map; ``default`` is an enum's
+    symbol that a reader takes for symbols it does not know; ``size`` the bytes of a fixed.
     """
 
     kind: str
@@ -49,7 +43,6 @@ class SchemaNode:
 
     @property
     def inner(self) -> "SchemaNode":
-        """The items of an array, the values of a map."""
         assert self.items is not None
         return self.items
 
@@ -69,9 +62,8 @@ class Field:
 
 
 def parse(schema: Schema, referenced: Referenced | None = None) -> SchemaNode:
-    """The tree of a schema; ``referenced`` looks up the schemas that ``schema.references`` names.
-
-    `ArgumentError` if the text is not an Avro schema, a reference is missing, or a type contains itself.
+    """The tree of a schema; ``referenced`` looks up the schemas that ``schema.references`` names. `ArgumentError` if the text is not an
+    Avro schema, a reference is missing, or a type contains itself.
     """
     parser = _Parser()
     try:
@@ -86,12 +78,8 @@ def parse(schema: Schema, referenced: Referenced | None = None) -> SchemaNode:
 
 
 def title(schema: Schema) -> str:
-    """What errors call a schema."""
-    if schema.id is not None:
-        return f"Avro schema {schema.id}"
-    if schema.guid is not None:
-        return f"Avro schema {schema.guid}"
-    text = " ".join(schema.text.split())
+    name = schema.guid if schema.id is None else schema.id
+    text = " ".join(schema.text.split()) if name is None else str(name)
     return f"Avro schema {text if len(text) <= 60 else text[:57] + '...'}"
 
 
@@ -112,20 +100,19 @@ class _Parser:
     open: set[str] = field(default_factory=set)
 
     def references(self, schema: Schema, referenced: Referenced | None, above: set[tuple[str, int]]) -> None:
-        """Define the named types of all schemas that a schema refers to."""
         for reference in schema.references:
-            place = reference.subject, reference.version
+            version = reference.subject, reference.version
             text = f"the reference {reference.name!r} (subject {reference.subject!r}, version {reference.version})"
-            if place in above:
+            if version in above:
                 raise ArgumentError(f"{text} leads back to itself")
             if reference.name in self.named:
                 continue
-            found = referenced(*place) if referenced else None
-            if found is None:
+            used = referenced(*version) if referenced else None
+            if used is None:
                 raise ArgumentError(f"{text} is not among the schemas")
-            self.references(found, referenced, above | {place})
+            self.references(used, referenced, above | {version})
             if reference.name not in self.named:
-                self.type(_json(found), "", "", 0)
+                self.type(_json(used), "", "", 0)
 
     def type(self, given: Any, space: str, path: str, depth: int) -> SchemaNode:
         """The node of a type; ``space`` is the namespace around it, ``path`` the fields that lead to it."""
@@ -142,10 +129,8 @@ class _Parser:
             return self.type(kind, space, path, depth + 1)
         if kind in PRIMITIVES:
             return SchemaNode(kind, logical=_logical(given, kind, 0))
-        if kind == "array":
-            return SchemaNode(kind, items=self.type(given.get("items"), space, path, depth + 1))
-        if kind == "map":
-            return SchemaNode(kind, items=self.type(given.get("values"), space, path, depth + 1))
+        if kind in ("array", "map"):
+            return SchemaNode(kind, items=self.type(given.get("items" if kind == "array" else "values"), space, path, depth + 1))
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition(given, "record" if kind == "error" else kind, space, path, depth)
         return self._by_name(kind, space, path)
@@ -161,10 +146,10 @@ class _Parser:
         raise ArgumentError(f"{at_field(path)}: {name!r} is not defined")
 
     def _union(self, given: list[Any], space: str, path: str, depth: int) -> SchemaNode:
-        branches = tuple(self.type(one, space, path, depth + 1) for one in given)
+        branches = tuple(self.type(branch, space, path, depth + 1) for branch in given)
         if not branches:
             raise ArgumentError(f"{at_field(path)}: the union has no types")
-        kinds = [one.name or one.kind for one in branches]
+        kinds = [branch.name or branch.kind for branch in branches]
         if len(set(kinds)) < len(kinds) or "union" in kinds:
             raise ArgumentError(f"{at_field(path)}: a union may have each type once, and no union in it; found: {', '.join(kinds)}")
         return SchemaNode("union", branches=branches)
@@ -178,7 +163,7 @@ class _Parser:
         if full in self.named or full in self.open:
             raise ArgumentError(f"{at_field(path)}: {full} is defined twice")
         own = full.rpartition(".")[0]
-        aliases = frozenset(_full(one, own) for one in _texts(given, "aliases", path))
+        aliases = frozenset(_full(alias, own) for alias in _texts(given, "aliases", path))
         if kind == "record":
             self.open.add(full)
             node = SchemaNode(kind, full, aliases, fields=self._fields(given, own, path, depth))
@@ -191,9 +176,9 @@ class _Parser:
             node = SchemaNode(kind, full, aliases, symbols=symbols, default=default)
         else:
             size = given.get("size")
-            if not _is_number(size) or not 0 <= cast(int, size) < 1 << 31:
+            if type(size) is not int or not 0 <= size < 1 << 31:
                 raise ArgumentError(f"{at_field(path)}: fixed {full} has no size")
-            node = SchemaNode(kind, full, aliases, size=cast(int, size), logical=_logical(given, kind, cast(int, size)))
+            node = SchemaNode(kind, full, aliases, size=size, logical=_logical(given, kind, size))
         self.named[full] = node
         return node
 
@@ -202,23 +187,21 @@ class _Parser:
         if not isinstance(fields, list):
             raise ArgumentError(f"{at_field(path)}: the record has no fields")
         done: dict[str, Field] = {}
-        for one in fields:
-            name = one.get("name") if isinstance(one, dict) else None
-            if not isinstance(name, str) or not name or name in done or "type" not in one:
+        for part in fields:
+            name = part.get("name") if isinstance(part, dict) else None
+            if not isinstance(name, str) or not name or name in done or "type" not in part:
                 raise ArgumentError(f"{at_field(path)}: field {name!r} has no name or no type, or occurs twice")
             own = below(path, name)
-            aliases = _texts(one, "aliases", own)
-            done[name] = Field(name, self.type(one["type"], space, own, depth + 1), aliases, "default" in one, one.get("default"))
+            aliases = _texts(part, "aliases", own)
+            done[name] = Field(name, self.type(part["type"], space, own, depth + 1), aliases, "default" in part, part.get("default"))
         return tuple(done.values())
 
 
 def at_field(path: str) -> str:
-    """What errors call a part of a schema."""
     return f"field {path}" if path else "the outermost type"
 
 
 def below(path: str, name: str) -> str:
-    """The path of a field of the record at a path."""
     return f"{path}.{name}" if path else name
 
 
@@ -228,24 +211,16 @@ def _full(name: str, space: str) -> str:
 
 def _texts(given: dict[str, Any], key: str, path: str) -> tuple[str, ...]:
     texts = given.get(key, [])
-    if not isinstance(texts, list) or not all(isinstance(one, str) for one in texts):
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise ArgumentError(f"{at_field(path)}: {key} is not a list of names")
     return tuple(texts)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 _LOGICAL = {
-    "date": ("int",),
-    "time-millis": ("int",),
-    "time-micros": ("long",),
+    "date": ("int",), "time-millis": ("int",), "time-micros": ("long",), "uuid": ("string", "fixed"), "duration": ("fixed",),
     **{f"{local}timestamp-{unit}": ("long",) for local in ("", "local-") for unit in ("millis", "micros", "nanos")},
-    "uuid": ("string", "fixed"),
-    "duration": ("fixed",),
     "decimal": ("bytes", "fixed"),
-}
+}  # fmt: skip
 """Logical types, and the types that they are valid for."""
 _SIZES = {"uuid": 16, "duration": 12}
 
@@ -260,9 +235,8 @@ def _logical(given: dict[str, Any], kind: str, size: int) -> Logical | None:
     if name != "decimal":
         return Logical(name)
     precision, scale = given.get("precision"), given.get("scale", 0)
-    if not _is_number(precision) or not _is_number(scale):
+    if type(precision) is not int or type(scale) is not int:
         return None
-    digits, after = cast(int, precision), cast(int, scale)
-    # The largest number of so many digits has to fit a fixed: 10**digits - 1 < 2**(8 * size - 1).
-    fits = kind == "bytes" or (size > 0 and 10 ** min(digits, 1000) <= 1 << (8 * min(size, 500) - 1))
-    return Logical(name, digits, after) if digits > 0 and 0 <= after <= digits and fits else None
+    # The largest number of so many digits has to fit a fixed: 10**precision - 1 < 2**(8 * size - 1).
+    fits = kind == "bytes" or (size > 0 and 10 ** min(precision, 1000) <= 1 << (8 * min(size, 500) - 1))
+    return Logical(name, precision, scale) if precision > 0 and 0 <= scale <= precision and fits else None

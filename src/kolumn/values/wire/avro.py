@@ -1,9 +1,5 @@
 """Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/#binary-encoding): a program of steps, made from a writer's and
-a reader's schema, writes one value into columns.
-
-Values of Avro that no column gets: what their lengths and blocks say is checked, and nothing is written.
-
-Steps of programs that decode Avro: `kolumn.values.wire.avro` runs them.
+a reader's schema, writes one value into columns. Of values that no column gets, what their lengths and blocks say is checked.
 
 A program is int64 words at one address. Rows of eight words are steps; constants come after them. Places in a program are bytes from its
 address, so it can lie anywhere.
@@ -18,39 +14,14 @@ the list around it: items left of its block, its row, and where a block that say
 
 from kolumn.formats.machine_code.words import load64, store64
 from kolumn.formats.memory import i8_at, load8
-from kolumn.values.wire.columns import (
-    DONE,
-    INVALID,
-    ColumnTables,
-    end_list,
-    leave,
-    next_row,
-    put_bytes,
-    put_nulls,
-    put_text,
-    put_word,
-    set_valid,
-    wide,
-)
-from kolumn.values.wire.json_numbers import (
-    after_long,
-    big_endian,
-    double_of,
-    double_of_float,
-    float_of,
-    little32,
-    little64,
-    long_at,
-    size_at,
-)
-from kolumn.values.wire.text import copy
+from kolumn.values.wire import columns
+from kolumn.values.wire import json_numbers as numbers
+from kolumn.values.wire.columns import DONE, INVALID, ColumnTables, put_word, wide
+from kolumn.values.wire.json_numbers import little32, long_at, size_at
 
-STEP, FRAME = 64, 24
-"""Bytes of a step, and of a frame of the stack."""
-FREE = 65536
-"""Items without bytes that a value may have, in addition to one for each of its bytes."""
+STEP, FRAME = 64, 24  # Bytes of a step, and of a frame of the stack.
+FREE = 65536  # Items without bytes that a value may have, in addition to one for each of its bytes.
 OPTIONAL = 64
-
 LONG, INT, INT_TO_LONG, TIME, INT_TO_FLOAT, INT_TO_DOUBLE = range(6)
 TEXT, BYTES, DECIMAL_BYTES, ENUM, UNION = range(6, 11)
 DOUBLE, FLOAT, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(11, 18)
@@ -71,10 +42,8 @@ NEXT, SKIP_NEXT: the same, but ``jump`` is the first step of an item. UNION, SKI
 as the number says, and a more. SKIP_BYTES: b: how many. NULLS: fills. VALID: ``column`` is not null. WORD: a: bits, b: bytes. CONSTANT,
 CONSTANT_FIXED: a: place, b: bytes. OPEN, ITEM, CLOSE: a list of constants; a: level.
 """
-COLUMN_AT, A_AT, JUMP_AT, B_AT, FILL_AT, FILLS_AT, NULL_AT = 8, 16, 24, 32, 40, 48, 56
-"""Where words are in a step."""
-ROW_AT, LIMIT_AT = 8, 16
-"""Where words are in a frame."""
+COLUMN_AT, A_AT, JUMP_AT, B_AT, FILL_AT, FILLS_AT, NULL_AT = 8, 16, 24, 32, 40, 48, 56  # Where words are in a step.
+ROW_AT, LIMIT_AT = 8, 16  # Where words are in a frame.
 
 
 def skip(program: int, pc: int, stack: int, at: int, end: int, free: int) -> tuple[int, int, int]:
@@ -83,20 +52,17 @@ def skip(program: int, pc: int, stack: int, at: int, end: int, free: int) -> tup
 
 
 def skip_steps(program: int, pc: int, stack: int, at: int, end: int, free: int) -> tuple[int, int, int]:
-    """Run the steps that write nothing, from the place ``pc`` on. ``free`` are the items without bytes that the value may have.
-
-    Returns address, place and ``free`` after the last of these steps; the address is -1 if the value is not valid.
+    """Run the steps that write nothing, from the place ``pc`` on. ``free`` are the items without bytes that the value may have. Returns
+    address, place and ``free`` after the last of these steps; the address is -1 if the value is not valid.
     """
     left, limit = 0, 0
     while at >= 0:
         s = program + pc
         kind = load64(s)
-        if kind < SKIP_LENGTH:
+        if kind & (OPTIONAL - 1) < SKIP_LENGTH:
             break
         if kind >= OPTIONAL:
             kind -= OPTIONAL
-            if kind < SKIP_LENGTH:
-                break
             value, at = size_at(at, end)
             if at < 0 or value < 0 or value > 1:
                 return -1, pc, free
@@ -110,7 +76,7 @@ def skip_steps(program: int, pc: int, stack: int, at: int, end: int, free: int) 
                 return -1, pc, free
             at = at + load64(s + A_AT) + value if at >= 0 else -1
         elif kind == SKIP_LONG:
-            at = after_long(at, end)
+            at = numbers.after_long(at, end)
         elif kind == SKIP_NUMBER:
             value, at = long_at(at, end)
             if value < load64(s + A_AT) or value > load64(s + B_AT):
@@ -149,9 +115,8 @@ def branch_of(s: int, pc: int, at: int, end: int) -> tuple[int, int]:
 
 
 def block(s: int, at: int, end: int, limit: int, free: int) -> tuple[int, int, int, int]:
-    """Items of the next block, the address after its head, where it has to end (0 if it does not say), items without bytes left.
-
-    Blocks of lists that are skipped are skipped whole if they say their size.
+    """Items of the next block, the address after its head, where it has to end (0 if it does not say), items without bytes left. Blocks of
+    lists that are skipped are skipped whole if they say their size.
     """
     if limit != 0 and at != limit:
         return 1, -1, 0, free
@@ -178,22 +143,19 @@ _LEAST32, _MOST32 = -(2**31), 2**31 - 1
 _SIGN = -(2**63)
 _MILLISECOND = 1_000_000
 _LOW = 2**32 - 1
-_PASSED = OPTIONAL
-"""In place of a kind that is dealt with. No step goes on with the next one before the end of the loop: lanes of a GPU meet there."""
 
 
 def decode(t: ColumnTables, program: int, constants: int, stack: int, begin: int, end: int, row: int, resumed: int) -> int:
-    """Write the value at addresses [begin, end) into a row of level 0.
-
-    ``constants`` is the program that lasts until all is written, of which ``program`` may be a copy. ``stack`` has a frame for each list
-    around a value, and one more. ``resumed`` is 0 for the whole value; on a GPU the word that the first pass leaves at ``stack``: bytes
-    from the first list on, and in the low 32 bits its step. It leaves 0 if there is no list.
-
-    Returns `DONE`, `INVALID`, or what has no room; after the latter two the caller calls `kolumn.values.wire.columns.restore`.
+    """Write the value at addresses [begin, end) into a row of level 0. ``constants`` is the program that lasts until all is written, of
+    which ``program`` may be a copy. ``stack`` has a frame for each list around a value, and one more. ``resumed`` is 0 for the whole value;
+    on a GPU the word that the first pass leaves at ``stack``: bytes from the first list on, and in the low 32 bits its step. It leaves 0 if
+    there is no list. Returns `DONE`, `INVALID`, or what has no room; after the latter two the caller calls
+    `kolumn.values.wire.columns.restore`.
     """
     at, pc = (begin if resumed == 0 else end - (resumed >> 32)), resumed & _LOW
     value, free, lists = 0, end - begin + FREE, 0
     # Items that are left of the innermost list's block, and where the block has to end; those of the lists around it are on the stack.
+    # A kind that is dealt with becomes `OPTIONAL`. No step goes on with the next one before the end of the loop: lanes of a GPU meet there.
     left, limit = 0, 0
     while True:
         s, before = program + pc, at
@@ -202,7 +164,7 @@ def decode(t: ColumnTables, program: int, constants: int, stack: int, begin: int
         if kind >= SKIP_LENGTH:
             if kind & (OPTIONAL - 1) >= SKIP_LENGTH:
                 at, pc, free = skip(program, pc - STEP, stack, at, end, free)
-                kind = _PASSED
+                kind = OPTIONAL
             else:
                 at, pc, kind = _optional(t, s, kind - OPTIONAL, pc, at, end, row)
         if kind < TEXT:
@@ -220,7 +182,9 @@ def decode(t: ColumnTables, program: int, constants: int, stack: int, begin: int
         elif kind <= LIST:
             if kind == LIST:
                 lists = lists if lists != 0 else (end - before) << 32 | (s - program)
-                _push(stack, left, limit, row)
+                store64(stack, left)
+                store64(stack + ROW_AT, row)
+                store64(stack + LIMIT_AT, limit)
                 stack, left, limit = stack + FRAME, 0, 0
             if left == 0:
                 left, at, limit, free = block(s, at, end, limit, free)
@@ -228,21 +192,21 @@ def decode(t: ColumnTables, program: int, constants: int, stack: int, begin: int
             if (left < 0) == (kind == LIST):
                 pc = load64(s + JUMP_AT)
             if left >= 0:
-                row = next_row(t, load64(s + A_AT))
+                row = columns.next_row(t, load64(s + A_AT))
                 at = at if row >= 0 else row - 1
             else:
                 stack -= FRAME
                 left, limit, row = load64(stack), load64(stack + LIMIT_AT), load64(stack + ROW_AT)
-                end_list(t, load64(s + COLUMN_AT), row, load64(s + A_AT))
+                columns.end_list(t, load64(s + COLUMN_AT), row, load64(s + A_AT))
         elif kind == JUMP:
             pc = load64(s + JUMP_AT)
         elif kind == END:
-            leave(t, stack, lists)
+            columns.leave(t, stack, lists)
             return DONE if at == end else INVALID
         elif kind <= CLOSE:
             lists = lists if lists != 0 else (end - before) << 32 | (s - program)
             at, row, stack = _listed(t, s, kind, at, row, stack)
-        elif kind != _PASSED:
+        elif kind != OPTIONAL:
             at = _other(t, program, constants, s, kind, at, row)
         if at < 0:
             return -1 - at if at < -1 else INVALID
@@ -252,22 +216,11 @@ def _optional(t: ColumnTables, s: int, kind: int, pc: int, at: int, end: int, ro
     """The branch in front of a step: address after it, -1 if there is none, place of the next step, and the kind that is left to do."""
     value, at = size_at(at, end)
     if at < 0 or value < 0 or value > 1:
-        return -1, pc, _PASSED
+        return -1, pc, OPTIONAL
     if value == load64(s + NULL_AT):
-        put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
-        return at, load64(s + JUMP_AT), _PASSED
+        columns.put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
+        return at, load64(s + JUMP_AT), OPTIONAL
     return at, pc, kind
-
-
-def _failed(code: int) -> int:
-    """What replaces an address after a failure: -1 for a value that is not valid, below that what has no room."""
-    return -1 if code == INVALID else -1 - code
-
-
-def _push(stack: int, left: int, limit: int, row: int) -> None:
-    store64(stack, left)
-    store64(stack + ROW_AT, row)
-    store64(stack + LIMIT_AT, limit)
 
 
 def _listed(t: ColumnTables, s: int, kind: int, at: int, row: int, stack: int) -> tuple[int, int, int]:
@@ -276,40 +229,37 @@ def _listed(t: ColumnTables, s: int, kind: int, at: int, row: int, stack: int) -
         store64(stack + ROW_AT, row)
         return at, row, stack + FRAME
     if kind == ITEM:
-        row = next_row(t, load64(s + A_AT))
+        row = columns.next_row(t, load64(s + A_AT))
         return at if row >= 0 else row - 1, row, stack
     if kind == CLOSE:
         row = load64(stack - FRAME + ROW_AT)
-        end_list(t, load64(s + COLUMN_AT), row, load64(s + A_AT))
+        columns.end_list(t, load64(s + COLUMN_AT), row, load64(s + A_AT))
         return at, row, stack - FRAME
     return -1, row, stack
 
 
 def _number(t: ColumnTables, s: int, kind: int, value: int, at: int, row: int) -> int:
-    """Steps whose value is a number."""
     column = load64(s + COLUMN_AT)
+    is_int = value >= _LEAST32 and value <= _MOST32
     if kind == LONG:
         put_word(t, column, row, value, 8)
-        return at
-    if kind <= INT_TO_LONG:
-        if value < _LEAST32 or value > _MOST32:
+    elif kind <= INT_TO_LONG:
+        if not is_int:
             return -1
         if kind == INT:
             put_word(t, column, row, value, 4)
         else:
             put_word(t, column, row, value, 8)
-        return at
-    a = load64(s + A_AT)
-    if kind == TIME:
-        if value < 0 or value > a:
+    elif kind == TIME:
+        if value < 0 or value > load64(s + A_AT):
             return -1
         put_word(t, column, row, value, load64(s + B_AT))
-    elif a != 0 and (value < _LEAST32 or value > _MOST32):
+    elif load64(s + A_AT) != 0 and not is_int:
         return -1
     elif kind == INT_TO_FLOAT:
-        put_word(t, column, row, float_of(value), 4)
+        put_word(t, column, row, numbers.float_of(value), 4)
     else:
-        put_word(t, column, row, double_of(value), 8)
+        put_word(t, column, row, numbers.double_of(value), 8)
     return at
 
 
@@ -319,8 +269,8 @@ def _sized(t: ColumnTables, program: int, s: int, kind: int, size: int, at: int,
     if kind <= BYTES:
         if size < 0 or size > end - at:
             return -1
-        code = put_text(t, column, row, at, size) if kind == TEXT else put_bytes(t, column, row, at, size)
-        return at + size if code == DONE else _failed(code)
+        code = columns.put_text(t, column, row, at, size) if kind == TEXT else columns.put_bytes(t, column, row, at, size)
+        return at + size if code == DONE else min(-1, -1 - code)
     if kind == ENUM:
         if size < 0 or size >= load64(s + B_AT):
             return -1
@@ -340,7 +290,7 @@ def _plain(t: ColumnTables, program: int, s: int, kind: int, at: int, end: int, 
     if size > end - at:
         return -1
     if kind == DOUBLE:
-        put_word(t, column, row, little64(at), 8)
+        put_word(t, column, row, numbers.little64(at), 8)
     elif kind == FLOAT:
         put_word(t, column, row, little32(at), 4)
     elif kind == BOOLEAN:
@@ -349,21 +299,21 @@ def _plain(t: ColumnTables, program: int, s: int, kind: int, at: int, end: int, 
             return -1
         put_word(t, column, row, byte, 1)
     elif kind == FLOAT_TO_DOUBLE:
-        put_word(t, column, row, double_of_float(little32(at)), 8)
+        put_word(t, column, row, numbers.double_of_float(little32(at)), 8)
     elif kind == FIXED:
-        place = wide(t, column, row, size)
-        if place != 0:
-            copy(place, at, size)
+        target = wide(t, column, row, size)
+        if target != 0:
+            columns.copy(target, at, size)
     elif kind == DECIMAL:
         return _decimal(t, program, s, at, size, row)
     else:
         months, days = little32(at), little32(at + 4)
         if months > _MOST32 or days > _MOST32:
             return -1
-        place = wide(t, column, row, 16)
-        if place != 0:
-            store64(place, months | (days << 32))
-            store64(place + 8, little32(at + 8) * _MILLISECOND)
+        target = wide(t, column, row, 16)
+        if target != 0:
+            store64(target, months | (days << 32))
+            store64(target + 8, little32(at + 8) * _MILLISECOND)
     return at + size
 
 
@@ -378,38 +328,37 @@ def _decimal(t: ColumnTables, program: int, s: int, at: int, size: int, row: int
             return -1
     above, below = 0, 0
     for word in range(width // 8 - 1, -1, -1):
-        found, most, least = big_endian(at, size, word), load64(bounds + 8 * word), load64(bounds + width + 8 * word)
+        value, most, least = numbers.big_endian(at, size, word), load64(bounds + 8 * word), load64(bounds + width + 8 * word)
         if word < width // 8 - 1:
-            found, most, least = found ^ _SIGN, most ^ _SIGN, least ^ _SIGN
-        if above == 0 and found != most:
-            above = 1 if found > most else -1
-        if below == 0 and found != least:
-            below = 1 if found > least else -1
+            value, most, least = value ^ _SIGN, most ^ _SIGN, least ^ _SIGN
+        if above == 0 and value != most:
+            above = 1 if value > most else -1
+        if below == 0 and value != least:
+            below = 1 if value > least else -1
     if above > 0 or below < 0:
         return -1
-    place = wide(t, load64(s + COLUMN_AT), row, width)
-    if place != 0:
+    target = wide(t, load64(s + COLUMN_AT), row, width)
+    if target != 0:
         for word in range(width // 8):
-            store64(place + 8 * word, big_endian(at, size, word))
+            store64(target + 8 * word, numbers.big_endian(at, size, word))
     return at + size
 
 
 def _other(t: ColumnTables, program: int, constants: int, s: int, kind: int, at: int, row: int) -> int:
-    """Nulls and constants."""
     column, size = load64(s + COLUMN_AT), load64(s + B_AT)
     if kind == VALID:
-        set_valid(t, column, row, 1)
+        columns.set_valid(t, column, row, 1)
     elif kind == NULLS:
-        put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
+        columns.put_nulls(t, load64(s + FILL_AT), load64(s + FILLS_AT), row)
     elif kind == WORD:
         put_word(t, column, row, load64(s + A_AT), size)
     elif kind == CONSTANT:
-        code = put_bytes(t, column, row, constants + load64(s + A_AT), size)
-        return at if code == DONE else _failed(code)
+        code = columns.put_bytes(t, column, row, constants + load64(s + A_AT), size)
+        return at if code == DONE else min(-1, -1 - code)
     elif kind == CONSTANT_FIXED:
-        place = wide(t, column, row, size)
-        if place != 0:
-            copy(place, program + load64(s + A_AT), size)
+        target = wide(t, column, row, size)
+        if target != 0:
+            columns.copy(target, program + load64(s + A_AT), size)
     else:
         return -1
     return at

@@ -1,4 +1,4 @@
-"""How decoders of values write typed columns, row by row.
+"""How decoders of values write typed columns, row by row; copies of strings, and whether they are UTF-8.
 
 A *level* counts rows: level 0 those of the records, every list has a level of its own for its elements. Columns lie in tables of int64:
 
@@ -14,37 +14,89 @@ value may be written twice, and the last one wins.
 
 On a GPU a thread writes one record, in two passes. Each writes some of the columns: others have 0 for ``data``, ``valid`` and ``ends``.
 The first pass adds up rows in ``counts`` and bytes in ``cursors``, an int64 for each column. Of a column of bytes that it writes, it notes
-in ``data`` where the bytes of each row are, int64. Running sums over the records are where the second pass begins. They go on from column
-to column: ``room`` has what is before a column, which its ends leave out. There is always room, and nothing is taken back: the second pass
-leaves out the records that the first found invalid.
+in ``data`` where the bytes of each row are, int64. Running sums over the records, from column to column, are where the second pass begins:
+``room`` has what is before a column. There is always room, and nothing is taken back: the second pass leaves out invalid records.
 
-A function that has no room returns `full_level` or `full_column`. The caller makes room and writes the row of level 0 again.
+A function that has no room returns `full_level` or `full_column`; the caller makes room and writes the row of level 0 again.
 """
 
 from typing import NamedTuple
 
 from kolumn.formats.machine_code.words import load32, load64, store8, store16, store32, store64
-from kolumn.values.wire.text import copy, copy_ascii, is_ascii, is_utf8
+from kolumn.formats.memory import load8
+from kolumn.formats.memory import store8 as store_byte
 
-COLUMN, LEVEL, FILL = 32, 32, 32
-"""Bytes of a row of the tables."""
-NULL_WORD, NULL_BYTES, NULL_LIST, NULL_STRUCT = range(4)
-"""Kinds of fills."""
-DONE, INVALID = 0, -1
-"""Results of writing; from 1 on there is no room."""
+COLUMN, LEVEL, FILL = 32, 32, 32  # Bytes of a row of the tables.
+NULL_WORD, NULL_BYTES, NULL_LIST, NULL_STRUCT = range(4)  # Kinds of fills.
+DONE, INVALID = 0, -1  # Results of writing; from 1 on there is no room.
 _DATA, _VALID, _ENDS, _ROOM = 0, 8, 16, 24
 _LIST, _PARENT = 8, 16
 _FULL = 1 << 20
-_NULL_WORD, _NULL_BYTES, _NULL_LIST = NULL_WORD, NULL_BYTES, NULL_LIST
-_COLUMN, _LEVEL, _FILL = COLUMN, LEVEL, FILL
-_DONE, _INVALID = DONE, INVALID
+_HIGH = -0x7F7F7F7F7F7F7F80  # The highest bit of each of eight bytes.
+
+
+def copy(target: int, source: int, size: int) -> None:
+    """Copy ``size`` bytes between addresses. A backend may replace it, and `copy_ascii`, by one that moves words."""
+    # No `range`: on a GPU its number of turns takes as many instructions as most strings do.
+    shift, end = target - source, source + size
+    while source < end:
+        store_byte(source, shift, load8(source, 0))
+        source += 1
+
+
+def copy_ascii(target: int, source: int, size: int) -> int:
+    """Copy ``size`` bytes; returns their bits, ORed: below 0x80 if all are ASCII."""
+    bits = 0
+    for k in range(size):
+        byte = load8(source, k)
+        bits |= byte
+        store_byte(target, k, byte)
+    return bits
+
+
+def is_ascii(source: int, size: int) -> bool:
+    """Whether bytes are ASCII, by the aligned words of eight that they are in: for memory that goes on before and after them."""
+    if size == 0:
+        return True
+    address, end = source & -8, source + size
+    # Without the bytes before the first one, and those after the last one: there may be none, and no shift is by 64.
+    word, bits = load64(address) & (-1 << (8 * (source & 7))), 0
+    while address + 8 < end:
+        bits |= word
+        address += 8
+        word = load64(address)
+    return (bits | (word & ~(-1 << (8 * (end - address - 1)) << 8))) & _HIGH == 0
+
+
+def is_utf8(source: int, size: int) -> bool:
+    """Whether bytes are well-formed UTF-8 (Unicode 15, table 3-7): no overlong forms, no surrogates, nothing above U+10FFFF."""
+    position = 0
+    while position < size:
+        first = load8(source, position)
+        position += 1
+        if first < 0x80:
+            continue
+        if first < 0xC2 or first > 0xF4:
+            return False
+        more = 1 if first < 0xE0 else (2 if first < 0xF0 else 3)
+        if size - position < more:
+            return False
+        low = 0xA0 if first == 0xE0 else (0x90 if first == 0xF0 else 0x80)
+        high = 0x9F if first == 0xED else (0x8F if first == 0xF4 else 0xBF)
+        second = load8(source, position)
+        if second < low or second > high:
+            return False
+        for k in range(1, more):
+            if load8(source, position + k) & 0xC0 != 0x80:
+                return False
+        position += more
+    return True
 
 
 class ColumnTables(NamedTuple):
-    """Addresses of the tables.
-
-    ``stride`` is the number of bytes from one level's count, or column's cursor, to the next: 8 where one thread writes all records.
-    ``turn`` is 0 there, and there are no ``cursors``. On a GPU it is 1 or 2, by the pass, and there are no ``levels``.
+    """Addresses of the tables. ``stride`` is the number of bytes from one level's count, or column's cursor, to the next: 8 where one
+    thread writes all records. ``turn`` is 0 there, and there are no ``cursors``. On a GPU it is 1 or 2, by the pass, and there are no
+    ``levels``.
     """
 
     columns: int
@@ -67,12 +119,6 @@ def full_column(column: int) -> int:
     return _FULL + column
 
 
-def row_of(t: ColumnTables, level: int) -> int:
-    """The row that is being written at a level of elements is the last one begun; at level 0 it is the count itself."""
-    count = load64(t.counts + t.stride * level)
-    return count if level == 0 else count - 1
-
-
 def is_written(t: ColumnTables, address: int) -> bool:
     """Whether what should be at an address of the table of columns is there: a pass on a GPU does not write all columns."""
     return t.turn == 0 or address != 0
@@ -80,7 +126,7 @@ def is_written(t: ColumnTables, address: int) -> bool:
 
 def set_valid(t: ColumnTables, column: int, row: int, flag: int) -> None:
     """Set whether a row is not null, in a column that can be null."""
-    valid = load64(t.columns + _COLUMN * column + _VALID)
+    valid = load64(t.columns + COLUMN * column + _VALID)
     if valid != 0:
         store8(valid + row, flag)
 
@@ -99,7 +145,7 @@ def store_word(address: int, value: int, width: int) -> None:
 
 def put_word(t: ColumnTables, column: int, row: int, value: int, width: int) -> None:
     """Write a number of 1, 2, 4 or 8 bytes: its bits are the low ones of ``value``."""
-    data = load64(t.columns + _COLUMN * column + _DATA)
+    data = load64(t.columns + COLUMN * column + _DATA)
     if is_written(t, data):
         store_word(data + width * row, value, width)
         set_valid(t, column, row, 1)
@@ -107,38 +153,30 @@ def put_word(t: ColumnTables, column: int, row: int, value: int, width: int) -> 
 
 def wide(t: ColumnTables, column: int, row: int, width: int) -> int:
     """Address of a row of ``width`` bytes, which the caller fills: decimals, fixed sizes; 0 if the column is not written."""
-    data = load64(t.columns + _COLUMN * column + _DATA)
+    data = load64(t.columns + COLUMN * column + _DATA)
     if not is_written(t, data):
         return 0
     set_valid(t, column, row, 1)
     return data + width * row
 
 
-def count_bytes(t: ColumnTables, column: int, length: int) -> int:
-    cursor = t.cursors + t.stride * column
-    store64(cursor, load64(cursor) + length)
-    return _DONE
-
-
 def begin_of(t: ColumnTables, column: int, row: int) -> int:
-    """Where the bytes of a row begin."""
     if t.turn != 0:
         return load64(t.cursors + t.stride * column)
-    return load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row)
+    return load32(load64(t.columns + COLUMN * column + _ENDS) + 4 * row)
 
 
 def space_from(t: ColumnTables, column: int, begin: int) -> tuple[int, int]:
     """Address of the bytes of a column from ``begin`` on, and how many have room; not on a GPU."""
-    place = t.columns + _COLUMN * column
-    return load64(place + _DATA) + begin, load64(place + _ROOM) - begin
+    entry = t.columns + COLUMN * column
+    return load64(entry + _DATA) + begin, load64(entry + _ROOM) - begin
 
 
 def end_row(t: ColumnTables, column: int, row: int, end: int) -> None:
-    """Write where a row of bytes or of a list ends."""
-    place = t.columns + _COLUMN * column
-    ends = load64(place + _ENDS)
+    entry = t.columns + COLUMN * column
+    ends = load64(entry + _ENDS)
     if is_written(t, ends):
-        store32(ends + 4 * row + 4, end if t.turn == 0 else end - load64(place + _ROOM))
+        store32(ends + 4 * row + 4, end if t.turn == 0 else end - load64(entry + _ROOM))
 
 
 def end_bytes(t: ColumnTables, column: int, row: int, end: int) -> int:
@@ -146,35 +184,36 @@ def end_bytes(t: ColumnTables, column: int, row: int, end: int) -> int:
     if t.turn != 0:
         store64(t.cursors + t.stride * column, end)
     set_valid(t, column, row, 1)
-    return _DONE
+    return DONE
 
 
 def pass_bytes(t: ColumnTables, column: int, row: int, source: int, length: int) -> int:
     """Note, count or copy bytes, on a GPU."""
-    data = load64(t.columns + _COLUMN * column + _DATA)
+    data, cursor = load64(t.columns + COLUMN * column + _DATA), t.cursors + t.stride * column
     if t.turn == 2:
         if data == 0:
-            return _DONE
-        begin = begin_of(t, column, row)
+            return DONE
+        begin = load64(cursor)
         copy(data + begin, source, length)
         return end_bytes(t, column, row, begin + length)
     if data == 0:
-        return count_bytes(t, column, length)
+        store64(cursor, load64(cursor) + length)
+        return DONE
     store64(data + 8 * row, source)
-    store64(t.cursors + t.stride * column, length)
+    store64(cursor, length)
     set_valid(t, column, row, 1)
-    return _DONE
+    return DONE
 
 
 def put_bytes(t: ColumnTables, column: int, row: int, source: int, length: int) -> int:
     """Write bytes; returns `DONE` or a code for no room."""
     if t.turn != 0:
         return pass_bytes(t, column, row, source, length)
-    place = t.columns + _COLUMN * column
     begin = begin_of(t, column, row)
-    if length > load64(place + _ROOM) - begin:
+    target, room = space_from(t, column, begin)
+    if length > room:
         return full_column(column)
-    copy(load64(place + _DATA) + begin, source, length)
+    copy(target, source, length)
     return end_bytes(t, column, row, begin + length)
 
 
@@ -183,51 +222,49 @@ def put_text(t: ColumnTables, column: int, row: int, source: int, length: int) -
     if t.turn != 0:
         # The second pass need not look at them again.
         if t.turn == 1 and not is_ascii(source, length) and not is_utf8(source, length):
-            return _INVALID
+            return INVALID
         return pass_bytes(t, column, row, source, length)
-    place = t.columns + _COLUMN * column
     begin = begin_of(t, column, row)
-    if length > load64(place + _ROOM) - begin:
+    target, room = space_from(t, column, begin)
+    if length > room:
         return full_column(column)
-    if copy_ascii(load64(place + _DATA) + begin, source, length) >= 0x80 and not is_utf8(source, length):
-        return _INVALID
+    if copy_ascii(target, source, length) >= 0x80 and not is_utf8(source, length):
+        return INVALID
     return end_bytes(t, column, row, begin + length)
 
 
 def begin_list(t: ColumnTables, column: int, row: int, child: int) -> None:
     """Drop the elements that a row of a list has so far: its first element is the next one of level ``child``."""
     if t.turn == 0:
-        store64(t.counts + t.stride * child, load32(load64(t.columns + _COLUMN * column + _ENDS) + 4 * row))
+        store64(t.counts + t.stride * child, load32(load64(t.columns + COLUMN * column + _ENDS) + 4 * row))
 
 
 def next_row(t: ColumnTables, level: int) -> int:
     """Begin an element: returns its row, or a negative code: the code for no room, negated."""
     count = t.counts + t.stride * level
     row = load64(count)
-    if t.turn == 0 and row >= load64(t.levels + _LEVEL * level):
+    if t.turn == 0 and row >= load64(t.levels + LEVEL * level):
         return -full_level(level)
     store64(count, row + 1)
     return row
 
 
 def end_list(t: ColumnTables, column: int, row: int, child: int) -> None:
-    """End a row of a list after its last element."""
     end_row(t, column, row, load64(t.counts + t.stride * child))
     set_valid(t, column, row, 1)
 
 
 def put_nulls(t: ColumnTables, first: int, count: int, row: int) -> None:
-    """Make some columns null in a row, by fills [first, first + count): those of a value with everything in it, at one level.
-
-    A column that cannot be null has 0, no bytes, or no elements.
+    """Make some columns null in a row, by fills [first, first + count): those of a value with everything in it, at one level. A column that
+    cannot be null has 0, no bytes, or no elements.
     """
     for k in range(first, first + count):
-        fill = t.fills + _FILL * k
+        fill = t.fills + FILL * k
         kind, column = load64(fill), load64(fill + 8)
         set_valid(t, column, row, 0)
-        place = t.columns + _COLUMN * column
-        if kind == _NULL_WORD:
-            width, data = load64(fill + 16), load64(place + _DATA)
+        entry = t.columns + COLUMN * column
+        if kind == NULL_WORD:
+            width, data = load64(fill + 16), load64(entry + _DATA)
             if is_written(t, data):
                 data += width * row
                 if width == 8 or width == 4 or width == 2 or width == 1:
@@ -235,26 +272,26 @@ def put_nulls(t: ColumnTables, first: int, count: int, row: int) -> None:
                 else:
                     for byte in range(width):
                         store8(data + byte, 0)
-        elif kind == _NULL_BYTES:
+        elif kind == NULL_BYTES:
             # In the first pass on a GPU a cell that nobody counts on has no bytes.
             end_row(t, column, row, begin_of(t, column, row))
-        elif kind == _NULL_LIST:
+        elif kind == NULL_LIST:
             begin_list(t, column, row, load64(fill + 16))
             end_list(t, column, row, load64(fill + 16))
             set_valid(t, column, row, 0)
 
 
-def leave(t: ColumnTables, place: int, word: int) -> None:
+def leave(t: ColumnTables, address: int, word: int) -> None:
     """On a GPU leave a word for the second pass."""
     if t.turn != 0:
-        store64(place, word)
+        store64(address, word)
 
 
 def restore(t: ColumnTables, row: int) -> None:
     """Undo what was written of ``row`` of level 0; not on a GPU."""
     store64(t.counts, row)
     for level in range(1, t.level_count):
-        place = t.levels + _LEVEL * level
-        parent = load64(t.counts + t.stride * load64(place + _PARENT))
-        ends = load64(t.columns + _COLUMN * load64(place + _LIST) + _ENDS)
+        entry = t.levels + LEVEL * level
+        parent = load64(t.counts + t.stride * load64(entry + _PARENT))
+        ends = load64(t.columns + COLUMN * load64(entry + _LIST) + _ENDS)
         store64(t.counts + t.stride * level, load32(ends + 4 * parent))

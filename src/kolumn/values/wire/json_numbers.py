@@ -1,19 +1,14 @@
-"""Numbers of JSON: integers of 64 bits, and decimal numbers that are certainly rounded right.
+"""Numbers of JSON: integers of 64 bits, and decimal numbers that are certainly rounded right. Varints, and numbers as the bits of IEEE 754
+numbers, by integer arithmetic: the same on every backend, rounded to nearest, ties to even. Words are eight bytes at any address,
+little-endian. A backend replaces arithmetic of whole words by instructions, and may replace `longer_at`, `little32` and `little64`.
 
     number   -? (0 | 1-9 0-9*) (. 0-9+)? ([eE] [+-]? 0-9+)?
 
 The digits of a number without its point have to be less than 2**63. Decimal numbers are rounded as by Daniel Lemire, "Number parsing at a
-gigabyte per second" (2021), section 5: the digits times a power of five of 128 bits. Everything that this does not decide is left to
-others: more digits, numbers that overflow or are not normal.
-
-``numbers`` is the address of a table of int64: for each count of digits from 0 to 8 the largest number after which as many digits may fit,
-and the power of ten; then powers of five from `LEAST` to `MOST`, two words each, the high one first.
-
-Words of text: eight bytes at any address, little-endian, and arithmetic of whole words. A backend replaces these by instructions.
-
-Numbers among the bytes of a value, at addresses. A backend may replace `longer_at`, `little32` and `little64` by faster ones.
-
-Numbers as the bits of IEEE 754 numbers, by integer arithmetic: the same on every backend. Rounding is to nearest, ties to even.
+gigabyte per second" (2021), section 5: the digits times a power of five of 128 bits. What this does not decide is left to others: more
+digits, numbers that overflow or are not normal. ``numbers`` is the address of a table of int64: for each count of digits from 0 to 8 the
+largest number after which as many digits may fit, and the power of ten; then powers of five from `LEAST` to `MOST`, two words each, the
+high one first.
 """
 
 from ctypes import c_int64
@@ -22,7 +17,6 @@ from kolumn.formats.machine_code.words import load64
 from kolumn.formats.memory import i8_at, load8
 from kolumn.formats.varint import varint64
 
-_JSON_WORDS_SIGN = 1 << 63
 _ALL = (1 << 64) - 1
 
 
@@ -38,12 +32,12 @@ def put_word8(at: int, value: int) -> None:
 
 def wrapped(value: int) -> int:
     """The low 64 bits of a number, signed."""
-    return ((value + _JSON_WORDS_SIGN) & _ALL) - _JSON_WORDS_SIGN
+    return ((value - _SIGN) & _ALL) + _SIGN
 
 
-def product(one: int, other: int) -> tuple[int, int]:
+def product(left: int, right: int) -> tuple[int, int]:
     """High and low word of the product of two words, which are taken without a sign."""
-    both = (one & _ALL) * (other & _ALL)
+    both = (left & _ALL) * (right & _ALL)
     return wrapped(both >> 64), wrapped(both)
 
 
@@ -62,21 +56,15 @@ def word_at(at: int, end: int) -> int:
     left = end - at
     if left >= 8:
         return load_word(at)
-    if left <= 0:
-        return 0
-    return (load_word(end - 8) >> (64 - 8 * left)) & ((1 << (8 * left)) - 1)
+    return 0 if left <= 0 else (load_word(end - 8) >> (64 - 8 * left)) & ((1 << (8 * left)) - 1)
 
 
-LEAST, MOST = -342, 308
-"""Exponents of the powers of five."""
-POWERS = 144
-"""Where the powers of five begin in the table, in bytes."""
-MOST_EXPONENT = 308
-"""Largest exponent that is read."""
-MOST_DIGITS = 40
-"""Most digits before and after the point of a number that is passed over; its exponent has at most two."""
+LEAST, MOST = -342, 308  # Exponents of the powers of five.
+POWERS = 144  # Where the powers of five begin in the table, in bytes.
+MOST_EXPONENT = 308  # Largest exponent that is read.
+MOST_DIGITS = 40  # Most digits before and after the point of a number that is passed over; its exponent has at most two.
 _TENS = 72
-_ZERO, _MINUS, _PLUS, _POINT, _E = (ord(one) for one in "0-+.e")
+_ZERO, _MINUS, _PLUS, _POINT, _E = (ord(character) for character in "0-+.e")
 _ZEROS, _ABOVE_NINE, _HIGH = 0x3030303030303030, 0x7676767676767676, -0x7F7F7F7F7F7F7F80
 _PAIRS, _HUNDREDS, _ONES = 0x000000FF000000FF, 0x000F424000000064, 0x0000271000000001
 _SIGN = -(2**63)
@@ -107,7 +95,6 @@ def digits_at(numbers: int, value: int, at: int, end: int) -> tuple[int, int]:
 
 
 def digits_end(at: int, end: int) -> int:
-    """Address after digits."""
     while True:
         word = word_at(at, end) ^ _ZEROS
         stop = ((word + _ABOVE_NINE) | word) & _HIGH
@@ -197,15 +184,12 @@ def double_of_decimal(numbers: int, digits: int, exponent: int) -> int:
     if fraction >> 53 != 0:
         fraction >>= 1
         scale += 1
-    if scale <= 0 or scale >= 0x7FF:
-        return -1
-    return (scale << 52) | (fraction & _FRACTION)
+    return -1 if scale <= 0 or scale >= 0x7FF else (scale << 52) | (fraction & _FRACTION)
 
 
 def float_of_double(bits: int) -> int:
-    """Bits of the float32 nearest to a decimal number whose nearest float64 has these bits, without a sign; -1 if it is not decided.
-
-    A number between two float32 is on the same side of their middle as its float64, unless that is the middle itself.
+    """Bits of the float32 nearest to a decimal number whose nearest float64 has these bits, without a sign; -1 if it is not decided. A
+    number between two float32 is on the same side of their middle as its float64, unless that is the middle itself.
     """
     if bits == 0:
         return 0
@@ -215,8 +199,7 @@ def float_of_double(bits: int) -> int:
     return (scale << 23) + ((bits & _FRACTION) >> 29) + (1 if rest > 0x10000000 else 0)
 
 
-MORE = -0x7F7F7F7F7F7F7F80
-"""The highest bit of each of eight bytes, which says that there is another byte."""
+MORE = -0x7F7F7F7F7F7F7F80  # The highest bit of each of eight bytes, which says that there is another byte.
 
 
 def number_of_word(word: int) -> int:
@@ -258,12 +241,10 @@ def after_long(at: int, end: int) -> int:
 
 
 def little32(at: int) -> int:
-    """Four bytes, unsigned, at any address."""
     return load8(at, 0) | (load8(at, 1) << 8) | (load8(at, 2) << 16) | (load8(at, 3) << 24)
 
 
 def little64(at: int) -> int:
-    """Eight bytes, signed, at any address."""
     high = load8(at, 4) | (load8(at, 5) << 8) | (load8(at, 6) << 16) | (i8_at(at, 7) << 24)
     return little32(at) | (high << 32)
 
@@ -273,8 +254,8 @@ def big_endian(at: int, size: int, word: int) -> int:
     sign = i8_at(at, 0) >> 7
     value = 0
     for k in range(8):
-        place = size - 1 - 8 * word - k
-        byte = i8_at(at, place) if place >= 0 else sign
+        index = size - 1 - 8 * word - k
+        byte = i8_at(at, index) if index >= 0 else sign
         value |= (byte if k == 7 else byte & 0xFF) << (8 * k)
     return value
 
@@ -312,7 +293,6 @@ def _rounded(value: int, digits: int, bias: int, sign: int) -> int:
 
 
 def bit_length(value: int) -> int:
-    """Bits of a positive number."""
     length = 0
     while value > 0:
         value >>= 1

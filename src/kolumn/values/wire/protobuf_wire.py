@@ -17,12 +17,9 @@ from kolumn.formats.machine_code.words import load64, store64
 from kolumn.formats.memory import load8
 from kolumn.values.wire.json_numbers import little32, little64
 
-VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)
-"""Wire types."""
-MALFORMED = -1
-"""Returned instead of the next position."""
-MOST_NESTED = 100
-"""Messages and groups in each other that are accepted."""
+VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)  # Wire types.
+MALFORMED = -1  # Returned instead of the next position.
+MOST_NESTED = 100  # Messages and groups in each other that are accepted.
 VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(12)
 """Kinds of fields. The first ones are numbers."""
 KINDS = {
@@ -32,18 +29,13 @@ KINDS = {
 """Kinds by the numbers of types in FieldDescriptorProto."""
 WIRES = {FIXED4: FIXED32, FIXED8: FIXED64, BYTES: LENGTH, TEXT: LENGTH, SINGLE_MESSAGE: LENGTH, SINGLE_GROUP: GROUP}
 """Wire types of kinds that are not `VARINT`."""
-WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}
-"""Bytes of numbers in their columns."""
-NOTHING, NUMBER, INDEXES, NAME, ANY, NAME_OR_NOTHING = range(6)
-"""What can precede a message, see `after_front`."""
-CHOICE = 48 + 8 * MOST_NESTED
-"""Bytes of what `after_front` knows of a writer's schema."""
+WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}  # Bytes of numbers in their columns.
+NOTHING, NUMBER, INDEXES, NAME, ANY, NAME_OR_NOTHING = range(6)  # What can precede a message, see `after_front`.
+CHOICE = 48 + 8 * MOST_NESTED  # Bytes of what `after_front` knows of a writer's schema.
 
 
 def uvarint(at: int, stop: int) -> tuple[int, int]:
-    """Varint of up to ten bytes: 64 bits, whether the highest one is a sign is not decided, and the position after it; 0 and
-    `MALFORMED`.
-    """
+    """64 bits of a varint of up to ten bytes, whose highest one may be a sign, and the position after it; or 0 and `MALFORMED`."""
     value, shift = 0, 0
     while at < stop and shift < 63:
         byte = load8(at, 0)
@@ -88,9 +80,7 @@ def symbol_of(symbols: int, number: int) -> int:
             low = middle + 1
         else:
             high = middle
-    if low < count and load64(symbols + 8 + 8 * low) == number:
-        return load64(symbols + 8 + 8 * (count + low))
-    return -1
+    return load64(symbols + 8 + 8 * (count + low)) if low < count and load64(symbols + 8 + 8 * low) == number else -1
 
 
 def number_at(at: int, stop: int, kind: int) -> tuple[int, int]:
@@ -160,10 +150,9 @@ def after_varint(at: int, stop: int) -> int:
 
 
 def after_unknown(at: int, stop: int, known: int) -> int:
-    """Position of the first field, from ``at`` on, that is not passed over in a few steps.
-
-    Passed over are fields with a tag of one byte and a number that is not ``known`` (bits of 0 to 15; 0 always is), but for groups and long
-    strings. What is malformed remains for the caller.
+    """Position of the first field, from ``at`` on, that is not passed over in a few steps. Passed over are fields with a tag of one byte
+    and a number that is not ``known`` (bits of 0 to 15; 0 always is), but for groups and long strings. What is malformed remains for the
+    caller.
     """
     while at < stop:
         tag = load8(at, 0)
@@ -195,17 +184,15 @@ def lowest_bit(bits: int) -> int:
 
 
 def after_indexes(at: int, stop: int, path: int, count: int) -> int:
-    """Position after Confluent's message indexes, or `MALFORMED` if they are not the ``count`` int64 at ``path``.
-
-    A zig-zag varint counts them, as many follow; a count of 0 stands for the first message of the file.
+    """Position after Confluent's message indexes, or `MALFORMED` if they are not the ``count`` int64 at ``path``. A zig-zag varint counts
+    them, as many follow; a count of 0 stands for the first message of the file.
     """
-    found, at = uvarint(at, stop)
-    if at < 0 or found & 1 != 0:
+    own, at = uvarint(at, stop)
+    if at < 0 or own & 1 != 0:
         return MALFORMED
-    found = found >> 1
-    if found == 0:
+    if own == 0:
         return at if count == 1 and load64(path) == 0 else MALFORMED
-    if found != count:
+    if own >> 1 != count:
         return MALFORMED
     for k in range(count):
         index, at = uvarint(at, stop)
@@ -215,9 +202,8 @@ def after_indexes(at: int, stop: int, path: int, count: int) -> int:
 
 
 def after_name(at: int, stop: int, name: int, size: int) -> int:
-    """Position after Apicurio's ``Ref``, or `MALFORMED` if it does not have the name of ``size`` bytes at ``name``.
-
-    ``Ref`` is a message with its length in front, and has the name of a message as field 1.
+    """Position after Apicurio's ``Ref``, or `MALFORMED` if it does not have the name of ``size`` bytes at ``name``. ``Ref`` is a message
+    with its length in front, and has the name of a message as field 1.
     """
     length, at = length_at(at, stop)
     if at < 0 or length != size + 2 or size > 0x7F or load8(at, 0) != 0x0A or load8(at, 1) != size:
@@ -226,11 +212,6 @@ def after_name(at: int, stop: int, name: int, size: int) -> int:
         if load8(at, 2 + k) != load8(name, k):
             return MALFORMED
     return at + length
-
-
-def is_count(at: int, stop: int) -> bool:
-    """Whether Apicurio's indexes are there, which begin with 2, 4 or 6: no message does, since no field has the number 0."""
-    return at < stop and 0 < load8(at, 0) < 8
 
 
 def is_name(at: int, stop: int) -> bool:
@@ -246,19 +227,12 @@ def is_name(at: int, stop: int) -> bool:
     return True
 
 
-def after_number(at: int, stop: int, number: int) -> int:
-    """Position after AWS Glue's number of a message, a varint, or `MALFORMED` if it is another one."""
-    found, at = tag_at(at, stop)
-    return at if found == number else MALFORMED
-
-
 def after_front(at: int, stop: int, front: int, choice: int) -> int:
-    """Where a message begins, or `MALFORMED` if what precedes it chooses another one.
-
-    ``front`` is `NOTHING`, a `NUMBER` of AWS Glue, a `NAME`: Apicurio's ``Ref``, indexes or both; `INDEXES` of Confluent or a `NAME`, which
-    a prefix of five bytes does not tell apart; `ANY`: a `NAME` or nothing, as beside Apicurio's headers; `NAME_OR_NOTHING`: a ``Ref`` or
-    none. ``choice`` are `CHOICE` bytes: how many message indexes there are, -1 if the writer's schema lacks the message; address and size
-    of the name of the message, and of its full name; its number; the indexes.
+    """Where a message begins, or `MALFORMED` if what precedes it chooses another one. ``front`` is `NOTHING`, a `NUMBER` of AWS Glue, a
+    `NAME`: Apicurio's ``Ref``, indexes or both; `INDEXES` of Confluent or a `NAME`, which a prefix of five bytes does not tell apart;
+    `ANY`: a `NAME` or nothing, as beside Apicurio's headers; `NAME_OR_NOTHING`: a ``Ref`` or none. ``choice`` are `CHOICE` bytes: how many
+    message indexes there are, -1 if the writer's schema lacks the message; address and size of the name of the message, and of its full
+    name; its number; the indexes.
     """
     count = load64(choice)
     if count < 0:
@@ -266,13 +240,14 @@ def after_front(at: int, stop: int, front: int, choice: int) -> int:
     if front == NOTHING:
         return at
     if front == NUMBER:
-        return after_number(at, stop, load64(choice + 40))
+        number, at = tag_at(at, stop)
+        return at if number == load64(choice + 40) else MALFORMED
     after = after_name(at, stop, load64(choice + 8), load64(choice + 16))
     if after < 0:
         after = after_name(at, stop, load64(choice + 24), load64(choice + 32))
-    found = after if after >= 0 else at
-    if (front == INDEXES and after < 0) or (front != NAME_OR_NOTHING and is_count(found, stop)):
-        return after_indexes(found, stop, choice + 48, count)
-    if after < 0 and (front == NAME or is_name(at, stop)):
-        return MALFORMED
-    return found
+    begin = after if after >= 0 else at
+    # Apicurio's indexes begin with 2, 4 or 6: no message does, since no field has the number 0.
+    is_count = begin < stop and 0 < load8(begin, 0) < 8
+    if (front == INDEXES and after < 0) or (front != NAME_OR_NOTHING and is_count):
+        return after_indexes(begin, stop, choice + 48, count)
+    return MALFORMED if after < 0 and (front == NAME or is_name(at, stop)) else begin

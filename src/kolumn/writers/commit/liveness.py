@@ -1,8 +1,7 @@
 """Whether a run is alive: a lock shows it on this machine, for a Spark job the process that owns it, and elsewhere the age of its files.
 
-Many processes write into the staging folder of a Spark job, and the one that lives as long as the job may be a JVM, which cannot hold a
-lock for us. Therefore a file names the process: its number, the time of its start, and the machine's boot and namespace in which the
-number is valid.
+The process that lives as long as a Spark job may be a JVM, which cannot hold a lock for us. Therefore a file names the process: its number,
+the time of its start, and the machine's boot and namespace in which the number is valid.
 """
 
 import fcntl
@@ -18,7 +17,7 @@ from typing import Any
 from pyarrow import fs
 
 from kolumn.core.errors import KolumnError
-from kolumn.source.remote import fsspec_of
+from kolumn.source.storage import fsspec_of
 
 OLD_HOURS = 24.0
 """Age from which staged files are leftovers if it is not known whether their run is dead. A live job writes a file more often."""
@@ -57,10 +56,8 @@ def committing(root: Path) -> AbstractContextManager[bool]:
 
 
 def hold(folder: Path, wait_s: float = 0.0) -> int:
-    """Hold the lock of this run's staging folder until the returned file is closed.
-
-    Raises `BlockingIOError` or `FileNotFoundError` if another run is removing the folder as a leftover, or has removed it.
-    """
+    """Hold the lock of this run's staging folder until the returned file is closed. Raises `BlockingIOError` or `FileNotFoundError` if
+    another run is removing the folder as a leftover, or has removed it."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _lock(lock, wait_s)
@@ -96,8 +93,8 @@ def claimed(folder: Path, dry_run: bool = False) -> Iterator[str]:
 
 def is_foreign(folder: Path) -> bool:
     """Whether a staging folder is another user's, or others can write to it. Raises `FileNotFoundError` if it no longer exists."""
-    found = os.lstat(folder)
-    return not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022 != 0
+    status = os.lstat(folder)
+    return not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022 != 0
 
 
 def _lock(file: int, wait_s: float = 0.0) -> bool:
@@ -118,7 +115,14 @@ def _lock(file: int, wait_s: float = 0.0) -> bool:
 def write_owner(folder: Path, jvm: bool) -> None:
     """Write the owner of a new folder into it: this process, or with ``jvm`` the JVM that started it, if there is one."""
     own = os.getpid()
-    pid = next((pid for pid, name in _ancestors(own) if name == "java"), own) if jvm else own
+    pid, ancestor = own, own if jvm else 0
+    with suppress(OSError, ValueError):
+        while ancestor > 1:
+            name, fields = _stat(ancestor)
+            if name == "java":
+                pid = ancestor
+                break
+            ancestor = int(fields[1])
     with suppress(OSError, ValueError):
         owner = {"pid": pid, "start": _start(pid), **_here()}
         file = os.open(folder / _OWNER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -145,14 +149,6 @@ def _here() -> dict[str, str]:
     return {"namespace": os.readlink("/proc/self/ns/pid"), "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
 
 
-def _ancestors(pid: int) -> Iterator[tuple[int, str]]:
-    with suppress(OSError, ValueError):
-        while pid > 1:
-            name, fields = _stat(pid)
-            yield pid, name
-            pid = int(fields[1])
-
-
 def _start(pid: int) -> int:
     state, *fields = _stat(pid)[1]
     # A process in state Z or X is dead, and its parent has not collected it yet.
@@ -171,14 +167,11 @@ def newest_in(system: fs.FileSystem, path: str) -> float | None:
     if infos[0].type == fs.FileType.Directory:
         infos += system.get_file_info(fs.FileSelector(path, recursive=True, allow_not_found=True))
     inner = fsspec_of(system)
-    files = [_modified(inner, one.path) if inner is not None else _seconds(one) for one in infos if one.is_file]
+    times = [None if info.mtime_ns is None else info.mtime_ns / 1e9 for info in infos]
+    files = [_modified(inner, info.path) if inner is not None else time for info, time in zip(infos, times, strict=True) if info.is_file]
     if None in files:
         return None
-    return max((time for time in (*files, *map(_seconds, infos)) if time is not None), default=None)
-
-
-def _seconds(info: fs.FileInfo) -> float | None:
-    return None if info.mtime_ns is None else info.mtime_ns / 1e9
+    return max((time for time in (*files, *times) if time is not None), default=None)
 
 
 def _modified(inner: Any, path: str) -> float | None:

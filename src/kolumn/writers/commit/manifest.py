@@ -21,7 +21,7 @@ from typing import Any
 from pyarrow import fs
 
 from kolumn.core.errors import ArgumentError, KolumnError
-from kolumn.source.remote import forget
+from kolumn.source.storage import forget
 from kolumn.writers.commit.liveness import OLD_HOURS, locked, newest_in
 from kolumn.writers.commit.staged_file import sync, writing
 
@@ -31,26 +31,17 @@ VERSION = 1
 _RUN = re.compile(r"[0-9a-f]{32}")
 _DRAFT = re.compile(r"\d{8,}(?:\.intent)?\.json")
 _STAGED = re.compile(rf"{FOLDER}/staging/[0-9a-f]{{32}}/[0-9a-f]{{32}}\.parquet")
-_PLACE = re.compile(r"topic=[^/]+/partition=\d+/(?:day=[^/]+/)?\d{20}-[0-9a-f]{32}\.parquet")
+_FINAL = re.compile(r"topic=[^/]+/partition=\d+/(?:day=[^/]+/)?\d{20}-[0-9a-f]{32}\.parquet")
 
 
 @dataclass
 class Manifest:
-    """The state of a target.
+    """The state of a target, after ``number`` runs that have added files.
 
-    Attributes
-    ----------
-    number : int
-        Number of runs that have added files.
-    settings : dict
-        Settings that must be the same in every run: columns, ranges, partitioning.
-    partitions : dict
-        For each topic and partition (as text, since JSON keys are text): ``first`` offset, ``next``, the offset where the next run
-        starts, and ``rows``.
-    topics : dict
-        The id of each topic, if the log contains it.
-    files : list of dict
-        Files of the last run: ``path`` below the target, ``topic``, ``partition``, ``rows``, ``first`` and ``last`` offset.
+    ``settings`` must be the same in every run: columns, ranges, partitioning. ``partitions`` has for each topic and partition (as text,
+    since JSON keys are text) the ``first`` offset, ``next``, where the next run starts, and ``rows``; ``topics`` the id of each topic, if
+    the log contains it. ``files`` are those of the last run: ``path`` below the target, ``topic``, ``partition``, ``rows``, ``first`` and
+    ``last``.
     """
 
     number: int = 0
@@ -66,7 +57,6 @@ class Manifest:
         return None if known is None else known["next"]
 
     def after(self, files: list[dict[str, Any]]) -> "Manifest":
-        """The manifest with these files added."""
         partitions = {topic: {number: dict(entry) for number, entry in numbers.items()} for topic, numbers in self.partitions.items()}
         for file in files:
             new = {"first": file["first"], "next": file["last"] + 1, "rows": 0}
@@ -84,11 +74,9 @@ class ExportTarget:
         self.files, self.root, self._locked = files, root.rstrip("/"), False
 
     def path(self, name: str) -> str:
-        """A name below the target, as the file system spells it."""
         return f"{self.root}/{name}"
 
     def staging(self, run: str) -> str:
-        """Path of the folder of a run's attempts, or of another staged file."""
         return self.path(f"{FOLDER}/staging/{run}")
 
     @contextmanager
@@ -112,21 +100,18 @@ class ExportTarget:
                     os.rmdir(self.root)
 
     def open(self) -> Manifest:
-        """The newest manifest, after `settle`."""
         self.settle()
         numbers = [int(stem) for stem in (name.removesuffix(".json") for name in self._names()) if stem.isdigit()]
         if not numbers:
             return Manifest()
-        found = self._read(_name(max(numbers)))
-        if found.get("version") != VERSION:
-            raise ArgumentError(f"{self.root}: its manifest has version {found.get('version')}, this Kolumn knows {VERSION}: update it")
-        return Manifest(**found)
+        content = self._read(_name(max(numbers)))
+        if content.get("version") != VERSION:
+            raise ArgumentError(f"{self.root}: its manifest has version {content.get('version')}, this Kolumn knows {VERSION}: update it")
+        return Manifest(**content)
 
     def publish(self, manifest: Manifest, moves: dict[str, str]) -> None:
-        """Make staged files part of the target, such that the next run can complete this if the process dies in between.
-
-        Raises `KolumnError` if another export has written to the target, or staged files were removed. Nothing has changed then.
-        """
+        """Make staged files part of the target, such that the next run can complete this if the process dies in between. Raises
+        `KolumnError` if another export has written to the target, or staged files were removed. Nothing has changed then."""
         intent = {"moves": moves, "manifest": asdict(manifest)}
         name = f"{manifest.number:08d}.intent.json"
         forget(self.files)
@@ -142,17 +127,21 @@ class ExportTarget:
         self._forward(intent)
 
     def settle(self, old_s: float = OLD_HOURS * 3600, dry_run: bool = False) -> list[tuple[str, str, str]]:
-        """Complete intents, and remove the staged files of runs that died before theirs: the name of each, the action, a description.
-
-        If the lock shows that no other run is alive, all staged files are removed; otherwise those older than ``old_s`` seconds.
-        """
+        """Complete intents, and remove the staged files of runs that died before theirs: the name of each, the action, a description. If
+        the lock shows that no other run is alive, all staged files are removed; otherwise those older than ``old_s`` seconds."""
         forget(self.files)
         needed, done = set(), []
         for name in self._intents():
             moves = self._checked(name)["moves"]
             needed |= {staged.split("/")[2] for staged in moves} | _drafts(name)
             if not dry_run:
-                self._finish(name)
+                # If its manifest exists already, only the clean-up is missing.
+                if name.replace(".intent", "") in self._names():
+                    self._end(name, moves)
+                else:
+                    self._forward(self._checked(name))
+                for draft in _drafts(name) & set(self._staged()):
+                    self._remove_staged(draft)
             done.append((name, "completed", f"an export was interrupted while it gave {len(moves)} files their names"))
         for name in self._staged():
             if name not in needed:
@@ -163,7 +152,6 @@ class ExportTarget:
         return done
 
     def _left(self, name: str, old_s: float) -> str:
-        """Why a staged file is not removed; empty if it is removed."""
         newest = 0.0 if self._locked else newest_in(self.files, self.staging(name))
         if newest is not None and time.time() - newest >= old_s:
             return ""
@@ -171,15 +159,11 @@ class ExportTarget:
         return f"staged by an export that may still run, {age}"
 
     def _staged(self) -> list[str]:
-        """Folders of runs, and incomplete manifests and intents."""
         listed = self.files.get_file_info(fs.FileSelector(self.path(f"{FOLDER}/staging"), allow_not_found=True))
-        return sorted(one.base_name for one in listed if (_DRAFT if one.is_file else _RUN).fullmatch(one.base_name))
+        return sorted(info.base_name for info in listed if (_DRAFT if info.is_file else _RUN).fullmatch(info.base_name))
 
     def _remove_staged(self, name: str) -> None:
-        if _RUN.fullmatch(name):
-            self.files.delete_dir(self.staging(name))
-        else:
-            self.files.delete_file(self.staging(name))
+        (self.files.delete_dir if _RUN.fullmatch(name) else self.files.delete_file)(self.staging(name))
 
     def _names(self) -> set[str]:
         listed = self.files.get_file_info(fs.FileSelector(self.path(FOLDER), allow_not_found=True))
@@ -194,22 +178,10 @@ class ExportTarget:
     def _not_alone(self) -> KolumnError:
         return KolumnError(f"{self.root}: another export has written to it meanwhile. Nothing of this one is in it: run it again, alone")
 
-    def _finish(self, name: str) -> None:
-        """Carry out an intent. If its manifest exists already, only the clean-up is missing."""
-        intent = self._checked(name)
-        if name.replace(".intent", "") in self._names():
-            self._end(name, intent["moves"])
-        else:
-            self._forward(intent)
-        for draft in _drafts(name) & set(self._staged()):
-            self._remove_staged(draft)
-
     def pending(self) -> bool:
-        """Whether the publication of a run is unfinished."""
         return bool(self._intents())
 
     def discard(self, run: str) -> None:
-        """Remove the staged files of a run."""
         if self.files.get_file_info(self.staging(run)).type != fs.FileType.NotFound:
             self.files.delete_dir(self.staging(run))
 
@@ -238,20 +210,19 @@ class ExportTarget:
         if not isinstance(moves, dict) or not isinstance(manifest, dict) or manifest.get("number") != int(name.partition(".")[0]):
             wrong: Any = "it lacks its moves or its manifest"
         else:
-            names = ((one, _STAGED) for one in moves), ((one, _PLACE) for one in moves.values())
-            wrong = next((one for some in names for one, known in some if not (isinstance(one, str) and known.fullmatch(one))), None)
+            names = *((staged, _STAGED) for staged in moves), *((final, _FINAL) for final in moves.values())
+            wrong = next((path for path, known in names if not (isinstance(path, str) and known.fullmatch(path))), None)
         if wrong is not None:
-            where = f"{self.path(FOLDER)}/{name}"
-            raise KolumnError(f"{where}: no export wrote this: {wrong!r}. Nothing was moved. Find out who put it there, and remove it")
+            path = f"{self.path(FOLDER)}/{name}"
+            raise KolumnError(f"{path}: no export wrote this: {wrong!r}. Nothing was moved. Find out who put it there, and remove it")
         return intent
 
     def _read(self, name: str) -> dict[str, Any]:
         with self.files.open_input_stream(self.path(f"{FOLDER}/{name}")) as stream:
-            found: dict[str, Any] = json.loads(stream.read())
-        return found
+            content: dict[str, Any] = json.loads(stream.read())
+        return content
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
-        """Write a file that gets its name only when it is complete."""
         draft = self.path(f"{FOLDER}/staging/{name}")
         self.files.create_dir(self.path(f"{FOLDER}/staging"), recursive=True)
         with self.files.open_output_stream(draft) as stream:
@@ -273,5 +244,4 @@ def _name(number: int) -> str:
 
 
 def _drafts(intent: str) -> set[str]:
-    """Names of an intent and its manifest while they are being written."""
     return {intent, intent.replace(".intent", "")}

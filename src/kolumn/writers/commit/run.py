@@ -7,9 +7,8 @@
         redo.json       the journal, written when all files are complete: which file gets which name, and which older files are removed
 
 Before there is a journal only this folder has changed, and a later run removes it. From then on the run is only completed, by itself or by
-a later run: files get their names, older files are removed, then the journal, then the folder. Each of these steps can be repeated, even
-by two runs at once: object stores have no locks, so it is not known there whether the first run is dead. A run that fails takes its names
-back, unless it replaces older files, which are not kept.
+a later run: files get their names, older files are removed, then the journal, then the folder. Each of these steps can be repeated. A run
+that fails takes its names back, unless it replaces older files, which are not kept.
 
 Others may be able to write to a target. Therefore on this machine a staging folder has to be the user's own, and no other user may be able
 to write to it. At a URL a journal may only rename a run's own files to names of segments, and remove segments of topic-partitions.
@@ -32,14 +31,13 @@ from typing import NamedTuple, Self
 from kolumn.core.errors import ArgumentError, KolumnError, StorageError, shown
 from kolumn.source import storage
 from kolumn.source.names import LOG
-from kolumn.source.remote import forget
 from kolumn.source.segments import SIDE_FILES
+from kolumn.source.storage import forget
 from kolumn.writers.commit.liveness import NO_LOCKS, OLD_HOURS, claimed, hold, is_foreign, newest_in, owner_lives
 from kolumn.writers.commit.staged_file import FILES, StagedFile, make_folders, sync, writing
 
 _JOURNAL = "redo.json"
-_EARLIER = "journal"
-"""Journal of Kolumn versions that undid killed runs on this machine. It lists their files by inode, size and time."""
+_EARLIER = "journal"  # journal of Kolumn versions that undid killed runs on this machine. It lists their files by inode, size and time
 _REMOVED = ".removed"
 _RUN = r"\.kolumn-[0-9a-f]{32}\.partial"
 _JOB = r"\.kolumn-[a-z]+\.[0-9a-f]{32}\.partial"
@@ -48,8 +46,7 @@ _NAME = r"(?!\.{1,2}/|\.kolumn-)[^/]+/"
 _STAGED = re.compile(rf"(?:{FILES}|[0-9a-f]{{32}})/(?:{_NAME})?{_SEGMENT}", re.DOTALL)
 _FINAL = re.compile(rf"(?:{_NAME})?{_SEGMENT}", re.DOTALL)
 _GONE = re.compile(rf"{_NAME}{_SEGMENT}", re.DOTALL)
-_INSIDE = re.compile(r"(?!/)(?!(?:.*/)?\.\.(?:/|$)).+", re.DOTALL)
-"""A relative path that does not leave its folder."""
+_INSIDE = re.compile(r"(?!/)(?!(?:.*/)?\.\.(?:/|$)).+", re.DOTALL)  # a relative path that does not leave its folder
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _VERSION = 1
 _BLOCK = 8 << 20
@@ -66,10 +63,8 @@ class _Journal(NamedTuple):
 
 
 class Commit:
-    """A run that writes below a folder of this machine, which is made with the first file. Its end raises errors as `commit` does.
-
-    Only with ``replace`` are files of the same names replaced.
-    """
+    """A run that writes below a folder of this machine, which is made with the first file. Its end raises errors as `commit` does. Only
+    with ``replace`` are files of the same names replaced."""
 
     def __init__(self, root: Path, replace: bool = False) -> None:
         self.root, self.replace = root, replace
@@ -82,16 +77,26 @@ class Commit:
         recover(str(self.root))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, failed: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            if kind is None and self._folder is not None:
+            if failed is None and self._folder is not None:
                 self._publish(self._folder)
         finally:
-            self._discard()
+            folder, lock, made = self._folder, self._lock, self._made
+            self._folder, self._lock, self._made = None, -1, []
+            try:
+                if folder is not None:
+                    discard(str(folder))
+                for parent in reversed(made):
+                    with suppress(OSError):
+                        os.rmdir(parent)
+            finally:
+                if lock >= 0:
+                    os.close(lock)
 
     def place(self, final: Path) -> Path:
         """The path to write to for the file or folder ``final`` below the root; its parent folder is made."""
-        leaving = {*self._removed, *(one.parent for one in self._removed)}
+        leaving = {*self._removed, *(path.parent for path in self._removed)}
         if leaving.isdisjoint((final, *final.parents)):
             refuse_existing(final, self.replace)
         with writing(final):
@@ -111,13 +116,20 @@ class Commit:
             self._made = make_folders(self.root)
             for made in self._made:
                 sync(made.parent)
-            self._folder, self._lock = _make_staging(self.root)
-            os.mkdir(self._folder / FILES, 0o700)
+            for _ in range(_TRIES):
+                folder = Path(new_folder(str(self.root)))
+                os.mkdir(folder, 0o700)
+                # Until its lock is held, another run may take it for a leftover and remove it.
+                with suppress(FileNotFoundError, BlockingIOError):
+                    self._folder, self._lock = folder, hold(folder)
+                    break
+            else:
+                raise StorageError(f"{self.root}: folders that are made in it disappear at once: another process removes them")
+            os.mkdir(folder / FILES, 0o700)
         return self._folder
 
     def _publish(self, folder: Path) -> None:
-        folders: list[Path] = []
-        moves: list[tuple[str, str]] = []
+        folders, moves = list[Path](), list[tuple[str, str]]()
         for below, _, names in os.walk(folder / FILES):
             folders.append(self.root / os.path.relpath(below, folder / FILES))
             moves += [(os.path.join(below, name), str(folders[-1] / name)) for name in names]
@@ -126,22 +138,9 @@ class Commit:
         commit(str(self.root), str(folder), moves, [*map(str, self._removed), *replaced])
         with writing(self.root):
             # A folder without records has no file that would make it.
-            for one in folders:
-                make_folders(one)
+            for final in folders:
+                make_folders(final)
         self._made = []
-
-    def _discard(self) -> None:
-        folder, lock, made = self._folder, self._lock, self._made
-        self._folder, self._lock, self._made = None, -1, []
-        try:
-            if folder is not None:
-                discard(str(folder))
-            for one in reversed(made):
-                with suppress(OSError):
-                    os.rmdir(one)
-        finally:
-            if lock >= 0:
-                os.close(lock)
 
 
 def refuse_existing(final: Path, replace: bool = False) -> None:
@@ -161,18 +160,7 @@ def new_folder(root: str, job: str = "") -> str:
     return storage.within(root, f".kolumn-{f'{job}.' if job else ''}{uuid.uuid4().hex}.partial")
 
 
-def _make_staging(root: Path) -> tuple[Path, int]:
-    """Make a staging folder; returns it and its lock."""
-    for _ in range(_TRIES):
-        folder = Path(new_folder(str(root)))
-        os.mkdir(folder, 0o700)
-        # Until its lock is held, another run may take it for a leftover and remove it.
-        with suppress(FileNotFoundError, BlockingIOError):
-            return folder, hold(folder)
-    raise StorageError(f"{root}: folders that are made in it disappear at once: another process removes them")
-
-
-# The commit: each function takes the names of the root and of the run's staging folder in it, paths or URLs.
+# Each function from here on takes the names of the root and of the run's staging folder in it, paths or URLs.
 
 
 def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[str] = ()) -> None:
@@ -183,10 +171,10 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
     """
     finals = [final for _, final in moves]
     journal = _Journal({_below(folder, staged): _below(root, final) for staged, final in moves}, [_below(root, name) for name in gone])
-    for place in {storage.parent(final) for final in finals}:
-        there = storage.look(place)
+    for parent in {storage.parent(final) for final in finals}:
+        there = storage.look(parent)
         if there is not None and not there.is_folder:
-            raise StorageError(f"{place}: cannot be written: it is a file, expected a folder")
+            raise StorageError(f"{parent}: cannot be written: it is a file, expected a folder")
     replaced = set(journal.gone)
     for name, final in zip(journal.moves.values(), finals, strict=True):
         # A link to a folder may be replaced by a folder.
@@ -194,22 +182,21 @@ def commit(root: str, folder: str, moves: list[tuple[str, str]], gone: Iterable[
             raise ArgumentError(f"{final} already exists: another run has made it")
     if not moves and not replaced:
         return
-    new = [one for one in _folders(root, finals) if not one.is_dir()]
+    new = [path for path in _folders(root, finals) if not path.is_dir()]
     try:
         _write(root, folder, journal)
         _forward(root, folder, journal)
     except BaseException as error:
         is_over = withdraw(root, folder)
-        for one in reversed(new):
+        for path in reversed(new):
             with suppress(OSError):
-                one.rmdir()
+                path.rmdir()
         if isinstance(error, KolumnError) and not is_over and replaced:
             raise KolumnError(f"{error}. What replaces older files goes on with the next run below {root}, or with kolumn tidy") from error
         raise
 
 
 def pending(folder: str) -> bool:
-    """Whether a staging folder has a journal."""
     if storage.is_url(folder):
         forget(storage.file_system(folder)[0])
     return _exists(storage.within(folder, _JOURNAL))
@@ -225,20 +212,17 @@ def withdraw(root: str, folder: str) -> bool:
             return False
         # If this process is killed here, the journal is still complete, and the next run carries it out.
         for staged, final in reversed(journal.moves.items()):
-            draft, place = storage.within(folder, staged), storage.within(root, final)
-            if _exists(place) and (not _exists(draft) or _same(draft, place)):
-                _name(place, draft, replaces=False)
+            draft, path = storage.within(folder, staged), storage.within(root, final)
+            if _exists(path) and (not _exists(draft) or _same(draft, path)):
+                _name(path, draft, replaces=False)
         storage.remove(storage.within(folder, _JOURNAL))
         return True
     return False
 
 
 def discard(folder: str) -> None:
-    """Remove a staging folder as far as possible, unless it still has a journal, which a later run needs.
-
-    The folder of a job on this machine is renamed first: Spark may stop the tasks of a failed job later, and they cannot make more files
-    under the old name.
-    """
+    """Remove a staging folder as far as possible, unless it still has a journal, which a later run needs. The folder of a job on this
+    machine is renamed first: Spark may stop the tasks of a failed job later, and they cannot make more files under the old name."""
     with suppress(KolumnError):
         if pending(folder):
             return
@@ -257,8 +241,8 @@ def _write(root: str, folder: str, journal: _Journal) -> None:
         storage.put(storage.within(folder, _JOURNAL), data)
         return
     with writing(root):
-        for one in _folders(root, [os.path.join(folder, staged) for staged in journal.moves]):
-            sync(one)
+        for path in _folders(root, [os.path.join(folder, staged) for staged in journal.moves]):
+            sync(path)
     with StagedFile(Path(folder, _JOURNAL)) as file:
         file.write(data)
 
@@ -271,15 +255,19 @@ def _read(folder: str) -> _Journal:
         content = json.loads(storage.read_bytes(name) or b"")
         version, journal = content["version"], _Journal(dict(content["moves"]), list(content["gone"]))
         names = zip(known_names, (journal.moves, journal.moves.values(), journal.gone), strict=True)
-        wrong = [one for known, some in names for one in some if not known.fullmatch(one)]
-        wrong += [one for one, other in journal.moves.items() if storage.base_name(one) != storage.base_name(other)]
+        wrong = [path for known, some in names for path in some if not known.fullmatch(path)]
+        wrong += [staged for staged, final in journal.moves.items() if storage.base_name(staged) != storage.base_name(final)]
     except (ValueError, AttributeError, TypeError, KeyError) as error:
         wrong, version = [f"{type(error).__name__}: {error}"], _VERSION
     if version != _VERSION:
         raise KolumnError(f"{name} has version {version}, this Kolumn knows {_VERSION}: update it")
     if wrong:
-        raise KolumnError(f"{name}: no run of Kolumn wrote this: {wrong[0]!r}. Nothing was moved. Find out who put it there, and remove it")
+        raise _planted(name, wrong)
     return journal
+
+
+def _planted(name: object, wrong: list[str]) -> KolumnError:
+    return KolumnError(f"{name}: no run of Kolumn wrote this: {wrong[0]!r}. Nothing was moved. Find out who put it there, and remove it")
 
 
 def _forward(root: str, folder: str, journal: _Journal) -> None:
@@ -307,9 +295,9 @@ def _forward(root: str, folder: str, journal: _Journal) -> None:
             for emptied in {os.path.dirname(name) for name in gone} - {root}:
                 with suppress(OSError):
                     os.rmdir(emptied)
-            for one in _folders(root, [*moves.values(), *gone]):
-                if one.is_dir():
-                    sync(one)
+            for path in _folders(root, [*moves.values(), *gone]):
+                if path.is_dir():
+                    sync(path)
         storage.remove(storage.within(folder, _JOURNAL))
         if local:
             # A journal that a loss of power brings back would remove files that later runs have made.
@@ -361,12 +349,12 @@ def _exists(name: str) -> bool:
     return storage.look(name) is not None if storage.is_url(name) else os.path.lexists(name)
 
 
-def _same(one: str, other: str) -> bool:
+def _same(left: str, right: str) -> bool:
     """Whether two files have the same bytes: if moving means copying and removing, a killed run leaves both."""
-    here, there = storage.look(one), storage.look(other)
+    here, there = storage.look(left), storage.look(right)
     if here is None or there is None or here.is_folder or there.is_folder or here.size != there.size:
         return False
-    with storage.open_input(one) as first, storage.open_input(other) as second:
+    with storage.open_input(left) as first, storage.open_input(right) as second:
         while data := first.read(_BLOCK):
             if data != second.read(_BLOCK):
                 return False
@@ -383,12 +371,9 @@ def _folders(root: str, names: Iterable[str]) -> list[Path]:
 def _below(root: str, name: str) -> str:
     if not storage.is_url(root):
         return os.path.relpath(name, root)
-    top, whole = (re.sub(r"(?<=[^:/])/{2,}", "/", one) for one in (root, name))
+    top, whole = (re.sub(r"(?<=[^:/])/{2,}", "/", path) for path in (root, name))
     assert whole.startswith(f"{top}/")
     return whole[len(top) + 1 :]
-
-
-# Leftovers of other runs.
 
 
 def recover(root: str, own: str = "") -> None:
@@ -397,8 +382,8 @@ def recover(root: str, own: str = "") -> None:
     Raises `KolumnError` if an interrupted run cannot be completed.
     """
     names: list[str] = []
+    # Without access, the run's first file will report the error.
     with suppress(KolumnError):
-        # Without access, the run's first file will report the error.
         names = staging_folders(root)
     for name in names:
         if name != own:
@@ -411,14 +396,14 @@ def staging_folders(root: str) -> list[str]:
     if storage.is_url(root):
         forget(storage.file_system(root)[0])
     there = storage.look(root)
-    names = [one.name for one in storage.listing(root) if one.is_folder] if there is not None and there.is_folder else []
+    names = [inner.name for inner in storage.listing(root) if inner.is_folder] if there is not None and there.is_folder else []
     return [name for name in names if re.fullmatch(rf"{_RUN}|{_JOB}(?:{re.escape(_REMOVED)})?", storage.base_name(name))]
 
 
 def settle(root: str, folder: str, old_s: float = OLD_HOURS * 3600, dry_run: bool = False) -> tuple[str, str]:
     """Complete a run that was interrupted in its commit, or remove the staged files of a dead run.
 
-    Returns the action as in `kolumn.writers.commit.leftovers.Leftover`, and a sentence. With ``dry_run`` nothing is changed. Raises
+    Returns the action as in `kolumn.writers.outgoing.Leftover`, and a sentence. With ``dry_run`` nothing is changed. Raises
     `KolumnError` if a run cannot be completed, and `FileNotFoundError` if another process has removed the folder meanwhile.
     """
     if storage.is_url(folder):
@@ -472,8 +457,8 @@ def _by_age(folder: str, old_s: float) -> tuple[str, str]:
     if newest is None:
         return "left", "staged files of a run; nothing tells how old they are. Remove them when no run writes to the target"
     age = time.time() - newest
-    found = f"staged files of a run, the newest {_span(age)} old"
-    return ("removed", found) if age >= old_s else ("left", f"{found}: it may still run. After {_span(old_s)} they are removed")
+    detail = f"staged files of a run, the newest {_span(age)} old"
+    return ("removed", detail) if age >= old_s else ("left", f"{detail}: it may still run. After {_span(old_s)} they are removed")
 
 
 def _span(seconds: float) -> str:
@@ -486,24 +471,24 @@ def _undo(root: Path, folder: Path) -> None:
     try:
         content = json.loads(name.read_bytes())
         files, folders, removed = dict(content["files"]), list(content["folders"]), list(content["removed"])
-        wrong = [one for one in (*files, *folders, *removed) if not _INSIDE.fullmatch(one)]
+        wrong = [path for path in (*files, *folders, *removed) if not _INSIDE.fullmatch(path)]
     except (ValueError, KeyError, TypeError) as error:
         wrong = [f"{type(error).__name__}: {error}"]
     if wrong:
-        raise KolumnError(f"{name}: no run of Kolumn wrote this: {wrong[0]!r}. Nothing was moved. Find out who put it there, and remove it")
+        raise _planted(name, wrong)
     with writing(root):
-        for one, identity in files.items():
+        for file, identity in files.items():
             with suppress(FileNotFoundError, NotADirectoryError):
-                now = os.lstat(root / one)
+                now = os.lstat(root / file)
                 if [now.st_ino, now.st_size, now.st_mtime_ns] == identity:
-                    os.unlink(root / one)
+                    os.unlink(root / file)
         for kept in sorted((folder / "replaced").rglob("*")):
             final = root / kept.relative_to(folder / "replaced")
             if (kept.is_symlink() or not kept.is_dir()) and not os.path.lexists(final):
                 make_folders(final.parent)
                 os.rename(kept, final)
-        for one in reversed(folders):
-            if not (folder / FILES / one).exists():
+        for below in reversed(folders):
+            if not (folder / FILES / below).exists():
                 with suppress(OSError):
-                    os.rmdir(root / one)
+                    os.rmdir(root / below)
         name.unlink()

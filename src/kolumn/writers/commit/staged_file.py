@@ -15,14 +15,12 @@ from typing import Any, Self
 from kolumn.core.errors import KolumnError, StorageError
 
 PARTIAL = ".partial"
-FILES = "files"
-"""Folder in a staging folder in which files are laid out as below the target."""
+FILES = "files"  # folder in a staging folder in which files are laid out as below the target
 _BUFFER = 1 << 18
 _STAGED = re.compile(r"\.kolumn-(?:[a-z]+\.)?[0-9a-f]{32}\.partial/(?:files|[0-9a-f]{32})/")
 _NOT_COPIED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM, errno.EBADF, errno.EIO)
 """What the system says where it can't copy from file to file. Who then reads and writes the bytes learns whether one of the disks fails."""
-_MOST_COPIED = 64 << 20
-"""Bytes of one call, which signals wait for."""
+_MOST_COPIED = 64 << 20  # bytes of one call, which signals wait for
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
@@ -61,9 +59,9 @@ class StagedFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, failed: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
-            if kind is None:
+            if failed is None:
                 self.complete()
         finally:
             self.abandon()
@@ -71,13 +69,11 @@ class StagedFile:
     def write(self, data: Any) -> int:
         """Write bytes, anything with a contiguous buffer, and return how many."""
         view = memoryview(data)
-        if view.nbytes == 0:
-            return 0
         if len(self._waiting) + view.nbytes > _BUFFER:
             self.flush()
         if view.nbytes > _BUFFER:
             self._out(view.cast("B"))
-        else:
+        elif view.nbytes:
             self._waiting += view.cast("B")
         return view.nbytes
 
@@ -97,7 +93,6 @@ class StagedFile:
         return done
 
     def flush(self) -> None:
-        """Pass buffered bytes to the operating system."""
         waiting, self._waiting = self._waiting, bytearray()
         self._out(memoryview(waiting))
 
@@ -151,14 +146,14 @@ def sync(path: str | os.PathLike[str]) -> None:
 def make_folders(folder: Path, mode: int = 0o777) -> list[Path]:
     """Make a folder and its missing parents. Returns the folders that were made, outermost first; raises `OSError` if that fails."""
     made: list[Path] = []
-    for one in (*reversed(folder.parents), folder):
-        if one.is_dir():
+    for path in (*reversed(folder.parents), folder):
+        if path.is_dir():
             continue
         try:
-            os.mkdir(one, mode)
+            os.mkdir(path, mode)
         except FileExistsError as error:
-            if not one.is_dir():
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(one)) from error
+            if not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from error
         else:
-            made.append(one)
+            made.append(path)
     return made

@@ -1,4 +1,11 @@
-"""`compact`: compacts topics with the result of Kafka's log cleaner."""
+"""`compact` compacts topics with the result of Kafka's log cleaner; `clean` drops old records by age from the head of the log.
+
+`clean` follows the proposal of the enriched format:
+
+segment 0      segment 1                    segment 2
+|--- old ---|  |--- old ---|--- young ---|  |--- young ---|
+  dropped        cut here ^                    stays
+"""
 
 import time
 from dataclasses import dataclass, field
@@ -7,37 +14,38 @@ from itertools import groupby
 from pathlib import Path
 from typing import Unpack
 
+import numpy as np
+
 from kolumn.copies.copies import one_directory
 from kolumn.core import keywords
-from kolumn.core.errors import ArgumentError, CorruptBatchError
+from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
-from kolumn.damage.findings import Skipped
 from kolumn.formats import layouts
 from kolumn.formats.codecs import NONE
 from kolumn.log.aborted import Transactions
-from kolumn.log.headers import headers
-from kolumn.log.pieces import tell
+from kolumn.log.chunks import chunks, header_rows
+from kolumn.log.headers import headers, with_last_offsets
+from kolumn.log.pieces import entry_rows, tell
+from kolumn.log.seek import ENRICHED_INDEX, read_index
 from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import SIDE_FILES, Segment
-from kolumn.source.storage import modified_ms, parent, read_bytes, with_suffix
+from kolumn.source.storage import beside, modified_ms, parent, read_bytes, with_suffix
 from kolumn.writers.commit.staged_file import StagedFile
-from kolumn.writers.compaction.latest import LatestOffsets
-from kolumn.writers.compaction.retention import Producers, Round
-from kolumn.writers.compaction.rewrite import Cleaner
-from kolumn.writers.conversion.convert import can_roll, root_of, targets, written
-from kolumn.writers.entries import EntrySettings, write_from
-from kolumn.writers.outgoing import Place, outgoing
-from kolumn.writers.segments import SegmentFiles
+from kolumn.writers.compaction.cleaner import Cleaner, LatestOffsets, Producers, Round
+from kolumn.writers.conversion.convert import Rewriting, can_roll, root_of, targets, written
+from kolumn.writers.entries import Encoded, EntrySettings, write_from
+from kolumn.writers.outgoing import outgoing
+from kolumn.writers.write import SegmentFiles
 
 DAY_MS = 86_400_000
 _LARGEST = 2**31 - 1
 
 
 @dataclass
-class Compaction:
+class Compaction(Rewriting):
     """Result of a compaction.
 
     Attributes
@@ -55,24 +63,10 @@ class Compaction:
         The error of each of these stretches.
     """
 
-    segments: list[str] = field(default_factory=list)
-    records: int = 0
     retained: int = 0
     bytes: int = 0
     retained_bytes: int = 0
-    skipped: Skipped = field(default_factory=Skipped)
     copied: int = 0
-
-    @property
-    def damage(self) -> list[CorruptBatchError]:
-        """The error of each damaged stretch that was left out."""
-        return self.skipped.errors
-
-    def add(self, other: "Compaction") -> None:
-        """Add the counts of another compaction."""
-        for name in ("segments", "records", "retained", "bytes", "retained_bytes", "copied"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.skipped.add(other.skipped)
 
 
 @known_keywords()
@@ -133,29 +127,19 @@ def compact(
         Options.of(format=format, **options), delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms,
         index_interval_bytes,
     )  # fmt: skip
-    places = dict(targets(one_directory(live_segments(source, how.options).one_log(), "compact"), target))
-    return _compact(places, target, how, include_active)
-
-
-def _compact(places: dict[Segment, str], target: keywords.Path, how: "CompactionSettings", include_active: bool) -> Compaction:
+    names = dict(targets(one_directory(live_segments(source, how.options).one_log(), "compact"), target))
     done = Compaction()
-    with outgoing(root_of(target), places.values()) as place:
-        for _, own in groupby(places, key=folder_of):
-            done.add(_clean_partition(plan_partition(list(own), how, include_active), places, place, how, can_roll(target)))
-    return done
-
-
-def _clean_partition(
-    plan: "CompactionPlan", places: dict[Segment, str], place: Place, how: "CompactionSettings", rolls: bool
-) -> Compaction:
-    done, round = Compaction(), plan.round(how, LatestOffsets())
-    for segment in plan.dirty:
-        round.add_keys(segment, how.options)
-    for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
-        write = partial(clean_segment, segment, round=round, legacy_deletes=deletes, how=how, rolls=rolls)
-        done.add(written(place, places[segment], write))
-    for segment in plan.rest:
-        done.add(written(place, places[segment], partial(copy_segment, segment)))
+    with outgoing(root_of(target), names.values()) as place:
+        for _, own in groupby(names, key=folder_of):
+            plan = plan_partition(list(own), how, include_active)
+            round = plan.round(how, LatestOffsets())
+            for segment in plan.dirty:
+                round.add_keys(segment, how.options)
+            for segment, deletes in zip(plan.dirty, plan.legacy_deletes, strict=True):
+                write = partial(clean_segment, segment, round=round, legacy_deletes=deletes, how=how, rolls=can_roll(target))
+                done.add(written(place, names[segment], write))
+            for segment in plan.rest:
+                done.add(written(place, names[segment], partial(copy_segment, segment)))
     return done
 
 
@@ -166,8 +150,6 @@ def folder_of(segment: Segment) -> str:
 
 @dataclass(frozen=True)
 class CompactionSettings:
-    """How to clean: the parameters of `compact`, checked."""
-
     options: Options
     now: int
     retention_ms: int
@@ -181,7 +163,6 @@ class CompactionSettings:
         cls, options: Options, delete_retention_ms: int, now: int | None, first_dirty_offset: int, merge_bytes: int | None,
         producer_id_expiration_ms: int, index_interval_bytes: int,
     ) -> "CompactionSettings":  # fmt: skip
-        """From parameters of `compact`; raises `ArgumentError` for invalid ones."""
         if min(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms) < 0:
             raise ArgumentError("delete_retention_ms, first_dirty_offset and producer_id_expiration_ms: expected 0 or more")
         if merge_bytes is not None and merge_bytes < 1:
@@ -193,10 +174,7 @@ class CompactionSettings:
 @dataclass(frozen=True)
 class CompactionPlan:
     """Plan of a round for a topic-partition: ``dirty`` segments are cleaned, the ``rest`` is copied, and the round ends at the offset
-    ``end``.
-
-    ``legacy_deletes`` says of each dirty segment whether tombstones of formats without a delete horizon stay.
-    """
+    ``end``. ``legacy_deletes`` says of each dirty segment whether tombstones of formats without a delete horizon stay."""
 
     dirty: list[Segment]
     rest: list[Segment]
@@ -211,7 +189,6 @@ class CompactionPlan:
 
 
 def plan_partition(segments: list[Segment], how: CompactionSettings, include_active: bool) -> CompactionPlan:
-    """Read the headers of a topic-partition and decide what is cleaned."""
     transactions = transactions_of(segments, how.options)
     producers = Producers(how.expiration_ms, how.now)
     last = [-1] * len(segments)
@@ -224,24 +201,17 @@ def plan_partition(segments: list[Segment], how: CompactionSettings, include_act
     if stable is not None:
         count = min(count, sum(offset < stable for offset in last[:count]))
     dirty = segments[:count]
-    limit = _legacy_horizon(dirty, how)
+    # In formats without a delete horizon, tombstones in segments modified before this time in ms are dropped.
+    clean = [segment for segment in dirty if (segment.base_offset or 0) < how.first_dirty]
+    limit = modified_ms(clean[-1].path) - how.retention_ms if clean else -1
     deletes = [modified_ms(segment.path) > limit for segment in dirty]
     return CompactionPlan(dirty, segments[count:], deletes, transactions, producers, max(last[:count], default=-1) + 1)
 
 
-def _legacy_horizon(segments: list[Segment], how: CompactionSettings) -> int:
-    """Time in ms: in formats without a delete horizon, tombstones in segments modified before it are dropped."""
-    clean = [one for one in segments if (one.base_offset or 0) < how.first_dirty]
-    return modified_ms(clean[-1].path) - how.retention_ms if clean else -1
-
-
 def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: bool, how: CompactionSettings, rolls: bool) -> Compaction:
-    """Pass two: write the retained records of a segment, with ``rolls`` to several if one has no room.
-
-    The caller names the files; `Compaction.segments` has their names in the folder.
-    """
-    done = Compaction(bytes=segment.size)
-    number = layouts.FORMAT_NAMES.index(segment.format)
+    """Pass two: write the retained records of a segment, with ``rolls`` to several if one has no room. The caller names the files;
+    `Compaction.segments` has their names in the folder."""
+    done, number = Compaction(bytes=segment.size), layouts.FORMAT_NAMES.index(segment.format)
     enriched = layouts.FORMATS[number].timed_index
     merge = how.merge_bytes or (1 << 20 if enriched else None)
     settings = EntrySettings(number, 0, 0, NONE, None, merge or _LARGEST, _LARGEST)
@@ -250,7 +220,7 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
         for encoded in cleaner.cleaned():
             done.retained_bytes += int(encoded.entries.size.sum())
             files.append(encoded)
-    tell(cleaner.found, done.skipped)
+    tell(cleaner.tally, done.skipped)
     done.records, done.retained = cleaner.records, cleaner.retained
     done.segments = [path.name for path in files.paths]
     return done
@@ -265,3 +235,152 @@ def copy_segment(segment: Segment, place: Path) -> Compaction:
     with SegmentFile(segment) as file, StagedFile(place) as out:
         write_from(file, 0, file.size, out)
     return Compaction([place.name], copied=1)
+
+
+_COPIED = 8 << 20
+
+
+@dataclass
+class Cleaning:
+    """Result of a cleaning by age.
+
+    Attributes
+    ----------
+    segments, dropped : list of str
+        The segments that it wrote, and the segments of the source that were dropped as a whole.
+    cut : dict of str to int
+        Bytes that were dropped at the head of a segment of the source.
+    """
+
+    segments: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    cut: dict[str, int] = field(default_factory=dict)
+
+
+@known_keywords(
+    keywords.refused(
+        ("errors", "check_crcs", "chunk_bytes", "memory_bytes", "max_batch_bytes", "max_ratio", "on_progress"), "clean decodes nothing"
+    )
+)
+def clean(
+    source: keywords.Source,
+    target: keywords.Path,
+    *,
+    retention_ms: int,
+    now: int | None = None,
+    format: keywords.Format = "enriched",
+    index_interval_bytes: int = 4096,
+    **options: Unpack[keywords.WholeOptions],
+) -> Cleaning:
+    """Drop records that are older than a topic's retention from the head of its partitions, including the active segment.
+
+    Whole segments are dropped while their last timestamp is old. In the first segment that stays, the index is searched for the first
+    young entry, and the file is cut there; later records stay even if they are old. Indexes are hints: the headers between two index
+    entries decide, and without a valid index with times, as in shipped formats, only the headers. An entry without a timestamp is as old
+    as the entry before it; a segment without any timestamp is as old as its file.
+
+    Parameters
+    ----------
+    source
+        As in `kolumn.scan`, with whole topic-partitions.
+    target : str or PathLike
+        As in `kolumn.compact`; segments keep their names.
+    retention_ms, now : int
+        ``retention.ms`` of the topic, and the time in ms since 1970, by default the present.
+    format, index_interval_bytes
+        As in `kolumn.write`.
+    replicas, topic, partition
+        As in `kolumn.scan`.
+
+    Returns
+    -------
+    Cleaning
+
+    Raises
+    ------
+    ArgumentError
+        An option is invalid, or the target exists.
+    KolumnError
+        The target cannot be written. Nothing is left there then, as after an `ArgumentError`.
+    """
+    if retention_ms < 0:
+        raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
+    chosen = Options.of(format=format, **options)
+    limit = (int(time.time() * 1000) if now is None else now) - retention_ms
+    names = dict(targets(one_directory(live_segments(source, chosen).one_log(), "clean"), target))
+    done = Cleaning()
+    with outgoing(root_of(target), names.values()) as place:
+        for _, own in groupby(names, key=folder_of):
+            young = False
+            for segment in own:
+                start = 0 if young else _first_young(segment, limit)
+                if start is None:
+                    done.dropped.append(segment.path)
+                    continue
+                young = True
+                if start:
+                    done.cut[segment.path] = start
+                with place(names[segment]) as path:
+                    files = _from(segment, start, path, index_interval_bytes, can_roll(target))
+                done.segments += [beside(names[segment], file) for file in files]
+    return done
+
+
+def _first_young(segment: Segment, limit: int) -> int | None:
+    """Position of the first entry that is not older than ``limit``; None if all are older, and the segment is not empty. If a young entry
+    follows damage, it is the position of the last entry before the damage: the age of the damaged bytes is unknown."""
+    with SegmentFile(segment) as file:
+        start, timed = _old_head(file, limit), False
+        last, end = start, start
+        for entries in header_rows(file, start, file.size):
+            times = entries.max_timestamp
+            hits = np.flatnonzero(times >= limit)
+            if len(hits):
+                return int(entries.position[hits[0]])
+            timed |= bool((times != -1).any())
+            last, end = entries[-1].position, entries[-1].end
+        if end < file.size:
+            after_damage = entry_rows(file, Options(format=file.segment.format, check_crcs=False, errors="skip"))
+            if any(((entries.position >= end) & (entries.max_timestamp >= limit)).any() for entries in after_damage):
+                return last
+        if timed or start:
+            return None
+    return None if segment.size and modified_ms(segment.path) < limit else 0
+
+
+def _old_head(file: SegmentFile, limit: int) -> int:
+    """Position up to which all entries are old according to the index of an enriched segment, if the log confirms the index entry."""
+    segment = file.segment
+    if not layouts.FORMATS[file.format].timed_index or segment.base_offset is None:
+        return 0
+    index = read_index(segment, ".index", ENRICHED_INDEX)
+    if index is None:
+        return 0
+    row = int(np.searchsorted(index["timestamp"], limit, side="left")) - 1
+    if row < 0:
+        return 0
+    position, highest, offset = int(index["position"][row]), int(index["timestamp"][row]), segment.base_offset + int(index["offset"][row])
+    confirmed = False
+    for entries in header_rows(file, 0, min(position + 1, file.size)):
+        if (entries.max_timestamp > highest).any():
+            return 0
+        confirmed = bool(entries.position[-1] == position and entries.base_offset[-1] == offset)
+    return position if confirmed else 0
+
+
+def _from(segment: Segment, start: int, place: Path, interval: int, rolls: bool) -> list[str]:
+    """Write the segment from an entry on, with new indexes; it is copied unchanged if that entry is its first. Returns names of files."""
+    if start == 0:
+        copy_segment(segment, place)
+        return [place.name]
+    enriched = layouts.format_of(segment.format).timed_index
+    with SegmentFile(segment) as file, SegmentFiles(place, 1 << 30, interval, enriched, rolls) as files:
+        end = start
+        for chunk in chunks(file, start, file.size, _COPIED):
+            entries = with_last_offsets(file, chunk.entries).copy()
+            first, end = entries[0].position, entries[-1].end
+            data = chunk.source[first - chunk.origin : end - chunk.origin]
+            entries.position -= first
+            files.append(Encoded(data, entries))
+        files.append_tail(file.read(end, file.size)[: file.size - end])
+    return [path.name for path in files.paths]

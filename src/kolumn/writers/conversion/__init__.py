@@ -1,1 +1,1 @@
-"""From one format to another: `losses` lists what is lost, `retarget` changes records, `regroup` makes entries of them."""
+"""From one format to another: `regroup` changes records, counts what is lost, and makes entries of them."""

@@ -3,9 +3,8 @@
 All functions work on bytes in memory, as in requests: nothing here reads files.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,21 +14,19 @@ from kolumn.core import keywords
 from kolumn.core.arrays import Bytes
 from kolumn.core.errors import ArgumentError, Code, CorruptBatchError
 from kolumn.core.keywords import known_keywords
-from kolumn.cpu_fallback.check.checksums import check
+from kolumn.cpu_fallback.check import check
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.damage.explain import header_error
+from kolumn.damage.findings import header_error
 from kolumn.formats import enriched, layouts, memory
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries, Entry
 from kolumn.formats.entry import SMALLEST
+from kolumn.log.chunks import Loaded, walk_entries
 from kolumn.log.pieces import Piece, piece_of
-from kolumn.log.walk import Loaded, walk_entries
 from kolumn.options import Options
 from kolumn.source.segments import Segment
 from kolumn.writers.conversion.convert import part
-from kolumn.writers.conversion.losses import Losses
-from kolumn.writers.conversion.regroup import regroup
-from kolumn.writers.conversion.retarget import Changes
+from kolumn.writers.conversion.regroup import Changes, Losses, regroup
 from kolumn.writers.entries import EntrySettings
 from kolumn.writers.write import settings
 
@@ -145,9 +142,9 @@ def assign_offsets(
         raise ArgumentError(f"noncontiguous={noncontiguous!r}: expected one of {', '.join(_CHOICES)}")
     if next_offset < 0:
         raise ArgumentError(f"next_offset={next_offset}: expected 0 or more")
-    source, found, options = _walked(entries, format)
+    source, walked, options = _walked(entries, format)
     assigner = _Assigner(source, options, next_offset, format, magic, noncontiguous, timestamp)
-    data = b"".join(assigner.entry(row) for row in found)
+    data = b"".join(assigner.entry(entry) for entry in walked)
     return Assignment(data, assigner.next, assigner.in_place, assigner.inflations, assigner.compressions)
 
 
@@ -158,21 +155,20 @@ def for_fetch(entries: bytes, magic: int, format: keywords.Format = "kafka") -> 
     If all entries have such a format, the bytes are returned unchanged; otherwise newer entries are converted down, with their offsets.
     Transactional batches are rejected below format 2.
     """
-    source, found, options = _walked(entries, format)
+    source, walked, options = _walked(entries, format)
     lost = Losses()
-    if not (found.magic > magic).any():
+    if not (walked.magic > magic).any():
         return Fetched(bytes(entries), True, lost)
     how = settings(format, magic, "none", None, 1, None)
     parts = []
-    for row in found:
-        start, end = row.position, row.end
-        if row.magic <= magic:
-            parts.append(bytes(source[start:end]))
+    for entry in walked:
+        if entry.magic <= magic:
+            parts.append(bytes(source[entry.position : entry.end]))
             continue
-        if row.transactional and not row.control:
-            raise ArgumentError(f"base offset {row.base_offset}: the batch is transactional, and magic {magic} has no transactions")
-        piece = piece_of(source, 0, row.alone(), _IN_REQUEST, options)
-        parts += [bytes(one.data) for one in regroup(piece, Changes(how, None, None), None, lost)]
+        if entry.transactional and not entry.control:
+            raise ArgumentError(f"base offset {entry.base_offset}: the batch is transactional, and magic {magic} has no transactions")
+        piece = piece_of(source, 0, entry.alone(), _IN_REQUEST, options)
+        parts += [bytes(encoded.data) for encoded in regroup(piece, Changes(how, None, None), None, lost)]
     return Fetched(b"".join(parts), False, lost)
 
 
@@ -190,21 +186,22 @@ def mirror(entries: bytes) -> Mirrored:
         Damaged entries.
     """
     name: keywords.Format = "enriched"
-    source, found, options = _walked(entries, name)
+    source, walked, options = _walked(entries, name)
     assigner = _Assigner(source, options, 0, name, None, _CHOICES[0], None)
     parts, passed_on = [], 0
-    for row in found:
-        start, assigner.next = row.position, 0
-        data = bytearray(source[start : start + row.size])
-        if row.layout != enriched.LAYOUT.number or row.codec == NONE:
+    for entry in walked:
+        assigner.next = 0
+        data = bytearray(source[entry.position : entry.end])
+        if entry.layout != enriched.LAYOUT.number or entry.codec == NONE:
             parts.append(bytes(data))
-        elif row.attributes & enriched.NON_KEYED:
+        elif entry.attributes & enriched.NON_KEYED:
             data[17] &= ~enriched.HONOURED
             memory.put32(data, 12, isal_zlib.crc32(data[enriched.CRC_FROM :]))
             parts.append(bytes(data))
             passed_on += 1
         else:
-            parts.append(assigner.rewritten(row))
+            # A wrapper is decompressed and encoded again.
+            parts.append(assigner.written(assigner.inflated(entry), settings(name, entry.magic, "none", None, 2**31 - 1, None)))
     return Mirrored(b"".join(parts), passed_on, assigner.inflations, assigner.compressions)
 
 
@@ -220,14 +217,12 @@ def _walked(request: bytes, format: keywords.Format) -> tuple[Bytes, Entries, Op
         raise CorruptBatchError(_IN_REQUEST.path, int(position), Code.BAD_LENGTH, found=f"{end - position} bytes left")
     entries = entries[:count]
     check(source.ctypes.data, 0, entries.array)
-    for row in entries[~entries.is_intact]:
-        raise header_error(_IN_REQUEST.path, row, source[row.position : row.position + row.size])
+    for entry in entries[~entries.is_intact]:
+        raise header_error(_IN_REQUEST.path, entry, source[entry.position : entry.end])
     return source, entries, options
 
 
 class _Assigner:
-    """Assigns offsets to the entries of a request, one after the other."""
-
     def __init__(
         self, source: Bytes, options: Options, next: int, format: str, magic: int | None, noncontiguous: str, timestamp: int | None
     ) -> None:
@@ -237,7 +232,6 @@ class _Assigner:
         self.in_place = self.inflations = self.compressions = 0
 
     def entry(self, row: Entry) -> bytes:
-        """An entry with its offsets."""
         how = self.how or settings(self.format, row.magic, "none", None, 2**31 - 1, None)
         layout, wrapped = row.layout, row.codec != NONE
         same = layouts.same_layout(layout, how.layout) and row.magic == how.magic
@@ -247,28 +241,22 @@ class _Assigner:
             return self._patched(row, 0, 1)
         if same and layouts.begins_at_offset(layout) and row.count > 0:
             return self._patched(row, 0, row.count)
-        piece = self._inflated(row)
+        piece = self.inflated(row)
         count = int(piece.counts[0])
         if same and layouts.begins_at_offset(layout):
             return self._patched(row, 0, count)
         if same and how.magic > 0 and self._contiguous(piece):
             return self._patched(row, count - 1, count)
-        return self._written(piece, how)
-
-    def rewritten(self, row: Entry) -> bytes:
-        """A wrapper, decompressed and encoded again."""
-        return self._written(self._inflated(row), settings(self.format, row.magic, "none", None, 2**31 - 1, None))
+        return self.written(piece, how)
 
     def _patched(self, row: Entry, first: int, count: int) -> bytes:
-        """The entry with a new offset: the next offset plus ``first``."""
-        start = row.position
-        data = bytearray(self.source[start : start + row.size])
+        data = bytearray(self.source[row.position : row.end])
         memory.put64(data, 0, self.next + first)
         self.next += count
         self.in_place += 1
         return bytes(data)
 
-    def _inflated(self, row: Entry) -> Piece:
+    def inflated(self, row: Entry) -> Piece:
         """The entry with its records. Their offsets are the inner ones, since the wrapper's offset is set to 0."""
         alone, start = row.alone(), row.position
         if layouts.holds_messages(row.layout) and row.codec != NONE:
@@ -280,18 +268,15 @@ class _Assigner:
     def _contiguous(self, piece: Piece) -> bool:
         inner = piece.records["offset"].to_numpy()
         wrong = np.flatnonzero(inner != np.arange(len(inner)))
-        if not len(wrong):
-            return True
-        if self.noncontiguous == "reject":
-            at = int(wrong[0])
+        if len(wrong) and self.noncontiguous == "reject":
+            row = int(wrong[0])
             raise ArgumentError(
-                f"position {piece.entries.position[0]}: inner offset {inner[at]} where {at} was expected: a message set of a compacted "
+                f"position {piece.entries.position[0]}: inner offset {inner[row]} where {row} was expected: a message set of a compacted "
                 "topic; noncontiguous='reassign' takes it"
             )
-        return False
+        return not len(wrong)
 
-    def _written(self, piece: Piece, how: EntrySettings) -> bytes:
-        """The entry, encoded again."""
+    def written(self, piece: Piece, how: EntrySettings) -> bytes:
         count = int(piece.counts[0])
         offsets = pa.array(np.arange(self.next, self.next + count), pa.int64())
         records = piece.records.set_column(piece.records.schema.get_field_index("offset"), "offset", offsets)
@@ -300,9 +285,5 @@ class _Assigner:
         self.next += count
         self.compressions += int(entries.codec[0] != NONE)
         changed = replace(piece, records=records, entries=entries)
-        made = regroup(part(changed, 0, 1), Changes(how, self.timestamp, None), None, Losses())
-        return b"".join(_bytes(made))
-
-
-def _bytes(made: Iterator[Any]) -> Iterator[bytes]:
-    return (bytes(one.data) for one in made)
+        encoded = regroup(part(changed, 0, 1), Changes(how, self.timestamp, None), None, Losses())
+        return b"".join(bytes(part.data) for part in encoded)

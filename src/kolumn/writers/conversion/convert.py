@@ -1,11 +1,11 @@
 """`convert`: segments rewritten in another format."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Protocol, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
 import numpy as np
 
@@ -14,8 +14,7 @@ from kolumn.core import keywords
 from kolumn.core.arrays import Bytes, Flags
 from kolumn.core.errors import ArgumentError, CorruptBatchError
 from kolumn.core.keywords import known_keywords
-from kolumn.damage.findings import Damage, Skipped
-from kolumn.decode.result import Tally
+from kolumn.damage.findings import Damage, Skipped, Tally
 from kolumn.formats import layouts, table, v3_compact
 from kolumn.formats.entries import Entries
 from kolumn.log.aborted import Transactions
@@ -25,27 +24,43 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
-from kolumn.writers.compress import codec_of
-from kolumn.writers.conversion.down_conversion import down_converted
-from kolumn.writers.conversion.losses import Losses, possible
-from kolumn.writers.conversion.regroup import regroup
-from kolumn.writers.conversion.retarget import Changes
-from kolumn.writers.entries import Encoded, EntrySettings, Splice
+from kolumn.writers.conversion.regroup import Changes, Losses, down_converted, possible_losses, regroup
+from kolumn.writers.entries import Encoded, EntrySettings, Splice, codec_of
 from kolumn.writers.outgoing import Place, name_of, outgoing, parent_of, refuse_data_folder
-from kolumn.writers.segments import SegmentFiles
-from kolumn.writers.write import settings
+from kolumn.writers.write import SegmentFiles, settings
 
-
-class _Written(Protocol):
-    segments: list[str]
-
-
-_Made = TypeVar("_Made", bound=_Written)
 _COMPACT = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts)
 
 
 @dataclass
-class Conversion:
+class Rewriting:
+    """What conversions and compactions count; their docstrings say more."""
+
+    segments: list[str] = field(default_factory=list)
+    records: int = 0
+    skipped: Skipped = field(default_factory=Skipped)
+
+    @property
+    def damage(self) -> list[CorruptBatchError]:
+        """The error of each damaged stretch that was left out."""
+        return self.skipped.errors
+
+    def add(self, other: Self) -> None:
+        for name, value in vars(self).items():
+            more = getattr(other, name)
+            if isinstance(value, Skipped):
+                value.add(more)
+            elif isinstance(value, Losses):
+                value.update(more)
+            else:
+                setattr(self, name, value + more)
+
+
+_Rewriting = TypeVar("_Rewriting", bound=Rewriting)
+
+
+@dataclass
+class Conversion(Rewriting):
     """Result of a conversion.
 
     Attributes
@@ -64,24 +79,9 @@ class Conversion:
         The error of each of these stretches.
     """
 
-    segments: list[str] = field(default_factory=list)
     batches: int = 0
-    records: int = 0
     copied: int = 0
     lost: Losses = field(default_factory=Losses)
-    skipped: Skipped = field(default_factory=Skipped)
-
-    @property
-    def damage(self) -> list[CorruptBatchError]:
-        """The error of each damaged stretch that was left out."""
-        return self.skipped.errors
-
-    def add(self, other: "Conversion") -> None:
-        """Add the counts of another conversion."""
-        for name in ("segments", "batches", "records", "copied"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.skipped.add(other.skipped)
-        self.lost.update(other.lost)
 
 
 @known_keywords()
@@ -96,7 +96,7 @@ def losses(source_format: keywords.Format, format: keywords.Format = "kafka", ma
     how = settings(format, magic, "none", None, 1, None)
     if source_format not in layouts.FORMAT_NAMES:
         raise ArgumentError(f"source_format={source_format!r}: expected one of {', '.join(layouts.FORMAT_NAMES)}")
-    return possible(layouts.FORMAT_NAMES.index(source_format), how.layout, how.magic)
+    return possible_losses(layouts.FORMAT_NAMES.index(source_format), how)
 
 
 @known_keywords()
@@ -153,43 +153,27 @@ def convert(
         The target cannot be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
     job = ConversionJob.of(
-        Options.of(format=source_format, **options),
-        format,
-        magic,
-        codec,
-        level,
-        timestamp,
-        drop_transactions,
-        batch_bytes,
-        index_interval_bytes,
-    )
-    return _convert(job, list(targets(job.chosen(live_segments(source, job.options).one_log()), target)), target)
-
-
-def _convert(job: "ConversionJob", places: list[tuple[Segment, str]], target: keywords.Path) -> Conversion:
-    done = Conversion()
-    found: dict[str, Transactions] = {}
-    with outgoing(root_of(target), [name for _, name in places]) as place:
-        for segment, name in places:
-            write = partial(job.segment, segment, transactions=_transactions(segment, job, found), rolls=can_roll(target))
+        Options.of(format=source_format, **options), format=format, magic=magic, codec=codec, level=level, timestamp=timestamp,
+        drop_transactions=drop_transactions, batch_bytes=batch_bytes, index_interval_bytes=index_interval_bytes,
+    )  # fmt: skip
+    names = list(targets(job.chosen(live_segments(source, job.options).one_log()), target))
+    done, transactions = Conversion(), dict[str, Transactions]()
+    with outgoing(root_of(target), [name for _, name in names]) as place:
+        for segment, name in names:
+            folder = parent(segment.path)
+            if drop_transactions and folder not in transactions:
+                transactions[folder] = transactions_of_segment(segment, job.options)
+            write = partial(job.segment, segment, transactions=transactions.get(folder), rolls=can_roll(target))
             done.add(written(place, name, write))
     return done
 
 
-def written(place: Place, name: str, write: Callable[[Path], _Made]) -> _Made:
+def written(place: Place, name: str, write: Callable[[Path], _Rewriting]) -> _Rewriting:
     """What ``write`` makes of one segment, with the final names of its files."""
     with place(name) as path:
         made = write(path)
-    made.segments = [beside(name, one) for one in made.segments]
+    made.segments = [beside(name, file) for file in made.segments]
     return made
-
-
-def _transactions(segment: Segment, job: "ConversionJob", found: dict[str, Transactions]) -> Transactions | None:
-    """The transactions of a segment's partition, found once, if they are to be dropped."""
-    folder = parent(segment.path)
-    if job.drop_transactions and folder not in found:
-        found[folder] = transactions_of_segment(segment, job.options)
-    return found.get(folder)
 
 
 def can_roll(target: keywords.Path) -> bool:
@@ -204,11 +188,8 @@ def root_of(target: keywords.Path) -> str:
 
 
 def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Segment, str]]:
-    """The place of each converted segment.
-
-    Raises `ArgumentError` if two segments would get the same place, several would go into one file, one in memory into a folder, or if the
-    target is the folder of another topic-partition.
-    """
+    """The name of each converted segment. Raises `ArgumentError` if two segments would get the same name, several would go into one file,
+    one in memory into a folder, or if the target is the folder of another topic-partition."""
     target = name_of(target)
     if target.endswith(".log"):
         if len(segments) != 1:
@@ -220,19 +201,17 @@ def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Se
         if segment.memory is not None:
             raise ArgumentError(f"{target}: a segment in memory has no name for its file in a folder: name a file that ends with .log")
         folder = within(target, f"{segment.topic}-{segment.partition}") if segment.topic is not None else target
-        place = within(folder, f"{base_name(segment.path).removesuffix('.swap').removesuffix('.log')}.log")
-        if place in seen:
-            raise ArgumentError(f"{segment.path} and {seen[place]} would both become {place}")
-        seen[place] = segment.path
-    if not is_url(target) and any(parent(place) != target for place in seen):
+        name = within(folder, f"{base_name(segment.path).removesuffix('.swap').removesuffix('.log')}.log")
+        if name in seen:
+            raise ArgumentError(f"{segment.path} and {seen[name]} would both become {name}")
+        seen[name] = segment.path
+    if not is_url(target) and any(parent(name) != target for name in seen):
         refuse_data_folder(target, directly=True)
     yield from zip(segments, seen, strict=True)
 
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """How to convert: the parameters of `convert`, checked."""
-
     how: EntrySettings
     codec: int | None
     timestamp: int | None
@@ -242,10 +221,9 @@ class ConversionJob:
 
     @classmethod
     def of(
-        cls, options: Options, format: str, magic: int | None, codec: str | None, level: int | None, timestamp: int | None,
+        cls, options: Options, *, format: str, magic: int | None, codec: str | None, level: int | None, timestamp: int | None,
         drop_transactions: bool, batch_bytes: int, index_interval_bytes: int,
     ) -> "ConversionJob":  # fmt: skip
-        """From parameters of `convert`; raises `ArgumentError` for invalid ones."""
         how = settings(format, magic, codec or "none", level, batch_bytes, None)
         return cls(how, None if codec is None else codec_of(codec), timestamp, drop_transactions, options, index_interval_bytes)
 
@@ -255,20 +233,17 @@ class ConversionJob:
 
     def segment(self, segment: Segment, place: Path, transactions: Transactions | None, rolls: bool) -> Conversion:
         """Convert one segment, with ``rolls`` into several if one has no room; ``transactions`` are its partition's, if they are dropped.
-
-        The caller names the files; `Conversion.segments` has their names in the folder.
-        """
-        done = Conversion()
+        The caller names the files; `Conversion.segments` has their names in the folder."""
+        done, tally = Conversion(), Tally()
         changes = Changes(self.how, self.timestamp, transactions)
         enriched = layouts.FORMATS[self.how.format].timed_index
         with SegmentFiles(place, 1 << 30, self.interval, enriched, rolls) as files:
-            found = Tally()
-            for source, origin, entries in intact(segment, self.options, found):
-                for encoded in self._converted(source, origin, entries, segment, changes, done, found.damage):
+            for source, origin, entries in intact(segment, self.options, tally):
+                for encoded in self._converted(source, origin, entries, segment, changes, done, tally.damage):
                     files.append(encoded)
                     done.batches += len(encoded.entries)
                     done.records += int(encoded.entries.count.sum())
-            tell(found, done.skipped)
+            tell(tally, done.skipped)
         done.segments = [path.name for path in files.paths]
         return done
 
@@ -278,23 +253,27 @@ class ConversionJob:
         """Convert entries in memory: what can't be written from its bytes becomes columns first."""
         first = yield from down_converted(source, origin, entries, changes, self.codec, self.options, done.lost)
         for piece in pieces_of(source, origin, entries[first:], segment, self.options, damage=damage):
-            self._refuse(segment, piece)
-            yield from self._encoded(piece, changes, done)
-
-    def _encoded(self, piece: Piece, changes: Changes, done: Conversion) -> Iterator[Encoded]:
-        """Encode a piece; neighbouring entries that are treated alike form one group."""
-        stay = self._unchanged(piece, changes)
-        bounds = [0, *(np.flatnonzero(np.diff(stay)) + 1).tolist(), len(stay)]
-        for start, stop in itertools.pairwise(bounds):
-            some = part(piece, start, stop)
-            if stay[start]:
-                done.copied += stop - start
-                yield copied(some)
-            else:
-                yield from regroup(some, changes, self.codec, done.lost)
+            wrong = np.flatnonzero(piece.entries.transactional)
+            if len(wrong) and not self.drop_transactions and layouts.holds_messages(self.how.layout):
+                row = piece.entries[wrong[0]]
+                raise ArgumentError(
+                    f"{segment.path}: position {row.position}, base offset {row.base_offset}: the batch is transactional, and "
+                    f"format {layouts.FORMAT_NAMES[self.how.format]} with magic {self.how.magic} has no transactions. With "
+                    "drop_transactions=True the records of committed ones become plain records and the others are left out"
+                )
+            # Neighbouring entries that are treated alike form one group.
+            stay = self._unchanged(piece, changes)
+            for start, stop in pairwise([0, *(np.flatnonzero(np.diff(stay)) + 1).tolist(), len(stay)]):
+                some = part(piece, start, stop)
+                if stay[start]:
+                    done.copied += stop - start
+                    out = Splice(some.source, some.origin, with_known_offsets(some))
+                    out.keep(slice(None))
+                    yield out.encoded()
+                else:
+                    yield from regroup(some, changes, self.codec, done.lost)
 
     def _unchanged(self, piece: Piece, changes: Changes) -> Flags:
-        """Flags of the entries that are copied byte for byte."""
         entries = piece.entries
         layout, target = entries.layout, self.how.layout
         same = layouts.among(layout, _COMPACT) if target in _COMPACT else layout == target
@@ -306,33 +285,13 @@ class ConversionJob:
             same &= entries.transactional == 0
         return same
 
-    def _refuse(self, segment: Segment, piece: Piece) -> None:
-        if self.drop_transactions or not layouts.holds_messages(self.how.layout):
-            return
-        wrong = np.flatnonzero(piece.entries.transactional)
-        if len(wrong):
-            row = piece.entries[wrong[0]]
-            raise ArgumentError(
-                f"{segment.path}: position {row.position}, base offset {row.base_offset}: the batch is transactional, and "
-                f"format {layouts.FORMAT_NAMES[self.how.format]} with magic {self.how.magic} has no transactions. With "
-                "drop_transactions=True the records of committed ones become plain records and the others are left out"
-            )
-
 
 def part(piece: Piece, start: int, stop: int) -> Piece:
-    """Some entries of a piece."""
     if stop - start == len(piece.entries):
         return piece
     counts = piece.counts[start:stop]
     records = piece.records.slice(int(piece.counts[:start].sum()), int(counts.sum()))
     return replace(piece, entries=piece.entries[start:stop], counts=counts, records=records, partial=piece.partial[start:stop])
-
-
-def copied(piece: Piece) -> Encoded:
-    """The entries as they are."""
-    out = Splice(piece.source, piece.origin, with_known_offsets(piece))
-    out.keep(slice(None))
-    return out.encoded()
 
 
 def with_known_offsets(piece: Piece) -> Entries:
@@ -341,8 +300,8 @@ def with_known_offsets(piece: Piece) -> Entries:
     entries.count = piece.counts
     some = np.flatnonzero(piece.counts)
     if len(some):
-        offset, first = piece.records["offset"].to_numpy(), piece.first
-        for column, at in ((table.BASE_OFFSET, first[some]), (table.LAST_OFFSET, first[some] + piece.counts[some] - 1)):
+        offset, first = piece.records["offset"].to_numpy(), piece.first[some]
+        for column, row in ((table.BASE_OFFSET, first), (table.LAST_OFFSET, first + piece.counts[some] - 1)):
             unknown = entries.array[some, column] == table.UNKNOWN
-            entries.array[some[unknown], column] = offset[at[unknown]]
+            entries.array[some[unknown], column] = offset[row[unknown]]
     return entries

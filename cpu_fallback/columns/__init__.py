@@ -1,1 +1,0 @@
-"""Stage 5 on the CPU: Arrow columns."""

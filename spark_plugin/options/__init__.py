@@ -1,1 +1,0 @@
-"""Options arrive from Spark as text; they are parsed and checked here."""

@@ -1,1 +1,0 @@
-"""Streams of a log directory that grows."""

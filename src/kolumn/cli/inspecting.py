@@ -1,0 +1,388 @@
+"""Commands that tell what is in segments: batches, totals and sizes of partitions, groups and transactions, schemas, and damage."""
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kolumn.cli import arguments, common
+from kolumn.cli.arguments import READING, JsonInPipes, OptionValue, Segments, Sources, or_standard_input, with_read_options
+from kolumn.cli.common import counted, fits, is_json, note, print_json, print_left_out, print_rows, print_table, say, short_name, size_of
+from kolumn.cli.ending import DAMAGE, LIMIT, OK, command, in_shell_words, progress
+from kolumn.core.errors import ArgumentError, escaped
+from kolumn.core.keywords import Codec
+
+if TYPE_CHECKING:
+    from kolumn.damage.findings import Damage
+    from kolumn.readers.verified import Report
+    from kolumn.tools.sizes import Space
+    from kolumn.values.schemas.schema import Registered, Schema
+
+_BATCH_NAMES = ["segment", "position", "size", "offsets", "count", "magic", "codec", "crc", "producer", "sequence", "epoch", "flags"]
+_OFTEN_SAME = ("magic", "codec", "epoch")
+
+
+@command
+@with_read_options("check_crcs", "errors", "replicas", "format", "topic", "partition", "keys", errors="skip")
+def inspect(
+    sources: Segments,
+    json: JsonInPipes = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many batches.")] = None,
+    **options: OptionValue,
+) -> int:
+    """List the batches (formats 0 and 1: the outermost messages) without decoding their records.
+
+    With `--no-check-crcs` only headers are read, which is fast on segments of any size. Flags: T transactional, C control,
+    H delete horizon, L LogAppendTime. The checksum of a damaged batch is shown as WRONG; a stretch in which no batch was found is
+    shown as `skipped`, and has the reason in `damage` in JSON.
+
+    Example: `kolumn inspect --json orders-3 | jq 'select(.producerId == 4001)'`
+    """
+    import kolumn
+
+    skipped, given = kolumn.Skipped(), or_standard_input(sources)
+    with progress("reading", lambda: size_of(given)) as advance:
+        table = kolumn.batches(given, on_damage=skipped, on_progress=advance, **options)
+    batches = table.to_pylist()
+    wrong = any(row["crcValid"] is False for row in batches)
+    rows = _with_stretches(batches, skipped.damage)[:limit]
+    if is_json(json):
+        print_json(*rows)
+    else:
+        _print_batches([_batch_cells(row) for row in rows])
+    return say(skipped) or (DAMAGE if wrong else OK)
+
+
+def _with_stretches(rows: common.Rows, damage: "list[Damage]") -> common.Rows:
+    """Batches, and between them the stretches without batches, in the order of the segments."""
+    there = {(row["segment"], row["position"], row["size"]) for row in rows}
+    stretches = [
+        {
+            "segment": piece.segment, "position": piece.position, "size": piece.size, "baseOffset": piece.base_offset,
+            "lastOffset": piece.last_offset, "recordsLost": piece.records_lost, "damage": piece.reason,
+        }
+        for piece in damage
+        if (piece.segment, piece.position, piece.size) not in there
+    ]  # fmt: skip
+    order: dict[str, int] = {}
+    for row in (*rows, *stretches):
+        order.setdefault(row["segment"], len(order))
+    return sorted(rows + stretches, key=lambda row: (order[row["segment"]], row["position"]))
+
+
+def _print_batches(lines: list[list[Any]]) -> None:
+    """Print one table, or one for each segment if a common table is too wide."""
+    names = _BATCH_NAMES
+    if fits(names, lines):
+        print_table("", names, lines)
+        return
+    for number, (segment, own) in enumerate(groupby(lines, key=lambda line: line[0])):
+        if number:
+            print()
+        cells = list(own)
+        values = {i: {line[i] for line in cells if line[i] not in ("", None)} for i in range(1, len(names))}
+        same = [i for i, known in values.items() if names[i] in _OFTEN_SAME and len(known) == 1]
+        rest = [i for i, known in values.items() if known and i not in same]
+        title = ", ".join([segment, *(f"{names[i]} {next(iter(values[i]))}" for i in same)])
+        print_table(title, [names[i] for i in rest], [[line[i] for i in rest] for line in cells])
+
+
+def _batch_cells(row: dict[str, Any]) -> list[Any]:
+    first = "?" if row["baseOffset"] is None else row["baseOffset"]
+    start = [short_name(row["segment"]), row["position"], row["size"]]
+    if "damage" in row:
+        offsets = f"{first}..{'?' if row['lastOffset'] is None else row['lastOffset']}"
+        return [*start, offsets, row["recordsLost"], None, "", "skipped", "", "", "", ""]
+    marks = {"T": row["isTransactional"], "C": row["isControl"], "H": row["deleteHorizonMs"] is not None, "L": row["timestampType"] == 1}
+    flags = "".join(mark for mark, is_set in marks.items() if is_set)
+    crc = {True: "ok", False: "WRONG", None: ""}[row["crcValid"]]
+    producer = "" if row["producerId"] == -1 else f"{row['producerId']}/{row['producerEpoch']}"
+    sequence, epoch = ("" if row[name] == -1 else row[name] for name in ("baseSequence", "leaderEpoch"))
+    fixed = [*start, f"{first}..{row['lastOffset']}", row["count"], row["magic"], row["codec"]]
+    return [*fixed, crc, producer, sequence, epoch, flags]
+
+
+@command
+@with_read_options(*READING, "keys", errors="skip")
+def stats(sources: Segments, json: JsonInPipes = None, **options: OptionValue) -> int:
+    """Report the totals of each partition: records, offsets, times, sizes, codecs, formats, producers.
+
+    Control records are not counted. Damaged batches are left out (`kolumn verify` lists them).
+
+    Example: `kolumn stats /var/lib/kafka/data`
+    """
+    from kolumn.damage.findings import Skipped
+    from kolumn.tools.statistics import collect
+
+    skipped, given = Skipped(), or_standard_input(sources)
+    with progress("decoding", lambda: size_of(given)) as advance:
+        rows = collect(given, skipped, on_progress=advance, **options)
+    if is_json(json):
+        print_json(*rows)
+    else:
+        names = [name for name in (rows[0] if rows else ()) if name not in ("damagedStretches", "damagedBytes", "recordsLost")]
+        print_table("", names, [[_totals_cell(name, row[name]) for name in names] for row in rows])
+    return say(skipped)
+
+
+def _totals_cell(name: str, value: object) -> object:
+    if not isinstance(value, dict):
+        return value
+    return ", ".join(f"{'v' if name == 'magic' else ''}{key}: {count}" for key, count in value.items())
+
+
+@command
+def columns(json: JsonInPipes = None) -> None:
+    """List the record columns that `--columns` takes, and their Arrow types."""
+    from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS
+
+    if is_json(json):
+        print_json(*({"name": name, "type": str(type), "default": name in DEFAULT_COLUMNS} for name, type in RECORD_COLUMNS.items()))
+        return
+    rows = [[name, str(type), "yes" if name in DEFAULT_COLUMNS else ""] for name, type in RECORD_COLUMNS.items()]
+    print_table("", ["column", "type", "default"], rows)
+
+
+@command
+@with_read_options(*arguments.READING_KAFKA, "keys", errors="skip")
+def space(
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SOURCE...]", help="Sources as elsewhere; without any, the table of the KIP-98 draft.")
+    ] = None,
+    json: JsonInPipes = None,
+    picture: Annotated[str | None, typer.Option(help="Draw it too: a file ending in .svg, .png or .pdf (kolumn[report]).")] = None,
+    codec: Annotated[
+        arguments.CodecName | None,
+        typer.Option(autocompletion=arguments.among(Codec), help="Codec of all formats; by default each batch keeps its own."),
+    ] = None,
+    source_format: Annotated[arguments.FormatName, typer.Option(help="'kafka', or the draft that the source has.")] = "kafka",
+    **options: OptionValue,
+) -> int:
+    """Report the size of segments as they are and in each format, and what the bytes are used for. No segment is written.
+
+    Without a source: the overhead of messages of 1 KiB with keys of 100 bytes, in format 1 and in the sets of the KIP-98
+    draft, from encoded bytes.
+
+    Example: `kolumn space --picture orders.svg /var/lib/kafka/data/orders-3`
+    """
+    from kolumn.tools.sizes import draft_table, draw
+
+    if not sources:
+        if is_json(json):
+            print_json(*draft_table())
+        else:
+            print_rows("Bytes beyond the messages' own", draft_table())
+        return OK
+    import kolumn
+
+    skipped = kolumn.Skipped()
+    with progress("accounting", lambda: size_of(sources)) as advance:
+        formats = kolumn.space(sources, codec=codec, source_format=source_format, on_damage=skipped, on_progress=advance, **options)
+    if picture is not None:
+        draw(formats, picture, ", ".join(map(short_name, sources)))
+    if is_json(json):
+        print_json(*(_space_row(own) | {"estimated": own.estimated, "lost": dict(own.lost)} | common.counts(skipped) for own in formats))
+        return say(skipped)
+    if any(own.estimated for own in formats):
+        note("sizes with a codec are estimated from a part of the batches: see 'estimated' with --json")
+    print_rows("", [_space_row(own) for own in formats])
+    return say(skipped)
+
+
+def _space_row(own: "Space") -> dict[str, Any]:
+    from kolumn.tools.sizes import PARTS
+
+    about = {"format": own.format, "magic": own.magic, "codec": own.codec or None, "records": own.records, "bytes": own.bytes}
+    return about | {name: own.parts[name] for name in PARTS}
+
+
+_TRANSACTION_NAMES = (
+    *("producerId", "producerEpoch", "transactionalId", "topic", "partition", "firstOffset", "firstTimestamp", "ageMs"),
+    *("isHanging", "coordinatorState"),
+)
+_GROUP_NAMES = ("group", "kind", "state", "topic", "partition", "committedOffset", "logEndOffset", "lag", "commitTimestamp", "metadata")
+
+
+@command
+def transactions(
+    sources: Sources,
+    now: Annotated[
+        str | None, typer.Option(help="Moment at which ages end: ms since 1970, or ISO 8601 (UTC unless it has a time zone).")
+    ] = None,
+    json: JsonInPipes = None,
+) -> int:
+    """List transactions that no marker has ended, with their producer, their first offset and their age.
+
+    The sources are log directories of brokers; copies of a partition are merged. Where `__transaction_state` is among them, the
+    coordinator's view is printed too. A transaction hangs if no coordinator will end it: readers of committed records wait at its first
+    offset for ever. Damage is left out, and is counted on standard error.
+
+    Example: `kolumn transactions --now 2026-01-31T12:00 /mnt/broker-1/data`
+    """
+    import kolumn
+
+    skipped = kolumn.Skipped()
+    with progress("reading", None) as advance:
+        rows = kolumn.open_transactions(sources, now=now, errors="skip", on_damage=skipped, on_progress=advance).to_pylist()
+    _print_columns(rows, _TRANSACTION_NAMES, json)
+    return say(skipped)
+
+
+@command
+def groups(sources: Sources, json: JsonInPipes = None) -> int:
+    """List groups: the last committed offset of each partition, and the lag against the log beside it.
+
+    The sources are log directories of brokers, with partitions of `__consumer_offsets` and of the topics that are consumed. Several
+    brokers' directories can be named: copies of a partition are merged. Where a partition's log is not there, its lag is empty. Damage
+    of `__consumer_offsets` is left out, and is counted on standard error. With --json members and their partitions are printed too.
+
+    Example: `kolumn groups /mnt/broker-1/data /mnt/broker-2/data`
+    """
+    import kolumn
+
+    skipped = kolumn.Skipped()
+    with progress("reading", None) as advance:
+        rows = kolumn.groups(sources, errors="skip", on_damage=skipped, on_progress=advance).to_pylist()
+    _print_columns(rows, _GROUP_NAMES, json)
+    return say(skipped)
+
+
+def _print_columns(rows: common.Rows, names: Iterable[str], json: bool | None) -> None:
+    if is_json(json):
+        print_json(*rows)
+    else:
+        print_table("", names, [[_cell(row[name]) for name in names] for row in rows])
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value.isoformat(sep=" ", timespec="milliseconds")[:23] if hasattr(value, "isoformat") else value
+
+
+@command
+def schemas(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A log directory with `_schemas-0`, that directory, a folder of .avsc, .proto or .json files, or a URL."
+        ),
+    ],
+    id: Annotated[int | None, typer.Option(help="Print the text of the schema with this id.")] = None,
+    json: JsonInPipes = None,
+) -> int:
+    """List schemas: subject, version, id, type, what they refer to, and whether they are deleted.
+
+    The topic `_schemas` of a cluster is read from disk; no registry has to run. Records of it that are damaged or malformed are left
+    out, and are counted on standard error.
+
+    Example: `kolumn schemas /var/lib/kafka --id 7 > orders.avsc`
+    """
+    from kolumn.values.schemas.open import TopicSchemas, schemas_of
+
+    known = schemas_of(source)
+    if id is not None:
+        schema = known.by_id(id)
+        if schema is None:
+            raise ArgumentError(f"{source}: no schema has the id {id}")
+        if json:
+            print_json(_schema_row(None, None, schema, None))
+        else:
+            typer.echo(schema.text)
+    elif is_json(json):
+        print_json(*(_schema_row(own.subject, own.version, own.schema, own.is_deleted) for own in known.registered()))
+    else:
+        print_table("", ["subject", "version", "id", "type", "references", "deleted"], [_schema_cells(own) for own in known.registered()])
+    if not isinstance(known, TopicSchemas):
+        return OK
+    if known.malformed:
+        note(f"left out: {counted(known.malformed, 'record')} with a malformed key or value, or another schema's id")
+    return say(known.skipped) or (DAMAGE if known.malformed else OK)
+
+
+def _schema_cells(own: "Registered") -> list[Any]:
+    references = ", ".join(f"{ref.name} ({ref.subject} {ref.version})" for ref in own.schema.references)
+    name = own.subject if own.subject is not None else "" if own.schema.id is not None else str(own.schema.guid or "")
+    return [name, own.version, own.schema.id, own.schema.kind, references, "yes" if own.is_deleted else ""]
+
+
+def _schema_row(subject: str | None, version: int | None, schema: "Schema", is_deleted: bool | None) -> dict[str, Any]:
+    row = {
+        "subject": subject, "version": version, "id": schema.id, "guid": None if schema.guid is None else str(schema.guid),
+        "schemaType": schema.kind,
+        "references": [{"name": ref.name, "subject": ref.subject, "version": ref.version} for ref in schema.references],
+        "schema": schema.text, "deleted": is_deleted,
+    }  # fmt: skip
+    return {name: value for name, value in row.items() if value is not None or name in ("id", "guid")}
+
+
+@command
+@with_read_options("check_crcs", "format", "max_batch_bytes", "max_ratio", "topic", "partition", "keys")
+def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) -> int:
+    """Check every checksum and every record, and list the damage.
+
+    A truncated last entry and a zero-filled tail are normal for an active segment, the last one of its directory: they are
+    reported and are not damage. In a segment that is followed by another one they are damage. Remarks list absent offsets that
+    may have a good reason: compaction, retention. Files and folders that are no part of the log are listed with the reason. The
+    exit code is 1 if anything is damaged or is not a segment, and else 4 if an intact batch is larger than the limits allow, so that
+    its records were not looked at.
+
+    Example: `kolumn verify /mnt/dead-broker/orders-3`
+    """
+    import kolumn
+
+    given = or_standard_input(sources)
+    with progress("verifying", lambda: size_of(given)) as advance:
+        report = kolumn.verify(given, on_progress=advance, **options)
+    tables = report.segments, report.damage, report.limits, report.remarks, report.left_out
+    segments, damage, large, remarks, left_out = (table.to_pylist() for table in tables)
+    code = OK if report.ok else DAMAGE if damage else LIMIT
+    if is_json(json):
+        totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
+        totals |= {"controlRecords": report.control_records, "inflatedByCpu": report.inflated_by_cpu}
+        print_json({**totals, "segments": segments, "damage": damage, "limits": large, "remarks": remarks, "leftOut": left_out})
+        return code
+    from kolumn.core.errors import MEANING, Code
+
+    not_a_segment = "{}: expected {}".format(*MEANING[Code.NOT_A_SEGMENT])
+    foreign = [row for row in damage if row["reason"].startswith(not_a_segment)]
+    damage = [row for row in damage if row not in foreign]
+    tails = [row for row in segments if row["tail"]]
+    _print_some("Tails of active segments (no damage)", tails, segment="segment", tail="tail", bytes="tailBytes")
+    batch = {name: name for name in ("segment", "position", "size", "baseOffset", "lastOffset")}
+    _print_some("Damage", damage, **batch, recordsLost="recordsLost", reason="reason")
+    _print_some("Over a limit (no damage)", large, **batch, records="recordsLost", reason="reason")
+    _print_some("Remarks (no damage)", remarks, **{name: name for name in ("segment", "position", "kind", "remark", "evidence")})
+    print_left_out(left_out)
+    for row in foreign:
+        print(f"{escaped(row['segment'])}: not a Kafka log segment: {row['reason'].rpartition('found ')[2]}")
+    if len(foreign) < len(segments):
+        control = f" ({report.control_records} of them control records)" if report.control_records else ""
+        read = f"{counted(report.batches, 'intact batch')}, {counted(report.records, 'record')}{control}, {counted(report.bytes, 'byte')}"
+        by_cpu = f", {report.inflated_by_cpu} payloads decompressed by the CPU for the GPU" if report.inflated_by_cpu else ""
+        print(f"{_verdict(report, len(damage), len(foreign))}: {counted(len(segments), 'segment')}, {read}{by_cpu}")
+    if report.suffices:
+        enough = " and ".join(f"{name}={value}" for name, value in report.suffices.items())
+        print(in_shell_words(f"If the data are trusted and memory is there, {enough} reads what is over a limit", report.suffices))
+    return code
+
+
+def _verdict(report: "Report", damaged: int, foreign: int) -> str:
+    parts = []
+    if damaged:
+        parts.append(counted(damaged, "damaged stretch"))
+    if foreign:
+        parts.append(f"{counted(foreign, 'file')} that {'is not a segment' if foreign == 1 else 'are not segments'}")
+    if report.limits.num_rows:
+        parts.append(f"{counted(report.limits.num_rows, 'intact batch')} over a limit")
+    if parts:
+        return " and ".join(parts)
+    verdict = "EMPTY" if not report.bytes else "OK" if report.batches else "NO BATCH"
+    return f"{verdict}, with {counted(report.remarks.num_rows, 'remark')}" if report.remarks.num_rows else verdict
+
+
+def _print_some(title: str, rows: common.Rows, **names: str) -> None:
+    if rows:
+        print_table(title, names, [[row[name] for name in names.values()] for row in rows])
+        print()

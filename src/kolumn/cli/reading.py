@@ -1,0 +1,251 @@
+"""Commands that read records: ``kolumn cat``, ``kolumn sql``, and ``kolumn explain``, which shows what a read would do."""
+
+import base64
+import binascii
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kolumn.cli import arguments
+from kolumn.cli.arguments import PAYLOADS, READING, SELECTION, JsonInPipes, OptionValue, Sources, or_standard_input, with_read_options
+from kolumn.cli.common import is_json, note, print_json, print_rows, print_table, say, size_of
+from kolumn.cli.ending import OK, command, progress
+from kolumn.core.errors import ArgumentError, shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_AHEAD = 2  # blocks that are queued for each thread
+_MOST_ROWS = 1000
+_BASE64 = "base64:"
+
+
+@command
+@with_read_options(*SELECTION, *READING, "keys", "include_snapshots", "include_deleted_records", *PAYLOADS)
+def cat(
+    sources: arguments.Segments,
+    json: JsonInPipes = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many records.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only records with this key: text, or `base64:` and base64.")] = None,
+    grep: Annotated[str | None, typer.Option(help="Only records with this regular expression (RE2) in key or value.")] = None,
+    template: Annotated[
+        str | None, typer.Option("--template", "-f", help="As kcat's -f: %t %p %o %k %s %T %h %K %S %R, with \\n, \\t, \\x41.")
+    ] = None,
+    decode: Annotated[
+        arguments.DecodeName | None, typer.Option(help="'internal': keys and values of internal topics and control records, as JSON.")
+    ] = None,
+    **options: OptionValue,
+) -> int:
+    """Print records: as text on a terminal, and as JSON lines in a pipe.
+
+    Keys, values and header values are shown as UTF-8 if they are valid UTF-8, else as base64. The output shows which: JSON has
+    `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null. With `--value-format` values are
+    decoded and shown as JSON; bytes in them are base64. With `--decode internal` they are the messages of a cluster's own topics.
+
+    Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
+    """
+    import kolumn
+    from kolumn.cli.lines import Template, blocks, data_of, json_lines, text_lines
+    from kolumn.core.threads import CAT, workers
+    from kolumn.options import Options
+
+    chosen = RecordFilter(key, grep, [name for name in ("key", "value") if f"{name}_format" in options])
+    lines_of: Callable[..., Any] = json_lines if template is None and is_json(json) else text_lines
+    # The default columns are None. With a typed key or value, its stored bytes are none of these.
+    printed = list(Options.of(**options).columns) if chosen.columns and template is None else options.get("columns")
+    if template is not None:
+        if json or "columns" in options:
+            raise ArgumentError("--template says what is printed: it does not go with --json or --columns")
+        lines_of = Template(template)
+        printed = lines_of.columns or ["offset"]
+    read = None if printed is None else [*printed, *(name for name in chosen.columns if name not in printed)]
+    skipped, given = kolumn.Skipped(), or_standard_input(sources)
+    unknown, threads = Counter[str](), len(os.sched_getaffinity(0))
+    # On a terminal a bar would overwrite the records.
+    with progress("printing", lambda: size_of(given)) if not sys.stdout.isatty() else nullcontext() as advance:
+        options |= {"columns": read, "include_headers": options["include_headers"] and template is None}
+        reader = kolumn.scan(given, on_damage=skipped, on_progress=advance, decode=decode, **options)
+        records = chosen.of(reader, printed)
+        if decode is not None:
+            records = _counting_unknown(records, unknown)
+        work = (block for batch in (records if limit is None else _first(records, limit)) for block in blocks(batch))
+        # To convert columns to text releases the GIL. Records before damage are printed before the damage is reported.
+        with workers(CAT, threads) as pool:
+            for lines in pool.ahead(lambda block: data_of(lines_of(block), block.num_rows), work, _AHEAD * threads):
+                sys.stdout.buffer.write(lines)
+    for name, count in sorted(unknown.items()):
+        note(f"not decoded, kept as bytes: {count} of {name}")
+    return say(skipped)
+
+
+class RecordFilter:
+    """Chooses records by their stored key and value, whatever is printed of them.
+
+    ``key`` is text or, after ``base64:``, base64, as `kolumn cat` prints it. ``grep`` is a regular expression (RE2) that is searched in
+    keys and values, as bytes. ``typed`` says which of "key" and "value" are decoded, so that their stored bytes are in another column.
+    Raises `ArgumentError` if the key is not base64, or the regular expression is not one.
+    """
+
+    def __init__(self, key: str | None, grep: str | None, typed: Collection[str]) -> None:
+        self._key = None if key is None else key.encode("utf-8", "surrogateescape")
+        self._grep = grep
+        self._names = {name: f"{name}Raw" if name in typed else name for name in ("key", "value")}
+        if key is not None and key.startswith(_BASE64):
+            try:
+                self._key = base64.b64decode(key.removeprefix(_BASE64), validate=True)
+            except binascii.Error as error:
+                raise ArgumentError(f"--key {key}: what follows {_BASE64} is not base64: {error}") from error
+        if grep is not None:
+            import pyarrow as pa
+            import pyarrow.compute as pc
+
+            try:
+                pc.match_substring_regex(pa.array([b""]), grep)
+            except pa.ArrowInvalid as error:
+                raise ArgumentError(f"--grep {grep}: not a regular expression: {error}") from error
+
+    @property
+    def columns(self) -> list[str]:
+        if self._grep is not None:
+            return list(self._names.values())
+        return [] if self._key is None else [self._names["key"]]
+
+    def of(self, batches: "Iterable[pa.RecordBatch]", printed: Collection[str] | None) -> "Iterator[pa.RecordBatch]":
+        """The chosen records, without the columns that are there only to choose them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if not self.columns:
+            yield from batches
+            return
+        extra = [] if printed is None else [name for name in self.columns if name not in printed]
+        for batch in batches:
+            mask = pa.scalar(True)
+            if self._key is not None:
+                mask = pc.equal(batch[self._names["key"]], pa.scalar(self._key, pa.binary()))
+            if self._grep is not None:
+                matches = [pc.fill_null(pc.match_substring_regex(batch[name], self._grep), False) for name in self._names.values()]
+                mask = pc.and_(mask, pc.or_(*matches))
+            batch = batch.filter(mask)
+            yield batch.drop_columns(extra) if extra else batch
+
+
+def _counting_unknown(batches: "Iterable[pa.RecordBatch]", unknown: "Counter[str]") -> "Iterator[pa.RecordBatch]":
+    from kolumn.values.internal.messages import unknown_messages
+
+    for batch in batches:
+        unknown.update(unknown_messages(batch))
+        yield batch
+
+
+def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.RecordBatch]":
+    for batch in batches:
+        yield batch.slice(0, limit)
+        limit -= min(limit, batch.num_rows)
+        if not limit:
+            return
+
+
+@command
+@with_read_options("include_headers", "isolation_level", *READING, "keys", *PAYLOADS)
+def sql(
+    sources: Sources,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL; each topic is a table of its name.")],
+    json: JsonInPipes = None,
+    columns: Annotated[str | None, typer.Option(help="Columns of the tables, comma-separated; `kolumn columns` lists them.")] = None,
+    allow_files: Annotated[
+        bool, typer.Option("--allow-files", help="The query may use all of DuckDB: read and write files, load extensions, use the network.")
+    ] = False,
+    **options: OptionValue,
+) -> int:
+    """Ask topics in SQL, by DuckDB (kolumn[sql]). Each topic is a table; only the columns and ranges that a query names are read.
+
+    Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs. On a terminal
+    the result is a table, elsewhere it is JSON lines as in `kolumn cat --json`. A query sees the topics alone, no files and no network,
+    unless `--allow-files` is given.
+
+    Example: `kolumn sql /mnt/dead-broker "select decode(key) k, count(*) n from orders group by k order by n desc limit 5"`
+    """
+    from kolumn.damage.findings import Skipped
+    from kolumn.options import Options, column_list
+    from kolumn.readers.polars import Topics
+
+    chosen = Options.of(columns=None if columns is None else column_list(columns), **options)
+    skipped, as_json = Skipped(), is_json(json)
+    names: list[str] = []
+    rows: list[list[object]] = []
+    # On a terminal a bar would overwrite the lines.
+    with nullcontext() if as_json and sys.stdout.isatty() else progress("reading", None) as advance:
+        topics = Topics(sources, replace(chosen, on_progress=advance), skipped, allow_files)
+        try:
+            if as_json:
+                from kolumn.cli.lines import blocks, data_of, json_lines
+
+                for block in (block for batch in topics.ask(query) for block in blocks(batch)):
+                    sys.stdout.buffer.write(data_of(json_lines(block), block.num_rows))
+            else:
+                for batch in topics.ask(query):
+                    names = batch.schema.names
+                    rows += map(list, zip(*map(_cells, batch.slice(0, _MOST_ROWS - len(rows))), strict=True))
+                    if len(rows) >= _MOST_ROWS:
+                        break
+        finally:
+            topics.close()
+    if not as_json:
+        print_table("", names, rows)
+        if len(rows) >= _MOST_ROWS:
+            print(f"the first {_MOST_ROWS} rows; with --json or in a pipe all are printed")
+    return say(skipped)
+
+
+def _cells(column: "pa.Array") -> list[object]:
+    try:
+        return list(map(_cell, column.to_pylist()))
+    except (OverflowError, ValueError):
+        # Python has no times outside of the years 1 to 9999.
+        from kolumn.cli.lines import value_text
+
+        return value_text(column)
+
+
+def _cell(value: object) -> object:
+    """Bytes as `kolumn cat` shows them; times in ISO 8601."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return f"{_BASE64}{base64.b64encode(value).decode('ascii')}"
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value if isinstance(value, int | float | None) else str(value)
+
+
+@command
+@with_read_options(*SELECTION, *READING, *PAYLOADS)
+def explain(sources: Sources, json: JsonInPipes = None, **options: Any) -> int:
+    """Show the plan of a read without reading a payload: partitions and their copies, the bytes that are read and by what, and every file
+    and folder that is left out, with the reason.
+
+    Example: `kolumn explain --start-timestamp 2026-01-31 /var/lib/kafka/data/orders-0`
+    """
+    from kolumn.readers.explain import explain as planned
+
+    plan = planned(sources, **options)
+    if is_json(json):
+        for name, table in (("partition", plan.partitions), ("range", plan.ranges), ("leftOut", plan.left_out)):
+            for row in table.to_pylist():
+                print_json({"kind": name, **{key: shown(value) if isinstance(value, str) else value for key, value in row.items()}})
+        return OK
+    print(f"columns: {', '.join(plan.schema.names)}; decoded on the {plan.backend.upper()} by {plan.threads} threads")
+    for title, table in (("Partitions", plan.partitions), ("Ranges", plan.ranges), ("Left out; what is named is read", plan.left_out)):
+        if table.num_rows:
+            print()
+            print_rows(title, table.to_pylist())
+    return OK

@@ -1,0 +1,187 @@
+"""Values of strangers' topics: schemas, and types that some tools do not have."""
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import kolumn
+from kolumn.cli import app
+from kolumn.core.errors import ArgumentError
+
+Disk = Callable[[str], Path]
+AMOUNTS = ["12.34", "-0.01", None, "99999999999999999999999999999999999999.99"]
+PAYLOADS = [{"id": 1, "payload": "text"}, {"id": 2, "payload": '{"x":1,"y":[1,2]}'}, {"id": 3, "payload": "[1,2]"},
+            {"id": 4, "payload": "17"}, {"id": 5, "payload": None}]  # fmt: skip
+MESSAGES: dict[str, tuple[str, dict[str, Any]]] = {
+    "first": ("ex.First", {"a": 5, "s": "x"}),
+    "second": ("ex.Second", {"name": "nn", "n": 7, "inner": {"ok": True, "t": "q"}}),
+    "third": ("ex.Third", {"d": 1.5, "tags": ["a", "b"]}),
+    "inner": ("ex.Second.Inner", {"ok": True, "t": "zz"}),
+}
+
+
+def values(folder: Path, topic: str, **options: Any) -> list[Any]:
+    found: list[Any] = kolumn.read(folder / f"{topic}-0", columns=["value"], **{"value_format": "registry", **options})["value"].to_pylist()
+    return found
+
+
+def not_yet(reason: str, *given: Any) -> Any:
+    return pytest.param(*given, marks=pytest.mark.xfail(strict=True, reason=reason))
+
+
+def message(name: str, form: str, count: int) -> tuple[Any, ...]:
+    of, value = MESSAGES[name]
+    return "protobuf-deprecated-index", f"{name}-{form}", {"value_message": of}, [value] * count
+
+
+OLD = "plain varints are read as zig-zag ones, so they name another message"
+EV, SELF = {"value_message": "ex.Ev", "value_columns": ["id", "nick", "big"]}, "recursive-schemas"
+JAX = {"id": 1, "name": None, "amt": 12.34, "created": 1_700_000_000_000, "addr": {"street": "q"}}
+PYD = [{"id": 1, "price": 1.5, "flag": True}, {"id": 2, "price": 3.0, "flag": None}]
+
+
+@pytest.mark.parametrize(
+    ("case", "topic", "options", "right"),
+    [
+        # A keyword without a column does not cost the other members.
+        ("json-schema-registry", "jax", {}, [JAX]),
+        not_yet(
+            "a member without a column refuses the topic, also if it is not asked for",
+            *("json-schema-registry", "pyd", {"value_columns": ["id", "price", "flag"]}, PYD),
+        ),
+        not_yet("there are no maps of JSON", "json-schema-registry", "pyd", {}, [{"tags": [("k", "v")]}, {"tags": None}]),
+        not_yet("allOf is refused", "json-schema-registry", "allof", {}, [{"a": 1, "b": "x"}]),
+        not_yet("oneOf of objects is refused", "json-schema-registry", "multi", {}, [{"a": 1}, {"b": "x"}]),
+        not_yet(
+            "references to other schemas of the topic are not followed",
+            *("json-schema-registry", "refd", {}, [{"id": 1, "addr": {"street": "x"}}]),
+        ),
+        # Keys of an old registry, deleted schemas and contexts: what is in the log is decoded.
+        ("schemas-legacy-keys", "live", {}, [{"a": 1}, {"a": 2}]),
+        ("schemas-legacy-keys", "soft", {}, [{"a": 1, "b": "q"}]),
+        ("schemas-legacy-keys", "cl", {}, [{"a": 1}]),
+        not_yet("a deleted subject has no type of a column", "schemas-legacy-keys", "ds", {}, [{"a": 1, "b": "q"}]),
+        not_yet("a schema that was deleted for good is not kept", "schemas-legacy-keys", "gone", {}, [{"a": 1}]),
+        not_yet("ids of contexts are not known", "schemas-legacy-keys", "ctx", {}, [{"a": 1, "b": "q"}]),
+        # Message indexes as old Python clients wrote them name the same messages.
+        *(message(name, "new", 3) for name in MESSAGES),
+        message("first", "old", 3),
+        *(not_yet(OLD, *message(name, "old", 3)) for name in ("second", "third", "inner")),
+        not_yet(OLD, *message("second", "mixed", 4)),
+        # Of schemas that contain themselves, the plain fields.
+        (SELF, "ev", EV, [{"id": 5, "nick": "nn", "big": None}, {"id": 1, "nick": None, "big": None}]),
+        (SELF, "node", {"value_message": "ex.Node", "value_columns": ["value"]}, [{"value": 1}]),
+        (SELF, "person", {"value_message": "ex.Person", "value_columns": ["name"]}, [{"name": "a"}]),
+        not_yet(
+            "value_columns of Avro does not get past a field that contains itself",
+            *(SELF, "wrap", {"value_columns": ["id", "after"]}, [{"id": 7, "after": "z"}, {"id": 8, "after": "y"}]),
+        ),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_registered_schemas(disk: Disk, case: str, topic: str, options: dict[str, Any], right: list[dict[str, Any]]) -> None:
+    found = values(disk(case), topic, **options)
+    if topic in ("pyd", "multi"):
+        found = [{name: row[name] for name in wanted} for row, wanted in zip(found, right, strict=True)]
+    assert found == right
+
+
+@pytest.mark.parametrize(
+    ("topic", "options", "field"),
+    [
+        ("ll", {}, "next"), ("tree", {}, "left"), ("arr", {}, "kids"), ("wrap", {}, "tree.next"),
+        ("node", {"value_message": "ex.Node"}, "children"), ("person", {"value_message": "ex.Person"}, "bff"),
+        ("ev", {"value_message": "ex.Ev"}, "attrs.fields.value.struct_value"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)  # fmt: skip
+def test_schemas_that_contain_themselves(disk: Disk, topic: str, options: dict[str, Any], field: str) -> None:
+    folder = disk(SELF)
+    with pytest.raises(ArgumentError, match=rf"{field}: .* contains itself"):
+        values(folder, topic, **options)
+    plain = values(folder, "plain", value_message="ex.Plain", value_columns=["id", "any", "mask"])
+    assert plain[0] == {"id": 5, "any": {"type_url": "type.googleapis.com/ex.Person", "value": b"\n\x01q"}, "mask": {"paths": ["a.b"]}}
+
+
+@pytest.mark.xfail(strict=True, reason="a struct without fields, as the type of such a member is inferred, makes every value null")
+@pytest.mark.parametrize(("topic", "ids"), [("jempty", [None, None]), ("jempty2", [1, 2]), ("jempty5", [1, 2]), ("jempty9", [1])])
+def test_a_member_that_is_always_an_empty_object(disk: Disk, topic: str, ids: list[int | None]) -> None:
+    found = kolumn.read(disk("json-empty-object") / f"{topic}-0", value_format="json", columns=["value", "valueValid"])
+    assert (found["valueValid"].to_pylist(), [value.get("id") for value in found["value"].to_pylist()]) == ([True] * len(ids), ids)
+
+
+@pytest.mark.parametrize(
+    "rows", [[0, 4], not_yet("a member of another type makes the whole value null, and no type keeps JSON text", range(5))]
+)
+def test_a_member_that_is_a_text_here_and_an_object_there(disk: Disk, rows: list[int]) -> None:
+    schema = {"id": "int64", "payload": "string"}
+    found = kolumn.read(disk("json-polymorphic"), value_format="json", value_schema=schema)["value"].to_pylist()
+    assert (len(found), [found[row] for row in rows]) == (5, [PAYLOADS[row] for row in rows])
+
+
+def test_values_that_are_no_text(disk: Disk) -> None:
+    folder = disk("string-payload-binary") / "bin-0"
+    whole = kolumn.read(folder)
+    with kolumn.scan(folder, payload="string") as reader:
+        good = reader.read_next_batch()
+        with pytest.raises(kolumn.PayloadError, match=r"0\.log: offset 1: key: not UTF-8"):
+            reader.read_next_batch()
+    good.validate(full=True)
+    assert (good.num_rows, whole.num_rows, good["value"].to_pylist(), whole["value"][1].as_py()) == (1, 9, ["text"], b"\x80binary")
+
+
+def test_decimals_of_more_than_38_digits(disk: Disk) -> None:
+    """All digits, as text where a tool has no such type."""
+    folder = disk("decimal-precision-64") / "n-0"
+    found = kolumn.read(folder, value_format="registry")["value"]
+    assert found.type.field("amount").type == pa.decimal256(64, 2)
+    assert [one["amount"] for one in found.to_pylist()] == [None if one is None else Decimal(one) for one in AMOUNTS]
+    pytest.importorskip("polars", reason="kolumn[polars] has it")
+    frame = kolumn.scan_polars(folder, value_format="registry")
+    assert ([one["amount"] for one in frame.collect()["value"]], frame.select("offset").collect().height) == (AMOUNTS, 4)
+    pytest.importorskip("duckdb", reason="kolumn[sql] has it")
+    query = 'select value.amount amount from n order by "offset"'
+    for form in ("text", "json"):
+        out = CliRunner().invoke(app, ["sql", f"--{form}", "--value-format", "registry", str(folder), query])
+        assert out.exit_code == 0, out.output
+        lines = out.stdout.splitlines()
+        said = lines[1:] if form == "text" else [json.loads(line)["amount"] for line in lines]
+        assert said == [one or "" if form == "text" else one for one in AMOUNTS]
+
+
+def test_decimals_are_text_in_spark(disk: Disk) -> None:
+    pytest.importorskip("pyspark", reason="kolumn[spark] has it")
+    from kolumn.spark_plugin.read.schema import in_spark, spark_type
+
+    found = kolumn.read(disk("decimal-precision-64") / "n-0", value_format="registry")["value"].combine_chunks()
+    kind = spark_type(found.type)
+    assert (kind.field("amount").type, [one["amount"] for one in in_spark(found, kind).to_pylist()]) == (pa.string(), AMOUNTS)
+
+
+@pytest.mark.parametrize(
+    ("topic", "right", "path"),
+    [("heartbeat", [{}, {}, None], "value"), ("topunionempty", [None, {"First": {}, "Second": {}}], "value.First")],
+)
+def test_records_without_fields(disk: Disk, tmp_path: Path, topic: str, right: list[object], path: str) -> None:
+    """Objects without members in JSON, and an error before anything is written for Parquet, which says what helps."""
+    folder, lake = disk("empty-record-parquet"), tmp_path / "lake"
+
+    def run(command: str, *args: object) -> Any:
+        schema = ("--value-format", "avro", "--value-schema", folder / f"{topic}.avsc")
+        return CliRunner().invoke(app, [command, *map(str, (*schema, folder / f"{topic}-0", *args))])
+
+    assert [json.loads(line)["value"] for line in run("cat", "--json").stdout.splitlines()] == right
+    out = run("to-parquet", "-o", lake)
+    assert (out.exit_code, lake.exists()) == (2, False)
+    assert f"column value: {path} is a record without fields, which Parquet does not have: name other" in out.stderr
+    if topic == "heartbeat":
+        assert run("to-parquet", "--columns", "key,offset,valueValid", "-o", lake).exit_code == 0
+        (file,) = lake.rglob("*.parquet")
+        assert pq.ParquetFile(file).read().column("valueValid").to_pylist() == [True, True, False]

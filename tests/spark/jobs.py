@@ -1,0 +1,235 @@
+"""Spark programs in processes of their own, because Spark allows one context in each: ``jobs.py <function> <argument>...``."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+import kolumn.spark_plugin as plugin
+from kolumn.core.errors import MissingError
+from kolumn.spark_plugin import rapids
+from kolumn.spark_plugin.session.java import use_java
+from kolumn.spark_plugin.write import export as parquet_export
+from kolumn.spark_plugin.write.export import ExportJob, ExportLayout, write_job
+
+QUIET = {
+    "spark.driver.host": "127.0.0.1", "spark.log.level": "OFF", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+}  # fmt: skip
+SPLIT = 50_000
+"""Size for several splits: with a single one, Spark plans no exchange."""
+
+
+def session(master: str = "local[1]", settings: Mapping[str, str] = {}, configure: Callable[[Any], Any] = lambda builder: builder) -> Any:
+    use_java()
+    builder = configure(SparkSession.builder.master(master))
+    for name, value in {**QUIET, **settings}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def on_cluster(
+    master: str, home: Path, settings: Mapping[str, str], configure: Callable[[Any], Any] = lambda builder: builder, python: str = ""
+) -> SparkSession:
+    """A session with a driver and executors, each in a JVM of its own; ``python`` is that of the executors."""
+    # Workers write files to a folder in Spark's home, so the home is a folder of links to the one in the environment.
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
+    os.environ |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": python or sys.executable}
+    return session(master, {"spark.executor.memory": "1g", "spark.sql.session.timeZone": "UTC", **settings}, configure)
+
+
+def tell(result: object) -> None:
+    """What `kit.spark_session.run_job` returns."""
+    print("\nRESULT", json.dumps(result), flush=True)
+
+
+def kill_once(marker: str) -> None:
+    """Kill the executor that runs this task, the first time that any task calls this."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return
+    executor = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
+    assert b"CoarseGrainedExecutorBackend" in Path(f"/proc/{executor}/cmdline").read_bytes()
+    os.kill(executor, signal.SIGKILL)
+    signal.pause()
+
+
+def cluster(source: str, target: str, package: str) -> None:
+    """Read and export, while executors are killed."""
+    marks = tempfile.mkdtemp(dir=Path(target).parent)
+    # A lost executor does not count as a failure of the task.
+    settings = {"spark.submit.pyFiles": package, "spark.task.maxFailures": "8"}
+    spark = on_cluster("local-cluster[2,1,1024]", Path(target).with_name("spark"), settings)
+
+    def digest(batch: pa.RecordBatch) -> pa.RecordBatch:
+        import kolumn
+
+        if batch.column("offset")[-1].as_py() > 0:
+            kill_once(f"{marks}/read")
+        size = pc.sum(pc.binary_length(batch.column("value"))).as_py() or 0
+        values = {"file": kolumn.__file__, "topic": batch.column("topic")[0].as_py(), "rows": batch.num_rows, "bytes": size}
+        return pa.RecordBatch.from_pylist([values])
+
+    def writes_then_dies(job: ExportJob, layout: ExportLayout) -> Iterator[dict[str, Any]]:
+        found = list(write_job(job, layout))
+        kill_once(f"{marks}/export")
+        yield from found
+
+    options = {"columns": ["value", "topic", "offset"], "split_bytes": 100_000}
+    frame = plugin.read_segments(spark, source, transform=digest, schema="file string, topic string, rows long, bytes long", **options)
+    topics = frame.groupBy("topic").agg(sql.sum("rows"), sql.sum("bytes"), sql.first("file")).collect()
+    plugin.register(spark)
+    rows = spark.read.format("kolumn").option("splitBytes", "100000").load(source).select("topic", "offset", "key", "value")
+    pq.write_table(rows.toArrow(), f"{target}.rows.parquet")
+    parquet_export.write_job = writes_then_dies
+    manifest = plugin.export(spark, source, target, split_bytes=100_000)
+    killed = sorted(os.listdir(marks))
+    spark.stop()
+    tell({"topics": [tuple(row) for row in topics], "killed": killed, "files": len(manifest.files)})
+
+
+def packed(log: str, archive: str) -> None:
+    """Only executors have the Python of the archive."""
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory() as folder:
+        # As spark-submit --jars "$(kolumn jar)" --archives ... does, without a call of `configure`.
+        settings = {"spark.jars": str(plugin.connector_jar()), "spark.archives": f"{archive}#environment"}
+        spark = on_cluster("local-cluster[1,1,1024]", Path(folder) / "home", settings, python="./environment/bin/python")
+        records = spark.read.format("kolumn").option("reader", "columnar").load(log)
+        tell([records.count(), records.select("value").count(), len(records.select("key").collect())])
+        spark.stop()
+
+
+def streaming(log: str, out: str, checkpoint: str, offsets: str, reader: str) -> None:
+    """Read all available records, with at most ``offsets`` of them in a micro-batch."""
+    spark = session(configure=plugin.configure)
+    plugin.register(spark)
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": offsets, "reader": reader}
+    source = spark.readStream.format("kolumn").options(**options).load(log)
+    writer = source.select("partition", "offset").writeStream.format("parquet").option("checkpointLocation", checkpoint)
+    writer.trigger(availableNow=True).start(out).awaitTermination()
+    spark.stop()
+
+
+def slow_write(target: str) -> None:
+    """Write until this process is killed."""
+    spark = session()
+    plugin.register(spark)
+
+    def slow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(batches):
+            yield batch
+            # By then the first ones have come through what lies between the processes.
+            time.sleep(600 if number == 5 else 0)
+
+    frame = spark.range(0, 80000, 1, 1).selectExpr("repeat('x', 1000) AS value").mapInArrow(slow, "value string")
+    frame.write.format("kolumn").mode("append").option("topic", "t").save(target)
+
+
+def smoke(path: str, scratch: str, reader: str) -> None:
+    """Read, stream and write by ``format("kolumn")``, which Spark finds from 4.1 on though nothing is registered. Or there is the jar."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = session("local[2]", configure=plugin.configure if reader == "columnar" else lambda builder: builder)
+    frame = spark.read.format("kolumn").option("includeHeaders", "true").load(path)
+    found = [frame.count(), plugin.read_segments(spark, path, include_headers=True).filter(sql.size("headers") >= 0).count()]
+    stream = spark.readStream.format("kolumn").options(startingOffsets="earliest", maxOffsetsPerTrigger="3000").load(path)
+    writer = stream.writeStream.format("memory").queryName("streamed").option("checkpointLocation", f"{scratch}/checkpoint")
+    writer.trigger(availableNow=True).start().awaitTermination()
+    found.append(spark.table("streamed").count())
+    frame.coalesce(1).write.format("kolumn").mode("append").option("codec", "zstd").save(f"{scratch}/log")
+    found.append(spark.read.format("kolumn").load(f"{scratch}/log").count())
+    if reader == "columnar":
+        frame = spark.read.format("kolumn").options(includeHeaders="true", reader="columnar", chunkBytes="5000").load(path)
+        ranged = frame.where("offset >= 6000")
+        plans = [str(one._jdf.queryExecution().executedPlan().toString()) for one in (frame, ranged)]
+        assert all("BatchScan kolumn" in plan for plan in plans), plans
+        assert "offset >= 6000" in plans[1].partition("where: ")[2], plans
+        found.append(frame.filter(sql.size("headers") >= 0).count())
+        found += [6000 + ranged.select("value", "headers").toArrow().num_rows, frame.count()]
+    spark.stop()
+    tell([pyspark.__version__, found])
+
+
+def wrong_python(path: str) -> None:
+    """Import Kolumn and set no Python for Spark, which would use a wrong one: the job has to work, or to explain the error."""
+    spark = session()
+    found: list[object] = [spark.sparkContext.pythonExec]
+    for step in (
+        lambda: plugin.read_segments(spark, path).count(),
+        lambda: plugin.register(spark),
+        lambda: spark.sparkContext.pythonExec,
+        lambda: spark.read.format("kolumn").load(path).count(),
+        lambda: spark.read.format("kolumn-damage").load(path).count(),
+    ):
+        try:
+            found.append(step())
+        except MissingError as error:
+            found.append(str(error))
+            break
+    spark.stop()
+    tell(found)
+
+
+def by_name(path: str) -> None:
+    """Read by the format's name, without registering it and without calling Kolumn."""
+    spark = session()
+    tell(spark.read.format("kolumn").load(path).count())
+    spark.stop()
+
+
+def gpu_plans(path: str) -> None:
+    """Plan queries with the real RAPIDS jar."""
+    spark = session(configure=lambda builder: rapids.configure(builder, explain_only=True))
+    plugin.register(spark)
+    verdicts = {name: rapids.explain(frame) for name, frame in gpu_queries(spark, path)}
+    found = {name: {"gpu": verdict.on_gpu, "cpu": verdict.on_cpu, "text": str(verdict)} for name, verdict in verdicts.items()}
+    total = gpu_transform(spark, path).first()
+    tell({"plans": found, "rows": total[0] if total else None})
+    spark.stop()
+
+
+def gpu_queries(spark: SparkSession, path: str) -> Iterator[tuple[str, DataFrame]]:
+    source = spark.read.format("kolumn").option("splitBytes", str(SPLIT)).load(path)
+    yield "source", source
+    yield "source in Python", spark.read.format("kolumn").option("reader", "python").load(path)
+    yield "source, aggregated", source.filter("offset > 5").groupBy("partition").agg(sql.max("timestamp"))
+    strings = spark.read.format("kolumn").options(splitBytes=SPLIT, payload="string").load(path)
+    yield "source, strings grouped by key", strings.groupBy("key").agg(sql.sum("offset"))
+    yield "source, counted from headers", source.groupBy("partition").count()
+    records = plugin.read_segments(spark, path, split_bytes=SPLIT)
+    yield "segments", records
+    yield "segments, aggregated", records.groupBy("topic", "partition").agg(sql.max("timestamp"), sql.sum("offset"))
+    yield "segments, length of a binary value", records.agg(sql.sum(sql.octet_length("value")))
+    yield "segments, grouped by a binary key", records.groupBy("key").count()
+    yield "segments with headers", plugin.read_segments(spark, path, split_bytes=SPLIT, include_headers=True)
+    text = plugin.read_segments(spark, path, split_bytes=SPLIT, payload="string")
+    yield "strings, grouped by key", text.groupBy("key").agg(sql.sum(sql.octet_length("value")))
+    yield "strings, parsed", text.select(sql.get_json_object("value", "$.name"))
+    yield "transformed", gpu_transform(spark, path)
+
+
+def gpu_transform(spark: SparkSession, path: str) -> DataFrame:
+    def count(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pydict({"n": [batch.num_rows]})
+
+    counted = plugin.read_segments(spark, path, split_bytes=SPLIT, columns=["value"], transform=count, schema="n long")
+    return counted.agg(sql.sum("n"))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

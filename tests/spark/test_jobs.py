@@ -1,0 +1,188 @@
+"""Programs as users run them, with sessions of their own: clusters that lose executors, other versions of Spark, `make demo`."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import kolumn
+from kit.corpus import HERE as CORPUS
+from kit.fuzz import SECONDS
+from kit.spark_session import run_job
+from kolumn.spark_plugin import export
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+TOPICS = [CORPUS / "v2-java" / "java-zstd-0", CORPUS / "v2-many-segments" / "many-segments-0", CORPUS / "v1" / "v1-lz4-0"]
+PARTITIONS, ROWS = 3, 20_000
+
+
+def test_every_row_once_though_an_executor_dies(tmp_path: Path) -> None:
+    """The package is sent to separate executors, as a zip of the tree with its linked folders."""
+    source, target, package, root = tmp_path / "log", tmp_path / "target", tmp_path / "shipped.zip", Path(kolumn.__file__).parent
+    with zipfile.ZipFile(package, "w") as archive:
+        for folder in (root, *(link for link in root.iterdir() if link.is_symlink())):
+            for module in folder.resolve().rglob("*.py"):
+                archive.write(module, Path("kolumn") / folder.relative_to(root) / module.relative_to(folder.resolve()))
+    source.mkdir()
+    for topic in TOPICS:
+        (source / topic.name).symlink_to(topic)
+    result = run_job("cluster", source, target, package)
+    assert result["killed"] == ["export", "read"]
+    assert result["files"] > len(TOPICS)
+    expected = {topic.name.rpartition("-")[0]: kolumn.read(topic) for topic in TOPICS}
+    assert {name: rows for name, rows, _, _ in result["topics"]} == {name: table.num_rows for name, table in expected.items()}
+    for name, _, size, file in result["topics"]:
+        assert size == (pc.sum(pc.binary_length(expected[name]["value"])).as_py() or 0)
+        assert f"/{package.name}/kolumn/" in file
+    rows, dataset = pq.read_table(f"{target}.rows.parquet"), ds.dataset(target, partitioning="hive")
+    for name, table in expected.items():
+        for found, columns in ((rows.filter(pc.equal(rows["topic"], name)), ["offset", "key", "value"]),
+                               (dataset.to_table(filter=ds.field("topic") == name), ["offset", "key", "value", "timestamp"])):  # fmt: skip
+            assert found.sort_by("offset").select(columns).equals(table.select(columns))
+
+
+@pytest.mark.nightly
+def test_executors_run_a_packed_environment(tmp_path: Path) -> None:
+    """Its Python is a path in an archive that only executors have; the driver plans with its own."""
+    packed = tmp_path / "environment" / "bin" / "python"
+    packed.parent.mkdir(parents=True)
+    packed.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    packed.chmod(0o755)
+    archive = shutil.make_archive(str(tmp_path / "environment"), "gztar", tmp_path / "environment")
+    assert run_job("packed", TOPICS[0], archive, cwd=packed.parent) == [kolumn.read(TOPICS[0]).num_rows] * 3
+
+
+def test_rows_once_each_and_nothing_left_though_all_is_killed(tmp_path: Path) -> None:
+    """Executors, workers, queries and streams are killed or stopped again and again."""
+    noise = random.Random(3)
+    for partition in range(PARTITIONS):
+        values = pa.array([noise.randbytes(60) + b"text" * 10 if i % 7 else None for i in range(ROWS)], pa.binary())
+        table = pa.table({"key": [str(i % 5).encode() for i in range(ROWS)], "value": values})
+        kolumn.write(table, tmp_path / "log" / f"t-{partition}", codec="lz4", batch_bytes=8000, segment_bytes=600_000)
+    (tmp_path / "scratch").mkdir()
+    result = run_job(tmp_path / "log", tmp_path / "scratch", SECONDS, script="kill_loop_job.py", timeout=SECONDS * 3 + 600)
+    offsets = kolumn.read(tmp_path / "log", columns=["offset"])["offset"]
+    assert sum(row[4] for row in result["rows"]) == pc.sum(offsets).as_py()
+    assert [row[:4] for row in result["rows"]] == [["t", partition, ROWS, ROWS] for partition in range(PARTITIONS)]
+    assert result["files"] < 60
+    assert [result[name] for name in ("orphans", "workers", "mapped", "left")] == [0, 0, 0, 0]
+
+
+def test_a_format_that_nobody_registered(tmp_path: Path) -> None:
+    assert run_job("smoke", TOPICS[0], tmp_path, "python")[1] == 4 * [kolumn.read(TOPICS[0]).num_rows]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("line", ["4.1", "4.3"])
+def test_other_lines_of_spark(tmp_path: Path, line: str) -> None:
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "spark")]
+    done = subprocess.run([*install, f"pyspark=={line}.*", "py4j>=0.10.9.7,<0.10.9.10"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"pyspark {line} could not be installed: {done.stderr[-500:]}")
+    for reader, counts in {"python": 4, "columnar": 7}.items():
+        (tmp_path / reader).mkdir()
+        version, found = run_job("smoke", TOPICS[0], tmp_path / reader, reader, env=os.environ | {"PYTHONPATH": str(tmp_path / "spark")})
+        assert version.startswith(line)
+        assert found == counts * [kolumn.read(TOPICS[0]).num_rows], reader
+
+
+def test_demo() -> None:
+    """`make demo` is the first command that users run."""
+    # A Spark session of the tests must not lend its gateway to the demo's.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_GATEWAY", "SPARK_"))}
+    demo = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
+    shown = subprocess.run([sys.executable, demo], capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert shown.returncode == 0, shown.stderr
+    for part in ("|clicks  |19753  |", "1 damaged stretch", "|barbara |", "java-zstd", "upgraded-gzip", "report.html in a browser"):
+        assert part in shown.stdout
+
+
+JOB = Path(__file__).with_name("fault_job.py")
+SEGMENTS, WRITTEN = 4, 60
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of a few segments, each of which becomes a task of an export."""
+    records = pa.table({"value": pa.array([b"%06d" % i for i in range(400)], pa.binary())})
+    assert len(kolumn.write(records, tmp_path / "source" / "orders-0", segment_bytes=1200, batch_bytes=300)) > SEGMENTS
+    return tmp_path / "source"
+
+
+def run(what: str, log: Path, target: Path, where: str = "") -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, str(JOB), what, str(log), str(target), *filter(None, [where])]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, start_new_session=True, check=False)
+    assert Path(f"{target}.done").exists() == (not where), done.stderr[-4000:]
+    return done
+
+
+def values(path: Path) -> list[int]:
+    return sorted(int(value) for value in kolumn.read(path)["value"].to_pylist())
+
+
+def exported(target: Path) -> list[bytes]:
+    return ds.dataset(target, partitioning="hive").to_table().sort_by("offset")["value"].to_pylist()
+
+
+def hidden(path: Path) -> list[Path]:
+    """Paths that readers do not see: staging folders and their contents."""
+    return [one for one in path.rglob("*") if one.name.startswith(".") or one.parent.name == "staging"]
+
+
+@pytest.mark.parametrize("what", ["failing", "slow"])
+def test_attempts_that_fail_or_take_long(what: str, log: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (line,) = (line for line in run(what, log, target).stdout.splitlines() if line.startswith("RESULT "))
+    marks = json.loads(line.removeprefix("RESULT "))
+    if what == "failing":
+        assert len([mark for mark in marks if mark.startswith("rows-")]) == 3
+        assert len([mark for mark in marks if mark.startswith("job-")]) > SEGMENTS
+    else:
+        assert marks == ["job-0", "rows-0"]
+    assert values(target / "log") == list(range(WRITTEN))
+    assert exported(target / "lake") == kolumn.read(log)["value"].to_pylist()
+    assert hidden(target) == []
+
+
+@pytest.mark.parametrize(("mode", "where"), [("append", "names"), ("overwrite", "journal")])
+def test_a_driver_that_is_killed_while_it_commits_segments(spark: SparkSession, log: Path, tmp_path: Path, mode: str, where: str) -> None:
+    """`tests/faults/test_writers.py` kills both modes at every step, without Spark."""
+    target = tmp_path / "target"
+
+    def write(first: int, mode: str) -> None:
+        frame = spark.range(first, first + WRITTEN, 1, 3).selectExpr("cast(id as string) as value")
+        frame.write.format("kolumn").mode(mode).option("topic", "t").save(str(target))
+
+    write(WRITTEN, "append")
+    assert run(mode, log, target, where).returncode == -signal.SIGKILL
+    assert hidden(target) != []
+    write(0, mode)
+    # The killed job is completed first, so that an append that is repeated appends again.
+    assert values(target) == sorted([*range(2 * WRITTEN), *range(WRITTEN)] if mode == "append" else range(WRITTEN))
+    assert hidden(target) == []
+
+
+@pytest.mark.parametrize("where", ["names", "end"])
+def test_a_driver_that_is_killed_while_it_publishes_an_export(spark: SparkSession, log: Path, tmp_path: Path, where: str) -> None:
+    target = tmp_path / "lake"
+    assert run("export", log, target, where).returncode == -signal.SIGKILL
+    manifest = export(spark, log, str(target), split_bytes=1)
+    assert exported(target) == kolumn.read(log)["value"].to_pylist()
+    assert manifest.number == 1
+    assert hidden(target) == []
+    assert not list((target / "_kolumn").glob("*.intent.json"))
