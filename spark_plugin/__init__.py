@@ -1,6 +1,6 @@
 """Kolumn in Spark: after ``register(spark)``, ``spark.read.format("kolumn").load(path)`` is a DataFrame of records.
 
-Columns and types are those of Spark's own Kafka source. ``spark.read.format("kolumn-damage")`` with the same options
+Columns and types are those of Spark's own Kafka source. ``option("table", "damage")`` with the same options
 is the table of what ``errors=skip`` leaves out. ``configure(builder)`` gives a session the columnar connector. ``read_segments(spark,
 source)`` returns the same rows by a route that RAPIDS can accelerate, ``export(spark, source, target)`` makes the workers write Parquet,
 ``convert`` and ``compact`` are those of `kolumn` as Spark jobs. The driver and every worker need the package ``kolumn[spark]``.
@@ -61,7 +61,7 @@ __all__ = ["DamageSource", "RecordSource", "compact", "configure", "connector_ja
 
 
 def register(spark: "SparkSession") -> None:
-    """Register ``format("kolumn")`` and ``format("kolumn-damage")`` in a session.
+    """Register ``format("kolumn")`` in a session.
 
     Parameters
     ----------

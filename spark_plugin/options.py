@@ -17,7 +17,8 @@ from typing import Any, Unpack, get_args
 
 from kolumn.copies.ranges import log_ranges
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import OPTIONS, Columns, Keys, Option, Payload, ReadOptions, Source, Time
+from kolumn.core.keywords import OPTIONS, Columns, Keys, Option, Payload, ReadOptions, Source, Time, warn_renamed
+from kolumn.core.schema import BATCH_SCHEMA, DAMAGE_SCHEMA, REMARK_SCHEMA
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options, column_list
 from kolumn.source.segments import Segment, named_parts
@@ -145,6 +146,8 @@ NOT_IN_SPARK = {
 }
 """Messages for the options of `kolumn.read` that the functions for Spark do not have."""
 SPLIT_BYTES = 128 << 20
+TABLES = {"batches": BATCH_SCHEMA, "damage": DAMAGE_SCHEMA, "remarks": REMARK_SCHEMA}
+"""What ``option("table", ...)`` reads beside records, and its columns."""
 
 
 def _rule(name: str, option: Option) -> Rule:
@@ -170,7 +173,7 @@ _OWN: dict[str, Rule] = {
     "paths": ("paths", lambda text: tuple(json.loads(text)), "a JSON array of paths"),
     "splitBytes": ("split_bytes", int, "an integer"),
     "payload": ("payload", str.lower, "binary or string"),
-    "table": ("table", str.lower, "records, batches or remarks"),
+    "table": ("table", str.lower, "records, batches, damage or remarks"),
     # For the connector, which does not pass it on; without it everything is read by Python.
     "reader": ("reader", str.lower, "columnar or python"),
 }
@@ -312,6 +315,7 @@ class LoadOptions:
         Raises `ArgumentError` if an option's name is unknown, a value cannot be parsed, or the path is missing.
         """
         refuse_table(texts)
+        texts = {_renamed(name): text for name, text in texts.items()}
         ignored = sorted(filter(_is_ignored, texts))
         if ignored:
             logger.warning("options of Spark's Kafka source that mean nothing for files are ignored: %s", ", ".join(ignored))
@@ -329,7 +333,7 @@ class LoadOptions:
             "columns" in values or values.get("include_headers", False),
             # A task is one of many on its machine: Spark, not Kolumn, decides how many cores are busy.
             Options.of(**{name: value for name, value in values.items() if name in _DECODED}, **_isolation(values), threads=1),
-            _one_of("table", values.get("table", "records"), ("records", "batches", "remarks")),
+            _one_of("table", values.get("table", "records"), ("records", *TABLES)),
             Wanted.of(values),
             Position.of(values, "starting"),
             Position.of(values, "ending"),
@@ -365,6 +369,14 @@ class LoadOptions:
         if self.end is not None:
             self.end.refuse(EARLIEST, "a batch read cannot end at the beginning of the log (earliest, -2)")
         return self
+
+
+def _renamed(name: str) -> str:
+    """The name of an option; a name of version 0.1 warns."""
+    if name.lower() != "keys":
+        return name
+    warn_renamed("option keys", "privateKeys")
+    return "privateKeys"
 
 
 def _is_ignored(name: str) -> bool:

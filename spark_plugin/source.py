@@ -1,4 +1,4 @@
-"""The data sources ``kolumn``, records, batches or remarks as rows, in batch reads and in streams, and ``kolumn-damage``."""
+"""The data source ``kolumn``: records in batch reads and in streams, or the tables of batches, damage or remarks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,12 +11,12 @@ from pyspark.sql.types import StructType
 
 from kolumn.copies.ranges import whole_ranges
 from kolumn.core.errors import ArgumentError
-from kolumn.core.schema import BATCH_SCHEMA, DAMAGE_SCHEMA, REMARK_SCHEMA
+from kolumn.core.keywords import warn_renamed
 from kolumn.core.threads import PLAN, SIZES
 from kolumn.damage.findings import Damage, Remark, remark_table
 from kolumn.log.pieces import batch_tables
 from kolumn.readers.verified import damage_table
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.options import TABLES, LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema, with_columns
 from kolumn.spark_plugin.read.splits import (
     PAYLOAD_RATIO,
@@ -32,8 +32,6 @@ from kolumn.spark_plugin.read.splits import (
 from kolumn.spark_plugin.read.task import read_split, warn
 from kolumn.spark_plugin.stream import RecordStream
 from kolumn.spark_plugin.write.writer import SegmentWriter, WriteOptions
-
-_TABLES = {"batches": BATCH_SCHEMA, "remarks": REMARK_SCHEMA}
 
 
 class RecordSource(DataSource):
@@ -56,16 +54,16 @@ class RecordSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns if the user gives no schema."""
-        if self.read_options.table in _TABLES:
-            return spark_schema(_TABLES[self.read_options.table])
+        if self.read_options.table in TABLES:
+            return spark_schema(TABLES[self.read_options.table])
         return spark_schema(self.typed_options.decode.schema, self.read_options.payload)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of one DataFrame; Spark passes ``schema`` by name."""
         options = self.read_options.for_batch()
-        if options.table == "batches":
-            return BatchTableReader(options, schema)
-        return RemarkReader(options, schema) if options.table == "remarks" else RecordReader(self.typed_options.for_batch(), schema)
+        if options.table in TABLES:
+            return {"batches": BatchTableReader, "damage": DamageReader, "remarks": RemarkReader}[options.table](options, schema)
+        return RecordReader(self.typed_options.for_batch(), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """The writer of one DataFrame."""
@@ -76,27 +74,22 @@ class RecordSource(DataSource):
         return RecordStream(with_columns(self.typed_options, schema), schema)
 
 
-class DamageSource(DataSource):
-    """``spark.read.format("kolumn-damage")``: one row for each damaged place, no rows for an undamaged log."""
+class DamageSource(RecordSource):
+    """``format("kolumn-damage")``, as ``option("table", "damage")`` was called in version 0.1."""
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self.read_options = LoadOptions.of(options)
+        warn_renamed('format("kolumn-damage")', 'format("kolumn").option("table", "damage")')
+
+    @cached_property
+    def read_options(self) -> LoadOptions:
+        """The options of a read."""
+        return replace(LoadOptions.of(self.options), table="damage")
 
     @classmethod
     def name(cls) -> str:
         """The name for ``format``."""
         return "kolumn-damage"
-
-    def schema(self) -> StructType:
-        """The columns of ``kolumn.verify(...).damage``."""
-        return spark_schema(DAMAGE_SCHEMA)
-
-    def reader(self, schema: StructType) -> "DamageReader":
-        """The reader of one DataFrame; Spark passes ``schema`` by name."""
-        if schema != self.schema():
-            raise ArgumentError("kolumn-damage has columns of its own: read it without a schema, and select")
-        return DamageReader(self.read_options.for_batch())
 
 
 class _SplitReader(DataSourceReader):
@@ -135,7 +128,7 @@ class RecordReader(_SplitReader):
 
 
 def _refuse_columns(options: LoadOptions, schema: StructType) -> None:
-    if schema != spark_schema(_TABLES[options.table]):
+    if schema != spark_schema(TABLES[options.table]):
         raise ArgumentError(f"the table of {options.table} has columns of its own: read it without a schema, and select")
     if options.names_columns:
         raise ArgumentError(f"the table of {options.table} has columns of its own: leave out the options columns and includeHeaders")
@@ -192,10 +185,11 @@ class RemarkReader(_SplitReader):
 
 
 class DamageReader(_SplitReader):
-    """Decodes like a read with the same options, and returns the damage instead of the records."""
+    """``option("table", "damage")``: one row for each damaged part of the log, as ``kolumn.verify(...).damage``; none if it is intact."""
 
-    def __init__(self, options: LoadOptions) -> None:
-        super().__init__(replace(options, decode=replace(options.decode.untyped, errors="skip")), spark_schema(DAMAGE_SCHEMA))
+    def __init__(self, options: LoadOptions, schema: StructType) -> None:
+        _refuse_columns(options, schema)
+        super().__init__(replace(options, decode=replace(options.decode.untyped, errors="skip")), schema)
 
     def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
         damage: list[Damage] = []

@@ -59,7 +59,7 @@ def read_split(
 
 
 def warn(damage: Damage) -> None:
-    """Log one warning for each damaged part in the worker, since Spark has no counters for a source; ``kolumn-damage`` is the table."""
+    """Log one warning for each damaged part in the worker, since Spark has no counters for a source."""
     gone: Any = "an unknown number of" if damage.records_lost is None else damage.records_lost
     logger.warning(
         "%s: position %d: left out %d bytes with %s records: %s", shown(damage.segment), damage.position, damage.size, gone, damage.reason

@@ -1,7 +1,9 @@
 """Raw Apache Kafka log segments in, columns out."""
 
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 from kolumn.core.errors import (
     ArgumentError,
@@ -15,6 +17,7 @@ from kolumn.core.errors import (
 )
 
 if TYPE_CHECKING:
+    from kolumn import broker
     from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
     from kolumn.damage.findings import Damage, Skipped
     from kolumn.log.index_files import side_files
@@ -27,8 +30,7 @@ if TYPE_CHECKING:
     from kolumn.tools.coordinators import groups, open_transactions
     from kolumn.tools.recover import Recovery, recover
     from kolumn.tools.sizes import Space, space
-    from kolumn.writers.compaction.compact import Cleaning, Compaction, clean, compact
-    from kolumn.writers.conversion.broker import assign_offsets, for_fetch, mirror
+    from kolumn.writers.compaction.compact import Compaction, Retention, apply_retention, compact
     from kolumn.writers.conversion.convert import Conversion, convert, losses
     from kolumn.writers.outgoing import Leftover, tidy
     from kolumn.writers.write import write
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
-    "Cleaning",
     "Compaction",
     "Conversion",
     "CorruptBatchError",
@@ -52,19 +53,18 @@ __all__ = [
     "Rebuilt",
     "Recovery",
     "Report",
+    "Retention",
     "Skipped",
     "Space",
     "Warmup",
-    "assign_offsets",
+    "apply_retention",
     "batches",
-    "clean",
+    "broker",
     "compact",
     "convert",
     "explain",
-    "for_fetch",
     "groups",
     "losses",
-    "mirror",
     "open_transactions",
     "read",
     "read_cudf",
@@ -83,46 +83,31 @@ __all__ = [
     "write",
 ]
 
-_LAZY = {
-    "read": "kolumn.readers.api",
-    "scan": "kolumn.readers.api",
-    "batches": "kolumn.readers.api",
-    "verify": "kolumn.readers.api",
-    "explain": "kolumn.readers.explain",
-    "ReadExplanation": "kolumn.readers.explain",
-    "write": "kolumn.writers.write",
-    "assign_offsets": "kolumn.writers.conversion.broker",
-    "for_fetch": "kolumn.writers.conversion.broker",
-    "mirror": "kolumn.writers.conversion.broker",
-    "clean": "kolumn.writers.compaction.compact",
-    "Cleaning": "kolumn.writers.compaction.compact",
-    "space": "kolumn.tools.sizes",
-    "Space": "kolumn.tools.sizes",
-    "compact": "kolumn.writers.compaction.compact",
-    "Compaction": "kolumn.writers.compaction.compact",
-    "convert": "kolumn.writers.conversion.convert",
-    "losses": "kolumn.writers.conversion.convert",
-    "Conversion": "kolumn.writers.conversion.convert",
-    "groups": "kolumn.tools.coordinators",
-    "rebuild_index": "kolumn.tools.broker_folders",
-    "Rebuilt": "kolumn.tools.broker_folders",
-    "recover": "kolumn.tools.recover",
-    "Recovery": "kolumn.tools.recover",
-    "side_files": "kolumn.log.index_files",
-    "open_transactions": "kolumn.tools.coordinators",
-    "read_cudf": "kolumn.readers.gpu",
-    "read_pylibcudf": "kolumn.readers.gpu",
-    "scan_cudf": "kolumn.readers.gpu",
-    "scan_pylibcudf": "kolumn.readers.gpu",
-    "scan_polars": "kolumn.readers.polars",
-    "Report": "kolumn.readers.verified",
-    "tidy": "kolumn.writers.outgoing",
-    "Leftover": "kolumn.writers.outgoing",
-    "Damage": "kolumn.damage.findings",
-    "Skipped": "kolumn.damage.findings",
-    "warmup": "kolumn.cpu_fallback.machine.compile_ahead",
-    "Warmup": "kolumn.cpu_fallback.machine.compile_ahead",
+_MODULES = {
+    "cpu_fallback.machine.compile_ahead": ("Warmup", "warmup"),
+    "damage.findings": ("Damage", "Skipped"),
+    "log.index_files": ("side_files",),
+    "readers.api": ("batches", "read", "scan", "verify"),
+    "readers.explain": ("ReadExplanation", "explain"),
+    "readers.gpu": ("read_cudf", "read_pylibcudf", "scan_cudf", "scan_pylibcudf"),
+    "readers.polars": ("scan_polars",),
+    "readers.verified": ("Report",),
+    "tools.broker_folders": ("Rebuilt", "rebuild_index"),
+    "tools.coordinators": ("groups", "open_transactions"),
+    "tools.recover": ("Recovery", "recover"),
+    "tools.sizes": ("Space", "space"),
+    "writers.compaction.compact": ("Compaction", "Retention", "apply_retention", "compact"),
+    "writers.conversion.convert": ("Conversion", "convert", "losses"),
+    "writers.outgoing": ("Leftover", "tidy"),
+    "writers.write": ("write",),
 }
+_LAZY = {name: f"kolumn.{module}" for module, names in _MODULES.items() for name in names}
+_RENAMED = {
+    "Cleaning": "Retention",
+    "clean": "apply_retention",
+    **{name: f"broker.{name}" for name in ("assign_offsets", "for_fetch", "mirror")},
+}
+"""Names of version 0.1, which warn."""
 
 
 def __getattr__(name: str) -> Any:
@@ -131,6 +116,11 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_LAZY[name]), name)
         globals()[name] = value
         return value
+    if name == "broker":
+        return import_module("kolumn.broker")
+    if name in _RENAMED:
+        warn(f"kolumn.{name} is called kolumn.{_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
+        return attrgetter(_RENAMED[name])(import_module("kolumn"))
     raise AttributeError(f"module 'kolumn' has no attribute {name!r}")
 
 

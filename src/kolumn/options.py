@@ -60,7 +60,7 @@ class Options:
     max_ratio: float = 1032.0
     trusted: bool = True
     on_progress: Callable[[int], None] | None = None
-    keys: KeyFiles | None = None
+    private_keys: KeyFiles | None = None
     typed: tuple[Typed, ...] = ()
     include_snapshots: bool = False
     include_deleted_records: bool | None = None
@@ -134,8 +134,8 @@ class Options:
         given["chunk_bytes"] = given["chunk_bytes"] or (GPU_CHUNK_BYTES if choose(given["backend"]) == "gpu" else cls.chunk_bytes)
         given["threads"] = given["threads"] or len(os.sched_getaffinity(0))
         given["max_batch_bytes"] = given["max_batch_bytes"] or cls.max_batch_bytes
-        if given["keys"] is not None:
-            given["keys"] = key_files(given["keys"])
+        if given["private_keys"] is not None:
+            given["private_keys"] = key_files(given["private_keys"])
         typed: tuple[Typed, ...] = ()
         payloads = PAYLOAD_DEFAULTS
         if not PAYLOAD_DEFAULTS.keys().isdisjoint(options):

@@ -50,9 +50,9 @@ def read_manifest(path: Path) -> AivenManifest:
 def test_the_rows_are_those_of_the_broker(tmp_path: Path, zstd: bool, key: str | None, chunk: int) -> None:
     made, keys = aiven_of(LOG, tmp_path, chunk, key=key, zstd=zstd)
     for how in ({}, {"isolation_level": "read_committed"}, {"start_offset": 500, "end_offset": 600}):
-        assert kolumn.read(made.root, columns=COLUMNS, keys=keys, **how).equals(kolumn.read(LOG, columns=COLUMNS, **how))
-    assert kolumn.read([made.root, LOG], columns=COLUMNS, keys=keys).equals(kolumn.read(LOG, columns=COLUMNS))
-    report = kolumn.verify(made.root, keys=keys)
+        assert kolumn.read(made.root, columns=COLUMNS, private_keys=keys, **how).equals(kolumn.read(LOG, columns=COLUMNS, **how))
+    assert kolumn.read([made.root, LOG], columns=COLUMNS, private_keys=keys).equals(kolumn.read(LOG, columns=COLUMNS))
+    report = kolumn.verify(made.root, private_keys=keys)
     assert (report.ok, report.remarks.num_rows) == (True, 0)
 
 
@@ -75,9 +75,9 @@ def test_every_name_of_it_is_a_source(tmp_path: Path) -> None:
     folder = next(made.root.glob("*/0"))
     expected = kolumn.read(LOG, columns=COLUMNS)
     for source in (made.root, folder.parent, folder, f"{folder}/*.rsm-manifest", f"local://{made.root}", sorted(folder.glob("*.log"))):
-        assert kolumn.read(source, columns=COLUMNS, keys=keys).equals(expected)
+        assert kolumn.read(source, columns=COLUMNS, private_keys=keys).equals(expected)
     (folder / f"{5000:020d}-{'A' * 22}.log").write_bytes(b"not whole yet")
-    assert kolumn.read(made.root, columns=COLUMNS, keys=keys).equals(expected)
+    assert kolumn.read(made.root, columns=COLUMNS, private_keys=keys).equals(expected)
 
 
 def test_what_aivens_classes_encrypted_and_compressed() -> None:
@@ -101,7 +101,7 @@ def test_what_aivens_classes_wrote(tmp_path: Path, mode: str) -> None:
         pytest.skip("this corpus has no tier")
     for suffix in (".log", ".rsm-manifest"):
         shutil.copyfile(folder / f"{mode}{suffix}", tmp_path / f"x{suffix}")
-    found = kolumn.read(tmp_path / "x.rsm-manifest", keys={"key1": folder / "priv.der"}, columns=["offset", "value"])
+    found = kolumn.read(tmp_path / "x.rsm-manifest", private_keys={"key1": folder / "priv.der"}, columns=["offset", "value"])
     assert found.num_rows == 2000
     assert found.equals(kolumn.read(folder / "plain.log", columns=["offset", "value"]))
 
@@ -123,28 +123,34 @@ def test_a_changed_byte_names_the_chunk_and_is_a_hole(tmp_path: Path, key: str |
     chunk = read_manifest(manifest).borders[3]
     flip(log, chunk + 2)
     where = rf"\.log: chunk 3, bytes {chunk} to \d+ \(bytes 15000 to 20000 of the segment\): .*{reason}"
-    raises(kolumn.KolumnError, where, kolumn.read, log.parent, keys=keys)
+    raises(kolumn.KolumnError, where, kolumn.read, log.parent, private_keys=keys)
     skipped = kolumn.Skipped()
-    offsets = kolumn.read(log.parent, keys=keys, errors="skip", on_damage=skipped, columns=["offset"])["offset"].to_pylist()
+    offsets = kolumn.read(log.parent, private_keys=keys, errors="skip", on_damage=skipped, columns=["offset"])["offset"].to_pylist()
     lost = sorted(set(range(200)) - set(offsets))
     assert 10 < len(lost) < 20
     assert lost == list(range(lost[0], lost[-1] + 1))
     assert skipped.stretches > 0
-    assert not kolumn.verify(log.parent, keys=keys).ok
+    assert not kolumn.verify(log.parent, private_keys=keys).ok
 
 
 def test_an_object_that_is_missing_or_cut(tmp_path: Path) -> None:
     manifest, log, keys = broken(tmp_path)
     size = log.stat().st_size
     os.truncate(log, size // 2)
-    raises(kolumn.KolumnError, r"expected \d+ bytes, found \d+: the object is missing or was cut", kolumn.read, manifest, keys=keys)
-    offsets = kolumn.read(manifest, keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist()
+    raises(kolumn.KolumnError, r"expected \d+ bytes, found \d+: the object is missing or was cut", kolumn.read, manifest, private_keys=keys)
+    offsets = kolumn.read(manifest, private_keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist()
     assert 80 < len(offsets) < 100
     assert offsets == list(range(len(offsets)))
     log.unlink()
-    raises(kolumn.KolumnError, rf"{log.name}: missing: .*{manifest.name} says that it has {size} bytes", kolumn.read, manifest, keys=keys)
+    raises(
+        kolumn.KolumnError,
+        rf"{log.name}: missing: .*{manifest.name} says that it has {size} bytes",
+        kolumn.read,
+        manifest,
+        private_keys=keys,
+    )
     skipped = kolumn.Skipped()
-    assert kolumn.read(manifest, keys=keys, errors="skip", on_damage=skipped).num_rows == 0
+    assert kolumn.read(manifest, private_keys=keys, errors="skip", on_damage=skipped).num_rows == 0
     assert skipped.stretches == 1
 
 
@@ -154,14 +160,14 @@ def test_an_object_without_its_manifest_is_named(tmp_path: Path, caplog: pytest.
     gone = sorted(made.root.glob("*/*/*.rsm-manifest"))[1]
     gone.unlink()
     whole, lost, left = (
-        kolumn.read(source, keys=keys, columns=["offset"])["offset"].to_pylist()
+        kolumn.read(source, private_keys=keys, columns=["offset"])["offset"].to_pylist()
         for source in (LOG, LOG / f"{gone.name[:20]}.log", made.root)
     )
     assert left == [offset for offset in whole if offset not in lost]
     text = f"1 objects without a manifest are left out, as copies that were not finished: the first is {gone.with_suffix('.log')}"
     assert text in caplog.text
     caplog.clear()
-    kolumn.read(made.root, keys=keys, isolation_level="read_committed")
+    kolumn.read(made.root, private_keys=keys, isolation_level="read_committed")
     assert caplog.text.count(text) == 1
 
 
@@ -171,15 +177,15 @@ def test_keys_that_do_not_fit(tmp_path: Path) -> None:
     other = Aiven(tmp_path / "other", 100, key="k").key_file()
     (tmp_path / "text").write_text("none")
     for given, error, words in (
-        (None, kolumn.ArgumentError, "encrypted with key 'k': expected its private key in keys={'k': path}, found none"),
+        (None, kolumn.ArgumentError, "encrypted with key 'k': expected its private key in private_keys={'k': path}, found none"),
         ({"x": other}, kolumn.ArgumentError, "found those of 'x'"),
         ({"k": other}, kolumn.KolumnError, "cannot be unwrapped with key 'k'"),
-        ({"k": tmp_path / "text"}, kolumn.ArgumentError, "is not a private key in PEM or DER"),
+        ({"k": tmp_path / "text"}, kolumn.ArgumentError, "is no private key in PEM or DER"),
         ({"k": tmp_path / "no"}, kolumn.ArgumentError, "cannot be read: No such file"),
         ("k=no", kolumn.ArgumentError, "expected a mapping"),
     ):
         for errors in ("raise", "skip"):
-            raises(error, words.replace("{", r"\{"), kolumn.read, manifest, keys=given, errors=errors)
+            raises(error, words.replace("{", r"\{"), kolumn.read, manifest, private_keys=given, errors=errors)
 
 
 def test_every_member_of_a_manifest_is_checked(tmp_path: Path) -> None:
@@ -258,10 +264,10 @@ def test_a_manifest_with_too_high_an_end_takes_no_offsets_from_the_next(tmp_path
     manifest, keys = three(tmp_path / "tier", True, "k")
     manifest.write_text(manifest.read_text().replace('"endOffset": 19', '"endOffset": 39'))
     with pytest.raises(kolumn.KolumnError, match=rf"{manifest.name}: endOffset: expected 19, which its last batch has, found 39"):
-        kolumn.read(tmp_path / "tier", keys=keys)
-    assert kolumn.read(tmp_path / "tier", keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist() == FULL
+        kolumn.read(tmp_path / "tier", private_keys=keys)
+    assert kolumn.read(tmp_path / "tier", private_keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist() == FULL
     manifest.write_text(manifest.read_text().replace('"3": 15', '"2": 15'))
-    remarks = kolumn.verify(tmp_path / "tier", keys=keys).remarks.to_pylist()
+    remarks = kolumn.verify(tmp_path / "tier", private_keys=keys).remarks.to_pylist()
     assert [(row["position"], row["kind"]) for row in remarks] == [(3330, "side-file"), (1850, "side-file")]
     assert "endOffset 39, and the last batch ends at offset 19" in remarks[0]["remark"]
     assert "epoch 2 at offset 15, whose batch has 3; 5 of 10 batches differ" in remarks[1]["remark"]
@@ -274,7 +280,7 @@ def test_a_manifest_that_its_index_files_do_not_fit_leaves_them_unread(tmp_path:
         whole = manifest.read_text()
         for word, other in (('"transaction"', '"trbnsaction"'), ('"segmentIndexes"', '"segmentIndexet"'), ('"size": ', '"size": 1')):
             manifest.write_text(whole.replace(word, other))
-            assert kolumn.read(made.root, keys=keys, **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
+            assert kolumn.read(made.root, private_keys=keys, **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
         manifest.write_text(whole)
 
 
@@ -345,17 +351,17 @@ def test_indexes_lead_to_few_chunks(tmp_path: Path, key: str | None, monkeypatch
     for level in ("read_uncommitted", "read_committed"):
         how: dict[str, Any] = {"columns": COLUMNS, "isolation_level": level, "start_offset": last - 40, "end_offset": last - 20}
         decoded.clear()
-        assert kolumn.read(made.root, keys=keys, **how).equals(kolumn.read(LOG, **how))
+        assert kolumn.read(made.root, private_keys=keys, **how).equals(kolumn.read(LOG, **how))
         assert len(decoded) < chunks / 3, (level, len(decoded), chunks)
     # What was changed is not believed, and costs a walk; so does what is gone.
     for path in made.root.glob("*/*/*.indexes"):
         data = bytearray(path.read_bytes())
         data[::7] = bytes(len(data[::7]))
         path.write_bytes(data)
-    assert kolumn.read(made.root, keys=keys, **how).equals(kolumn.read(LOG, **how))
+    assert kolumn.read(made.root, private_keys=keys, **how).equals(kolumn.read(LOG, **how))
     for path in made.root.glob("*/*/*.indexes"):
         path.unlink()
-    assert kolumn.read(made.root, keys=keys, **how).equals(kolumn.read(LOG, **how))
+    assert kolumn.read(made.root, private_keys=keys, **how).equals(kolumn.read(LOG, **how))
 
 
 @pytest.mark.parametrize("key", [None, "k"])
@@ -369,11 +375,11 @@ def test_an_index_of_aborts_that_is_damaged_is_not_taken_for_absent(tmp_path: Pa
         if not part["size"]:
             continue
         indexes.write_bytes(stored[: part["position"]] + b"\xff\xff" + stored[part["position"] + 2 :])
-        assert kolumn.read(made.root, keys=keys, **COMMITTED).equals(expected)
+        assert kolumn.read(made.root, private_keys=keys, **COMMITTED).equals(expected)
         indexes.write_bytes(stored)
         manifest.write_text(whole.replace(json.dumps({"transaction": part})[1:-1], '"transaction": {"position": -1, "size": 5}'))
         assert manifest.read_text() != whole
-        assert kolumn.read(made.root, keys=keys, **COMMITTED).equals(expected)
+        assert kolumn.read(made.root, private_keys=keys, **COMMITTED).equals(expected)
         manifest.write_text(whole)
 
 
@@ -391,9 +397,9 @@ def test_commands_and_all_that_reads_take_keys(tmp_path: Path, capsys: pytest.Ca
         code, errors = run(command, str(manifest), *more.get(command, []), "--key-file", f"k={keys['k']}")
         assert code in (0, None), errors
     assert "--key-file k=path" in run("verify", str(manifest))[1]
-    expected = kolumn.read(manifest, keys=keys)
-    assert kolumn.scan_polars(manifest, keys=keys).collect().to_arrow()["offset"].to_pylist() == expected["offset"].to_pylist()
-    assert [row.records for row in kolumn.space(manifest, keys=keys)] == [200] * 8
+    expected = kolumn.read(manifest, private_keys=keys)
+    assert kolumn.scan_polars(manifest, private_keys=keys).collect().to_arrow()["offset"].to_pylist() == expected["offset"].to_pylist()
+    assert [row.records for row in kolumn.space(manifest, private_keys=keys)] == [200] * 8
     raises(kolumn.ArgumentError, "encrypted with key 'k'", kolumn.space, manifest)
     raises(kolumn.ArgumentError, r"its bytes are in the chunks of a tier", kolumn.compact, log.parent, tmp_path / "made")
 
@@ -414,12 +420,19 @@ def test_indexes_that_cannot_be_fetched_are_not_taken_for_missing(
     reset = Mock(read_at=Mock(side_effect=OSError("the connection was reset")))
     monkeypatch.setattr(aiven_file, "open_ranges", lambda name: reset if name.endswith(".indexes") else real(name))
     monkeypatch.setattr("kolumn.source.storage.time.sleep", lambda seconds: None)
-    raises(kolumn.KolumnError, r"\.indexes: bytes \d+ to \d+ cannot be read: the connection was", kolumn.read, url, keys=keys, **COMMITTED)
-    assert kolumn.read(url, keys=keys, errors="skip", **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
+    raises(
+        kolumn.KolumnError,
+        r"\.indexes: bytes \d+ to \d+ cannot be read: the connection was",
+        kolumn.read,
+        url,
+        private_keys=keys,
+        **COMMITTED,
+    )
+    assert kolumn.read(url, private_keys=keys, errors="skip", **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
     assert "the connection was reset; the log is read instead" in caplog.text
     caplog.clear()
     monkeypatch.setattr(aiven_file, "open_ranges", real)
     for path in made.root.glob("*/*/*.indexes"):
         path.unlink()
-    assert kolumn.read(url, keys=keys, **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
+    assert kolumn.read(url, private_keys=keys, **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
     assert "the log is read instead" in caplog.text

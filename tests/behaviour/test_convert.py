@@ -264,7 +264,7 @@ def compressions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize("offset", [0, 2], ids=["blank", "last"])
 def test_a_wrapper_of_format_1_gets_eight_bytes(tmp_path: Path, compressions: list[int], codec: int, offset: int) -> None:
     sent = wrapper(1, RECORDS, codec, offset=offset, inner_base=0)
-    done = kolumn.assign_offsets(sent, 5000, magic=1)
+    done = kolumn.broker.assign_offsets(sent, 5000, magic=1)
     assert done.data[8:] == sent[8:]
     assert (done.next_offset, done.in_place, done.compressions, compressions) == (5003, 1, 0, [])
     assert rows(done.data, tmp_path) == expected(5000, 1)
@@ -273,11 +273,11 @@ def test_a_wrapper_of_format_1_gets_eight_bytes(tmp_path: Path, compressions: li
 def test_gaps_are_closed_or_refused(tmp_path: Path, compressions: list[int]) -> None:
     holes = [Record(at, r.key, r.value, r.timestamp) for at, r in zip((0, 1, 7), RECORDS, strict=True)]
     sent = wrapper(1, holes, 1, offset=7, inner_base=0)
-    done = kolumn.assign_offsets(sent, 5000)
+    done = kolumn.broker.assign_offsets(sent, 5000)
     assert (done.next_offset, done.compressions, compressions) == (5003, 1, [1])
     assert rows(done.data, tmp_path) == expected(5000, 1)
-    raises(ArgumentError, "inner offset 7 where 2 was expected", kolumn.assign_offsets, sent, 5000, noncontiguous="reject")
-    done = kolumn.assign_offsets(wrapper(0, RECORDS, 1), 5000)
+    raises(ArgumentError, "inner offset 7 where 2 was expected", kolumn.broker.assign_offsets, sent, 5000, noncontiguous="reject")
+    done = kolumn.broker.assign_offsets(wrapper(0, RECORDS, 1), 5000)
     assert (done.in_place, done.compressions, compressions) == (0, 1, [1, 1])
     assert rows(done.data, tmp_path) == expected(5000, 0, time=False)
 
@@ -286,7 +286,7 @@ def test_gaps_are_closed_or_refused(tmp_path: Path, compressions: list[int]) -> 
 def test_enriched_wrappers_are_not_even_inflated(tmp_path: Path, flags: int) -> None:
     inner = [drafts.tagged(r, tags=drafts.time_tag(r.timestamp)) for r in RECORDS]
     sent = drafts.tagged_wrapper(0, inner, 1, flags=flags, tags=drafts.count_tag(3)) * 2
-    done = kolumn.assign_offsets(sent, 5000, format="enriched")
+    done = kolumn.broker.assign_offsets(sent, 5000, format="enriched")
     assert (done.next_offset, done.in_place, done.inflations, done.compressions) == (5006, 2, 0, 0)
     assert [row[0] for row in rows(done.data, tmp_path, "enriched")] == list(range(5000, 5006))
 
@@ -296,11 +296,13 @@ def test_mirrors(tmp_path: Path, compressions: list[int]) -> None:
     plain = [drafts.tagged(Record(at, None, b"v%d" % at, -1)) for at in (0, 3, 9)]
     keyed = [drafts.tagged(Record(at, b"k", b"v%d" % at, -1)) for at in (0, 3)]
     one = drafts.tagged_wrapper(100, plain, 1, flags=drafts.HONOURED | drafts.NON_KEYED, tags=drafts.count_tag(3))
-    done = kolumn.mirror(one + drafts.tagged_wrapper(200, keyed, 2, tags=drafts.count_tag(2)) + drafts.tagged(Record(300, b"k", b"v", -1)))
+    done = kolumn.broker.mirror(
+        one + drafts.tagged_wrapper(200, keyed, 2, tags=drafts.count_tag(2)) + drafts.tagged(Record(300, b"k", b"v", -1))
+    )
     assert (done.passed_on, done.inflations, done.compressions, compressions) == (1, 1, 1, [2])
     assert done.data[18 : len(one)] == one[18:]
     assert rows(one, tmp_path, "enriched")[-1][0] == 109
-    arrived = kolumn.assign_offsets(done.data, 5000, format="enriched")
+    arrived = kolumn.broker.assign_offsets(done.data, 5000, format="enriched")
     assert arrived.inflations == 0
     assert [row[:3] for row in rows(arrived.data, tmp_path, "enriched")] == [
         (5000, None, b"v0"), (5001, None, b"v3"), (5002, None, b"v9"), (5003, b"k", b"v0"), (5004, b"k", b"v3"), (5005, b"k", b"v"),
@@ -309,16 +311,16 @@ def test_mirrors(tmp_path: Path, compressions: list[int]) -> None:
 
 def test_batches_get_a_base_offset_and_messages_the_brokers_time(tmp_path: Path) -> None:
     compact = drafts.compact_batch(0, [drafts.bare_record(r, 0, TIME) for r in RECORDS], last_delta=4, base_timestamp=TIME, max_delta=2)
-    done = kolumn.assign_offsets(compact + batch(RECORDS, codec=4), 100, format="v3-compact")
+    done = kolumn.broker.assign_offsets(compact + batch(RECORDS, codec=4), 100, format="v3-compact")
     assert (done.next_offset, done.in_place, done.inflations) == (108, 2, 0)
     assert [row[0] for row in rows(done.data, tmp_path, "v3-compact")] == [100, 101, 102, 105, 106, 107]
     # Mixed entries come out in one format.
-    done = kolumn.assign_offsets(_sent(0, 0) + _sent(1, 2) + batch(RECORDS), 7, magic=2)
+    done = kolumn.broker.assign_offsets(_sent(0, 0) + _sent(1, 2) + batch(RECORDS), 7, magic=2)
     assert done.next_offset == 16
     assert [(row[0], row[5]) for row in rows(done.data, tmp_path)] == [(offset, 2) for offset in range(7, 16)]
-    done = kolumn.assign_offsets(_sent(0, 1), 0, magic=1, timestamp=TIME)
+    done = kolumn.broker.assign_offsets(_sent(0, 1), 0, magic=1, timestamp=TIME)
     assert [row[3:5] for row in rows(done.data, tmp_path)] == [(TIME, 1)] * 3
-    done = kolumn.assign_offsets(_sent(0, 0), 0, magic=2, timestamp=TIME)
+    done = kolumn.broker.assign_offsets(_sent(0, 0), 0, magic=2, timestamp=TIME)
     assert [row[3:] for row in rows(done.data, tmp_path)] == [(TIME, 1, 2)] * 3
 
 
@@ -334,13 +336,13 @@ def _sent(magic: int, codec: int) -> bytes:
 @pytest.mark.parametrize("fetched", [0, 1])
 def test_produce_and_fetch(tmp_path: Path, codec: int, disk: int, produced: int, fetched: int) -> None:
     """The cases of KIP-31: phase 1 has format 0 on disk, phase 2 format 1."""
-    written = kolumn.assign_offsets(_sent(produced, codec), 40, magic=disk)
+    written = kolumn.broker.assign_offsets(_sent(produced, codec), 40, magic=disk)
     untouched = produced == disk and not (codec and disk == 0)
     assert written.in_place == ((1 if codec else 3) if untouched else 0)
     assert written.compressions == (0 if untouched or not codec else 1)
     timed = produced == 1 and disk == 1
     assert rows(written.data, tmp_path) == expected(40, disk, timed)
-    sent = kolumn.for_fetch(written.data, fetched)
+    sent = kolumn.broker.for_fetch(written.data, fetched)
     assert sent.zero_copy == (disk <= fetched)
     assert (sent.data == written.data) == sent.zero_copy
     kept = min(disk, fetched)
@@ -350,9 +352,9 @@ def test_produce_and_fetch(tmp_path: Path, codec: int, disk: int, produced: int,
 def test_damage_gives_nobody_an_offset() -> None:
     sent = _sent(1, 0)[:-1] + b"?"
     for data, words in ((sent, r"<entries>: position .*crc"), (sent[:-3], "bytes left")):
-        raises(CorruptBatchError, words, kolumn.assign_offsets, data, 0)
-    raises(ArgumentError, "noncontiguous='keep'", kolumn.assign_offsets, b"", 0, noncontiguous="keep")
-    assert kolumn.assign_offsets(b"", 9).next_offset == 9
+        raises(CorruptBatchError, words, kolumn.broker.assign_offsets, data, 0)
+    raises(ArgumentError, "noncontiguous='keep'", kolumn.broker.assign_offsets, b"", 0, noncontiguous="keep")
+    assert kolumn.broker.assign_offsets(b"", 9).next_offset == 9
 
 
 HOUR = 3_600_000
@@ -374,7 +376,7 @@ def _offsets(folder: Path, format: str) -> list[int]:
 def test_the_head_goes(tmp_path: Path, format: str, codec: str) -> None:
     source = _log(tmp_path, format, [TIME + i * HOUR for i in range(200)], codec=codec)
     segments = len(find_segments(source))
-    done = kolumn.clean(source, tmp_path / "out", format=format, retention_ms=100 * HOUR, now=TIME + 200 * HOUR)
+    done = kolumn.apply_retention(source, tmp_path / "out", format=format, retention_ms=100 * HOUR, now=TIME + 200 * HOUR)
     kept = _offsets(tmp_path / "out", format)
     first = kept[0]
     # The log is cut between entries, never inside one, so the first entry may begin with older records.
@@ -385,22 +387,22 @@ def test_the_head_goes(tmp_path: Path, format: str, codec: str) -> None:
     assert len(done.dropped) + len(done.segments) == segments
     assert len(done.cut) <= 1
     assert kolumn.verify(tmp_path / "out", format=format).ok
-    again = kolumn.clean(tmp_path / "out", tmp_path / "again", format=format, retention_ms=100 * HOUR, now=TIME + 200 * HOUR)
+    again = kolumn.apply_retention(tmp_path / "out", tmp_path / "again", format=format, retention_ms=100 * HOUR, now=TIME + 200 * HOUR)
     assert (again.dropped, again.cut) == ([], {})
     assert _offsets(tmp_path / "again", format) == kept
 
 
 def test_old_records_after_young_ones_stay_and_all_may_be_old_or_young(tmp_path: Path) -> None:
     source = _log(tmp_path / "old", "enriched", [TIME, TIME + 9 * HOUR, TIME, TIME])
-    kolumn.clean(source, tmp_path / "out", retention_ms=HOUR, now=TIME + 9 * HOUR)
+    kolumn.apply_retention(source, tmp_path / "out", retention_ms=HOUR, now=TIME + 9 * HOUR)
     assert _offsets(tmp_path / "out", "enriched") == [1, 2, 3]
     source = _log(tmp_path, "enriched", [TIME] * 50)
-    assert kolumn.clean(source, tmp_path / "none", retention_ms=0, now=TIME + 1).segments == []
-    done = kolumn.clean(source, tmp_path / "all", retention_ms=HOUR, now=TIME + 1)
+    assert kolumn.apply_retention(source, tmp_path / "none", retention_ms=0, now=TIME + 1).segments == []
+    done = kolumn.apply_retention(source, tmp_path / "all", retention_ms=HOUR, now=TIME + 1)
     assert (done.dropped, done.cut) == ([], {})
     assert (tmp_path / "all" / "t-0" / f"{0:020}.log").read_bytes() == (source / f"{0:020}.log").read_bytes()
-    raises(ArgumentError, "retention_ms=-1", kolumn.clean, source, tmp_path / "negative", retention_ms=-1)
-    raises(ArgumentError, "already exists", kolumn.clean, source, tmp_path / "all", retention_ms=HOUR, now=TIME)
+    raises(ArgumentError, "retention_ms=-1", kolumn.apply_retention, source, tmp_path / "negative", retention_ms=-1)
+    raises(ArgumentError, "already exists", kolumn.apply_retention, source, tmp_path / "all", retention_ms=HOUR, now=TIME)
 
 
 def test_the_index_of_enriched_logs(tmp_path: Path) -> None:
@@ -428,7 +430,7 @@ def test_a_wrong_index_changes_nothing(tmp_path: Path, change: str) -> None:
             elif change == "positions":
                 data[at + 15] ^= 1
         path.unlink() if change == "gone" else path.write_bytes(data)
-    kolumn.clean(source, tmp_path / "out", retention_ms=30 * HOUR, now=TIME + 60 * HOUR)
+    kolumn.apply_retention(source, tmp_path / "out", retention_ms=30 * HOUR, now=TIME + 60 * HOUR)
     assert _offsets(tmp_path / "out", "enriched") == list(range(30, 60))
 
 
@@ -444,7 +446,7 @@ def test_young_records_after_damage_stay(tmp_path: Path, damaged: int) -> None:
     data[start + 8 : start + 12] = (1 << 28).to_bytes(4, "big")
     path.write_bytes(data)
     kept = kolumn.read(path, errors="skip")["offset"].to_pylist()
-    done = kolumn.clean(tmp_path / "t-0", tmp_path / "out", format="kafka", retention_ms=HOUR, now=TIME + 9 * HOUR)
+    done = kolumn.apply_retention(tmp_path / "t-0", tmp_path / "out", format="kafka", retention_ms=HOUR, now=TIME + 9 * HOUR)
     after = max(0, damaged - 1)
     assert done.cut == ({str(path): rows[after]["position"]} if after else {})
     found = kolumn.read(tmp_path / "out", errors="skip")["offset"].to_pylist()

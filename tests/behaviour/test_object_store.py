@@ -83,7 +83,7 @@ def test_tiers_in_a_bucket(s3: str, tmp_path: Path) -> None:
     for level in ("read_uncommitted", "read_committed"):
         how: dict[str, Any] = {"columns": COLUMNS, "isolation_level": level}
         for name in ("kafka", "aiven"):
-            assert kolumn.read([url(f"tiers/{name}", s3), LOG], keys=keys, **how).equals(kolumn.read(LOG, **how))
+            assert kolumn.read([url(f"tiers/{name}", s3), LOG], private_keys=keys, **how).equals(kolumn.read(LOG, **how))
     assert tier.name in find_segments(url("tiers/kafka", s3))[0].path
 
 

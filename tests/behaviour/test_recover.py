@@ -275,19 +275,19 @@ def test_an_encrypted_tier(tmp_path: Path) -> None:
     source = copy(HERE / "transactional" / "txn-zstd-0", tmp_path / "disk")
     made, keys = aiven_of(source, tmp_path / "tier", 5000, zstd=True, key="main")
     assert keys is not None
-    raises(ArgumentError, "expected its private key in keys=", kolumn.recover, made.root, tmp_path / "no")
+    raises(ArgumentError, "expected its private key in private_keys=", kolumn.recover, made.root, tmp_path / "no")
     assert not (tmp_path / "no").exists()
-    done = kolumn.recover(made.root, tmp_path / "made", keys=keys)
+    done = kolumn.recover(made.root, tmp_path / "made", private_keys=keys)
     assert done.ok
     assert contents(tmp_path / "made" / source.name, ".log") == contents(source, ".log")
     sound(tmp_path / "made" / source.name)
     # Of a changed chunk only the batches in it are lost, and the broker's folder has them still.
     log = sorted(made.root.glob("*/*/*.log"))[0]
     flip(log, log.stat().st_size // 2)
-    worse = kolumn.recover(made.root, tmp_path / "worse", keys=keys)
+    worse = kolumn.recover(made.root, tmp_path / "worse", private_keys=keys)
     assert not worse.ok
     assert 0 < worse.partitions["records"][0].as_py() < done.partitions["records"][0].as_py()
-    assert kolumn.recover([made.root, source], tmp_path / "both", keys=keys).ok
+    assert kolumn.recover([made.root, source], tmp_path / "both", private_keys=keys).ok
     assert contents(tmp_path / "both" / source.name, ".log") == contents(source, ".log")
     command = ["recover", str(made.root), "-o", str(tmp_path / "command"), "--key-file", f"main={keys['main']}"]
     assert CliRunner().invoke(app, command).exit_code == 1
@@ -300,7 +300,7 @@ def test_what_aivens_classes_encrypted(mode: str, tmp_path: Path) -> None:
     folder = Path(os.environ["KOLUMN_CORPUS"]) / "tiered" / "aiven"
     for suffix in (".log", ".rsm-manifest"):
         shutil.copyfile(folder / f"{mode}{suffix}", tmp_path / f"x{suffix}")
-    assert kolumn.recover(tmp_path / "x.rsm-manifest", tmp_path / "made", keys={"key1": folder / "priv.der"}).ok
+    assert kolumn.recover(tmp_path / "x.rsm-manifest", tmp_path / "made", private_keys={"key1": folder / "priv.der"}).ok
     (made,) = (tmp_path / "made" / "orders-0").glob("*.log")
     assert made.read_bytes() == (folder / "plain.log").read_bytes()
 
@@ -312,25 +312,27 @@ def test_a_manifest_that_is_malformed_loses_its_segment_alone(tmp_path: Path) ->
     bad = sorted(made.root.glob("*/*/*.rsm-manifest"))[1]
     bad.write_text(bad.read_text().replace('"originalChunkSize": 5000', '"originalChunkSize": 0'))
     first, end = int(paths[1].stem), int(paths[2].stem)
-    raises(KolumnError, rf"{bad.name}: .*originalChunkSize: expected an integer from 1 .*found '0'", kolumn.read, made.root, keys=keys)
+    raises(
+        KolumnError, rf"{bad.name}: .*originalChunkSize: expected an integer from 1 .*found '0'", kolumn.read, made.root, private_keys=keys
+    )
     skipped: list[kolumn.Damage] = []
     left = [offset for offset in offsets(source) if not first <= offset < end]
-    assert offsets(made.root, keys=keys, errors="skip", on_damage=skipped.append) == left
+    assert offsets(made.root, private_keys=keys, errors="skip", on_damage=skipped.append) == left
     assert [(one.segment, "originalChunkSize" in one.reason) for one in skipped] == [(str(bad), True)]
     for replicas in ("first", "merge"):
-        assert offsets(made.root, keys=keys, errors="skip", replicas=replicas) == left
+        assert offsets(made.root, private_keys=keys, errors="skip", replicas=replicas) == left
     listed: list[kolumn.Damage] = []
-    kolumn.batches(made.root, keys=keys, errors="skip", on_damage=listed.append)
+    kolumn.batches(made.root, private_keys=keys, errors="skip", on_damage=listed.append)
     assert [one.segment for one in listed] == [str(bad)]
-    report = kolumn.verify(made.root, keys=keys)
+    report = kolumn.verify(made.root, private_keys=keys)
     assert (report.ok, report.damage["segment"].to_pylist()) == (False, [str(bad)])
-    done = kolumn.recover(made.root, tmp_path / "made", keys=keys)
+    done = kolumn.recover(made.root, tmp_path / "made", private_keys=keys)
     assert lost(done, "segment", *RANGE) == [(str(bad), first, end - 1)]
-    assert kolumn.recover([made.root, source], tmp_path / "both", keys=keys).ok
+    assert kolumn.recover([made.root, source], tmp_path / "both", private_keys=keys).ok
     # Alone it is no source, and a report of what is not there.
-    assert kolumn.read(bad, keys=keys, errors="skip").num_rows == 0
+    assert kolumn.read(bad, private_keys=keys, errors="skip").num_rows == 0
     bad.write_text("{")
-    assert kolumn.recover(bad, tmp_path / "none", keys=keys).lost["segment"].to_pylist() == [str(bad)]
+    assert kolumn.recover(bad, tmp_path / "none", private_keys=keys).lost["segment"].to_pylist() == [str(bad)]
 
 
 def test_several_topics_and_their_ids(tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ def test_batches_statistics_and_segments_of_a_merge(copies: list[Path], tmp_path
 
 
 def test_writers_do_not_double(copies: list[Path], tmp_path: Path) -> None:
-    calls: list[Callable[..., Any]] = [kolumn.convert, kolumn.compact, partial(kolumn.clean, retention_ms=1 << 50)]
+    calls: list[Callable[..., Any]] = [kolumn.convert, kolumn.compact, partial(kolumn.apply_retention, retention_ms=1 << 50)]
     for number, call in enumerate(calls):
         target = tmp_path / f"target{number}"
         for options in ({}, {"replicas": "merge"}):

@@ -127,7 +127,7 @@ def notes(source: Path, target: Path) -> None:
 
 CONVERT = ("convert", "{source}", "-o", "{target}", "--codec", "lz4")
 COMPACT = ("compact", "{source}", "{target}")
-CLEAN = ("clean", "{source}", "{target}", "--retention-ms", "0", "--now", YOUNG)
+CLEAN = ("apply-retention", "{source}", "{target}", "--retention-ms", "0", "--now", YOUNG)
 PARQUET = ("to-parquet", "{source}", "{target}")
 URL = "objects://"
 WRITERS = [
@@ -137,7 +137,7 @@ WRITERS = [
     Writer("convert", CONVERT),
     Writer("convert-beside-others", ("convert", "{source}", "-o", "{target}", "--magic", "1"), before=one_is_there),
     Writer("compact", COMPACT),
-    Writer("clean", CLEAN),
+    Writer("apply-retention", CLEAN),
     Writer("recover", ("recover", "{source}", "{target}")),
     Writer("spark-append", function=append, before=one_is_there, refuses="were to be appended"),
     Writer("spark-overwrite", function=overwrite, before=older_logs, replaces=True),

@@ -166,7 +166,7 @@ def test_clean_cuts_inside_of_such_a_segment(disk: Disk, tmp_path: Path) -> None
     folder = disk("offset-overflow-rewrite") / "v2-0"
     source = kolumn.read(folder, columns=["offset", "timestampMs"])
     now = source["timestampMs"][2].as_py()
-    done = kolumn.clean(folder, tmp_path / "new", format="kafka", retention_ms=0, now=now)
+    done = kolumn.apply_retention(folder, tmp_path / "new", format="kafka", retention_ms=0, now=now)
     assert (len(done.cut), offsets(kolumn.read(tmp_path / "new", columns=["offset"]))) == (1, offsets(source)[2:])
     check(tmp_path / "new" / "v2-0", done.segments)
 

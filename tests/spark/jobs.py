@@ -174,7 +174,7 @@ def wrong_python(path: str) -> None:
         lambda: plugin.register(spark),
         lambda: spark.sparkContext.pythonExec,
         lambda: spark.read.format("kolumn").load(path).count(),
-        lambda: spark.read.format("kolumn-damage").load(path).count(),
+        lambda: spark.read.format("kolumn").option("table", "damage").load(path).count(),
     ):
         try:
             found.append(step())

@@ -18,7 +18,7 @@ from kit.encoder import Record, batch
 from kit.plain_spark import load
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source.segments import Range, Segment
-from kolumn.spark_plugin import DamageSource, RecordSource
+from kolumn.spark_plugin import RecordSource
 from kolumn.spark_plugin.options import LoadOptions
 from kolumn.spark_plugin.read.schema import MAX_BYTES, MAX_ROWS, conform
 from kolumn.spark_plugin.read.splits import pack, plan_splits
@@ -260,7 +260,7 @@ def test_tasks_read_the_files_that_were_planned(table: str, change: str, small_s
     log = tmp_path / small_segments.name
     shutil.copytree(small_segments, log)
     options = {"path": str(log), "splitBytes": "50000"}
-    source = DamageSource(options) if table == "damage" else RecordSource(options | {"table": table})
+    source = RecordSource(options | {"table": table})
     reader = source.reader(schema=source.schema())
     sent = pickle.loads(pickle.dumps(reader.partitions()))
 

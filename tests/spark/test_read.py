@@ -123,15 +123,15 @@ def test_damage_fails_the_task_or_is_skipped_and_counted(spark: SparkSession, da
     frame = spark.read.format("kolumn").option("errors", "skip").load(str(damaged))
     table = kolumn.read(damaged, errors="skip")
     assert frame.toArrow().equals(table)
-    damage = spark.read.format("kolumn-damage").load(str(damaged))
+    damage = spark.read.format("kolumn").option("table", "damage").load(str(damaged))
     assert damage.toArrow().equals(kolumn.verify(damaged).damage)
     (row,) = damage.collect()
     assert (row.segment, row.recordsLost) == (str(damaged), kolumn.read(segment).num_rows - table.num_rows)
-    assert load(segment, "kolumn-damage").count() == 0
+    assert load(segment, table="damage").count() == 0
     (case,) = (case for case in cases() if case.name == "2 1 first")
     damaged.write_bytes(case.data)
     assert [row.offset for row in load(damaged, errors="skip").collect()] == case.offsets
-    (row,) = load(damaged, "kolumn-damage").collect()
+    (row,) = load(damaged, table="damage").collect()
     assert (row.recordsLost, row.baseOffset, row.lastOffset) == (1, 3, 3)
 
 
@@ -153,7 +153,7 @@ def test_reads_of_what_is_cut_or_missing(name: str, tmp_path: Path, split_bytes:
     folder = injury.to(tmp_path)
     report = kolumn.verify(folder)
     order = [("segment", "ascending"), ("position", "ascending")]
-    damage = load(folder, "kolumn-damage", splitBytes=split_bytes).toArrow().sort_by(order)
+    damage = load(folder, table="damage", splitBytes=split_bytes).toArrow().sort_by(order)
     assert damage.to_pylist() == report.damage.sort_by(order).to_pylist()
     assert load(folder, errors="skip", splitBytes=split_bytes).count() == injury.records
     remarks = load(folder, errors="skip", splitBytes=split_bytes, table="remarks").toArrow()

@@ -54,7 +54,7 @@ def test_a_merge_is_what_python_reads(spark: SparkSession, copies: list[str], sm
     assert load(copies, startOffset=start, endOffset=end, **merge).toArrow().equals(ranged)
     frame = read_segments(spark, copies, replicas="merge", columns=columns, split_bytes=3000)
     assert frame.toArrow().equals(expected)
-    assert load(copies, "kolumn-damage", replicas="merge").count() == 0
+    assert load(copies, table="damage", replicas="merge").count() == 0
     assert load(copies, table="batches", replicas="merge").count() == kolumn.batches(small_segments).num_rows
     export(spark, copies, str(tmp_path / "lake"), replicas="merge", columns=columns)
     found = ds.dataset(tmp_path / "lake", partitioning="hive", exclude_invalid_files=True).to_table(columns=columns).sort_by("offset")
@@ -99,7 +99,7 @@ def test_encrypted_chunks(small_segments: Path, tmp_path: Path) -> None:
     last, topic = rows["offset"][-1].as_py(), rows["topic"][0].as_py()
     for log, following in zip(logs, [*(int(one.stem) for one in logs[1:]), last + 1], strict=True):
         made.put(log.read_bytes(), topic, 0, int(log.stem), following - 1)
-    found = load(tmp_path, columns=",".join(COLUMNS), keys=f"key1={made.key_file()}", splitBytes=3000)
+    found = load(tmp_path, columns=",".join(COLUMNS), privateKeys=f"key1={made.key_file()}", splitBytes=3000)
     assert found.toArrow().equals(rows)
 
 

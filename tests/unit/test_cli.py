@@ -42,7 +42,20 @@ def test_help_is_quick_and_needs_no_decoder():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     out = started("--help")
     assert out.returncode == 0
-    for name in ("verify", "inspect", "cat", "stats", "to-parquet", "convert", "compact", "clean", "space", "schemas", "doctor", "warmup"):
+    for name in [
+        "verify",
+        "inspect",
+        "cat",
+        "stats",
+        "to-parquet",
+        "convert",
+        "compact",
+        "apply-retention",
+        "space",
+        "schemas",
+        "doctor",
+        "warmup",
+    ]:
         assert name in out.stdout
     assert run("--version").stdout == f"kolumn {kolumn.__version__}\n"
 
@@ -210,5 +223,9 @@ def test_convert_says_what_is_lost_before_and_after(tmp_path):
 def test_compact_and_clean(tmp_path):
     out = json.loads(run("compact", "--json", "--include-active", CORPUS / "compacted" / "compact-none-0", tmp_path / "out").stdout)
     assert out["retained"] == kolumn.verify(tmp_path / "out").records < out["records"]
-    done = run("clean", "--retention-ms", "0", TOPIC, tmp_path / "clean")
-    assert (done.returncode, done.stderr.splitlines()[-1], run("clean", TOPIC, tmp_path / "clean").returncode) == (0, "0 segments stay", 2)
+    done = run("apply-retention", "--retention-ms", "0", TOPIC, tmp_path / "clean")
+    assert (done.returncode, done.stderr.splitlines()[-1], run("apply-retention", TOPIC, tmp_path / "clean").returncode) == (
+        0,
+        "0 segments stay",
+        2,
+    )

@@ -80,7 +80,7 @@ def test_names_that_are_no_text(odd: Path, name: str, form: tuple[str, ...]) -> 
         (("to-parquet",), "topic=bad-%FFtopic/partition=0/00000000000000000000.parquet"),
         (("convert", "--json"), f"{NAME}/00000000000000000000.log"),
         (("compact",), f"{NAME}/00000000000000000000.log"),
-        (("clean", "--retention-ms", "9999999999999"), f"{NAME}/00000000000000000000.log"),
+        (("apply-retention", "--retention-ms", "9999999999999"), f"{NAME}/00000000000000000000.log"),
     ],
 )
 def test_names_that_are_no_text_are_written(odd: Path, tmp_path: Path, name: tuple[str, ...], made: str) -> None:
@@ -100,7 +100,7 @@ def test_the_library_reads_names_that_are_no_text(odd: Path) -> None:
     assert (out.returncode, "Traceback" in out.stderr) == (2, False)
 
 
-@pytest.mark.parametrize("name", [("to-parquet",), ("convert",), ("compact",), ("clean", "--retention-ms", "0")])
+@pytest.mark.parametrize("name", [("to-parquet",), ("convert",), ("compact",), ("apply-retention", "--retention-ms", "0")])
 def test_nothing_goes_into_a_data_folder(tmp_path: Path, name: tuple[str, ...]) -> None:
     """Most likely the target was forgotten, so that the last source is used as the target."""
     for one in ("orders-0", "orders-1"):

@@ -77,7 +77,7 @@ def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
         "explain": [[disk], [missing]],
         "inspect": [[disk], [missing]],
         "space": [[disk], [missing]],
-        "clean": [["--retention-ms", "1", disk, "-o", target / "clean"], ["--retention-ms", "1", missing, "-o", target]],
+        "apply-retention": [["--retention-ms", "1", disk, "-o", target / "clean"], ["--retention-ms", "1", missing, "-o", target]],
         "report": [[disk, "-o", work / f"{NAME}.html"], [disk, "-o", missing / "x.html"]],
         "sql": [[*extra, disk, one] for one in query for extra in ((), ("--errors", "skip"))],
         "tidy": [[missing], [work]],

@@ -62,7 +62,7 @@ NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     **dict.fromkeys([spark_plugin.read_segments, spark_plugin.export], ("binary", "threads")),
     kolumn.batches: ("columns", "start_offset", "isolation_level", "backend", "max_ratio", "value_format", "decode"),
     kolumn.verify: ("columns", "start_offset", "errors", "replicas", "include_control", "key_schema"),
-    kolumn.clean: ("errors", "check_crcs", "chunk_bytes", "max_ratio", "on_progress"),
+    kolumn.apply_retention: ("errors", "check_crcs", "chunk_bytes", "max_ratio", "on_progress"),
     kolumn.recover: ("errors", "check_crcs", "replicas"),
 }
 
@@ -101,7 +101,8 @@ def test_an_option_without_an_effect_is_refused_by_name(function: Callable[..., 
 @pytest.mark.parametrize(
     ("one", "other", "differ"),
     [
-        (kolumn.convert, kolumn.write, {"codec"}), (kolumn.compact, kolumn.write, set()), (kolumn.clean, kolumn.write, {"format"}),
+        (kolumn.convert, kolumn.write, {"codec"}), (kolumn.compact, kolumn.write, set()),
+        (kolumn.apply_retention, kolumn.write, {"format"}),
         (spark_plugin.convert, kolumn.convert, {"target"}), (spark_plugin.compact, kolumn.compact, {"target"}),
         (kolumn.scan_cudf, kolumn.read_pylibcudf, set()), (kolumn.read, kolumn.scan, set()),
     ],
@@ -159,7 +160,7 @@ def test_commands_have_the_defaults_of_the_list() -> None:
 
 def test_spark_has_the_options_of_the_list() -> None:
     given = {"includeHeaders": "true", "startOffset": "3", "maxRatio": "2.5", "columns": "key, offset", "valueFormat": "json"}
-    made = LoadOptions.of({"path": "a", "keys": "k=/p", "errors": "skip", **given}).decode
+    made = LoadOptions.of({"path": "a", "privateKeys": "k=/p", "errors": "skip", **given}).decode
     assert (made.include_headers, made.start_offset, made.max_ratio, made.columns[:2]) == (True, 3, 2.5, ("key", "offset"))
     assert (made.keys, made.errors, made.typed[0].format) == ((("k", "/p"),), "skip", "json")
 
@@ -177,7 +178,7 @@ def test_a_keyword_that_does_not_exist(function: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(
     ("function", "name", "near"),
-    [(kolumn.read, "treads", "threads"), (kolumn.write, "codek", "codec"), (kolumn.clean, "retention", "retention_ms")],
+    [(kolumn.read, "treads", "threads"), (kolumn.write, "codek", "codec"), (kolumn.apply_retention, "retention", "retention_ms")],
     ids=label,
 )
 def test_the_nearest_one_is_named(function: Callable[..., Any], name: str, near: str) -> None:

@@ -67,12 +67,14 @@ class _Command(TyperCommand):
 
 _COMMANDS = (
     *(overview.overview, inspecting.verify, reading.explain, inspecting.inspect, reading.cat, inspecting.stats, writing.to_parquet),
-    *(writing.convert, writing.compact, writing.clean, inspecting.space, overview.report, reading.sql, writing.tidy, inspecting.schemas),
-    *(inspecting.groups, inspecting.transactions, writing.rebuild_index, writing.recover, inspecting.columns),
+    *(writing.convert, writing.compact, writing.apply_retention, inspecting.space, overview.report, reading.sql, writing.tidy),
+    *(inspecting.schemas, inspecting.groups, inspecting.transactions, writing.rebuild_index, writing.recover, inspecting.columns),
     *(doctor.jar, doctor.doctor, doctor.warmup),
 )
 for _function in _COMMANDS:
     app.command(_function.__name__.replace("_", "-"), cls=_Command)(_function)
+# Its name in version 0.1.
+app.command("clean", cls=_Command, hidden=True, deprecated=True)(writing.apply_retention)
 
 
 def _version(wanted: bool) -> None:

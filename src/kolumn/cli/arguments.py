@@ -94,7 +94,7 @@ _SCHEMA = 'Schema of {0}, a file or text: of Avro, .proto, or JSON such as \'{{"
 _SETTINGS: dict[str, dict[str, Any]] = {
     "columns": {"help": "Record columns, comma-separated; `kolumn columns` lists them.", "autocompletion": _column_names},
     "max_batch_bytes": {"min": 1},
-    "keys": {"help": "Private RSA key of an encrypted tier; may be repeated.", "metavar": "NAME=PATH"},
+    "private_keys": {"help": "Private RSA key of an encrypted tier; may be repeated.", "metavar": "NAME=PATH"},
     "value_schema": {"help": _SCHEMA.format("values")},
     "key_schema": {"help": _SCHEMA.format("keys")},
     "value_columns": _FIELDS,
@@ -102,7 +102,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 }
 """What is different here from the list."""
 _NAMES = {
-    "start_timestamp": ("--start-timestamp", "--since"), "end_timestamp": ("--end-timestamp", "--until"), "keys": ("--key-file",),
+    "start_timestamp": ("--start-timestamp", "--since"), "end_timestamp": ("--end-timestamp", "--until"), "private_keys": ("--key-file",),
 }  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def with_read_options(*names: str, **defaults: str) -> Callable[[Callable[..., i
             read = {name: _read(name, value) for name, value in own.items() if value is not None}
             return function(**given, **{name: value for name, value in read.items() if value is not None})
 
-        parameters = {name: "key_file" if name == "keys" else name for name in names}
+        parameters = {name: "key_file" if name == "private_keys" else name for name in names}
         named = [parameter for parameter in signature(function).parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
         added = [_parameter(name, parameter, defaults.get(name)) for name, parameter in parameters.items()]
         run.__dict__["__signature__"] = signature(function).replace(parameters=[*named, *added])
@@ -128,7 +128,9 @@ def with_read_options(*names: str, **defaults: str) -> Callable[[Callable[..., i
 
 def _parameter(name: str, parameter: str, default: object) -> Parameter:
     option = OPTIONS[name]
-    kind: Any = list[str] if name == "keys" else next((kind for kind in (bool, int, float) if option.type in (kind, kind | None)), str)
+    kind: Any = (
+        list[str] if name == "private_keys" else next((kind for kind in (bool, int, float) if option.type in (kind, kind | None)), str)
+    )
     if default is None and isinstance(option.default, bool | str) and name not in PAYLOAD_DEFAULTS:
         default = option.default
     flags = (f"--{name.replace('_', '-')}",) if default is False else ()
@@ -144,7 +146,7 @@ def _read(name: str, given: OptionValue) -> OptionValue:
         return column_list(given)
     if name.endswith("schema"):
         return _schema(name, given)
-    if name != "keys":
+    if name != "private_keys":
         return given
     named = [text.partition("=") for text in given]
     for key, equals, path in named:

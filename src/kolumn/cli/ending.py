@@ -85,7 +85,7 @@ def quoted(name: str) -> str:
 def in_shell_words(text: str, parameters: Iterable[str]) -> str:
     parameters = list(parameters)
     if "key_file" in parameters:
-        text = re.sub(r"keys=\{'([^']*)': path\}", r"--key-file \1=path", text)
+        text = re.sub(r"private_keys=\{'([^']*)': path\}", r"--key-file \1=path", text)
     for parameter in parameters:
         name, option = _IN_THE_LIBRARY.get(parameter, parameter), f"--{parameter.replace('_', '-')}"
         text = re.sub(rf"{_BEFORE}{name}=({_VALUE}){_AFTER}", partial(_given, option), text)

@@ -24,7 +24,7 @@ _OFTEN_SAME = ("magic", "codec", "epoch")
 
 
 @command
-@with_read_options("check_crcs", "errors", "replicas", "format", "topic", "partition", "keys", errors="skip")
+@with_read_options("check_crcs", "errors", "replicas", "format", "topic", "partition", "private_keys", errors="skip")
 def inspect(
     sources: Segments,
     json: JsonInPipes = None,
@@ -104,7 +104,7 @@ def _batch_cells(row: dict[str, Any]) -> list[Any]:
 
 
 @command
-@with_read_options(*READING, "keys", errors="skip")
+@with_read_options(*READING, "private_keys", errors="skip")
 def stats(sources: Segments, json: JsonInPipes = None, **options: OptionValue) -> int:
     """Report the totals of each partition: records, offsets, times, sizes, codecs, formats, producers.
 
@@ -145,7 +145,7 @@ def columns(json: JsonInPipes = None) -> None:
 
 
 @command
-@with_read_options(*arguments.READING_KAFKA, "keys", errors="skip")
+@with_read_options(*arguments.READING_KAFKA, "private_keys", errors="skip")
 def space(
     sources: Annotated[
         list[str] | None, typer.Argument(metavar="[SOURCE...]", help="Sources as elsewhere; without any, the table of the KIP-98 draft.")
@@ -318,7 +318,7 @@ def _schema_row(subject: str | None, version: int | None, schema: "Schema", is_d
 
 
 @command
-@with_read_options("check_crcs", "format", "max_batch_bytes", "max_ratio", "topic", "partition", "keys")
+@with_read_options("check_crcs", "format", "max_batch_bytes", "max_ratio", "topic", "partition", "private_keys")
 def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) -> int:
     """Check every checksum and every record, and list the damage.
 

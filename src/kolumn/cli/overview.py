@@ -22,7 +22,7 @@ _MOST_DAMAGE = 4
 
 
 @command
-@with_read_options("format", "topic", "partition", "keys")
+@with_read_options("format", "topic", "partition", "private_keys")
 def overview(sources: Sources, json: Json = False, **options: OptionValue) -> int:
     """Show what is there on one screen, and what to run next: the same as `kolumn PATH`.
 
@@ -43,7 +43,7 @@ def overview(sources: Sources, json: Json = False, **options: OptionValue) -> in
 
 
 @command
-@with_read_options(*READING[1:], "keys")
+@with_read_options(*READING[1:], "private_keys")
 def report(
     sources: Sources,
     output: Annotated[

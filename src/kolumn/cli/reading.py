@@ -28,7 +28,7 @@ _BASE64 = "base64:"
 
 
 @command
-@with_read_options(*SELECTION, *READING, "keys", "include_snapshots", "include_deleted_records", *PAYLOADS)
+@with_read_options(*SELECTION, *READING, "private_keys", "include_snapshots", "include_deleted_records", *PAYLOADS)
 def cat(
     sources: arguments.Segments,
     json: JsonInPipes = None,
@@ -154,7 +154,7 @@ def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.Reco
 
 
 @command
-@with_read_options("include_headers", "isolation_level", *READING, "keys", *PAYLOADS)
+@with_read_options("include_headers", "isolation_level", *READING, "private_keys", *PAYLOADS)
 def sql(
     sources: Sources,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL; each topic is a table of its name.")],

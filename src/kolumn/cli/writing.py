@@ -74,7 +74,7 @@ def convert(
 
 
 @command
-@with_read_options(*SELECTION, *READING, "keys", *PAYLOADS)
+@with_read_options(*SELECTION, *READING, "private_keys", *PAYLOADS)
 def to_parquet(
     paths: Paths,
     output: Output = None,
@@ -154,7 +154,7 @@ def _copied(done: "Compaction", include_active: bool) -> str:
 
 @command
 @with_read_options("replicas", "format", "topic", "partition")
-def clean(
+def apply_retention(
     paths: Paths,
     retention_ms: Annotated[int, typer.Option(min=0, help="How long records stay: retention.ms.")],
     output: Output = None,
@@ -164,13 +164,13 @@ def clean(
 ) -> None:
     """Drop old records from the head of topic-partitions: whole segments, and the head of the first one that stays.
 
-    Example: `kolumn clean --retention-ms 604800000 /mnt/dead-broker/clicks-0 week/`
+    Example: `kolumn apply-retention --retention-ms 604800000 /mnt/dead-broker/clicks-0 week/`
     """
     sources, target = sources_and_target(paths, output)
     import kolumn
 
     with progress("cleaning", None):
-        done = kolumn.clean(sources, target, retention_ms=retention_ms, now=now, **options)
+        done = kolumn.apply_retention(sources, target, retention_ms=retention_ms, now=now, **options)
     if json:
         print_json({"segments": done.segments, "dropped": done.dropped, "cut": done.cut})
         return
@@ -182,7 +182,7 @@ def clean(
 
 
 @command
-@with_read_options("topic", "partition", "keys")
+@with_read_options("topic", "partition", "private_keys")
 def recover(
     paths: Paths, output: Output = None, index_interval_bytes: arguments.IndexInterval = 4096, json: Json = False, **options: OptionValue
 ) -> int:

@@ -7,6 +7,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from types import FunctionType
 from typing import Annotated, Any, BinaryIO, Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar, cast, get_args
+from warnings import warn
 
 from kolumn.core.errors import UnknownOptionError, unknown
 
@@ -131,7 +132,7 @@ class PayloadOptions(TypedDict, total=False):
 class RecordOptions(ChoiceOptions, WholeOptions, PayloadOptions, total=False):
     """Of a read by a function that has another option ``format``."""
 
-    keys: Annotated[Keys | None, None, "Private RSA keys of an encrypted tier: files, PEM or DER, by the names of the keys."]
+    private_keys: Annotated[Keys | None, None, "Private RSA keys of an encrypted tier: files, PEM or DER, by the names of the keys."]
 
 
 class ReadOptions(RecordOptions, total=False):
@@ -179,6 +180,15 @@ _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 
+RENAMED = {"keys": "private_keys"}
+"""Options of version 0.1 by their names then, which warn."""
+
+
+def warn_renamed(old: str, new: str, calls: int = 3) -> None:
+    """Warn of a name that goes in the next version; ``calls`` as ``stacklevel`` of `warnings.warn`, from the caller on."""
+    warn(f"{old} is called {new} now", DeprecationWarning, stacklevel=calls)
+
+
 def known_keywords(refused: Mapping[str, str] | None = None) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]:
     """Decorator of public functions: a keyword that does not exist is an `UnknownOptionError` that names the nearest one.
 
@@ -198,6 +208,10 @@ def known_keywords(refused: Mapping[str, str] | None = None) -> Callable[[Callab
 
         @wraps(function)
         def checked(*args: _Parameters.args, **given: _Parameters.kwargs) -> _Result:
+            for name in RENAMED.keys() & given.keys():
+                if RENAMED[name] in accepted:
+                    warn_renamed(f"option {name!r}", repr(RENAMED[name]))
+                    given[RENAMED[name]] = given.pop(name)
             for name in given:
                 if name not in accepted:
                     raise UnknownOptionError((refused or {}).get(name) or unknown("option", name, options))

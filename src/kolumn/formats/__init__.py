@@ -14,6 +14,6 @@ Decisions:
   `tests/behaviour/test_new_format.py` reads, verifies, recovers and converts one that is in the test tree alone, on both backends.
 * Compact format 3 has its magic after a varint, so the frame decides what an entry is. Where a shipped entry would fit too, its
   checksum decides.
-* An enriched index has times, and `kolumn.clean` begins its search there. Reads use only its offsets, because a wrong time could not be
-  noticed without reading the log.
+* An enriched index has times, and `kolumn.apply_retention` begins its search there. Reads use only its offsets, because a wrong time
+  could not be noticed without reading the log.
 """

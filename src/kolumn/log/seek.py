@@ -7,7 +7,7 @@ next index entry. Without such an index entry, headers are walked from the start
     .index      i32 offset - base | i32 position                     ends at the first zero offset after the first entry
     .timeindex  i64 largest timestamp so far | i32 offset - base     likewise
 
-Enriched logs have one index, as their proposal specifies; the offset is the entry's first, and its times are for `kolumn.clean`:
+Enriched logs have one index, as their proposal specifies; the offset is the entry's first, and its times are for `kolumn.apply_retention`:
 
     .index      i32 offset - base | i64 largest timestamp so far | i32 position
 

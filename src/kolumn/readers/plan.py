@@ -122,7 +122,9 @@ def _with_access(segments: list[Segment], options: Options) -> list[Segment]:
 
     given = options.memory_bytes or 0
     wrapped = wrapped_keys(segment.manifest for segment in segments if segment.manifest is not None)
-    access = Access(options.keys, options.errors == "skip", min(AHEAD_BYTES, given or AHEAD_BYTES), max(LARGEST_CHUNK, given), wrapped)
+    access = Access(
+        options.private_keys, options.errors == "skip", min(AHEAD_BYTES, given or AHEAD_BYTES), max(LARGEST_CHUNK, given), wrapped
+    )
     return [replace(segment, access=access) for segment in segments]
 
 

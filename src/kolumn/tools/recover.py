@@ -116,7 +116,7 @@ def recover(
     target: keywords.Path,
     *,
     index_interval_bytes: int = 4096,
-    keys: keywords.Keys | None = None,
+    private_keys: keywords.Keys | None = None,
     **options: Unpack[keywords.WholeOptions],
 ) -> Recovery:
     """Write every intact batch of damaged topic-partitions into folders that a broker starts on.
@@ -137,7 +137,7 @@ def recover(
         A folder. Each partition is written to ``<topic>-<partition>`` in it, which must not exist, or be empty.
     index_interval_bytes : int
         Bytes between two index entries; Kafka's default is 4096.
-    keys, topic, …
+    private_keys, topic, …
         All others as in `kolumn.scan`. ``on_progress`` counts the bytes of all copies.
 
     Returns
@@ -155,7 +155,7 @@ def recover(
     """
     if index_interval_bytes < 1:
         raise ArgumentError(f"index_interval_bytes={index_interval_bytes}: expected at least 1")
-    chosen = replace(Options.of(keys=keys, **options), errors="skip", replicas="merge")
+    chosen = replace(Options.of(private_keys=private_keys, **options), errors="skip", replicas="merge")
     root = name_of(target)
     refuse_data_folder(root, directly=True)
     live = live_segments(source, chosen)

@@ -87,7 +87,7 @@ def space(
     codec: keywords.Codec | None = None,
     source_format: keywords.Format = "kafka",
     on_damage: OnDamage | None = None,
-    keys: keywords.Keys | None = None,
+    private_keys: keywords.Keys | None = None,
     **options: Unpack[keywords.WholeOptions],
 ) -> list[Space]:
     """Count the bytes of segments by purpose, as they are and as each format would encode them. No file is written.
@@ -102,7 +102,7 @@ def space(
         Codec of the encoded batches; by default each keeps its own, except that zstd, which older formats lack, becomes gzip.
     source_format : str
         Format of the source.
-    on_damage, keys
+    on_damage, private_keys
         As in `kolumn.scan`.
     errors, check_crcs, …
         All others as in `kolumn.scan`.
@@ -112,7 +112,7 @@ def space(
     list of Space
         The first one is the source itself. Formats without transactions store the records of committed transactions as plain records.
     """
-    chosen = Options.of(format=source_format, keys=keys, **options)
+    chosen = Options.of(format=source_format, private_keys=private_keys, **options)
     segments = live_segments(source, chosen).one_log(of_tiers=True)
     asked = None if codec is None else codec_of(codec)
     source_space = Space("as it is", None, 0, 0, Counter(), Losses())

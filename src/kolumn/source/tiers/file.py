@@ -37,7 +37,7 @@ def key_files(keys: Mapping[str, str | os.PathLike[str]] | None) -> KeyFiles | N
     if not isinstance(keys, Mapping) or not all(
         isinstance(name, str) and isinstance(path, str | os.PathLike) for name, path in keys.items()
     ):
-        raise ArgumentError("keys: expected a mapping of names of keys to files of private RSA keys, such as {'key1': 'private.pem'}")
+        raise ArgumentError("private_keys: expected a mapping of names to files of private RSA keys, such as {'key1': 'private.pem'}")
     return tuple((name, os.fspath(path)) for name, path in keys.items())
 
 
@@ -48,7 +48,9 @@ def unwrap(key_id: str, wrapped: bytes, files: KeyFiles | None, name: str) -> by
     paths = dict(files or ())
     if key_id not in paths:
         given = f"found those of {', '.join(map(repr, paths))}" if paths else "found none"
-        raise ArgumentError(f"{name}: encrypted with key {key_id!r}: expected its private key in keys={{{key_id!r}: path}}, {given}")
+        raise ArgumentError(
+            f"{name}: encrypted with key {key_id!r}: expected its private key in private_keys={{{key_id!r}: path}}, {given}"
+        )
     key = _message(wrapped, key_id, paths[key_id])
     if key is None or len(key) not in _KEY_BYTES:
         raise KolumnError(
@@ -92,11 +94,13 @@ def _private_key(key_id: str, path: str) -> Any:
             data = file.read(1 << 20)
         key = load_pem_private_key(data, None) if b"-----BEGIN" in data else load_der_private_key(data, None)
     except OSError as error:
-        raise ArgumentError(f"keys: {path}, of key {key_id!r}, cannot be read: {error.strerror}") from error
+        raise ArgumentError(f"private_keys: {path}, of key {key_id!r}, cannot be read: {error.strerror}") from error
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"keys: {path}, of key {key_id!r}, is not a private key in PEM or DER without a password: {error}") from error
+        raise ArgumentError(
+            f"private_keys: {path}, of key {key_id!r}, is no private key in PEM or DER without a password: {error}"
+        ) from error
     if not isinstance(key, RSAPrivateKey):
-        raise ArgumentError(f"keys: {path}, of key {key_id!r}, is not a private RSA key")
+        raise ArgumentError(f"private_keys: {path}, of key {key_id!r}, is not a private RSA key")
     numbers = key.private_numbers()
     public = numbers.public_numbers
     # The package cryptography has checked the numbers.

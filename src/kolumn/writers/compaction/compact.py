@@ -1,6 +1,6 @@
-"""`compact` compacts topics with the result of Kafka's log cleaner; `clean` drops old records by age from the head of the log.
+"""`compact` compacts topics with the result of Kafka's log cleaner; `apply_retention` drops old records by age from the head of the log.
 
-`clean` follows the proposal of the enriched format:
+`apply_retention` follows the proposal of the enriched format:
 
 segment 0      segment 1                    segment 2
 |--- old ---|  |--- old ---|--- young ---|  |--- young ---|
@@ -241,7 +241,7 @@ _COPIED = 8 << 20
 
 
 @dataclass
-class Cleaning:
+class Retention:
     """Result of a cleaning by age.
 
     Attributes
@@ -259,10 +259,11 @@ class Cleaning:
 
 @known_keywords(
     keywords.refused(
-        ("errors", "check_crcs", "chunk_bytes", "memory_bytes", "max_batch_bytes", "max_ratio", "on_progress"), "clean decodes nothing"
+        ("errors", "check_crcs", "chunk_bytes", "memory_bytes", "max_batch_bytes", "max_ratio", "on_progress"),
+        "apply_retention decodes nothing",
     )
 )
-def clean(
+def apply_retention(
     source: keywords.Source,
     target: keywords.Path,
     *,
@@ -271,7 +272,7 @@ def clean(
     format: keywords.Format = "enriched",
     index_interval_bytes: int = 4096,
     **options: Unpack[keywords.WholeOptions],
-) -> Cleaning:
+) -> Retention:
     """Drop records that are older than a topic's retention from the head of its partitions, including the active segment.
 
     Whole segments are dropped while their last timestamp is old. In the first segment that stays, the index is searched for the first
@@ -294,7 +295,7 @@ def clean(
 
     Returns
     -------
-    Cleaning
+    Retention
 
     Raises
     ------
@@ -307,8 +308,8 @@ def clean(
         raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
     chosen = Options.of(format=format, **options)
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
-    names = dict(targets(one_directory(live_segments(source, chosen).one_log(), "clean"), target))
-    done = Cleaning()
+    names = dict(targets(one_directory(live_segments(source, chosen).one_log(), "apply_retention"), target))
+    done = Retention()
     with outgoing(root_of(target), names.values()) as place:
         for _, own in groupby(names, key=folder_of):
             young = False
