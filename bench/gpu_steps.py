@@ -236,7 +236,7 @@ def files(name: str, bench: Bench) -> None:
     most = Options.of().threads
     with TemporaryDirectory(dir=data.FOLDER) as folder:
         topic = _topic(name, Path(folder), bench)
-        expected, found = (kolumn.read(topic, columns=COLUMNS, backend=backend) for backend in ("cpu", "gpu"))
+        expected, found = (kolumn.read(topic, columns=COLUMNS, backend=backend, trusted=True) for backend in ("cpu", "gpu"))
         assert found.equals(expected), "not what the CPU has"
         plain = RECORD_BYTES["16 KiB"] * len(expected)
         del expected, found
@@ -246,9 +246,9 @@ def files(name: str, bench: Bench) -> None:
             took = walls(partial(to_device, topic, "binary", columns=COLUMNS, threads=threads), min(bench.turns, 3))
             bench.add(f"{name}: files to columns on the device, {threads} threads", took, plain)
         for backend in ("gpu", "cpu"):
-            took = walls(partial(kolumn.read, topic, columns=COLUMNS, backend=backend), min(bench.turns, 3))
+            took = walls(partial(kolumn.read, topic, columns=COLUMNS, backend=backend, trusted=True), min(bench.turns, 3))
             bench.add(f"{name}: files to Arrow by the {backend.upper()}, {most} threads", took, plain)
-        bench.say(f"{name}: batches that the CPU decompressed", count=kolumn.verify(topic, backend="gpu").inflated_by_cpu)
+        bench.say(f"{name}: batches that the CPU decompressed", count=kolumn.verify(topic, backend="gpu", trusted=True).inflated_by_cpu)
 
 
 def _files_alone(topic: Path, bench: Bench) -> None:
@@ -307,7 +307,7 @@ def parquet(bench: Bench) -> None:
         topic = _topic("none", Path(folder), bench)
         rows = kolumn.read(topic, columns=COLUMNS, backend="cpu")
         plain = RECORD_BYTES["16 KiB"] * len(rows)
-        bench.add("read_pylibcudf", walls(partial(kolumn.read_pylibcudf, topic, columns=COLUMNS, payload="string"), 3), plain)
+        bench.add("read_pylibcudf", walls(partial(kolumn.read_pylibcudf, topic, columns=COLUMNS, payload="string", trusted=True), 3), plain)
         for codec in ("none", "snappy", "zstd"):
             path = Path(folder, f"{codec}.parquet")
             pq.write_table(rows, path, compression=codec, use_dictionary=False)

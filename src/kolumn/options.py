@@ -58,7 +58,7 @@ class Options:
     partition: int | None = None
     max_batch_bytes: int = 2**31 - 1
     max_ratio: float = 1032.0
-    trusted: bool = True
+    trusted: bool = False
     on_progress: Callable[[int], None] | None = None
     private_keys: KeyFiles | None = None
     typed: tuple[Typed, ...] = ()

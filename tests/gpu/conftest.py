@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kolumn.kernels.machine import device as current
+from kolumn.options import Options
 
 if TYPE_CHECKING:
     from kit.emulated import Emulated
@@ -61,6 +62,12 @@ collect_ignore = sorted({name for files in LACKING.values() for name in files})
 def pytest_report_header() -> list[str]:
     """Say what is not collected, and why."""
     return [f"tests/gpu: without {module}, these are left out: {', '.join(files)}" for module, files in LACKING.items()]
+
+
+@pytest.fixture(autouse=True)
+def _nvcomp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests let nvCOMP decompress where they do not say otherwise."""
+    monkeypatch.setitem(Options.__init__.__kwdefaults__, "trusted", True)
 
 
 @pytest.fixture

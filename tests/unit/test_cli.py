@@ -42,20 +42,7 @@ def test_help_is_quick_and_needs_no_decoder():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     out = started("--help")
     assert out.returncode == 0
-    for name in [
-        "verify",
-        "inspect",
-        "cat",
-        "stats",
-        "to-parquet",
-        "convert",
-        "compact",
-        "apply-retention",
-        "space",
-        "schemas",
-        "doctor",
-        "warmup",
-    ]:
+    for name in ("verify", "inspect", "cat", "to-parquet", "convert", "compact", "apply-retention", "space", "schemas", "doctor"):
         assert name in out.stdout
     assert run("--version").stdout == f"kolumn {kolumn.__version__}\n"
 

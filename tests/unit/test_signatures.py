@@ -162,7 +162,7 @@ def test_spark_has_the_options_of_the_list() -> None:
     given = {"includeHeaders": "true", "startOffset": "3", "maxRatio": "2.5", "columns": "key, offset", "valueFormat": "json"}
     made = LoadOptions.of({"path": "a", "privateKeys": "k=/p", "errors": "skip", **given}).decode
     assert (made.include_headers, made.start_offset, made.max_ratio, made.columns[:2]) == (True, 3, 2.5, ("key", "offset"))
-    assert (made.keys, made.errors, made.typed[0].format) == ((("k", "/p"),), "skip", "json")
+    assert (made.private_keys, made.errors, made.typed[0].format) == ((("k", "/p"),), "skip", "json")
 
 
 @pytest.mark.parametrize("function", [function for function in PUBLIC if parameters(function)], ids=label)

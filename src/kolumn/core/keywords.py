@@ -71,7 +71,9 @@ class ChoiceOptions(TypedDict, total=False):
     # Who decodes.
     backend: Annotated[Backend, "auto", "'cpu' or 'gpu'; 'auto' is KOLUMN_BACKEND, or the CPU."]
     threads: Annotated[int | None, None, "Chunks that are decoded at a time; by default the cores that this process may use."]
-    trusted: Annotated[bool, True, "On a GPU, let nvCOMP decompress batches whose checksum is right; with False the CPU does."]
+    trusted: Annotated[
+        bool, False, "On a GPU, let nvCOMP decompress, which crafted bytes can make write anywhere. By default the CPU does."
+    ]
 
 
 class WholeOptions(TypedDict, total=False):
