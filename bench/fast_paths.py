@@ -4,7 +4,6 @@ Each row is an operation with a path of `kolumn.core.paths.FAST` on, and with it
 thread. `ratio` is the best time without the path by the best time with it. A path stays where it brings 1.3 in one of its rows.
 """
 
-import json
 import os
 import shutil
 import sys
@@ -83,11 +82,8 @@ def questions() -> dict[tuple[str, str], Callable[[], object]]:
     found[paths.SHORT, "read with headers"] = partial(kolumn.read, shapes.headers("none"), columns=[*COLUMNS, "headers"], threads=1)
     found[paths.TOGETHER, "read 2,000 segments of 16 KiB"] = read(shapes.many_segments(2000, 1))
     found[paths.TOGETHER, "read 2,000 segments of one record"] = read(shapes.many_segments(2000, 0))
-    orders = value_data.orders(50_000)
-    objects = typed("json", value_data.as_json(orders), value_format="json", value_schema=value_data.ARROW)
+    objects = typed("json", value_data.as_json(value_data.orders(50_000)), value_format="json", value_schema=value_data.ARROW)
     found[paths.JSON, "read orders"] = objects
-    avro = {"value_format": "avro", "value_schema": json.dumps(value_data.AVRO)}
-    found[paths.AVRO_WALK, "read one field of orders"] = typed("avro", value_data.as_avro(orders), **avro, value_columns=["ts"])
     return found
 
 

@@ -1,6 +1,5 @@
 """Each fast path and the general path return the same, KOLUMN_PATHS turns off what it says, and `explain` says which ones are taken."""
 
-import json
 import random
 import shutil
 from collections.abc import Callable, Iterable
@@ -13,7 +12,6 @@ import pytest
 
 import kolumn
 from kit import json_values
-from kit.avro_writer import EVERYTHING, Writer, damaged, random_value
 from kit.corpus import HERE as CORPUS
 from kit.corpus import HERE as DATA
 from kit.mutate import make_segment, mutate
@@ -87,23 +85,19 @@ def test_typed_values(tmp_path: Path) -> None:
         values = json_values.alike(rng, whole, 150, 0.2)
         how = {"value_format": "json", "value_schema": pa.schema(whole)}
         asked += [(values, how), *((values, how | {"value_columns": one}) for one in some[:2])]
-    avro = [Writer(rng).write(EVERYTHING, random_value(rng, EVERYTHING)) for _ in range(200)]
-    avro += [damaged(rng, rng.choice(avro), rng.choice(avro)) for _ in range(100)]
-    how = {"value_format": "avro", "value_schema": json.dumps(EVERYTHING), "value_framing": "none"}
-    asked += [(avro, how | {"value_columns": one}) for one in ("id", "text", "note")]
     for number, (values, _) in enumerate(asked):
         kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / f"t-{number}")
 
     def ask(_: Path) -> Any:
         return [rows(tmp_path / f"t-{n}", **how, columns=["value", "valueValid"]) for n, (_, how) in enumerate(asked)]
 
-    same(tmp_path, (paths.JSON, paths.AVRO_WALK), ask)
+    same(tmp_path, (paths.JSON,), ask)
 
 
 @pytest.mark.parametrize("text", ["streamed", "-streamd", "-streamed,", "general,-short"])
 def test_unknown_paths_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are known are all compared here, or in `tests/behaviour/test_compaction_ways.py`."""
-    assert {*READING, paths.FILTER, paths.DOWN_CONVERSION, paths.JSON, paths.AVRO_WALK} == set(FAST)
+    assert {*READING, paths.FILTER, paths.DOWN_CONVERSION, paths.JSON} == set(FAST)
     monkeypatch.setenv("KOLUMN_PATHS", text)
     paths.turned_off.cache_clear()
     with pytest.raises(kolumn.ArgumentError, match=r"KOLUMN_PATHS=.*expected general, or some of -streamed,-messages"):

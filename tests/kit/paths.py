@@ -22,7 +22,6 @@ CALLED = {
     paths.FILTER: ("writers.compaction.cleaner", "filter_records"),
     paths.DOWN_CONVERSION: ("writers.conversion.regroup", "down_convert"),
     paths.JSON: ("values.json", "decode_objects"),
-    paths.AVRO_WALK: ("values.avro.decoder", "WalkPlan"),
     GENERAL: ("decode.host.run", "fields"),
 }
 """What each path calls and no other does; the last argument of ``Target`` says whether loops for short records run."""

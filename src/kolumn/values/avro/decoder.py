@@ -1,12 +1,11 @@
 """Decodes Avro values: one program for each writer's schema, all of which fill the columns of one reader's schema. A program has steps of
-`kolumn.values.wire.avro`, made from a plan: what a value writes into the columns of a layout. Plans of
-`kolumn.cpu_fallback.values.avro_walk` say where the wanted fields of a value are, if most others are skipped.
+`kolumn.values.wire.avro`, made from a plan: what a value writes into the columns of a layout.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -14,8 +13,6 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, shown
-from kolumn.core.paths import AVRO_WALK, is_on
-from kolumn.cpu_fallback.values import avro_walk as walk
 from kolumn.cpu_fallback.values.avro import decode_rows
 from kolumn.formats.machine_code.words import load64
 from kolumn.values.avro import resolve
@@ -43,18 +40,17 @@ _SIZES = {"float": 4, "double": 8}
 
 @dataclass(frozen=True)
 class AvroProgram:
-    """Words of a program in host memory, and how many frames its stack needs; the plan by which most rows are read, if there is one."""
+    """Words of a program in host memory, and how many frames its stack needs."""
 
     words: Int64s
     frames: int
-    walk: "WalkPlan | None" = None
 
 
 def program(plan: Plan, root: LayoutNode) -> AvroProgram:
     """The program for values that fill ``root``, the outermost node of a layout; raises `MismatchError` if it is too long."""
     steps = Steps()
     steps.plan(plan, root)
-    return replace(steps.ended(), walk=walk_plan(plan, root))
+    return steps.ended()
 
 
 @dataclass
@@ -279,192 +275,6 @@ class Steps:
 
 
 _SKIPS = {"boolean": avro.SKIP_BOOLEAN, "long": avro.SKIP_LONG, "bytes": avro.SKIP_LENGTH, "string": avro.SKIP_LENGTH}
-MOST_SEGMENTS = 32
-_ATOMS = {
-    "int": (walk.INT, 0), "long": (walk.LONG, 0), "boolean": (walk.BOOLEAN, 0), "string": (walk.TEXT, 0), "bytes": (walk.TEXT, 0),
-    "float": (walk.BYTES, 4), "double": (walk.BYTES, 8),
-}  # fmt: skip
-_AFTER = (0, 0)  # Words after the last operation, which are read with it.
-_FLAGS = (1 << walk.SHIFT) - 1
-_TAKEN = {avro.LONG: 8, avro.INT: 4, avro.INT_TO_LONG: 8, avro.FLOAT: 4, avro.DOUBLE: 8, avro.BOOLEAN: 1}
-"""Bytes in a column of numbers that steps write as they are."""
-
-
-@dataclass(frozen=True)
-class WalkPlan:
-    """Words of a plan in host memory; how many segments it has, and how many frames the stack of its programs."""
-
-    words: Int64s
-    segments: int
-    frames: int
-
-
-def walk_plan(plan: Plan, root: LayoutNode) -> WalkPlan | None:
-    """The plan for values that fill ``root``. None if more fields are wanted than skipped, or if a wanted one has others in it: these are
-    not found faster than they are decoded.
-    """
-    if not isinstance(plan, RecordFields) or not is_on(AVRO_WALK):
-        return None
-    operations = _Walk()
-    try:
-        operations.record(plan, root)
-    except (_NotPlannedError, MismatchError):
-        return None
-    is_worth_it = operations.skipped >= max(operations.wanted, 1) and len(operations.segments) <= MOST_SEGMENTS
-    return operations.plan() if is_worth_it else None
-
-
-class _NotPlannedError(Exception):
-    pass
-
-
-@dataclass
-class _Walk:
-    """Operations and segments so far; ``others`` are the operations with a program, and the program."""
-
-    operations: list[int] = field(default_factory=list)
-    count: int = 0
-    segments: list[Steps] = field(default_factory=list)
-    others: list[tuple[int, Steps]] = field(default_factory=list)
-    within: bool = False
-    last: int = 0
-    wanted: int = 0
-    skipped: int = 0
-    seen: int = 0
-    empty: dict[SchemaNode, bool] = field(default_factory=dict)
-
-    def record(self, plan: RecordFields, node: LayoutNode) -> None:
-        if node.column >= 0:
-            self._add(walk.VALID, node.column)
-        children = {child.name: child for child in node.children}
-        for name, part in plan.parts:
-            child = children.get(name, node)
-            if isinstance(part, RecordFields):
-                self.record(part, child)
-            elif isinstance(part, Skip):
-                for skipped in self._spread(part.writer):
-                    self._skip(skipped)
-                self.skipped += 1
-            else:
-                self._want(part, child)
-                self.wanted += 1
-
-    def plan(self) -> WalkPlan:
-        self._mark(False)
-        programs = [steps.ended() for steps in [*self.segments, *(steps for _, steps in self.others)]]
-        head = [len(self.segments), self.count, *[0] * len(self.segments)]
-        begin = 8 * (len(head) + len(self.operations) + len(_AFTER))
-        begins = (begin + np.cumsum([0, *(program.words.nbytes for program in programs)])).tolist()
-        head[2:] = begins[: len(self.segments)]
-        for (operation, _), begin in zip(self.others, begins[len(self.segments) : -1], strict=True):
-            self.operations[operation] = begin
-        words = np.concatenate([np.array([*head, *self.operations, *_AFTER], np.int64), *(program.words for program in programs)])
-        return WalkPlan(words, len(self.segments), max([1, *(program.frames for program in programs)]))
-
-    def _want(self, plan: Plan, node: LayoutNode) -> None:
-        writer = _writer(plan)
-        atom = None if writer is None else _atom(writer)
-        if writer is not None and atom is None:
-            raise _NotPlannedError
-        own = Steps()
-        own.plan(plan, node)
-        taken = _taken(own.rows)
-        if atom is not None and taken is not None:
-            self._mark(False)
-            self._add(walk.TAKE, atom, *taken)
-            return
-        if not self.within:
-            self.segments.append(Steps())
-        self._mark(True)
-        self.segments[-1].plan(plan, node)
-        if atom is not None:
-            self._run(atom)
-
-    def _mark(self, within: bool) -> None:
-        if self.within != within:
-            self.within = within
-            self._add(walk.MARK, 0)
-
-    def _add(self, *words: int) -> None:
-        self.last = len(self.operations)
-        self.operations += words
-        self.count += 1
-
-    def _run(self, atom: int) -> None:
-        """Pass over an atom. Bytes that follow a value are part of its atom."""
-        if not self.operations or self.operations[self.last] != walk.RUN:
-            self._add(walk.RUN, 0)
-        elif atom & _FLAGS == walk.BYTES and self.operations[-1] & walk.OPTIONAL == 0 and self.operations[-1] & walk.KIND != walk.INDEX:
-            self.operations[-1] += atom
-            return
-        self.operations[self.last + 1] += 1
-        self.operations.append(atom)
-
-    def _spread(self, node: SchemaNode) -> list[SchemaNode]:
-        """A value, or the fields of a record; nulls have no bytes."""
-        self.seen += 1
-        if self.seen > walk.BLOCK * walk.BLOCK:
-            raise _NotPlannedError
-        if node.kind == "record":
-            return [inner for part in node.fields for inner in self._spread(part.type)]
-        return [] if node.kind == "null" else [node]
-
-    def _skip(self, node: SchemaNode) -> None:
-        flags, inner = _optional(node)
-        alone = _atom(node)
-        self._mark(False)
-        if alone is not None:
-            self._run(alone)
-            return
-        atoms: list[int | None] = [walk.TEXT] if inner.kind == "map" else [None]
-        if inner.kind in ("array", "map") and not (inner.kind == "array" and may_be_empty(inner.inner, self.empty)):
-            atoms = atoms[: inner.kind == "map"] + [_atom(item) for item in self._spread(inner.inner)]
-        known = [atom for atom in atoms if atom is not None]
-        if len(known) == len(atoms):
-            self._add(walk.LIST, flags, len(known), *known)
-        else:
-            own = Steps()
-            own.skip(node)
-            self._add(walk.OTHER, 0)
-            self.others.append((len(self.operations) - 1, own))
-
-
-def _writer(plan: Plan) -> SchemaNode | None:
-    """What the bytes of a wanted field are; None for a constant, which has none."""
-    if isinstance(plan, Member):
-        return _writer(plan.value)
-    if isinstance(plan, Value | Branches):
-        return plan.writer
-    if isinstance(plan, Constant):
-        return None
-    raise _NotPlannedError
-
-
-def _optional(node: SchemaNode) -> tuple[int, SchemaNode]:
-    """Flags of an atom, and the type, of a union of a type and null; other types are themselves."""
-    others = members(node)
-    if node.kind == "union" and len(node.branches) == 2 and len(others) == 1:
-        return walk.OPTIONAL | (walk.SECOND if node.branches[1].kind == "null" else 0), others[0]
-    return 0, node
-
-
-def _atom(node: SchemaNode) -> int | None:
-    """The atom of a value that has no others in it."""
-    flags, node = _optional(node)
-    if node.kind == "enum":
-        return walk.INDEX | flags | len(node.symbols) << walk.SHIFT
-    kind, size = (walk.BYTES, node.size) if node.kind == "fixed" else _ATOMS.get(node.kind, (-1, 0))
-    return None if kind < 0 else kind | flags | size << walk.SHIFT
-
-
-def _taken(rows: list[list[int]]) -> tuple[int, int] | None:
-    """Column and bytes of a number, if steps do nothing but write it, or null."""
-    kind, column, _, _, _, _, fills, _ = rows[0]
-    optional = kind >= avro.OPTIONAL
-    width = _TAKEN.get(kind - avro.OPTIONAL if optional else kind)
-    return (column, width) if width is not None and len(rows) == 1 and (fills == 1 or not optional) else None
-
-
 _FEW = 4  # Schemas that are looked for one by one.
 
 
@@ -503,10 +313,8 @@ class AvroDecoder:
             used = [(bodies.schema == number).any() for number in range(count)]
         # Schemas that no row has are not looked at.
         programs = [self._own, *(self._written(schema) if own else None for schema, own in zip(bodies.schemas, used, strict=True))]
-        walks = [None if program is None else program.walk for program in programs]
-        addresses, plans = (np.array([0 if p is None else p.words.ctypes.data for p in parts], np.int64) for parts in (programs, walks))
-        block = np.empty(walk.BLOCK * (walk.ROOM + 2 * max(0 if plan is None else plan.segments for plan in walks)), np.int64)
-        stack = np.empty(max(avro.FRAME * each.frames for each in [*programs, *walks] if each is not None) // 8, np.int64)
+        addresses = np.array([0 if program is None else program.words.ctypes.data for program in programs], np.int64)
+        stack = np.empty(max(avro.FRAME * program.frames for program in programs if program is not None) // 8, np.int64)
         columns = (bodies.address, bodies.length, bodies.prefix, bodies.schema)
         address, length, prefix, schema = (np.ascontiguousarray(column, np.int64) for column in columns)
         elements = min(int(rows * self._elements), LARGEST) + 1
@@ -517,7 +325,6 @@ class AvroDecoder:
             target = memory.target
             row, code = decode_rows(
                 target, addresses, stack.ctypes.data, address, length, prefix, schema, bodies.bare, root.first_fill, root.fills, row, valid,
-                plans, block.ctypes.data,
             )  # fmt: skip
             if code == DONE:
                 break
