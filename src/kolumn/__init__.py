@@ -17,7 +17,7 @@ from kolumn.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from kolumn import broker
+    from kolumn import broker as broker
     from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
     from kolumn.damage.findings import Damage, Skipped
     from kolumn.log.index_files import side_files
@@ -59,7 +59,6 @@ __all__ = [
     "Warmup",
     "apply_retention",
     "batches",
-    "broker",
     "compact",
     "convert",
     "explain",

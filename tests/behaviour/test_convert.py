@@ -23,7 +23,7 @@ from kolumn.log.seek import ENRICHED_INDEX, read_index
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import find_segments
-from kolumn.writers.entries import compress
+from kolumn.writers import entries as encoded_entries
 
 TIME = 1_700_000_000_000
 TARGETS = [("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-draft", 2), ("v3-compact", 3), ("kip87", 2)]
@@ -244,7 +244,7 @@ def expected(first: int, magic: int, time: bool = True) -> list[tuple[Any, ...]]
 def compressions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Codecs of the payloads that are compressed during the test, in order."""
     calls: list[int] = []
-    real, real_all = compress.compress, compress.compress_all
+    real, real_all = encoded_entries.compress, encoded_entries.compress_all
 
     def counted(codec: int, *rest: Any) -> bytes:
         calls.append(codec)

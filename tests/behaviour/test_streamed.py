@@ -21,10 +21,10 @@ from kolumn.core.errors import Code, CorruptBatchError
 from kolumn.core.paths import MESSAGES
 from kolumn.cpu_fallback.inflate.libraries import Decoder, Decoders
 from kolumn.cpu_fallback.stream import UNPACKED
+from kolumn.decode import pipeline
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.host import streamed as tiles
 from kolumn.log.chunks import Reached, chunks, next_border
-from kolumn.log.pieces import pieces
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
@@ -315,8 +315,8 @@ SEGMENTS = {
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many pieces were dropped, each time that some were."""
-    found, drop = list[int](), pieces._drop
-    monkeypatch.setattr(pieces, "_drop", lambda pending: found.extend([len(pending)] if pending else []) or drop(pending))
+    found, drop = list[int](), pipeline._drop
+    monkeypatch.setattr(pipeline, "_drop", lambda pending: found.extend([len(pending)] if pending else []) or drop(pending))
     return found
 
 
@@ -375,7 +375,7 @@ def test_pieces_are_equal(name: str, threads: int, path: Path, monkeypatch: pyte
         sizes.append(border - start)
         return border
 
-    monkeypatch.setattr(pieces, "next_border", cut)
+    monkeypatch.setattr(pipeline, "next_border", cut)
     kolumn.read(path, threads=threads, chunk_bytes=CHUNK)
     assert len(sizes) % threads == 0
     assert max(sizes) < 1.1 * min(sizes)

@@ -50,10 +50,10 @@ def damaged(rng: random.Random, payload: Payload) -> Payload:
 
 def expected(codec: int, data: bytes, limit: int, magic: int = 2) -> list[list[int]] | None:
     """Blocks without the number of their payload, by the functions that are not compiled; None if that is for the CPU."""
-    one, rows, total = known.CODECS[codec], list[list[int]](), 0
-    flaw, at, state = one.header(data, 0, len(data), magic)
+    rows, total = list[list[int]](), 0
+    flaw, at, state = known.header(codec, data, 0, len(data), magic)
     while not flaw:
-        flaw, at, source, stop, bound, kind = one.block(data, at, len(data), state)
+        flaw, at, source, stop, bound, kind = known.block(codec, data, at, len(data), state)
         if flaw or kind == END:
             break
         total, more = total + bound, 0
@@ -69,7 +69,7 @@ def expected(codec: int, data: bytes, limit: int, magic: int = 2) -> list[list[i
         if total > limit or len(rows) == 2 + len(data) // SLOT_BYTES:
             return None
         rows.append([kind, source, stop, bound, more])
-        if one.is_whole(state):
+        if known.is_whole(codec, state):
             break
     return None if flaw else rows
 

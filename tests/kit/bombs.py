@@ -80,3 +80,4 @@ def bomb(codec: int, size: int, offset: int = 0) -> bytes:
 def write(path: Path, *entries: bytes) -> Path:
     with path.open("wb") as file:
         file.writelines(entries)
+    return path

@@ -18,6 +18,7 @@ from numba import njit
 
 from kit.kept import keeping
 from kit.ordering import Ordering
+from kolumn.cpu_fallback.machine.crc import link
 from kolumn.formats.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
 from kolumn.kernels import check
 from kolumn.kernels.fields.hop import SLICES, hop
@@ -220,6 +221,10 @@ def _check(n: int, args: Any, steps: Any) -> None:
         for lane in range(WARP):
             register ^= check.lane_share(args, i, lane, steps)
         check.compare(args, i, register)
+
+
+# Loops of kernels call ISA-L, as those of the CPU do, which link it when they are compiled.
+link()
 
 
 def run_loops(kernel: Kernel, n: int, args: Any) -> None:

@@ -43,7 +43,7 @@ LAYERS = (
     ("spark_plugin.options", "values.schemas"),
     ("readers",),
     ("spark_plugin.read", "writers.conversion"),
-    ("spark_plugin.stream", "tools", "writers.compaction"),
+    ("broker", "spark_plugin.stream", "tools", "writers.compaction"),
     ("kolumn", "spark_plugin.connector", "spark_plugin.write", "tools.report"),
     ("cli", "spark_plugin.source"),
     ("spark_plugin",),

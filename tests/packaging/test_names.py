@@ -77,7 +77,7 @@ NAME_A_LAYOUT = {
     "log/seek.py",
     "tools/sizes.py",
     "writers/compaction/cleaner.py",
-    "writers/conversion/broker.py",
+    "broker.py",
     "writers/conversion/regroup.py",
     "writers/encoders.py",
 }
