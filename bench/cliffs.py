@@ -56,7 +56,7 @@ def questions() -> list[Question]:
             Question(f"{codec}: errors=skip", reading(path, errors="skip"), base, 1.1),
             Question(f"{codec}: verify", lambda path=path: kolumn.verify(path, threads=1), base, 1.2),  # type: ignore[misc]
         ]
-    listing = {check: lambda check=check: kolumn.batches(plain, threads=1, check_crcs=check) for check in (True, False)}  # type: ignore[misc]
+    listing = {check: lambda check=check: kolumn.batches(plain, threads=1, check_crcs=check) for check in (True, False)}
     return [
         *found,
         Question("2,000 transactions: read_committed", reading(committed, isolation_level="read_committed"), reading(committed), 2.0),

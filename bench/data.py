@@ -212,7 +212,7 @@ KINDS: dict[str, Callable[[np.random.Generator, int], bytes]] = {
 
 def values(kind: str, size: int) -> list[bytes]:
     """Values of a kind, ``size`` bytes in all; 20,000 different ones, then the same again."""
-    random, found = np.random.default_rng(1), []
+    random, found = np.random.default_rng(1), list[bytes]()
     while size > 0 and len(found) < 20_000:
         found.append(KINDS[kind](random, len(found)))
         size -= len(found[-1])
@@ -226,6 +226,7 @@ def of_kind(kind: str, codec: str, size: int = SEGMENT_BYTES // 2) -> Path:
     folder = FOLDER / f"{kind.replace(' ', '_')}_{codec}_{size}-0"
     if not folder.exists():
         some: Any = values(kind, size)
+        how: Any = {"codec": codec, "batch_bytes": BATCH_BYTES}
         keys = [b"%08d" % i for i in range(len(some))]
-        kolumn.write(pa.table({"key": keys, "value": some}), folder, codec=codec, batch_bytes=BATCH_BYTES)
+        kolumn.write(pa.table({"key": keys, "value": some}), folder, **how)
     return next(folder.glob("*.log"))

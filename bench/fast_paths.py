@@ -55,9 +55,8 @@ def repeated(kind: str, codec: str) -> Path:
     if not folder.exists():
         values = data.values(kind, SIZE)
         keys = np.random.default_rng(0).permutation(len(values)) // 2
-        kolumn.write(
-            pa.table({"key": [b"%08d" % key for key in keys.tolist()], "value": values}), folder, codec=codec, batch_bytes=data.BATCH_BYTES
-        )
+        how: Any = {"codec": codec, "batch_bytes": data.BATCH_BYTES}
+        kolumn.write(pa.table({"key": [b"%08d" % key for key in keys.tolist()], "value": values}), folder, **how)
     return folder
 
 

@@ -78,7 +78,7 @@ def message() -> Any:
             one.oneof_index, one.proto3_optional = 0, True
     order.field.add(name="items", number=6, type=field.TYPE_MESSAGE, type_name=".bench.Item", label=field.LABEL_REPEATED)
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call]
+    pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("bench.Order")), descriptor_pb2.FileDescriptorSet(file=[file])
 
 

@@ -20,7 +20,7 @@ with suppress(ValueError):
             signal.signal(number, handler)
 
 # No test switches the power off: tests of steps say whether files are flushed, and none has to wait for a disk.
-os.fsync = lambda file: None
+os.fsync = lambda fd: None
 
 # Tests read what people see on a terminal; those of pipes remove this.
 os.environ["KOLUMN_OUTPUT"] = "text"
@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         from kit.one_session import needs_session
 
-        config.workeroutput["left out"] = config.stash[LEFT_OUT]
+        config.workeroutput["left out"] = config.stash[LEFT_OUT]  # type: ignore[attr-defined]
         items.sort(key=lambda item: not needs_session(item.nodeid.split("::")[0]))
 
 

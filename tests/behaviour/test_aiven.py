@@ -23,6 +23,7 @@ from kit.replicas import flip
 from kit.tiers import Aiven, aiven_of
 from kolumn.cli import main
 from kolumn.cli.common import size_of
+from kolumn.source.read_ahead import open_ranges
 from kolumn.source.segments import find_segments
 from kolumn.source.tiers import file as aiven_file
 from kolumn.source.tiers import manifest as aiven_manifest
@@ -416,9 +417,9 @@ def test_indexes_that_cannot_be_fetched_are_not_taken_for_missing(
     tmp_path: Path, key: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, keys = aiven_of(LOG, tmp_path, 2000, key=key, zstd=True, indexes=True)
-    url, real = f"local://{made.root}", aiven_file.open_ranges
+    url = f"local://{made.root}"
     reset = Mock(read_at=Mock(side_effect=OSError("the connection was reset")))
-    monkeypatch.setattr(aiven_file, "open_ranges", lambda name: reset if name.endswith(".indexes") else real(name))
+    monkeypatch.setattr(aiven_file, "open_ranges", lambda name: reset if name.endswith(".indexes") else open_ranges(name))
     monkeypatch.setattr("kolumn.source.storage.time.sleep", lambda seconds: None)
     raises(
         kolumn.KolumnError,
@@ -431,7 +432,7 @@ def test_indexes_that_cannot_be_fetched_are_not_taken_for_missing(
     assert kolumn.read(url, private_keys=keys, errors="skip", **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))
     assert "the connection was reset; the log is read instead" in caplog.text
     caplog.clear()
-    monkeypatch.setattr(aiven_file, "open_ranges", real)
+    monkeypatch.setattr(aiven_file, "open_ranges", open_ranges)
     for path in made.root.glob("*/*/*.indexes"):
         path.unlink()
     assert kolumn.read(url, private_keys=keys, **COMMITTED).equals(kolumn.read(LOG, **COMMITTED))

@@ -3,6 +3,7 @@
 import os
 import pickle
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -210,14 +211,14 @@ def test_identities_of_segments(log: list[Path]) -> None:
     assert here.identity is not None
     assert sent.identity is not None
     assert (sent, sent.identity.device, sent.identity.inode) == (here, None, here.identity.inode)
-    elsewhere = identity.replace(here.identity, device=77)
+    elsewhere = replace(here.identity, device=77)
     assert not sent.identity.is_another(elsewhere)
     assert here.identity.is_another(elsewhere)
     assert sent.identity.is_another(other.identity)
     # File systems in user space have other inode numbers on each machine, and no time of birth.
-    fuse = identity.replace(elsewhere, inode=5, born=None)
+    fuse = replace(elsewhere, inode=5, born=None)
     assert not sent.identity.is_another(fuse)
-    assert sent.identity.is_another(identity.replace(fuse, size=1))
+    assert sent.identity.is_another(replace(fuse, size=1))
     # Callers may create a `Segment` themselves.
     assert rows_of([Segment(str(log[0]), "t", 0, 0, log[0].stat().st_size)]) == kolumn.read(log[0]).num_rows
 

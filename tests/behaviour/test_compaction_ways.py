@@ -17,6 +17,7 @@ from kit.encoder import Record, batch
 from kit.paths import counted, without
 from kit.random_logs import KINDS, TIME, Log, source_of
 from kolumn.core.paths import DOWN_CONVERSION, FILTER
+from kolumn.log.pieces import pieces_of
 from kolumn.writers.compaction import cleaner
 from kolumn.writers.conversion import convert, regroup
 
@@ -108,7 +109,7 @@ def test_plain_batches_do_not_become_columns(tmp_path: Path, codec: str, monkeyp
     records[3][8:] = [Record(38, b"key-38", None, TIME), Record(39, b"key-5", None, TIME)]
     number = {"none": 0, "lz4": 3, "zstd": 4}[codec]
     source = source_of(tmp_path, [b"".join(batch(some, codec=number) for some in records) + batch([Record(40, b"last", b"", TIME)])])
-    monkeypatch.setattr(cleaner, "pieces_of", asked := Mock(wraps=cleaner.pieces_of))
+    monkeypatch.setattr(cleaner, "pieces_of", asked := Mock(wraps=pieces_of))
     done = kolumn.compact(source, tmp_path / "out", include_active=True, now=TIME, delete_retention_ms=10)
     [folder] = (tmp_path / "out").iterdir()
     found = kolumn.batches(folder).select(["baseOffset", "count", "deleteHorizonMs"]).to_pylist()

@@ -10,7 +10,8 @@ import pytest
 
 import kolumn
 from kit.encoder import Record, batch
-from kolumn.cpu_fallback.stream import UNPACKED
+from kolumn.cpu_fallback.inflate.arena import inflate
+from kolumn.cpu_fallback.stream import UNPACKED, stream
 from kolumn.decode.host import streamed
 
 KIB, TIME = 1 << 10, 1_700_000_000_000
@@ -22,7 +23,6 @@ class Count:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes = self.packages = 0
-        stream, inflate = streamed.stream, streamed.inflate
 
         def counted(*arguments: Any) -> Any:
             before = int(arguments[-2][UNPACKED])

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 import kolumn
 from kit.bombs import BLOCK, CODECS, bomb, large_record, write
@@ -197,7 +196,7 @@ def test_verify_tells_a_limit_from_damage(folder: Path) -> None:
     [name] = report.suffices
     assert not kolumn.verify(folder, **{name: report.suffices[name] * 0.9}).ok
     report = kolumn.verify(folder, max_batch_bytes=4)
-    assert (report.damage.num_rows, report.suffices.keys()) == (0, {"max_batch_bytes", "max_ratio"})
+    assert (report.damage.num_rows, set(report.suffices)) == (0, {"max_batch_bytes", "max_ratio"})
     assert kolumn.verify(folder, **report.suffices).records == 3
 
 

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +97,9 @@ def test_one_file_makes_a_format(tmp_path: object) -> None:
 
 @pytest.mark.parametrize(("format", "data", "code", "text"), WRONG, ids=[f"{one[0]}-{one[2].name}-{i}" for i, one in enumerate(WRONG)])
 def test_what_is_wrong_is_named(path: Path, format: str, data: bytes, code: Code, text: str) -> None:
-    good = {"enriched": drafts.tagged, "kip87": drafts.flagged}.get(format, lambda record: message(0, record))(Record(5, b"a", b"b", TIME))
-    path.write_bytes(data + good)
+    writers: dict[str, Callable[[Record], bytes]] = {"enriched": drafts.tagged, "kip87": drafts.flagged}
+    good = writers.get(format, partial(message, 0))
+    path.write_bytes(data + good(Record(5, b"a", b"b", TIME)))
     caught = raises(CorruptBatchError, text, kolumn.read, path, format=format)
     assert (caught.code, caught.position) == (code, 0)
     assert isinstance(caught, FormatError) == (code in (Code.MESSAGE_TYPE, Code.BAD_MAGIC, Code.CODEC_NOT_ALLOWED))

@@ -141,14 +141,20 @@ def test_rows_of_a_range(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     whole = kolumn.read(path, columns=columns)
     monkeypatch.setattr(seek, "SMALLEST", 1)
     last = START + COUNT * EACH
-    ranges = [(START - 10, START), (last + 5000, last + 6000), (START, last), (None, START + 40), (last - 9, None)]
+    ranges: list[tuple[int | None, int | None]] = [
+        (START - 10, START),
+        (last + 5000, last + 6000),
+        (START, last),
+        (None, START + 40),
+        (last - 9, None),
+    ]
     ranges += [(low := rng.randrange(START, last), low + rng.choice((1, 100, 1000))) for _ in range(12)]
     time, offset = pc.field("timestampMs"), pc.field("offset")
-    for low, high in ranges:
-        expected = whole.filter((time >= (low or 0)) & (time < (high or 2**62)))
+    for begin, end in ranges:
+        expected = whole.filter((time >= (begin or 0)) & (time < (end or 2**62)))
         part = expected.filter((offset >= 500) & (offset < 2000))
         for more in ({}, {"threads": 3, "chunk_bytes": 20_000}, {"start_offset": 500, "end_offset": 2000}):
-            asked: dict[str, Any] = {"start_timestamp": low, "end_timestamp": high, **more}
+            asked: dict[str, Any] = {"start_timestamp": begin, "end_timestamp": end, **more}
             assert kolumn.read(path, columns=columns, **asked).equals(part if "start_offset" in more else expected), asked
 
 

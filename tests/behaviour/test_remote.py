@@ -23,6 +23,7 @@ from kit.outcome import raises
 from kit.pairs import pairs
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import segment_file, storage
+from kolumn.source.read_ahead import open_ranges
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment, find_segments
 
@@ -142,8 +143,8 @@ def test_damage_is_found_at_the_same_positions(memory: str, tmp_path: Path) -> N
 
 def test_large_files_come_in_blocks(monkeypatch: pytest.MonkeyPatch, memory: str) -> None:
     """Headers of many batches are read by few requests."""
-    opened, real = [], segment_file.open_ranges
-    monkeypatch.setattr(segment_file, "open_ranges", lambda url: opened.append(Mock(wraps=real(url))) or opened[-1])
+    opened: list[Any] = []
+    monkeypatch.setattr(segment_file, "open_ranges", lambda url: opened.append(Mock(wraps=open_ranges(url))) or opened[-1])
     segments = find_segments(f"{memory}/v2-java")
     kolumn.batches(segments[0].path, check_crcs=False)
     assert [file.read_at.mock_calls for file in opened] == [[call(segments[0].size, 0)]]

@@ -213,14 +213,14 @@ def test_late_records_and_times_in_bounded_memory(broker: Path) -> None:
     assert found.late["nasty", 0] == (int((times < latest).sum()), int((latest - times).max()))
     assert int(found.lateness.counts.sum()) == len(times)
     assert int(found.lateness.counts[1:].sum()) == int((times < latest).sum()) > 0
-    found = Timeline()
+    timeline = Timeline()
     rng = np.random.default_rng(5)
     for _ in range(4):
         times = rng.integers(0, 2**44, 50_000)
-        found.add(times, np.full(len(times), 3))
-    assert len(found.numbers) <= MOST_BINS
-    assert found.sums.sum(axis=1).tolist() == [200_000, 600_000]
-    drawn = found.drawn(90)
+        timeline.add(times, np.full(len(times), 3))
+    assert len(timeline.numbers) <= MOST_BINS
+    assert timeline.sums.sum(axis=1).tolist() == [200_000, 600_000]
+    drawn = timeline.drawn(90)
     assert len(drawn.records) <= 90
     assert int(drawn.records.sum()) + drawn.outside == 200_000
 

@@ -59,10 +59,14 @@ def write(folder: Path, records: Iterable[Record], **how: Any) -> Path:
     return folder
 
 
-def topic(tmp_path: Path, *records: Record, **how: Any) -> TopicSchemas:
-    found = schemas_of(write(tmp_path / "_schemas-0", records, **how))
+def listed(*where: Any) -> TopicSchemas:
+    found = schemas_of(*where)
     assert isinstance(found, TopicSchemas)
     return found
+
+
+def topic(tmp_path: Path, *records: Record, **how: Any) -> TopicSchemas:
+    return listed(write(tmp_path / "_schemas-0", records, **how))
 
 
 def id_of(schema: Schema | None) -> int | None:
@@ -198,19 +202,19 @@ def test_damaged_segments_and_copies(tmp_path: Path) -> None:
     folder = write(tmp_path / "_schemas-0", numbered(40), batch_records=4)
     (log,) = folder.glob("*.log")
     flip(log, log.stat().st_size // 2)
-    found = schemas_of(folder)
+    found = listed(folder)
     assert (found.skipped.stretches, found.skipped.records, found.malformed) == (1, 4, 0)
     assert (len(list(found.registered())), id_of(found.newest("s"))) == (36, 40)
     # A manifest that is none hides nothing.
     (folder / "00000000000000000000-AAAAAAAAAAMAAAAAAAAABA.rsm-manifest").write_text("{")
-    found = schemas_of(tmp_path)
+    found = listed(tmp_path)
     assert (len(list(found.registered())), found.skipped.stretches) == (36, 2)
     # Log directories of several brokers, each with its replica; one is damaged.
     write(tmp_path / "2" / "1" / "_schemas-0", numbered(20), batch_records=2)
     shutil.copytree(tmp_path / "2" / "1", tmp_path / "2" / "2")
     (log,) = (tmp_path / "2" / "1").glob("*/*.log")
     flip(log, log.stat().st_size // 2)
-    found = schemas_of(None, [tmp_path / "2" / "1", tmp_path / "2" / "2"])
+    found = listed(None, [tmp_path / "2" / "1", tmp_path / "2" / "2"])
     assert (len(list(found.registered())), found.malformed) == (20, 0)
 
 

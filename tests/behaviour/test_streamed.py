@@ -21,6 +21,7 @@ from kolumn.core.errors import Code, CorruptBatchError
 from kolumn.core.paths import MESSAGES
 from kolumn.cpu_fallback.inflate.libraries import Decoder, Decoders
 from kolumn.cpu_fallback.stream import UNPACKED
+from kolumn.cpu_fallback.stream_messages import STRETCHES, stream_messages
 from kolumn.decode import pipeline
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.host import streamed as tiles
@@ -230,12 +231,12 @@ def test_payloads_are_decompressed_once(codec: int, path: Path, monkeypatch: pyt
         data.append(wrapper(1, records, codec))
         plain, offset = plain + sum(len(message(1, record)) for record in records), offset + 4
     path.write_bytes(b"".join(data))
-    loop, written, calls = tiles.stream_messages, [0], [0]
+    written, calls = [0], [0]
 
     def counted(*arguments: Any) -> Any:
         slots = arguments[-2]
         before = int(slots[UNPACKED])
-        found = loop(*arguments)
+        found = stream_messages(*arguments)
         written[0] += int(slots[UNPACKED]) - before
         calls[0] += 1
         return found
@@ -251,11 +252,11 @@ def test_a_chunk_costs_a_few_calls_and_a_few_rows(path: Path, monkeypatch: pytes
     """No Python and no row of the batch table for each message."""
     one = message(1, Record(0, b"key", b"value", 1_700_000_000_000))
     path.write_bytes(b"".join(k.to_bytes(8, "big") + one[8:] for k in range(20_000)))
-    loop, rows = tiles.stream_messages, list[int]()
+    rows: list[int] = []
 
     def counted(*arguments: Any) -> Any:
-        found = loop(*arguments)
-        rows.append(int(arguments[-2][tiles.STRETCHES]))
+        found = stream_messages(*arguments)
+        rows.append(int(arguments[-2][STRETCHES]))
         return found
 
     monkeypatch.setattr(tiles, "stream_messages", counted)

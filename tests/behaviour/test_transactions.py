@@ -67,8 +67,8 @@ WAYS = pytest.mark.parametrize(
 @of_every_case
 def test_rows_are_those_of_a_consumer(case: Case, options: dict[str, Any]) -> None:
     found, expected = committed(case.directory, **options), consumed(case)
-    for name, other in COLUMNS.items():
-        assert found[name].to_pylist() == expected[other].to_pylist()
+    for name, its in COLUMNS.items():
+        assert found[name].to_pylist() == expected[its].to_pylist()
     one, other = ([[tuple(h.values()) for h in row] for row in table["headers"].to_pylist()] for table in (found, expected))
     assert one == other
 

@@ -32,6 +32,7 @@ from kit.streams import SNAPPY
 from kolumn.copies.ranges import log_ranges
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.damage.findings import Damage
+from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.tools import parquet
@@ -237,7 +238,8 @@ def test_segments_and_their_indexes(tmp_path: Path) -> None:
         assert list(struct.iter_unpack(">qi", path.with_suffix(".timeindex").read_bytes())) == time_index(rows, base)
     found = kolumn.read(tmp_path / "t-0", start_offset=3001, end_offset=3100)
     assert found["offset"].to_pylist() == [record.offset for record in records if 3001 <= record.offset < 3100]
-    assert kolumn.write(table_of([]), tmp_path / "empty-0") == list((tmp_path / "empty-0").iterdir()) == []
+    assert kolumn.write(table_of([]), tmp_path / "empty-0") == []
+    assert list((tmp_path / "empty-0").iterdir()) == []
     kolumn.write(table_of([]), tmp_path / SEGMENT)
     assert (tmp_path / SEGMENT).read_bytes() == b""
 
@@ -392,13 +394,13 @@ def test_threads_write_the_same_files(tmp_path: Path, log: Path) -> None:
 
 def test_several_files_are_written_at_a_time(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A budget: two threads meet, each in the first batch of its file."""
-    met, scan = threading.Barrier(2, timeout=60), parquet.scan_ranges
+    met = threading.Barrier(2, timeout=60)
 
     def meeting(ranges: Any, options: Options, *more: Any) -> Any:
         assert options.threads == 1
         if ranges[0].segment.base_offset in first:
             met.wait()
-        yield from scan(ranges, options, *more)
+        yield from scan_ranges(ranges, options, *more)
 
     first = [int(path.stem) for path in sorted(log.glob("*.log"))[:2]]
     monkeypatch.setattr(parquet, "scan_ranges", meeting)

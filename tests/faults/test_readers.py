@@ -26,8 +26,8 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import find_segments
 from kolumn.spark_plugin.options import LoadOptions
-from kolumn.spark_plugin.read.schema import spark_schema
-from kolumn.spark_plugin.source import BatchTableReader, RecordReader, with_columns
+from kolumn.spark_plugin.read.schema import spark_schema, with_columns
+from kolumn.spark_plugin.source import BatchTableReader, RecordReader
 from kolumn.spark_plugin.stream import RecordStream
 from kolumn.spark_plugin.write.export import ExportLayout, plan_jobs, plan_tasks, write_job
 from kolumn.values.schemas.open import records_of

@@ -233,7 +233,8 @@ def test_leftovers_that_another_run_removes_meanwhile(tmp_path: Path, monkeypatc
     for module in (commit, outgoing):
         monkeypatch.setattr(module, "staging_folders", lambda root: [str(tmp_path / name)])
     recover(str(tmp_path))
-    assert kolumn.tidy(tmp_path) == list(tmp_path.iterdir()) == []
+    assert kolumn.tidy(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_commit_that_lives(tmp_path: Path) -> None:
@@ -265,7 +266,7 @@ def test_two_that_append_at_a_url_at_once(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("write", [writers.append, writers.overwrite], ids=["append", "overwrite"])
 def test_two_that_carry_out_one_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any) -> None:
     """At a URL it is not known whether a run is dead, so another run may act between any two of its steps."""
-    source, expected, real, steps = make_source(tmp_path / "source"), [], storage.move, 0
+    source, real, steps = make_source(tmp_path / "source"), storage.move, 0
     writers.older_logs(source, tmp_path / "alone")
     shutil.rmtree(tmp_path / "alone" / "orders-0")
     shutil.copytree(tmp_path / "alone", tmp_path / "empty")

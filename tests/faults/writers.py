@@ -3,6 +3,7 @@
 import uuid
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -108,7 +109,7 @@ def export(source: Path, target: str) -> None:
             place.discard(run)
 
 
-def _stage(place: ExportTarget, run: str, partition: int, part: pa.Table) -> dict[str, object]:
+def _stage(place: ExportTarget, run: str, partition: int, part: pa.Table) -> dict[str, Any]:
     name = f"{uuid.uuid4().hex}.parquet"
     place.files.create_dir(place.staging(run), recursive=True)
     with place.files.open_output_stream(f"{place.staging(run)}/{name}") as out:

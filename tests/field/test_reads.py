@@ -122,7 +122,9 @@ def test_such_ranges_on_the_command_line_and_in_the_connector(disk: Disk) -> Non
         "found": [], "limit": -1, "totals": [], "slots": 1, "keyed": False, "mustBeKeyed": False,
     })  # fmt: skip
     (split,) = plan["splits"]
-    assert Task(unpacked(split, Split), unpacked(plan["work"], Work)).next()["offset"].to_pylist() == in_range(5000, None)
+    rows = Task(unpacked(split, Split), unpacked(plan["work"], Work)).next()
+    assert rows is not None
+    assert rows["offset"].to_pylist() == in_range(5000, None)
     # An unset largest timestamp, of the second batch alone, is no total.
     options = Options.of()
     (segment,) = live_segments(root, options).one_log()

@@ -143,6 +143,7 @@ def test_damaged_prefixes_lead_nowhere(client: SchemaRegistryClient, seed: int) 
         made.avro(ROW, where=where)
     schemas = schemas_of(client)
     for value in made.values:
+        assert value is not None
         size = 17 if value[0] else 5
         mutants = []
         for position in range(size):
@@ -193,7 +194,7 @@ def test_urls_of_registries(given: Any) -> None:
 
 def test_a_registry_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the registry, without the password."""
-    found = schemas_of({"url": "http://me:secret@127.0.0.1:9", "max.retries": 0})
+    found: Any = schemas_of({"url": "http://me:secret@127.0.0.1:9", "max.retries": 0})
     with pytest.raises(kolumn.ArgumentError, match=r"http://127\.0\.0\.1:9: schemas cannot be read") as raised:
         found.by_id(1)
     assert "secret" not in str(raised.value)

@@ -83,7 +83,7 @@ def test_records(producer: tuple[str, Producer], tmp_path: Path) -> None:
 
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
 MOMENT = 1_700_000_000_000
-ROWS = [
+ROWS: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
     (b"ada", b'{"n": 1}', []), (b"bob", b"two\nlines", [("trace", b"x1"), ("none", None), ("empty", b"")]), (b"eve", None, []),
     (None, b"\xff\xfe bytes", [("h", b"\xe9")]), (b"", b"", []),
 ]  # fmt: skip

@@ -77,11 +77,11 @@ def changed(rng: random.Random, value: bytes, headers: Headers, others: list[tup
 
 
 def cases(rng: random.Random, format: str, is_key: bool, count: int) -> list[tuple[bytes, Headers]]:
-    given = [
+    given: list[tuple[bytes, Headers]] = [
         (bytes.fromhex(one["value"]), [(name, bytes.fromhex(data)) for name, data in one["headers"]])
         for one in WRITTEN if one["format"] == format and one["key"] == is_key
     ]  # fmt: skip
-    made = []
+    made: list[tuple[bytes, Headers]] = []
     for _ in range(count):
         one = rng.choice(given)
         for _ in range(rng.choice((1, 1, 1, 2))):

@@ -11,6 +11,7 @@ from kit.ptx import shipped
 from kolumn.cli.doctor import diagnosis
 from kolumn.kernels import build
 from kolumn.kernels.machine import image
+from kolumn.kernels.machine.image import ARCHITECTURES, cubin
 
 pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
 KERNELS = build.load_all()
@@ -22,8 +23,8 @@ def test_no_spills(name: str, tmp_path: Path) -> None:
     kernel = KERNELS[name]
     source = tmp_path / "kernel.ptx"
     source.write_text(shipped(KERNELS[name]))
-    for arch in build.ARCHITECTURES:
-        said = build.cubin(source, tmp_path / "kernel.cubin", arch)
+    for arch in ARCHITECTURES:
+        said = cubin(source, tmp_path / "kernel.cubin", arch)
         assert f"'{kernel.entry}'" in said
         assert re.findall(r"(\d+) bytes (?:stack frame|spill \w+)", said) == ["0"] * 3
         (registers,) = map(int, re.findall(r"Used (\d+) registers", said))
@@ -44,7 +45,7 @@ def test_ahead_of_time(tmp_path: Path) -> None:
     built = build.build(tmp_path, ["sizes", "gather"])
     assert list(tmp_path.iterdir()) == [built]
     assert {path.name for path in built.iterdir()} == {
-        f"{name}.{kind}" for name in ("sizes", "gather") for kind in ("ptx", *(f"sm_{arch}.cubin" for arch in build.ARCHITECTURES))
+        f"{name}.{kind}" for name in ("sizes", "gather") for kind in ("ptx", *(f"sm_{arch}.cubin" for arch in ARCHITECTURES))
     }
     # The PTX must not be newer than what CUDA 13.0's driver knows.
     (version,) = re.findall(r"\.version (\d+)\.\d+\n", (built / "sizes.ptx").read_text())

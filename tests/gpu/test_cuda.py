@@ -285,7 +285,8 @@ def test_a_stream_outlives_what_is_freed_in_its_order(opened: list[int], monkeyp
 
     def error(numbers: range) -> None:
         for number in numbers:
-            cycle: list[Any] = [found := device.runtime(), Block(found.streams, number, 8, lambda stream: freed.append(bool(alive)))]
+            found: Any = device.runtime()
+            cycle: list[Any] = [found, Block(found.streams, number, 8, lambda stream: freed.append(bool(alive)))]
             cycle.append(cycle)
 
     monkeypatch.setattr(cuda, "CudaRuntime", OfThread)

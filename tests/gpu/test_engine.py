@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,6 +129,6 @@ def test_the_doctor_knows_why_not(
 def test_the_question_is_asked_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = SimpleNamespace(stdout='[[["snappy"], 4194304]]')
     asked: list[Any] = []
-    monkeypatch.setattr(doctor.subprocess, "run", lambda command, **_: asked.append(command) or answer)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: asked.append(command) or answer)
     assert doctor._engines() == [[["snappy"], 4194304]]
     exec(compile(asked[0][2], "question", "exec"), {})

@@ -53,7 +53,7 @@ def joined(device: Emulated, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture
-def held(device: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def held(device: Emulated, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Bytes of device memory, now and at most; and those that stay for calls to come."""
     count: dict[str, Any] = {"now": 0, "most": 0, "kept": lambda: sum(one.size for one in device.kept.values())}
     begin, end = HostMemory.__init__, HostMemory.__del__

@@ -69,12 +69,12 @@ def test_blocks_and_answers_are_at_their_places(library: Decompressor, monkeypat
 
     def copy(sources: int, lengths: int, rooms: int, out: int, count: int, temporary: int, need: int, targets: int, *rest: Any) -> int:
         assert asked[-2:] == [(ZSTD_FRAME, 4, 12, 30), need]
-        given = [np.frombuffer((ctypes.c_int64 * count).from_address(at), np.int64) for at in (sources, lengths, rooms, targets, out)]
+        given = [np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(at)) for at in (sources, lengths, rooms, targets, out)]
         assert [one.tolist() for one in given[1:4]] == [sizes.tolist(), room.tolist(), (target.ctypes.data + places).tolist()]
         for at, length, most, to in zip(*given[:4], strict=True):
             ctypes.memmove(int(to), int(at), int(min(length, most)))
         given[4][:] = given[1]
-        np.frombuffer((ctypes.c_int32 * count).from_address(rest[1]), np.int32)[1] = 12
+        (ctypes.c_int32 * count).from_address(rest[1])[1] = 12
         return 0
 
     monkeypatch.setattr(library, "_function", lambda kind, name, arguments: copy if name == "Async" else whole(kind, name, arguments))

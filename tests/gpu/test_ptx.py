@@ -311,7 +311,8 @@ def test_the_device_does_it_all(codec: Any, machine: Machine, tmp_path: Path) ->
 
 def test_every_kernel_has_run(machine: Machine, tmp_path: Path) -> None:
     """On damaged segments of shipped formats, and drafts, in all of `WAYS`; on rows that are left out, and values that are parsed."""
-    path, ways = tmp_path / "a.log", [{"columns": COLUMNS}]
+    path = tmp_path / "a.log"
+    ways: list[dict[str, Any]] = [{"columns": COLUMNS}]
     for seed in range(MUTANTS):
         rng = random.Random(seed)
         with pytest.MonkeyPatch.context() as patch:

@@ -38,8 +38,8 @@ def checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     monkeypatch.setattr(kit.corpus, "cases", lambda: few)
     for owner, name in ((hop, "FEW"), (hop, "LARGE"), (hop, "LONG"), (check, "WARPS")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
-    for owner in (DeviceMemory, protocol.View):
-        monkeypatch.setattr(owner, "bytes", None, raising=False)
+    for kind in (DeviceMemory, protocol.View):
+        monkeypatch.setattr(kind, "bytes", None, raising=False)
     with standing_in():
         yield module
 
@@ -83,7 +83,7 @@ def test_steps_of_the_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(gpu_steps, "OVERLAPS", gpu_steps.OVERLAPS[:2])
     # Each function, and each codec and format once. libcudf needs a GPU.
     more = ("parquet", "files gzip", "files snappy", *(f"batches {size}" for size in gpu_steps.BATCHES[1:]))
-    steps = [step for step in gpu_decode.STEPS if step not in more]
+    steps = [step for step in gpu_steps.STEPS if step not in more]
     with standing_in():
         assert gpu_decode.main(tmp_path, small=True, only=steps) == 0
     found = json.loads((tmp_path / "gpu_decode.json").read_text())

@@ -188,8 +188,8 @@ def test_workers_read_before_their_turn(
     readers: list[tuple[bool, bool]] = []
 
     class Turns(threading.BoundedSemaphore):
-        def __enter__(self) -> bool:
-            taken = self.acquire()
+        def __enter__(self, blocking: bool = True, timeout: float | None = None) -> bool:
+            taken = self.acquire(blocking, timeout)
             holders.add(threading.get_ident())
             return taken
 

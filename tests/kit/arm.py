@@ -43,7 +43,7 @@ _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, *8 * [ctypes.c_int64])
 
 def use(folder: Path) -> None:
     """Let an emulated processor run all loops of this process that are not loaded yet, by their machine code in a folder."""
-    loops.load, loops.shipped = Processor().load, lambda: folder
+    loops.load, loops.shipped = Processor().load, cache(lambda: folder)
 
 
 class Processor:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 Schema = Any
 ALLOWED_EMPTY = 65536
-DAYS = {("int", "time-millis"): 86_400_000, ("long", "time-micros"): 86_400_000_000}
+DAYS: dict[tuple[str, str | None], int] = {("int", "time-millis"): 86_400_000, ("long", "time-micros"): 86_400_000_000}
 _EXACT = Context(prec=80)
 
 

@@ -28,7 +28,10 @@ _LOGICAL = [
     {"type": "int", "logicalType": "timestamp-millis"},
     {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3},
 ]
-_FIXED_LOGICAL = [{"logicalType": "decimal", "precision": 18, "scale": 4, "size": 8}, {"logicalType": "duration", "size": 12}]
+_FIXED_LOGICAL: list[dict[str, Any]] = [
+    {"logicalType": "decimal", "precision": 18, "scale": 4, "size": 8},
+    {"logicalType": "duration", "size": 12},
+]
 _PRIMITIVES = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]
 _PYTHON = {
     "null": 0, "boolean": 1, "int": 2, "long": 2, "float": 3, "double": 3, "bytes": 4, "fixed": 4, "string": 5, "enum": 5, "record": 6,
@@ -60,7 +63,7 @@ def schemas(draw: st.DrawFn, depth: int = 3, names: _Names | None = None) -> Sch
     if kind == "enum":
         return {"type": "enum", "name": names.next(), "symbols": [f"S{k}" for k in range(draw(st.integers(1, 4)))]}
     if kind == "fixed":
-        extra = draw(st.sampled_from([{"size": 0}, {"size": 3}, {"size": 16}, *_FIXED_LOGICAL]))
+        extra: dict[str, Any] = draw(st.sampled_from([{"size": 0}, {"size": 3}, {"size": 16}, *_FIXED_LOGICAL]))
         return {"type": "fixed", "name": names.next(), **extra}
     if kind == "record":
         fields = [{"name": f"f{k}", "type": draw(schemas(depth - 1, names))} for k in range(draw(st.integers(0, 4)))]

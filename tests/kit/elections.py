@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 import kolumn
 from kit import oracle
@@ -152,6 +153,7 @@ def is_doubtful(case: Case) -> bool:
         sides = (strand, strand.entries[-1].epoch), (after, after.entries[0].epoch)
         if strand.copy == after.copy and any(epoch >= 0 and sum(e.epoch == epoch for e in one.entries) < 2 for one, epoch in sides):
             return True
+    nothing: Any = (None, None)
     for copy, files in enumerate(case.copies):
         for i in range(len(files)):
             own = [(strand, one) for strand in strands if strand.copy == copy for one in strand.entries if one.file == i]
@@ -160,7 +162,7 @@ def is_doubtful(case: Case) -> bool:
             if any(gap.file == i and gap.headers() is None for gap in contents(files)[1]):
                 # Where the chain of entries is broken too, a reader takes up those that come again, or those before them.
                 return True
-            for (before, one), (here, two), (after, three) in zip([(None, None), *own], own, [*own[1:], (None, None)], strict=False):
+            for (before, one), (here, two), (after, three) in zip([nothing, *own], own, [*own[1:], nothing], strict=False):
                 leads = after is here and three is not None and two.last + 1 == three.base
                 follows = before is here and one is not None and one.last + 1 == two.base
                 if (

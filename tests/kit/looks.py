@@ -40,7 +40,7 @@ class Looks:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Replace the functions, until the patch is undone."""
         scandir, opened, init = os.scandir, builtins.open, SegmentFile.__init__
-        look, descriptor = identity._fields, SegmentFile.descriptor.fget
+        look, descriptor = identity._fields, vars(SegmentFile)["descriptor"].fget
         assert descriptor is not None
         for name in BY_NAME:
             patch.setattr(os, name, self._named(name, getattr(os, name)))

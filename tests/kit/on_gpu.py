@@ -54,6 +54,7 @@ if not there:
 
 from kit import emulated  # noqa: E402
 from kit import ptx as machine_module  # noqa: E402
+from kolumn.kernels.machine.runtime import PAD  # noqa: E402
 
 loops = emulated.run_loops
 pieces: "weakref.WeakSet" = weakref.WeakSet()
@@ -80,9 +81,9 @@ def _made(self, size, data=b""):
     # As HostMemory.__init__, over page-locked memory.
     self.size, real = size, max(size, len(data))
     self._fill = next(emulated.FILLS)
-    self._whole = locked(real + 3 * emulated.PAD)
+    self._whole = locked(real + 3 * PAD)
     self._whole[:] = self._fill
-    begin = emulated.PAD + -self._whole.ctypes.data % emulated.PAD
+    begin = PAD + -self._whole.ctypes.data % PAD
     if data:
         self._whole[begin : begin + real] = np.frombuffer(data, np.uint8)
     self._around = self._whole[:begin], self._whole[begin + real :]
@@ -95,7 +96,7 @@ def _made(self, size, data=b""):
 emulated.HostMemory.__init__ = _made
 
 
-def launch(kernel, n, args):
+def _launch(kernel, n, args):
     if MODE == "host":
         loops(kernel, n, args)
         return
@@ -144,7 +145,7 @@ def _emulated(self, run_by, *rest, **named):
     whole_init(self, run_by, *rest, **named)
 
 
-emulated.Emulated.__init__ = _emulated
+emulated.Emulated.__init__ = _emulated  # type: ignore[assignment]
 
 
 class OnGpu:
@@ -162,9 +163,8 @@ class OnGpu:
         run(kernel, n, args)
 
 
-machine_module.Machine = OnGpu
+machine_module.Machine = OnGpu  # type: ignore[assignment, misc]
 ran = Counter()
-_launch = launch
 
 
 def launch(kernel, n, args):

@@ -24,8 +24,11 @@ import crc32c
 from kit.inflate import BadStreamError, inflate
 from kit.streams import CODECS
 
-_COLUMNS = "offset timestampMs timestampType key value headers producerId producerEpoch sequence leaderEpoch isTransactional isControl"
-Row = namedtuple("Row", f"{_COLUMNS} magic codec position")
+Row = namedtuple(
+    "Row",
+    "offset timestampMs timestampType key value headers producerId producerEpoch sequence leaderEpoch isTransactional isControl "
+    "magic codec position",
+)
 """One record; the names are those of Kolumn's columns."""
 
 

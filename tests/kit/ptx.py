@@ -148,7 +148,7 @@ class Machine:
                 self.pieces.remove(memory.first)
             end(memory)
 
-        HostMemory.__init__, HostMemory.__del__ = made, gone
+        HostMemory.__init__, HostMemory.__del__ = made, gone  # type: ignore[assignment]
         try:
             yield self
         finally:

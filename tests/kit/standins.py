@@ -282,7 +282,7 @@ class Standins:
             # An address may be biased by a position in a file: what is freed shows by its poison.
             self.asked_by_kolumn(self.current(), lambda: run_loops(kernel, n, kernel.args(*fields)))
 
-        launch.attributes = {
+        launch.attributes = {  # type: ignore[attr-defined]
             "num_regs": 0, "local_size_bytes": 0, "shared_size_bytes": 0, "max_threads_per_block": kernel.block,
         }  # fmt: skip
         return launch
@@ -403,11 +403,12 @@ class Standins:
             "getDeviceProperties": lambda number: {"name": b"stand-in", "multiProcessorCount": PROCESSORS},
         }.items():  # fmt: skip
             patch.setattr(cupy.cuda.runtime, name, stands_in)
-        for name, stands_in in {
+        kinds: dict[str, Any] = {
             "Stream": Stream, "Device": Device, "Event": Event, "PinnedMemory": self.page_locked,
             "PinnedMemoryPointer": lambda memory, at: memory,
             "set_allocator": lambda allocator: None, "get_elapsed_time": lambda begin, end: 1e3 * (end.at - begin.at),
-        }.items():  # fmt: skip
+        }  # fmt: skip
+        for name, stands_in in kinds.items():
             patch.setattr(cupy.cuda, name, stands_in)
         for name in ("CudaMemoryResource", "CudaAsyncMemoryResource", "LimitingResourceAdaptor"):
             patch.setattr(rmm.mr, name, Resource)

@@ -105,8 +105,8 @@ def xxh32(data: bytes) -> int:
     at = len(data) // 16 * 16
     if at:
         lanes = [_1 + _2 & _MASK, _2, 0, -_1 & _MASK]
-        for words in struct.iter_unpack("<4I", data[:at]):
-            lanes = [_rotate(lane + word * _2, 13) * _1 & _MASK for lane, word in zip(lanes, words, strict=True)]
+        for four in struct.iter_unpack("<4I", data[:at]):
+            lanes = [_rotate(lane + word * _2, 13) * _1 & _MASK for lane, word in zip(lanes, four, strict=True)]
         total = sum(_rotate(lane, turn) for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True))
     else:
         total = _5

@@ -40,7 +40,7 @@ def test_paths_in_docstrings_exist() -> None:
     named = [(module, name) for module in modules() for name in re.findall(r"`((?:\w+/)+\w+\.py)`", (PACKAGE / module).read_text())]
     assert len(named) > 50
     missing = [
-        (str(module), name) for module, name in named if not any((PACKAGE / up / name).exists() for up in ("../..", *module.parents))
+        (str(module), name) for module, name in named if not any((PACKAGE / up / name).exists() for up in (Path("../.."), *module.parents))
     ]
     # A file of another project.
     assert missing == [("values/wire/framing.py", "schema_registry/common/serde.py")]

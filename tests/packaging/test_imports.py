@@ -44,7 +44,7 @@ def test_only_the_spark_plugin_knows_spark_and_the_command_line_the_terminal() -
 
 @pytest.mark.parametrize("module", [path for path in modules() if path.parts[0] == "formats" and "machine_code" not in path.parts], ids=str)
 def test_formats_know_no_file(module: Path) -> None:
-    allowed = (
+    allowed: tuple[str, ...] = (
         "numpy",
         "ctypes",
         "collections",

@@ -30,14 +30,14 @@ class _Object(dict[str, Any]):
 
 
 class _Int(int):
-    """A number, and whether there is a minus in front of it, which zero keeps to itself."""
+    """A number, and its text: zero keeps no minus."""
 
     def __new__(cls, text: str) -> "_Int":
         made = super().__new__(cls, text)
-        made.negative = text.startswith("-")
+        made.text = text
         return made
 
-    negative: bool
+    text: str
 
 
 class _Float(str):
@@ -74,10 +74,11 @@ def _of(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | _Float):
         return _INVALID
     if pa.types.is_floating(kind):
-        number = float(value)
-        return number if math.isfinite(number) or not value[-1:].isdigit() else _INVALID
+        text = value.text if isinstance(value, _Int) else str(value)
+        number = float(text)
+        return number if math.isfinite(number) or not text[-1:].isdigit() else _INVALID
     limits = _LIMITS[kind]
-    if not isinstance(value, _Int) or not limits.min <= value <= limits.max or (limits.min == 0 and value.negative):
+    if not isinstance(value, _Int) or not limits.min <= value <= limits.max or (limits.min == 0 and value.text.startswith("-")):
         return _INVALID
     return int(value)
 
@@ -140,6 +141,7 @@ def payloads(draw: st.DrawFn) -> bytes | None:
 @example([b'{"id": 1}', b'{"inner": {"rows": [', b"]}}", b'{"id": 2}'])
 @example([b'{"id": 1}{"id": 5}', b"{", b'{"id": 2}'])
 @example([b'{"name": "\\ud800"}', b'{"name": "\\ud83d\\ude00"}', b'{"other": "\\udc00"}'])
+@example([b'{"x": -0}', b'{"x": %s}' % (b"9" * 400), b'{"x": -%s}' % (b"9" * 308)])
 @example([b'{"x": NaN}', b'{"x": -Infinity}', b'{"big": -0}', b'{"id": -0}', b'{"id": 1, "id": 1}', b'{"q": 1, "q": 1}'])
 def test_values_as_python_reads_them(values: list[bytes | None]) -> None:
     found = decoded(values)

@@ -20,8 +20,8 @@ def compare(seed: int, broken: float, values: int) -> None:
         made = in_edition(made)
     good = [body(rng, kind.DESCRIPTOR, broken) for _ in range(values)]
     rows: list[bytes | None] = list(good)
-    for value in good if broken else []:
-        rows += mutants(rng, value, rng.choice(good), 6)
+    for one in good if broken else []:
+        rows += mutants(rng, one, rng.choice(good), 6)
     rows.insert(rng.randint(0, len(rows)), None)
     array, valid = ProtobufDecoder(made, "M0").decode(bodies(rows))
     array.validate(full=True)

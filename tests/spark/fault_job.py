@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyspark
-from jobs import session, tell
+from jobs import session, tell  # type: ignore[import-not-found]
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
@@ -139,7 +139,7 @@ def main(what: str, log: str, target: str, where: str = "") -> None:
         with two_hosts(Path(f"{target}.home")) as master:
             run(registered(master, **settings), log, target, takes_long)
     elif what == "export":
-        parquet_export._target = lambda target, _: ExportTarget(EndingFiles(), os.path.abspath(target))
+        parquet_export._target = lambda target, filesystem: ExportTarget(EndingFiles(), os.path.abspath(target))
         plugin.export(registered("local[2]"), log, target, split_bytes=1)
     else:
         spark = registered("local[2]")

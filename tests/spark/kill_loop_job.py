@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from jobs import on_cluster, tell
+from jobs import on_cluster, tell  # type: ignore[import-not-found]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -408,7 +408,7 @@ def test_fields_that_are_asked_for_are_decoded(spark: SparkSession) -> None:
         ("value struct<note: string, at: struct<x: int, y: int>>", ("note", "at.x", "at.y")),
         ("valueValid boolean", None),
     ):
-        wanted = StructType.fromDDL(asked)
+        wanted = cast(StructType, StructType.fromDDL(asked))
         found = only_asked(given(**avro, columns="offset,value,valueValid"), wanted).decode
         assert found.typed[0].columns == decoded
         assert set(found.columns) == set(wanted.fieldNames())

@@ -50,7 +50,8 @@ def avro_value(i: int) -> bytes:
 
 def own_logs(root: Path, chance: random.Random, value: Callable[[int], bytes] = json_value) -> Path:
     """Topics of all formats with nulls, headers, empty payloads, and values of JSON or Avro of which some are malformed."""
-    for topic, settings in {"plain": {}, "packed": {"codec": "zstd"}, "old": {"magic": 1, "codec": "gzip"}, "older": {"magic": 0}}.items():
+    topics: dict[str, Any] = {"plain": {}, "packed": {"codec": "zstd"}, "old": {"magic": 1, "codec": "gzip"}, "older": {"magic": 0}}
+    for topic, settings in topics.items():
         for partition in range(chance.randint(1, 9)):
             rows = chance.choice([1, 50, 3000])
             ids = range(rows)

@@ -275,7 +275,7 @@ def cudf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(Frame, "from_arrow", lambda _: pytest.fail("copied to the GPU once more"))
     for module in (reading, frames):
         monkeypatch.setattr(module, "use_gpu", lambda: 0)
-    emulated = Emulated(run_loops)
+    emulated: Any = Emulated(run_loops)
     download, emulated.downloaded = emulated.download, 0
 
     def counted(memory: Any, size: int, start: int = 0) -> Any:

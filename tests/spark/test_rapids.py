@@ -6,7 +6,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -23,8 +23,9 @@ TOPIC = CORPUS / "v2-java" / "java-zstd-0"
 
 
 def configured(**options: Any) -> Builder:
-    settings: Any = Builder()
-    assert rapids.configure(settings, jar=JAR, **options) is settings
+    settings = Builder()
+    found: Any = rapids.configure(cast(Any, settings), jar=JAR, **options)
+    assert found is settings
     return settings
 
 

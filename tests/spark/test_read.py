@@ -37,8 +37,7 @@ from kit.wrong_records import cases
 from kolumn.core.schema import REMARK_SCHEMA, record_schema
 from kolumn.spark_plugin import DamageSource, RecordSource, export, read_segments
 from kolumn.spark_plugin.options import LoadOptions
-from kolumn.spark_plugin.read.schema import spark_schema
-from kolumn.spark_plugin.source import with_columns
+from kolumn.spark_plugin.read.schema import spark_schema, with_columns
 from kolumn.spark_plugin.stream import RecordStream
 
 pytestmark = pytest.mark.spark

@@ -30,9 +30,9 @@ from kolumn.spark_plugin.connector.questions import answer
 from kolumn.spark_plugin.connector.work import Work, unpacked
 from kolumn.spark_plugin.connector.worker import Task
 from kolumn.spark_plugin.options import LoadOptions
-from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.read.schema import spark_schema, with_columns
 from kolumn.spark_plugin.read.splits import Split
-from kolumn.spark_plugin.source import RecordSource, with_columns
+from kolumn.spark_plugin.source import RecordSource
 from kolumn.spark_plugin.stream import RecordStream
 
 pytestmark = pytest.mark.spark
@@ -443,10 +443,10 @@ def test_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
             sys.executable,
             str(Path(__file__).with_name("jobs.py")),
             "streaming",
-            *(tmp_path / name for name in ("log", "out", "checkpoint")),
+            *(str(tmp_path / name) for name in ("log", "out", "checkpoint")),
         ]
-        quiet: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        return subprocess.Popen([*job, str(offsets), reader], start_new_session=True, **quiet)
+        null = subprocess.DEVNULL
+        return subprocess.Popen([*job, str(offsets), reader], start_new_session=True, stdin=null, stdout=null, stderr=null)
 
     while killed < KILLS:
         end, before, wanted = next(rounds), commits(), dice.randint(0, 8)

@@ -80,7 +80,9 @@ def test_streams_and_frames(spark: SparkSession, log: Path, tmp_path: Path) -> N
     frame = read_segments(spark, log, value_format="json", value_schema=SCHEMA, columns=["offset", "key", "value"])
     assert frame.schema["value"].dataType == reader(spark).load(str(log)).schema["value"].dataType
     assert frame.filter("value.customer = 'c1'").count() == len([i for i in range(ROWS) if i % 3 == 1 and i not in (3, 400)])
-    assert bytes(frame.first()["key"]) == b'{"k":1}'
+    first = frame.first()
+    assert first is not None
+    assert bytes(first["key"]) == b'{"k":1}'
 
 
 def test_an_export(spark: SparkSession, log: Path, tmp_path: Path) -> None:

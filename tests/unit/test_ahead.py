@@ -164,7 +164,7 @@ def test_arguments_are_checked() -> None:
         with pytest.raises(TypeError, match="contiguous array"):
             microseconds(good, wrong, 0)
     with pytest.raises(TypeError, match="missing 1 required"):
-        microseconds(good, good)
+        microseconds(good, good)  # type: ignore[call-arg]
 
 
 CORPUS = Path(__file__).resolve().parents[1] / "data" / "corpus"

@@ -32,7 +32,8 @@ _SLACK = 64
 def plain_rows(target: Any, programs: Any, stack: int, *rest: Any) -> Any:
     """The loop as plain Python, on Python's integers."""
     *arrays, bare, fill, fills, first, valid = rest
-    return decode_rows.py_func(target, programs.tolist(), stack, *(array.tolist() for array in arrays), bare, fill, fills, first, valid)
+    loop: Any = decode_rows
+    return loop.py_func(target, programs.tolist(), stack, *(array.tolist() for array in arrays), bare, fill, fills, first, valid)
 
 
 def lines(seed: int, count: int) -> list[bytes]:

@@ -4,6 +4,7 @@ import gzip as stdlib_gzip
 import random
 import struct
 import threading
+from collections.abc import Callable
 from itertools import product
 
 import cramjam
@@ -13,7 +14,8 @@ import pytest
 import zstandard
 
 from kolumn.core.errors import Code
-from kolumn.cpu_fallback.inflate.arena import PAD, Inflated, inflate
+from kolumn.cpu_fallback.inflate.arena import Inflated, inflate
+from kolumn.cpu_fallback.machine.address import PAD
 
 XERIAL = bytes.fromhex("82534e4150505900 00000001 00000001")
 WORDS = [bytes(random.Random(i).choices(b"abcdefghij", k=6)) for i in range(200)]
@@ -110,7 +112,10 @@ def test_a_broken_payload_hurts_no_other() -> None:
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_limits(codec: int) -> None:
-    write = [bytes, stdlib_gzip.compress, chunked, lambda d: lz4.frame.compress(d, block_linked=False), streamed][codec]
+    writers: list[Callable[[bytes], bytes]] = [
+        bytes, stdlib_gzip.compress, chunked, lambda d: lz4.frame.compress(d, block_linked=False), streamed,
+    ]  # fmt: skip
+    write = writers[codec]
     data = text(300_000)
     payload = write(data)
     assert run([payload], codec, max_bytes=300_000).code.tolist() == [0]

@@ -56,10 +56,12 @@ def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
     """What each command is asked: something that works, something about damage, something that cannot be done."""
     missing, target, copy = disk / f"missing {NAME}", work / f"new {NAME}", disk.with_name(f"two {NAME}")
     shutil.copytree(disk, work / f"own {NAME}")
-    readers = {name: [["--errors", "skip", disk], [disk], [missing], [disk, copy]] for name in ("cat", "stats")}
+    readers: dict[str, list[list[object]]] = {
+        name: [["--errors", "skip", disk], [disk], [missing], [disk, copy]] for name in ("cat", "stats")
+    }
     (work / f"taken {NAME}").mkdir()
     (work / f"taken {NAME}" / "file").write_bytes(b"")
-    writers = {
+    writers: dict[str, list[list[object]]] = {
         name: [
             [*extra, "--errors", "skip", disk, "-o", target / name],
             [*extra, disk, "-o", target / f"{name} 2"],
@@ -146,8 +148,9 @@ def every_error() -> Iterator[type[KolumnError]]:
 def test_every_error_escapes_names() -> None:
     for kind in every_error():
         if issubclass(kind, CorruptBatchError):
-            error: KolumnError = kind(NAME, 1, Code.BAD_CRC, found=NAME)
-            assert error.segment == NAME
+            corrupt = kind(NAME, 1, Code.BAD_CRC, found=NAME)
+            assert corrupt.segment == NAME
+            error: KolumnError = corrupt
         elif issubclass(kind, PayloadError):
             error = kind(NAME, 1, "key", NAME)
             assert (error.segment, error.reason) == (NAME, NAME)

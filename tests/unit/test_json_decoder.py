@@ -102,7 +102,7 @@ def test_what_is_passed_over_is_checked_whole(left) -> None:
     ]  # fmt: skip
     for other in (b'{"more":%s,"id":7}', b'{"id":7,"more":%s}', b'{"id":7,"more":[%s]}', b'{"id":7,"more":{"x":%s}}'):
         assert read(kind, [other % value for value in fine]).field("id").to_pylist() == [7] * len(fine)
-        expected = [None] * len(wrong)
+        expected: list[int | None] = [None] * len(wrong)
         # An empty list.
         expected[wrong.index(b"")] = 7 if b"[" in other else None
         assert read(kind, [other % value for value in wrong]).field("id").to_pylist() == expected

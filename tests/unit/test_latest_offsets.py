@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.guarded import ending_at_a_page
+from kolumn.cpu_fallback.encode.key_map import place_keys
 from kolumn.writers.compaction import cleaner
 from kolumn.writers.compaction.cleaner import LatestOffsets
 
@@ -78,7 +79,7 @@ def test_where_all_hashes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tables_of_many_bytes_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleaner, "_LARGEST_TABLE", 100)
-    keys: Keys = [b"%d" % one * 30 for one in range(200)] + [b"", bytes(1000)]
+    keys: Keys = [*(b"%d" % one * 30 for one in range(200)), b"", bytes(1000)]
     found, expected = added([keys])
     assert found.table()["key"].num_chunks > 50
     compare(found, expected)
@@ -92,14 +93,14 @@ def test_after_the_last_slot_comes_the_first(monkeypatch: pytest.MonkeyPatch) ->
         found.add(pa.array([b"first"]), pa.array([0]))
         slots = np.zeros(32, np.int64)
         found._slots = slots[:8]
-        cleaner.place_keys(found._map(), 1)
+        place_keys(found._map(), 1)
         keys: Keys = [b"first", *(b"%d" % one for one in range(6))]
         found.add(pa.array(keys, pa.binary()), pa.array(range(7)))
         assert np.count_nonzero(slots[:8]) == 7
         assert not slots[8:].any()
         compare(found, dict(zip([key for key in keys if key is not None], range(7), strict=True)))
         slots[:8] = 0
-        cleaner.place_keys(found._map(), 7)
+        place_keys(found._map(), 7)
         assert not slots[8:].any()
         assert found.known(pa.array(keys, pa.binary())).all()
 

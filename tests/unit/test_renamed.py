@@ -2,6 +2,7 @@
 
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,5 @@ def test_sources_of_spark() -> None:
         assert LoadOptions.of({"path": "x", "keys": "k=/p"}).decode == LoadOptions.of({"path": "x", "privateKeys": "k=/p"}).decode
     with pytest.warns(DeprecationWarning, match=r'format\("kolumn-damage"\) is called format\("kolumn"\).option\("table", "damage"\) now'):
         source = DamageSource({"path": str(LOG)})
-    assert (
-        source.reader(source.schema()).options == LoadOptions.of({"path": str(LOG), "table": "damage"})
-        or load(LOG, table="damage").count() == 0
-    )
+    reader: Any = source.reader(source.schema())
+    assert reader.options == LoadOptions.of({"path": str(LOG), "table": "damage"}) or load(LOG, table="damage").count() == 0

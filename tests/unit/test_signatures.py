@@ -148,9 +148,9 @@ def test_every_option_is_documented() -> None:
 
 def test_commands_have_the_defaults_of_the_list() -> None:
     different = {"errors"}
-    commands = typer.main.get_command(app).commands
+    group: Any = typer.main.get_command(app)
     seen = set()
-    for command in commands.values():
+    for command in group.commands.values():
         for one in command.params:
             if one.name in OPTIONS and one.name not in different and isinstance(one.default, str | bool):
                 assert one.default == DEFAULTS[one.name], (command.name, one.name)

@@ -5,6 +5,7 @@ import os
 import pickle
 import socket
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -215,8 +216,11 @@ def test_payloads_that_are_no_strings(tmp_path: Path, column: str, options: dict
 
 def test_progress_is_told_as_bytes_are_read(tmp_path: Path) -> None:
     size = sum(path.stat().st_size for path in TOPIC.glob("*.log"))
-    reads = [(kolumn.read, {}), (kolumn.read, {"threads": 1}), (kolumn.read, {"chunk_bytes": 4096, "threads": 2})]
-    for function, options in [*reads, (kolumn.batches, {}), (kolumn.verify, {}), (kolumn.space, {})]:
+    ways: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+        (kolumn.read, {}), (kolumn.read, {"threads": 1}), (kolumn.read, {"chunk_bytes": 4096, "threads": 2}),
+        (kolumn.batches, {}), (kolumn.verify, {}), (kolumn.space, {}),
+    ]  # fmt: skip
+    for function, options in ways:
         told: list[int] = []
         function(TOPIC, on_progress=told.append, **options)
         assert sum(told) == size, (function, options)
