@@ -240,7 +240,7 @@ def test_a_changed_byte_of_a_manifest_costs_its_segment_alone(tmp_path: Path, zs
     manifest, keys = three(tmp_path / "tier", zstd, key)
     whole = manifest.read_bytes()
     told = whole.find(b"remoteLogSegmentMetadata")
-    how: dict[str, Any] = {"keys": keys, "columns": ["topic", "partition", "offset"]}
+    how: dict[str, Any] = {"private_keys": keys, "columns": ["topic", "partition", "offset"]}
     for at, before in enumerate(whole):
         # All digits of its topic-partition and its epochs, and some bytes of the rest.
         if at % step and not (at > told and 48 <= before < 58):

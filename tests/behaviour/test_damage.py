@@ -369,3 +369,12 @@ def test_bytes_of_damaged_segments_are_not_walked_in_python(path: Path, monkeypa
         path.write_bytes((bytes(8) + claim) * 100_000)
         assert kolumn.read(path, errors="skip").num_rows == 0
     assert len(looked_at) < 1000
+
+
+def test_a_damaged_batch_with_a_time_far_from_now_at_the_end(tmp_path: Path) -> None:
+    """Its header is looked at where others' times are told not to fit, and it has no records."""
+    far = 1 << 61
+    damaged = batch([Record(1, b"key", b"value", TIME)], flags=5, max_timestamp=far)
+    (tmp_path / "0.log").write_bytes(batch([Record(0, b"key", b"value", far)]) + damaged)
+    assert kolumn.read(tmp_path / "0.log", errors="skip")["offset"].to_pylist() == [0]
+    raises(kolumn.FormatError, "attributes: expected codec", kolumn.read, tmp_path / "0.log")

@@ -349,7 +349,12 @@ def test_command(tmp_path: Path) -> None:
     raises(ArgumentError, "older_than_hours=-1", kolumn.tidy, tmp_path, older_than_hours=-1)
 
 
-COMMANDS = {"convert": "--codec none", "compact": "", "clean": "--retention-ms 99999999999999", "to-parquet": "--compression none"}
+COMMANDS = {
+    "convert": "--codec none",
+    "compact": "",
+    "apply-retention": "--retention-ms 99999999999999",
+    "to-parquet": "--compression none",
+}
 
 
 @pytest.fixture

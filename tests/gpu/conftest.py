@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kolumn.core.keywords import DEFAULTS
 from kolumn.kernels.machine import device as current
-from kolumn.options import Options
 
 if TYPE_CHECKING:
     from kit.emulated import Emulated
@@ -67,7 +67,7 @@ def pytest_report_header() -> list[str]:
 @pytest.fixture(autouse=True)
 def _nvcomp(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests let nvCOMP decompress where they do not say otherwise."""
-    monkeypatch.setitem(Options.__init__.__kwdefaults__, "trusted", True)
+    monkeypatch.setitem(DEFAULTS, "trusted", True)
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ class _Builder:
 
     def _tell_of_far_times(self) -> None:
         """Warn once for each segment if headers have timestamps whose microseconds do not fit 64 bits."""
-        far = np.flatnonzero(self.entries.array[:, table.MAX_TIMESTAMP] > LARGEST)
+        far = np.flatnonzero((self.entries.array[:, table.MAX_TIMESTAMP] > LARGEST) & (self.run.records > 0))
         if not len(far):
             return
         before = np.cumsum(self.run.records) - self.run.records
