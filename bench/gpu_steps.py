@@ -214,7 +214,7 @@ def codec(name: str, bench: Bench) -> None:
         if (name == "none" and size != BLOCKS[0]) or not fits(name, size):
             continue
         path = bench.segment(name, size)
-        read = partial(to_device, path, "binary", columns=COLUMNS, threads=1)
+        read = partial(to_device, path, "binary", columns=COLUMNS, threads=1, trusted=True)
         plain = RECORD_BYTES["16 KiB"] * sum(one.num_rows for one in read())
         watches = []
         for _ in range(bench.turns):
@@ -243,7 +243,7 @@ def files(name: str, bench: Bench) -> None:
         if name == "none":
             _files_alone(topic, bench)
         for threads in sorted({3, 6, most}):
-            took = walls(partial(to_device, topic, "binary", columns=COLUMNS, threads=threads), min(bench.turns, 3))
+            took = walls(partial(to_device, topic, "binary", columns=COLUMNS, threads=threads, trusted=True), min(bench.turns, 3))
             bench.add(f"{name}: files to columns on the device, {threads} threads", took, plain)
         for backend in ("gpu", "cpu"):
             took = walls(partial(kolumn.read, topic, columns=COLUMNS, backend=backend, trusted=True), min(bench.turns, 3))
