@@ -155,8 +155,8 @@ SHAPES: dict[str, tuple[dict[str, object], dict[str, object]]] = {
 def test_a_longer_log_takes_no_more_memory(shape: str, tmp_path: Path) -> None:
     """Four times as many partitions, which are links to the same segments; the first ones teach how large columns have to be."""
     written, asked = SHAPES[shape]
-    value = pa.array([b'{"id": %d, "note": "%s"}' % (i, b"note " * 15) for i in range(10_000)])
-    headers = pa.array([[{"key": "trace", "value": b"0123456789"}]] * 10_000, RECORD_COLUMNS["headers"])
+    value = pa.array([b'{"id": %d, "note": "%s"}' % (i, b"note " * 15) for i in range(20_000)])
+    headers = pa.array([[{"key": "trace", "value": b"0123456789"}]] * 20_000, RECORD_COLUMNS["headers"])
     table = pa.table({"value": value} | ({"headers": headers} if "include_headers" in asked else {}))
     kolumn.write(table, tmp_path / "one-0", **written)  # type: ignore[arg-type]
     peaks = []
@@ -167,7 +167,7 @@ def test_a_longer_log_takes_no_more_memory(shape: str, tmp_path: Path) -> None:
             for segment in (tmp_path / "one-0").glob("*.log"):
                 os.link(segment, place / f"some-{partition}" / segment.name)
         rows, peak = map(int, run(SCAN, place, json.dumps(asked)).split())
-        assert rows == partitions * 10_000
+        assert rows == partitions * 20_000
         peaks.append(peak)
     # As much as is kept for reuse.
     assert peaks[1] < peaks[0] + KEPT

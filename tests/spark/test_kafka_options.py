@@ -130,7 +130,7 @@ def test_positions(logs: Path, texts: dict[str, object], expected: dict[str, lis
         ({"kafka.isolation.level": "committed"}, "expected one of read_uncommitted, read_committed"),
         ({"kafka.isolation.level": "read_uncommitted", "isolationLevel": "read_committed"}, "='read_committed' contradict each other"),
         ({"startingOffset": "1"}, "unknown option 'startingOffset', did you mean 'startingOffsets'?"),
-        ({"table": "rows"}, "option table: expected records, batches or remarks, found 'rows'"),
+        ({"table": "rows"}, "option table: expected records, batches, damage or remarks, found 'rows'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(logs: Path, texts: dict[str, object], message: str) -> None:
