@@ -21,8 +21,8 @@ FAST = {
     DOWN_CONVERSION: "batches of format 2 to messages, without columns (`writers/conversion/regroup.py`)",
     JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
 }
-"""Each fast path, and what it is for. `bench/results/fast_paths.json` has what each brings to a whole operation: 1.3 or more in some of
-its rows, or it would go. The exception is "short", with 1.2: every read of format 2 and its headers goes through it."""
+"""Each fast path, and what it is for. `bench/results/fast_paths.json` has what each brings to a whole operation, on several kinds of data:
+1.3 or more in some of its rows, or it would go."""
 
 
 def is_on(path: str) -> bool:
