@@ -62,8 +62,8 @@ def candidate(
     must be above ``floor`` and below ``ceiling``, and bits that no writer sets must be clear. The caller has to compare the checksums of
     entries that end after ``loaded``, and those of formats with frames of their own.
 
-    Returns ``position``: ``stop`` if there is no such position. ``left``: rest of ``budget``, the bytes that may be checksummed; entries
-    that are larger than the rest are skipped."""
+    Returns the position, ``stop`` if there is none, and what is left of ``budget``, the bytes that may be checksummed; entries that are
+    larger than the rest are skipped."""
     base = buf - origin
     while position < stop:
         if plausible(buf, origin, position, end, floor, format) and memory.i64_at(base, position) < ceiling:
@@ -184,13 +184,19 @@ def walk(
 ) -> tuple[int, int, int, int]:
     """Fill the batch table from the entries at ``pos``, ``pos + size``, … of a buffer.
 
-    ``buf``: address; the byte at position p of the segment is at ``buf + p - origin``. ``pos``, ``loaded``, ``stop``, ``end``, ``origin``:
-    positions in the segment: of the first entry, of the end of the loaded bytes, where to stop (an entry boundary), of the segment's end,
-    of the first byte of ``buf``. ``format``: index into `layouts.FORMATS`. ``whole``: whether entries must be loaded to their end;
-    otherwise headers are enough. ``decide``: whether checksums decide between layouts; only with ``whole``. ``rows``: int64 array of shape
-    (n, `table.WIDTH`).
-    Returns ``count``: rows filled. ``pos``: where the walk stopped. ``code``: OK at ``stop``; MORE or FULL if the buffer or the table ended
-    first; else the reason why the chain of entries ends at ``pos``. ``size``: of the entry at ``pos``, or 0 if it is not known."""
+    ``buf``: address; the byte at position p of the segment is at ``buf + p - origin``.
+    ``pos``, ``loaded``, ``stop``, ``end``, ``origin``: positions in the segment: of the first entry, of the end of the loaded bytes,
+        where to stop (an entry boundary), of the segment's end, of the first byte of ``buf``.
+    ``format``: index into `layouts.FORMATS`.
+    ``whole``: whether entries must be loaded to their end; otherwise headers are enough.
+    ``decide``: whether checksums decide between layouts; only with ``whole``.
+    ``rows``: int64 array of shape (n, `table.WIDTH`).
+    Returns ``count``: rows filled.
+    ``pos``: where the walk stopped.
+    ``code``: OK at ``stop``; MORE or FULL if the buffer or the table ended first; else the reason why the chain of entries ends at
+        ``pos``.
+    ``size``: of the entry at ``pos``, or 0 if it is not known.
+    """
     count = 0
     while pos < stop:
         if loaded < end and pos + HEADERS > loaded:
@@ -211,9 +217,13 @@ def walk(
 
 @compiled
 def boundary(file: int, start: int, end: int, floor: int, window: int, room: int) -> int:
-    """First position from ``start`` on where two format 2 batches seem to follow one another, or -1 if ``room`` bytes have none. ``file``:
-    as for `fetch`. ``start``, ``end``: positions: of the first byte to look at, and of the end of the file. ``floor``: their offsets are
-    above it. ``window``, ``room``: address and size of memory for the bytes."""
+    """First position from ``start`` on where two format 2 batches seem to follow one another, or -1 if ``room`` bytes have none.
+
+    ``file``: as for `fetch`.
+    ``start``, ``end``: positions: of the first byte to look at, and of the end of the file.
+    ``floor``: their offsets are above it.
+    ``window``, ``room``: address and size of memory for the bytes.
+    """
     size = min(room, end - start)
     if fetch(file, window, size, start) != size:
         return -1

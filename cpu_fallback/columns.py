@@ -36,8 +36,12 @@ def ones(rows: int) -> pa.Buffer:
 
 
 class BinaryColumn(NamedTuple):
-    """A column of keys or values. ``valid``: bitmap of the rows that are not null; None if none is. ``ends``, ``data``: the int32 offsets
-    and the bytes of an Arrow array; None if there are views. ``views``: Arrow's views."""
+    """A column of keys or values.
+
+    ``valid``: bitmap of the rows that are not null; None if none is.
+    ``ends``, ``data``: the int32 offsets and the bytes of an Arrow array; None if there are views.
+    ``views``: Arrow's views.
+    """
 
     rows: int
     nulls: int = 0
@@ -74,9 +78,13 @@ SKIPPED = BinaryColumn(0)
 
 @dataclass
 class Columns:
-    """The columns of a run of batches. ``offset``, ``timestamp``: int64; ms, unless ``microseconds``. ``attributes``, ``seconds``: ndarray,
-    of each message, as in `Target`; empty if messages have no attributes of their own, possibly longer than there are rows.
-    ``microseconds``: whether ``timestamp`` is in us, with `target.NO_TIME` where a record has none."""
+    """The columns of a run of batches.
+
+    ``offset``, ``timestamp``: int64; ms, unless ``microseconds``.
+    ``attributes``, ``seconds``: ndarray, of each message, as in `Target`; empty if messages have no attributes of their own, possibly
+        longer than there are rows.
+    ``microseconds``: whether ``timestamp`` is in us, with `target.NO_TIME` where a record has none.
+    """
 
     rows: int
     offset: pa.Buffer
@@ -126,12 +134,16 @@ _NOTHING, _NO_BYTES, _NO_INT64S = PayloadColumn(SKIP), np.zeros(0, np.uint8), np
 class RecordMemory:
     """Memory for the columns of a run of batches.
 
-    ``rows``, ``key_bytes``, ``value_bytes``, ``headers``: upper bounds. ``keys``, ``values``: SKIP, COPY or VIEW. ``want_headers``,
-    ``drafts``: whether headers are kept; whether messages have attributes of their own. ``header_bytes``: sequence of int, the bounds for
-    the keys and for the values of headers; both are ``value_bytes`` if they are not known. ``microseconds``: as `Columns.microseconds`.
+    ``rows``, ``key_bytes``, ``value_bytes``, ``headers``: upper bounds.
+    ``keys``, ``values``: SKIP, COPY or VIEW.
+    ``want_headers``, ``drafts``: whether headers are kept; whether messages have attributes of their own.
+    ``header_bytes``: sequence of int, the bounds for the keys and for the values of headers; both are ``value_bytes`` if they are not
+        known.
+    ``microseconds``: as `Columns.microseconds`.
     ``slots``: length of ``at``: more than `target.POSITIONS` for a loop that counts more.
-    ``target``: the addresses, for compiled code. ``at``: int64 array, write positions, by the numbers of
-    `kolumn.cpu_fallback.fields.target`."""
+    ``target``: the addresses, for compiled code.
+    ``at``: int64 array, write positions, by the numbers of `kolumn.cpu_fallback.fields.target`.
+    """
 
     def __init__(
         self, rows: int, key_bytes: int, value_bytes: int, headers: int, keys: int, values: int, want_headers: bool, *,

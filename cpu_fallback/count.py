@@ -13,10 +13,13 @@ _RECORD_COUNT, _RECORDS_MISSING = int(Code.RECORD_COUNT), int(Code.RECORDS_MISSI
 def count_records(rows: Table, payload: Int64s, size: Int64s, format: int, check_crcs: bool, records: Int64s, base: Int64s) -> None:
     """Count the records of each batch without a code; a batch with an impossible count gets a code.
 
-    ``rows``: int64 array of shape (n, `table.WIDTH`). ``payload``, ``size``: int64 arrays of n, address and size in bytes of the
-    decompressed records or inner messages. ``format``: index into `layouts.FORMATS`. ``check_crcs``: whether to compare the CRC-32 of inner
-    messages too. ``records``: int64 array of n; out: number of records of the batch, 0 with a code. ``base``: int64 array of n; out: number
-    to add to the offsets of the messages of a wrapper or a set."""
+    ``rows``: int64 array of shape (n, `table.WIDTH`).
+    ``payload``, ``size``: int64 arrays of n, address and size in bytes of the decompressed records or inner messages.
+    ``format``: index into `layouts.FORMATS`.
+    ``check_crcs``: whether to compare the CRC-32 of inner messages too.
+    ``records``: int64 array of n; out: number of records of the batch, 0 with a code.
+    ``base``: int64 array of n; out: number to add to the offsets of the messages of a wrapper or a set.
+    """
     for b in range(rows.shape[0]):
         row = rows[b]
         records[b] = 0

@@ -53,9 +53,12 @@ class Room(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Range of entries to decode. ``stop``, ``end``: positions at which to stop, and of the end of the file. ``weight``: approximate number
-    of decompressed bytes to decode. ``inflates``: expected number of decompressed bytes for each byte of a compressed batch, until some are
-    decompressed."""
+    """Range of entries to decode.
+
+    ``stop``, ``end``: positions at which to stop, and of the end of the file.
+    ``weight``: approximate number of decompressed bytes to decode.
+    ``inflates``: expected number of decompressed bytes for each byte of a compressed batch, until some are decompressed.
+    """
 
     stop: int
     end: int
@@ -68,10 +71,12 @@ class Source(NamedTuple):
 
     ``file``: as for `fetch`. Batches of a segment in memory are decoded where they are, except at its end, where no `PAD` follows.
     ``views``: address that positions of uncompressed payloads are counted from: where the chunk begins in a segment in memory, else
-    ``window``. ``window``, ``arena``: addresses of the memory for bytes that are read, and for bytes that are decompressed. Both are
-    padded. ``room``, ``block``: bytes of the window, and how many bytes are read at a time; a larger batch is read alone. ``whole``,
-    ``keep``: whether the window keeps all bytes that are read, and the arena all bytes that are decompressed, because views will point to
-    them. Otherwise they are overwritten."""
+        ``window``.
+    ``window``, ``arena``: addresses of the memory for bytes that are read, and for bytes that are decompressed. Both are padded.
+    ``room``, ``block``: bytes of the window, and how many bytes are read at a time; a larger batch is read alone.
+    ``whole``, ``keep``: whether the window keeps all bytes that are read, and the arena all bytes that are decompressed, because views
+        will point to them. Otherwise they are overwritten.
+    """
 
     file: int
     views: int
@@ -133,15 +138,19 @@ def stream(
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Read, check, decompress and decode batches from row ``first`` on.
 
-    ``span``: range of entries, including those of the known rows. ``limits``: selects the batches to decode; the checksums of the others
-    are compared too. ``rows``: int64 array of shape (n, `table.WIDTH`); `hop` has filled the first ``known`` ones, at least one, the others
-    are filled here. ``ready``: bytes of the first batch that are already decompressed in the arena, 0 if it is not decompressed.
-    ``records``: int64 array of n; out: number of records of each batch. ``to``, ``slots``: as for `records.fields`; ``slots`` has all
-    `SLOTS`. Returns ``row``, ``state``, ``need``, ``known``: the row where it stopped, the reason, and the new number of known rows. After
-    WRONG the output must be discarded. With FULL, ``need`` is the batch's decompressed size, if it is known; the arena then has these
-    bytes, after the used ones. With WINDOW it is the batch's size. With DONE all known rows are decoded, but for one after them, whose
-    header was read although the span's weight is reached: the next chunk begins with it. A batch that does not fit into a window for views
-    is not a known row."""
+    ``span``: range of entries, including those of the known rows.
+    ``limits``: selects the batches to decode; the checksums of the others are compared too.
+    ``rows``: int64 array of shape (n, `table.WIDTH`); `hop` has filled the first ``known`` ones, at least one, the others are filled
+        here.
+    ``ready``: bytes of the first batch that are already decompressed in the arena, 0 if it is not decompressed.
+    ``records``: int64 array of n; out: number of records of each batch.
+    ``to``, ``slots``: as for `records.fields`; ``slots`` has all `SLOTS`.
+    Returns ``row``, ``state``, ``need``, ``known``: the row where it stopped, the reason, and the new number of known rows. After WRONG
+        the output must be discarded. With FULL, ``need`` is the batch's decompressed size, if it is known; the arena then has these
+        bytes, after the used ones. With WINDOW it is the batch's size. With DONE all known rows are decoded, but for one after them,
+        whose header was read although the span's weight is reached: the next chunk begins with it. A batch that does not fit into a
+        window for views is not a known row.
+    """
     rows, records, slots = borrowed(rows), borrowed(records), borrowed(slots)
     begin_columns(to)
     origin, weight = rows[0, table.POSITION], span.weight - _weight(rows[:known], _inflates(slots, span))

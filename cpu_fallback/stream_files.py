@@ -45,11 +45,14 @@ def stream_files(
 ) -> int:  # fmt: skip
     """Decode segments one after the other; returns how many were decoded as a whole.
 
-    ``files``: int64 array of shape (n, `WIDTH`). ``source``: its window has room for the largest file; its ``file`` is not used. ``span``:
-    its ``inflates`` is used. ``rows``, ``records``: out: entries of all segments, with positions in their segments, and the number of
-    records of each. ``ends``: int64 array of n; out: number of entries up to and including each segment. ``written``: int64 array of shape
-    (n, number of slots); out: ``slots`` after each segment. ``to``, ``slots``, ``room``: as for `stream`. After the call ``slots`` is that
-    after the last segment that was decoded as a whole."""
+    ``files``: int64 array of shape (n, `WIDTH`).
+    ``source``: its window has room for the largest file; its ``file`` is not used.
+    ``span``: its ``inflates`` is used.
+    ``rows``, ``records``: out: entries of all segments, with positions in their segments, and the number of records of each.
+    ``ends``: int64 array of n; out: number of entries up to and including each segment.
+    ``written``: int64 array of shape (n, number of slots); out: ``slots`` after each segment.
+    ``to``, ``slots``, ``room``: as for `stream`. After the call ``slots`` is that after the last segment that was decoded as a whole.
+    """
     first = 0
     for i in range(files.shape[0]):
         size = files[i, SIZE]

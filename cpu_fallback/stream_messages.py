@@ -72,13 +72,16 @@ def stream_messages(
 ) -> tuple[int, int, int]:  # fmt: skip
     """Read, check, decompress and decode messages.
 
-    ``span``: its ``weight`` is not used: what is left of it is in the slot `WEIGHT`. ``merge``: `APART`, `MESSAGES` or `ALL`. ``origin``:
-    position of the first byte of a window that keeps all bytes. ``ready``: bytes of the first entry that are already decompressed in the
-    arena, 0 if it is not decompressed. ``rows``, ``records``: out: stretches, and the number of rows of each. The slot `STRETCHES` says how
-    many are there. ``row``: int64 array of `table.WIDTH`, memory for the row of a wrapper. ``slots``: as for `stream`, with the slots
-    `INTACT`, `STRETCHES`, `POSITION` and `WEIGHT`.
-    Returns ``state``, ``need``, ``ready``: as for `stream`; ``ready`` is for the next call. The output is right up to the entry at which it
-    stopped, whatever the reason is."""
+    ``span``: its ``weight`` is not used: what is left of it is in the slot `WEIGHT`.
+    ``merge``: `APART`, `MESSAGES` or `ALL`.
+    ``origin``: position of the first byte of a window that keeps all bytes.
+    ``ready``: bytes of the first entry that are already decompressed in the arena, 0 if it is not decompressed.
+    ``rows``, ``records``: out: stretches, and the number of rows of each. The slot `STRETCHES` says how many are there.
+    ``row``: int64 array of `table.WIDTH`, memory for the row of a wrapper.
+    ``slots``: as for `stream`, with the slots `INTACT`, `STRETCHES`, `POSITION` and `WEIGHT`.
+    Returns ``state``, ``need``, ``ready``: as for `stream`; ``ready`` is for the next call. The output is right up to the entry at
+        which it stopped, whatever the reason is.
+    """
     rows, records, slots, row = borrowed(rows), borrowed(records), borrowed(slots), borrowed(row)
     begin_columns(to)
     position, weight, count = slots[POSITION], float(slots[WEIGHT]), slots[STRETCHES]

@@ -63,16 +63,24 @@ def tables() -> Any:
 Check = arguments(__name__, "Check", "rows source tables bad slices shares")
 """Arguments of `check`; addresses.
 
-``rows``: the batch table, int64 of shape (n, `table.WIDTH`). ``source``: where the byte at position 0 of the segment would be. The
-loaded bytes begin at a multiple of 128, and 128 bytes after the last entry may be read. ``tables``: `tables`. ``bad``: out: int32 of n,
-1 where the checksum is not that of the bytes. ``slices``: items for each entry, which small ones do not all need. ``shares``: out, if
-there are more slices than one: int32 for each item, what its slice adds to the register of the entry."""
+``rows``: the batch table, int64 of shape (n, `table.WIDTH`).
+``source``: where the byte at position 0 of the segment would be. The loaded bytes begin at a multiple of 128, and 128 bytes after the
+    last entry may be read.
+``tables``: `tables`.
+``bad``: out: int32 of n, 1 where the checksum is not that of the bytes.
+``slices``: items for each entry, which small ones do not all need.
+``shares``: out, if there are more slices than one: int32 for each item, what its slice adds to the register of the entry.
+"""
 
 
 def compare_checksums(device: Runtime, batches: Memory, count: int, source: int) -> Memory:
-    """Launch what compares the checksums of entries; does not wait. ``batches``: the batch table, int64 of shape (count, `table.WIDTH`).
-    ``count``: at least 1. ``source``: device address at which position 0 of the segment would be. Returns int32 of ``count``, not 0 where
-    the checksum is wrong."""
+    """Launch what compares the checksums of entries; does not wait.
+
+    ``batches``: the batch table, int64 of shape (count, `table.WIDTH`).
+    ``count``: at least 1.
+    ``source``: device address at which position 0 of the segment would be.
+    Returns int32 of ``count``, not 0 where the checksum is wrong.
+    """
     if "checksums" not in device.kept:
         # Never replaced: another thread may be using its address.
         device.kept.setdefault("checksums", device.upload(tables()))

@@ -59,8 +59,12 @@ Wanted = Sequence[tuple[Memory, int, int]]
 
 @dataclass
 class Outcome:
-    """Results of decoding some batches. ``bad``: bool array of n, batches in which something is wrong. ``records``: None if there are such
-    batches. ``measures``: list of uint8 array, the bytes that were wanted of the records; none if counts were wrong already."""
+    """Results of decoding some batches.
+
+    ``bad``: bool array of n, batches in which something is wrong.
+    ``records``: None if there are such batches.
+    ``measures``: list of uint8 array, the bytes that were wanted of the records; none if counts were wrong already.
+    """
 
     bad: Flags
     records: DeviceRecords | None
@@ -82,11 +86,15 @@ def decode(
 ) -> Outcome:  # fmt: skip
     """Decode batches; waits for the device once, and once more for counts that headers do not tell.
 
-    ``batches``: the batch table, int64 of shape (n, `table.WIDTH`). ``payload``, ``size``: int64 arrays of n, device addresses and bytes of
-    the decompressed records or messages. ``format``: of `layouts`. ``check_crcs``: compare the checksums of inner messages. ``drafts``:
-    whether messages have attributes of their own. ``measure``: launches what else to do with records whose batches may turn out to be bad,
-    so that nothing but lengths may be looked at; returns what is downloaded together with the flags. ``counts``: int64 array of n, records
-    of each batch where all are record batches, no more than their payloads have room for."""
+    ``batches``: the batch table, int64 of shape (n, `table.WIDTH`).
+    ``payload``, ``size``: int64 arrays of n, device addresses and bytes of the decompressed records or messages.
+    ``format``: of `layouts`.
+    ``check_crcs``: compare the checksums of inner messages.
+    ``drafts``: whether messages have attributes of their own.
+    ``measure``: launches what else to do with records whose batches may turn out to be bad, so that nothing but lengths may be looked
+        at; returns what is downloaded together with the flags.
+    ``counts``: int64 array of n, records of each batch where all are record batches, no more than their payloads have room for.
+    """
     n = len(payload)
     begins = np.concatenate([[0], np.cumsum([] if counts is None else counts)]).astype(np.int64)
     where = device.upload(np.concatenate([payload, size, begins]))

@@ -35,9 +35,14 @@ _CHECKSUM, _SIZED = 0x04, 0xE0
 _ONES, _TOPS = 0x0101010101010101, -0x7F7F7F7F7F7F7F80
 _EIGHT, _MAGIC = 0x08 * _ONES, 0x8B * _ONES - (1 << 64)
 Frame = arguments(__name__, "Frame", "start size codec magic limit first blocks counts")
-"""Arguments of `frame` and `members`: addresses. ``start``, ``size``, ``codec``, ``magic``, ``limit``: int64 of each payload: where it
-begins, bytes, codec, format of its entry, and how many bytes it may decompress to. ``first``: int64 of n + 1: number of the first slot of
-each. ``blocks``: out: a `BLOCK` for each slot. ``counts``: out: int32 of each payload: how many blocks it has, or -1."""
+"""Arguments of `frame` and `members`: addresses.
+
+``start``, ``size``, ``codec``, ``magic``, ``limit``: int64 of each payload: where it begins, bytes, codec, format of its entry, and how
+    many bytes it may decompress to.
+``first``: int64 of n + 1: number of the first slot of each.
+``blocks``: out: a `BLOCK` for each slot.
+``counts``: out: int32 of each payload: how many blocks it has, or -1.
+"""
 
 
 @thread_per_item(Frame, block=64)

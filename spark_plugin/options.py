@@ -17,7 +17,7 @@ from typing import Any, Unpack, get_args
 
 from kolumn.copies.ranges import log_ranges
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import OPTIONS, Columns, Keys, Option, Payload, ReadOptions, Source, Time, warn_renamed
+from kolumn.core.keywords import OPTIONS, RENAMED, Columns, Keys, Option, Payload, ReadOptions, Source, Time, warn_renamed
 from kolumn.core.schema import BATCH_SCHEMA, DAMAGE_SCHEMA, REMARK_SCHEMA
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options, column_list
@@ -163,10 +163,13 @@ def _rule(name: str, option: Option) -> Rule:
     return name, *next((parser for type_, parser in parsers.items() if option.type in (type_, type_ | None)), (str, option.meaning))
 
 
+def _camel(name: str) -> str:
+    return re.sub("_(.)", lambda match: match[1].upper(), name)
+
+
+_RENAMED = {_camel(old).lower(): _camel(new) for old, new in RENAMED.items()}
 _DECODE: dict[str, Rule] = {
-    re.sub("_(.)", lambda match: match[1].upper(), name): _rule(name, option)
-    for name, option in OPTIONS.items()
-    if name not in {*NOT_IN_SPARK, "on_progress"}
+    _camel(name): _rule(name, option) for name, option in OPTIONS.items() if name not in {*NOT_IN_SPARK, "on_progress"}
 }
 _OWN: dict[str, Rule] = {
     "path": ("path", str, "a path"),
@@ -373,10 +376,10 @@ class LoadOptions:
 
 def _renamed(name: str) -> str:
     """The name of an option; a name of version 0.1 warns."""
-    if name.lower() != "keys":
-        return name
-    warn_renamed("option keys", "privateKeys")
-    return "privateKeys"
+    new = _RENAMED.get(name.lower())
+    if new is not None:
+        warn_renamed(f"option {name}", new)
+    return new or name
 
 
 def _is_ignored(name: str) -> bool:

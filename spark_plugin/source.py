@@ -78,13 +78,8 @@ class DamageSource(RecordSource):
     """``format("kolumn-damage")``, as ``option("table", "damage")`` was called in version 0.1."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
         warn_renamed('format("kolumn-damage")', 'format("kolumn").option("table", "damage")')
-
-    @cached_property
-    def read_options(self) -> LoadOptions:
-        """The options of a read."""
-        return replace(LoadOptions.of(self.options), table="damage")
+        super().__init__({**options, "table": "damage"})
 
     @classmethod
     def name(cls) -> str:

@@ -151,10 +151,13 @@ def fields(
 ) -> None:  # fmt: skip
     """Decode all batches without a code.
 
-    ``rows``, ``payload``, ``size``, ``base``, ``records``: as after `count.count_records`. ``records`` is set to the number of rows written
-    for each batch. ``buffer``, ``origin``: int64 arrays of n, for views: number of the buffer that holds the payload, and the payload's
-    position in it. ``slots``: int64 array of `target.POSITIONS`; in and out: write position of each column, and which have had a null.
-    ``headers``: number of record headers for which there is room. ``stop_at_error``: whether to stop after the first damaged batch."""
+    ``rows``, ``payload``, ``size``, ``base``, ``records``: as after `count.count_records`. ``records`` is set to the number of rows
+        written for each batch.
+    ``buffer``, ``origin``: int64 arrays of n, for views: number of the buffer that holds the payload, and the payload's position in it.
+    ``slots``: int64 array of `target.POSITIONS`; in and out: write position of each column, and which have had a null.
+    ``headers``: number of record headers for which there is room.
+    ``stop_at_error``: whether to stop after the first damaged batch.
+    """
     begin_columns(to)
     for b in range(rows.shape[0]):
         if rows[b, table.CODE] == _OK:

@@ -26,13 +26,17 @@ def sound_records(
     """Move the sound records of an entry to an address, which may be that of the payload.
 
     ``row``: int64 array of `table.WIDTH`, of an entry with a right checksum. Its count becomes that of the records that stay; the last
-    offset of a wrapper becomes that of the last message that stays, since offsets of messages count from there. ``payload``, ``size``:
-    address and bytes of the decompressed records or messages. ``format``: index into `layouts.FORMATS`. ``check_crcs``: whether to compare
-    the checksums of messages. ``wrong``: int64 array of shape (m, 2); out: the first wrong records, `INDEX` and `OFFSET`.
-    Returns ``kept``, ``bytes``: records that stay; 0 if nothing of the entry can be read. ``bad``, ``framed``: wrong records, and how many
-    have a length that leads on. ``broken``: position from which on nobody can tell where records begin, -1 if all lengths lead on to the
-    end. ``before``, ``after``: offset of the last record before the first wrong one, and of the first one after the last wrong one; else
-    `table.UNKNOWN`."""
+        offset of a wrapper becomes that of the last message that stays, since offsets of messages count from there.
+    ``payload``, ``size``: address and bytes of the decompressed records or messages.
+    ``format``: index into `layouts.FORMATS`.
+    ``check_crcs``: whether to compare the checksums of messages.
+    ``wrong``: int64 array of shape (m, 2); out: the first wrong records, `INDEX` and `OFFSET`.
+    Returns ``kept``, ``bytes``: records that stay; 0 if nothing of the entry can be read.
+    ``bad``, ``framed``: wrong records, and how many have a length that leads on.
+    ``broken``: position from which on nobody can tell where records begin, -1 if all lengths lead on to the end.
+    ``before``, ``after``: offset of the last record before the first wrong one, and of the first one after the last wrong one; else
+        `table.UNKNOWN`.
+    """
     layout = row[table.LAYOUT]
     framed, last, broken = _framed(layout, payload, size, row[table.CODEC])
     base = _base(row, payload, framed, last, broken)

@@ -170,9 +170,12 @@ def put_record(
 ) -> tuple[int, int]:  # fmt: skip
     """Write row ``n`` without its headers; returns the used bytes of keys and of values.
 
-    ``headers``: number of headers up to and including those of this record. ``buffer``, ``moved``: for views: number of the buffer that
-    holds the payloads, and the difference between a position in it and an address. ``key_at``, ``value_at``: addresses; a negative length
-    is null. ``key``, ``value``: used bytes of keys and of values before this row."""
+    ``headers``: number of headers up to and including those of this record.
+    ``buffer``, ``moved``: for views: number of the buffer that holds the payloads, and the difference between a position in it and an
+        address.
+    ``key_at``, ``value_at``: addresses; a negative length is null.
+    ``key``, ``value``: used bytes of keys and of values before this row.
+    """
     store64(to.offset + 8 * n, offset)
     store64(to.timestamp + 8 * n, timestamp)
     if to.key.mode != SKIP:

@@ -43,11 +43,13 @@ _local = threading.local()
 class Inflated:
     """Result of `inflate`.
 
-    ``arena``: ndarray of uint8, decompressed bytes, followed by at least `PAD` unused ones. ``start``, ``size``: ndarray of int64, position
-    in ``arena`` and number of the bytes of each payload; size 0 for a failed one. ``code``: ndarray of int64, `Code`: OK, BAD_STREAM,
-    TOO_LARGE or BAD_CODEC. ``where``: ndarray of int64, position in the source buffer of the error in a failed payload. ``found``: dict of
-    int to str, for each failed payload, the text of its error. ``done``: how many payloads, from the first on, were processed. The values
-    of the arrays are undefined for the others."""
+    ``arena``: ndarray of uint8, decompressed bytes, followed by at least `PAD` unused ones.
+    ``start``, ``size``: ndarray of int64, position in ``arena`` and number of the bytes of each payload; size 0 for a failed one.
+    ``code``: ndarray of int64, `Code`: OK, BAD_STREAM, TOO_LARGE or BAD_CODEC.
+    ``where``: ndarray of int64, position in the source buffer of the error in a failed payload.
+    ``found``: dict of int to str, for each failed payload, the text of its error.
+    ``done``: how many payloads, from the first on, were processed. The values of the arrays are undefined for the others.
+    """
 
     arena: np.ndarray
     start: np.ndarray
@@ -87,12 +89,14 @@ def inflate(
 ) -> Inflated:  # fmt: skip
     """Decompress the payloads ``buf[start : start + size]``. Copies; libraries and compiled code run without the GIL.
 
-    ``buf``: ndarray of uint8 with `PAD` readable bytes after the last payload. ``start``, ``size``: ndarray of int64. ``codec``, ``magic``:
-    ndarray of int, codec number and magic of the entry of each payload. ``max_bytes``: largest decompressed size of one payload.
-    ``max_ratio``: largest ratio of decompressed to compressed size, above `RATIO_FLOOR`. ``share``: how many bytes to decompress; by
-    default all.
-    Memory is allocated for the measured output of the decoders, or for an upper bound that follows from the compressed bytes, never for a
-    length that is only claimed by the stream."""
+    ``buf``: ndarray of uint8 with `PAD` readable bytes after the last payload.
+    ``start``, ``size``: ndarray of int64.
+    ``codec``, ``magic``: ndarray of int, codec number and magic of the entry of each payload.
+    ``max_bytes``: largest decompressed size of one payload.
+    ``max_ratio``: largest ratio of decompressed to compressed size, above `RATIO_FLOOR`.
+    ``share``: how many bytes to decompress; by default all. Memory is allocated for the measured output of the decoders, or for an
+        upper bound that follows from the compressed bytes, never for a length that is only claimed by the stream.
+    """
     start, size, codec, magic = (np.ascontiguousarray(x, np.int64) for x in (start, size, codec, magic))
     limit = np.minimum(float(max_bytes), np.maximum(RATIO_FLOOR, max_ratio * size)).astype(np.int64)
     table, flaw, where, careful = frame(buf, start, size, codec, magic, np.minimum(limit, min(LARGE, share.bytes)))

@@ -49,8 +49,8 @@ def _copy(width: int) -> Any:
     return copy
 
 
-load8, load16, load32, load64 = _load(8), _load(16), _load(32), _load(64)
-store8, store16, store32, store64 = _store(8), _store(16), _store(32), _store(64)
+load8, load32, load64 = _load(8), _load(32), _load(64)
+store8, store32, store64 = _store(8), _store(32), _store(64)
 """Words at an address, little-endian, unaligned. The narrow ones have no sign."""
 copy16, copy32 = _copy(16), _copy(STEP)
 """Copy 16 or 32 bytes from the second address to the first, unaligned. It is one load and one store, so the two may overlap."""

@@ -17,8 +17,12 @@ from kolumn.kernels.machine.runtime import Memory, Runtime
 
 _WRAP = 2**31
 Marks = arguments(__name__, "Marks", "rows owner key key_length value_length attributes control tombstone control_type")
-"""Arguments of `marks`; addresses. ``rows``, ``owner``, ``key``, ``key_length``, ``value_length``, ``attributes``: as in `fields`.
-``control``, ``tombstone``: out: uint8, 0 or 1. ``control_type``: out: int32, a number of `layouts.CONTROL_NAMES`, -1 for data."""
+"""Arguments of `marks`; addresses.
+
+``rows``, ``owner``, ``key``, ``key_length``, ``value_length``, ``attributes``: as in `fields`.
+``control``, ``tombstone``: out: uint8, 0 or 1.
+``control_type``: out: int32, a number of `layouts.CONTROL_NAMES`, -1 for data.
+"""
 
 
 @thread_per_item(Marks)

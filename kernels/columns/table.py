@@ -38,9 +38,14 @@ MOST = 2**31 - 1
 
 @dataclass
 class Column:
-    """A column on the device. ``kind``: one of `WIDTHS`, "string", "bytes" (a list of uint8), "list" or "struct". ``data``: of the types in
-    `WIDTHS`, and the bytes of strings. ``bitmap``: validity in words of 32 rows; None where nothing is null. ``children``: of strings the
-    int32 offsets; of bytes and lists these and what they hold; of structs the fields. ``fields``: of structs the names of the fields."""
+    """A column on the device.
+
+    ``kind``: one of `WIDTHS`, "string", "bytes" (a list of uint8), "list" or "struct".
+    ``data``: of the types in `WIDTHS`, and the bytes of strings.
+    ``bitmap``: validity in words of 32 rows; None where nothing is null.
+    ``children``: of strings the int32 offsets; of bytes and lists these and what they hold; of structs the fields.
+    ``fields``: of structs the names of the fields.
+    """
 
     kind: str
     rows: int
@@ -95,10 +100,13 @@ class DeviceTable:
 class TableBuilder:
     """Makes the columns of some records.
 
-    ``constants``: dict, "topic", "partition" and "segment", None for null. ``text``: keys, values and headers' values as strings; else as
-    lists of uint8. ``limits``: which rows to keep; None if all are kept, but those of ``dropped``. ``dropped``: bool array of n, batches
-    whose records are all left out. ``states``: sequence of str, names for the column ``transaction``; ``constants["transaction"]`` has a
-    number of each batch (int64 array)."""
+    ``constants``: dict, "topic", "partition" and "segment", None for null.
+    ``text``: keys, values and headers' values as strings; else as lists of uint8.
+    ``limits``: which rows to keep; None if all are kept, but those of ``dropped``.
+    ``dropped``: bool array of n, batches whose records are all left out.
+    ``states``: sequence of str, names for the column ``transaction``; ``constants["transaction"]`` has a number of each batch (int64
+        array).
+    """
 
     def __init__(
         self, device: Runtime, records: DeviceRecords, constants: dict[str, Any], text: bool, limits: RowLimits | None,

@@ -129,9 +129,14 @@ def walk(
     layout: int, wrapped: int, buf: int, end: int, row: int, stop: int, at: int, until: int, lane: int, window: int,
     b: int, start: int, owner: int,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Hop from the record at ``at``, of ``row``, until one begins at ``until`` or later; the lanes of a warp together. ``stop``: row after
-    the last one. ``window``: shared memory of the warp. ``b``: number of the batch. ``start``, ``owner``: where positions and the number of
-    the batch are written for each row; nothing is where ``start`` is 0. Returns ``row``, ``at``, ``code``: of the next record."""
+    """Hop from the record at ``at``, of ``row``, until one begins at ``until`` or later; the lanes of a warp together.
+
+    ``stop``: row after the last one.
+    ``window``: shared memory of the warp.
+    ``b``: number of the batch.
+    ``start``, ``owner``: where positions and the number of the batch are written for each row; nothing is where ``start`` is 0.
+    Returns ``row``, ``at``, ``code``: of the next record.
+    """
     code, length, varints = _OK, 0, has_varints(layout)
     origin = (buf + at) & -8
     last = max((buf + end - 1) & -8, origin)
@@ -204,9 +209,12 @@ def _guess(text: int, row: int, stop: int, at: int, limit: int, end: int, length
 def _hop_to(
     layout: int, wrapped: int, row: int, stop: int, at: int, limit: int, end: int, length: int, text: int, start: int
 ) -> tuple[int, int, int, int]:
-    """Hop from the record at ``at``, of ``row``, until one begins after ``limit``. ``length``: of the record before. ``text``: where the
-    byte at position 0 of the payload would be in the window. Returns ``row``, ``at``, ``code``, ``length``: of the next record, and the
-    length of the one before it."""
+    """Hop from the record at ``at``, of ``row``, until one begins after ``limit``.
+
+    ``length``: of the record before.
+    ``text``: where the byte at position 0 of the payload would be in the window.
+    Returns ``row``, ``at``, ``code``, ``length``: of the next record, and the length of the one before it.
+    """
     varints, code = has_varints(layout), _OK
     while row < stop and at <= limit:
         if varints:

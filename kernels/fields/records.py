@@ -129,10 +129,14 @@ class DevicePayloads:
 class DeviceRecords:
     """Records on the device, a row each.
 
-    ``batches``: the batch table, int64 of shape (n, `table.WIDTH`). ``first``: int64 array of n + 1, host memory: where each batch's rows
-    begin. ``owner``: int32: number of each row's batch. ``start``: int32: where each record begins in its payload; not written of rows that
-    were chosen later. ``offset``, ``timestamp``: int64; ms. ``header``, ``headers``: int64 address of the first header, and int32 how many
-    there are. ``attributes``, ``seconds``: uint8 and int64, of drafts."""
+    ``batches``: the batch table, int64 of shape (n, `table.WIDTH`).
+    ``first``: int64 array of n + 1, host memory: where each batch's rows begin.
+    ``owner``: int32: number of each row's batch.
+    ``start``: int32: where each record begins in its payload; not written of rows that were chosen later.
+    ``offset``, ``timestamp``: int64; ms.
+    ``header``, ``headers``: int64 address of the first header, and int32 how many there are.
+    ``attributes``, ``seconds``: uint8 and int64, of drafts.
+    """
 
     rows: int
     batches: Memory

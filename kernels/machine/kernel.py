@@ -153,11 +153,14 @@ def arguments(module: str, name: str, *parts: Arguments) -> Arguments:
 class Kernel:
     """A kernel.
 
-    ``args``: a named tuple of integers; the launch passes ``n`` and its fields, in order. ``lanes``: threads for each item; 0 if the body
-    assigns items to threads itself. ``block``: threads in a block. ``registers``: registers that a thread may use on sm_90: 65,536 / (block
-    * blocks that should fit). ``staged``: bytes of shared memory for a copy of tables, 0 without one. The arguments have ``tables`` and
-    ``table_bytes``, their address and size; the body takes after the number of the item where to look: at the copy, or at the tables
-    themselves if they do not fit."""
+    ``args``: a named tuple of integers; the launch passes ``n`` and its fields, in order.
+    ``lanes``: threads for each item; 0 if the body assigns items to threads itself.
+    ``block``: threads in a block.
+    ``registers``: registers that a thread may use on sm_90: 65,536 / (block * blocks that should fit).
+    ``staged``: bytes of shared memory for a copy of tables, 0 without one. The arguments have ``tables`` and ``table_bytes``, their
+        address and size; the body takes after the number of the item where to look: at the copy, or at the tables themselves if they do
+        not fit.
+    """
 
     name: str
     body: Callable[..., None]
@@ -240,9 +243,13 @@ Batches = arguments(__name__, "Batches", "rows payload size first base bad forma
 
 The arguments of `count`, `hop` and `fields` begin with these.
 
-``rows``: the batch table, of shape (n, `table.WIDTH`). ``payload``, ``size``: address and bytes of the records or messages, inflated.
-``first``: n + 1 row numbers: where each batch's rows begin. ``base``: what is added to inner offsets. ``bad``: int32, initially zeros:
-1 if something in the batch is wrong. The CPU finds out which record it is, and why. ``format``: of `layouts`."""
+``rows``: the batch table, of shape (n, `table.WIDTH`).
+``payload``, ``size``: address and bytes of the records or messages, inflated.
+``first``: n + 1 row numbers: where each batch's rows begin.
+``base``: what is added to inner offsets.
+``bad``: int32, initially zeros: 1 if something in the batch is wrong. The CPU finds out which record it is, and why.
+``format``: of `layouts`.
+"""
 
 
 @register_jitable

@@ -82,6 +82,10 @@ class Runtime(Protocol):
         """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
 
     def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
-        """Decompress blocks of a kind of `kolumn.formats.codecs`. ``sources``, ``sizes``, ``room``, ``targets``: int64 arrays of n, device
-        addresses and bytes of the blocks, room for and device address of what they inflate to. Returns ``sizes``: int64 array of n, bytes
-        that came out. ``fine``: bool array of n, whether the block was inflated whole, as far as the library can tell."""
+        """Decompress blocks of a kind of `kolumn.formats.codecs`.
+
+        ``sources``, ``sizes``, ``room``, ``targets``: int64 arrays of n, device addresses and bytes of the blocks, room for and device
+            address of what they inflate to.
+        Returns ``sizes``: int64 array of n, bytes that came out.
+        ``fine``: bool array of n, whether the block was inflated whole, as far as the library can tell.
+        """

@@ -30,9 +30,14 @@ Stream = TypeVar("Stream")
 
 @dataclass(frozen=True)
 class Streams(Generic[Stream]):
-    """The streams that a piece of memory meets. ``own``: of the thread that allocated it. ``others``: on which other libraries work.
-    ``freeing``: on which nothing happens but the freeing of memory that others were shown. ``order``: order(before, after): what is asked
-    of ``after`` from now on waits for what was asked of ``before`` until now. The host does not wait."""
+    """The streams that a piece of memory meets.
+
+    ``own``: of the thread that allocated it.
+    ``others``: on which other libraries work.
+    ``freeing``: on which nothing happens but the freeing of memory that others were shown.
+    ``order``: order(before, after): what is asked of ``after`` from now on waits for what was asked of ``before`` until now. The host
+        does not wait.
+    """
 
     own: Stream
     others: Stream

@@ -3,7 +3,6 @@
 from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 from kolumn.core.errors import (
     ArgumentError,
@@ -118,7 +117,7 @@ def __getattr__(name: str) -> Any:
     if name == "broker":
         return import_module("kolumn.broker")
     if name in _RENAMED:
-        warn(f"kolumn.{name} is called kolumn.{_RENAMED[name]} now", DeprecationWarning, stacklevel=2)
+        import_module("kolumn.core.keywords").warn_renamed(f"kolumn.{name}", f"kolumn.{_RENAMED[name]}")
         return attrgetter(_RENAMED[name])(import_module("kolumn"))
     raise AttributeError(f"module 'kolumn' has no attribute {name!r}")
 

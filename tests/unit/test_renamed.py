@@ -2,7 +2,6 @@
 
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -46,5 +45,12 @@ def test_sources_of_spark() -> None:
         assert LoadOptions.of({"path": "x", "keys": "k=/p"}).decode == LoadOptions.of({"path": "x", "privateKeys": "k=/p"}).decode
     with pytest.warns(DeprecationWarning, match=r'format\("kolumn-damage"\) is called format\("kolumn"\).option\("table", "damage"\) now'):
         source = DamageSource({"path": str(LOG)})
-    reader: Any = source.reader(source.schema())
-    assert reader.options == LoadOptions.of({"path": str(LOG), "table": "damage"}) or load(LOG, table="damage").count() == 0
+    assert source.read_options == LoadOptions.of({"path": str(LOG), "table": "damage"})
+    assert source.schema() == load(LOG, table="damage").schema
+    with pytest.raises(kolumn.ArgumentError, match="unknown option 'table'"):
+        source.writer(source.schema(), False)
+
+
+def test_both_names_of_an_option_are_refused() -> None:
+    with pytest.raises(kolumn.ArgumentError, match="unknown option 'keys'"):
+        kolumn.read(LOG, keys={}, private_keys={})  # type: ignore[call-arg]

@@ -210,12 +210,11 @@ def known_keywords(refused: Mapping[str, str] | None = None) -> Callable[[Callab
 
         @wraps(function)
         def checked(*args: _Parameters.args, **given: _Parameters.kwargs) -> _Result:
-            for name in RENAMED.keys() & given.keys():
-                if RENAMED[name] in accepted:
+            for name in [name for name in given if name not in accepted]:
+                if RENAMED.get(name) in accepted - given.keys():
                     warn_renamed(f"option {name!r}", repr(RENAMED[name]))
                     given[RENAMED[name]] = given.pop(name)
-            for name in given:
-                if name not in accepted:
+                else:
                     raise UnknownOptionError((refused or {}).get(name) or unknown("option", name, options))
             return function(*args, **given)
 

@@ -80,9 +80,13 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
 
 
 def tags(buf: Buffer, at: int, end: int) -> tuple[int, int, int, int, int]:
-    """Timestamps and tags of the message at ``at`` that ends at ``end``. Returns ``timestamp``: milliseconds: the broker's timestamp, or
-    else the message's own; -1 if it has no timestamp. ``seconds``: the message's own timestamp. ``count``: number of wrapped messages,
-    `table.UNKNOWN` if there is no such tag. ``tagged``: `TAGGED` if there is a broker timestamp, else 0."""
+    """Timestamps and tags of the message at ``at`` that ends at ``end``.
+
+    Returns ``timestamp``: milliseconds: the broker's timestamp, or else the message's own; -1 if it has no timestamp.
+    ``seconds``: the message's own timestamp.
+    ``count``: number of wrapped messages, `table.UNKNOWN` if there is no such tag.
+    ``tagged``: `TAGGED` if there is a broker timestamp, else 0.
+    """
     seconds, length = i32_at(buf, at + 18), i32_at(buf, at + 22)
     timestamp = -1 if seconds == -1 else seconds * 1000
     if length < -1 or length > end - at - SMALLEST - OVERHEAD:

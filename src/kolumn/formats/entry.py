@@ -21,9 +21,13 @@ _OK, _TRUNCATED, _ZERO_TAIL, _BAD_LENGTH = int(Code.OK), int(Code.TRUNCATED), in
 def entry(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
     """Frame the entry at ``pos`` of a segment whose bytes end at ``end``; touches 12 bytes.
 
-    Returns ``code``: OK; TRUNCATED if the bytes end before the entry does (Java's clean end: up to 17 left-over bytes, or a size that runs
-    past the end); ZERO_TAIL if the size is 0 (preallocation, if the rest is zeros too); BAD_LENGTH if it is below 14. ``size``: bytes of
-    the whole entry if the code is OK or TRUNCATED, else 0. With up to 17 left-over bytes, their number."""
+    Returns a code and a size.
+
+    OK          the bytes of the whole entry
+    TRUNCATED   the bytes end before the entry does (Java's clean end): its size, or the number of left-over bytes if they are 17 or fewer
+    ZERO_TAIL   its size is 0: preallocation, if the rest is zeros too
+    BAD_LENGTH  its size is below 14
+    """
     left = end - pos
     if left <= PREFIX:
         return _TRUNCATED, left
@@ -48,9 +52,8 @@ def holds_offset(base: int, delta: int) -> bool:
 
 
 class Record(NamedTuple):
-    """A record of a batch, without its headers. ``code``, ``next``: ``next`` is the end of the record or, with an error, the position of
-    the field to blame. ``headers``, ``header_count``: position of the first header, and the number of headers. The last header must end at
-    ``next``."""
+    """A record of a batch. ``next`` is its end or, with an error, the position of the field to blame; ``headers`` is the position of its
+    first header, and the last one must end at ``next``."""
 
     code: int
     next: int
@@ -90,10 +93,12 @@ class Header(NamedTuple):
 class Message(NamedTuple):
     """A message: an entry of its own, or a message in a wrapper or in a set.
 
-    ``code``, ``where``: ``where`` is the position of the field to blame, with an error. ``timestamp``: milliseconds; -1 if there is no
-    timestamp. ``dated``: 1 if an append time of the entry replaces the timestamp, else 0. ``seconds``: the message's own timestamp in
-    seconds; -1 if it has none. ``attributes``: including the bits that the decoder adds (`Layout.flagged_bit`, `Layout.tagged_bit`); 0 in
-    formats 0 and 1."""
+    ``code``, ``where``: ``where`` is the position of the field to blame, with an error.
+    ``timestamp``: milliseconds; -1 if there is no timestamp.
+    ``dated``: 1 if an append time of the entry replaces the timestamp, else 0.
+    ``seconds``: the message's own timestamp in seconds; -1 if it has none.
+    ``attributes``: including the bits that the decoder adds (`Layout.flagged_bit`, `Layout.tagged_bit`); 0 in formats 0 and 1.
+    """
 
     code: int
     where: int

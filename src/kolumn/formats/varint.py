@@ -30,9 +30,13 @@ def varint32(buf: Buffer, at: int, end: int) -> tuple[int, int]:
 
 
 def short_varint(buf: Buffer, at: int) -> tuple[int, int, int]:
-    """A raw varint of one or two bytes at ``at``. There is no check of an end, so two bytes must be readable. Returns ``raw``: not decoded
-    from zig-zag. 0 .. 2**14 - 1, if there is no third byte. ``next``: position after the bytes that were read. ``last``: the second byte,
-    or 0 if there is only one. If it is 0x80 or more, the varint has a third byte, and ``raw`` is not its value."""
+    """A raw varint of one or two bytes at ``at``. There is no check of an end, so two bytes must be readable.
+
+    Returns ``raw``: not decoded from zig-zag. 0 .. 2**14 - 1, if there is no third byte.
+    ``next``: position after the bytes that were read.
+    ``last``: the second byte, or 0 if there is only one. If it is 0x80 or more, the varint has a third byte, and ``raw`` is not its
+        value.
+    """
     raw = load8(buf, at)
     if raw < 0x80:
         return raw, at + 1, 0

@@ -60,8 +60,8 @@ def block(buf: Buffer, at: int, end: int, state: int) -> tuple[int, int, int, in
 
 
 def following(buf: Buffer, at: int, end: int, crc: int, size: int) -> tuple[int, int]:
-    """Trailer at ``at``, after a deflate stream that decompressed to ``size`` bytes with CRC-32 ``crc``. Returns ``next``: position of the
-    next member's deflate stream; ``end`` if there is no next member."""
+    """Trailer at ``at``, after a deflate stream that decompressed to ``size`` bytes with CRC-32 ``crc``. Returns the flaw, and the position
+    of the next member's deflate stream, which is ``end`` if there is no next member."""
     if end - at < 8:
         return CUT, end
     if u32_little_at(buf, at) != crc or u32_little_at(buf, at + 4) != size & 0xFFFFFFFF:

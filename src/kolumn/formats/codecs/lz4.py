@@ -69,8 +69,8 @@ SLACK = 64
 
 
 def header(buf: Buffer, at: int, end: int, magic: int) -> tuple[int, int, int]:
-    """Frame header at ``at``, in an entry of format ``magic``. Returns ``flaw``, ``next``: as for every codec. ``state``: FLG in bits 0-7,
-    maximal block size in the bits above."""
+    """Frame header at ``at``, in an entry of format ``magic``. Returns the flaw and the next position, as for every codec, and a
+    state: FLG in bits 0-7, the maximal block size in the bits above."""
     if end - at < 7:
         return flaws.CUT, end, 0
     if u32_little_at(buf, at) != FRAME_MAGIC:
