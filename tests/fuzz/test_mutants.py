@@ -81,6 +81,8 @@ COUNT = max(100, MUTANTS // 60)
 DRAFTS_JUDGED_OTHERWISE = 100
 """In one of so many mutants, uncompressed messages inside a damaged wrapper may be read as entries: they have right checksums, and relative
 offsets before those of other entries. Entries after them are lost if such an offset is larger than theirs. See `test_mutants`."""
+HARD_DRAFTS = {"v3-compact": (965004,)}
+"""Bytes left of a damaged wrapper and the checksum of the entry after it make an entry with a longer length."""
 COLUMNS = list(Row._fields)
 
 
@@ -111,7 +113,7 @@ def test_whole_segments(format: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_damaged_segments(format: str, tmp_path: Path) -> None:
     judged = []
-    for seed in range(FIRST, FIRST + COUNT):
+    for seed in (*HARD_DRAFTS.get(format, ()), *range(FIRST, FIRST + COUNT)):
         entries = _segment(format, seed)
         bounds = list(pairwise(accumulate((len(entry.data) for entry in entries), initial=0)))
         data, hit = damage(b"".join(entry.data for entry in entries), bounds, random.Random(seed))

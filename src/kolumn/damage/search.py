@@ -37,7 +37,7 @@ from kolumn.damage.intact import (
     first_of,
     shapes,
 )
-from kolumn.formats import entry, table
+from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.log.chunks import Chunk
 from kolumn.log.headers import first_offset
@@ -52,6 +52,7 @@ one's offset."""
 GAPLESS = 2
 """How many entries whose offsets follow one another are believed although damage follows them, if the damage before them has at least a
 byte for each missing offset."""
+WIDEST_LENGTH = 5  # bytes of a length of format 3
 COPIES = 8  # how many places that begin like a damaged entry are examined
 
 
@@ -228,9 +229,17 @@ class Search(Runs):
         for smallest, crc_from, crc_at, castagnoli in shapes(head, size, self.file.format):
             wanted = int.from_bytes(bytes(head[crc_at : crc_at + 4]), "big")
             end = self._crc_meets(position, crc_from, wanted, castagnoli, smallest, min(position + size, limit), floor)
-            if end is not None:
+            if end is not None and not self._begins_later(position, end):
                 return end
         return None
+
+    def _begins_later(self, position: int, end: int) -> bool:
+        """Whether it is an intact entry a few bytes later that ends at ``end``: a length of format 3 has one to five bytes, so the same
+        checksum can be read after bytes that are left of a damaged entry."""
+        if not layouts.has_own_frame(self.file.format):
+            return False
+        later = (self._entry(position + shift, end) for shift in range(1, WIDEST_LENGTH))
+        return any(row is not None and row.is_intact and row.position + row.size == end for row in later)
 
     def _crc_meets(self, position: int, crc_from: int, wanted: int, castagnoli: bool, smallest: int, stop: int, floor: int) -> int | None:
         """Where the running CRC of an entry of at least ``smallest`` bytes equals its stored CRC, and valid bytes follow."""
