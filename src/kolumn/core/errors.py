@@ -116,7 +116,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Message for an unknown name: it contains the nearest known name, and all known names."""
     names = list(known)
     near = get_close_matches(name, names, 1)
-    return f"unknown {kind} {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {kind}s are {', '.join(names)}"
+    return f"unknown {kind} {name!r}{f', did you mean {near[0]!r}? The' if near else ';'} {kind}s are {', '.join(names)}"
 
 
 class KolumnError(Exception):
