@@ -145,7 +145,7 @@ def _inside(word: int, at: int, start: int, end: int) -> int:
 
 @register_jitable
 def _covered(a: Arguments, i: int) -> tuple[int, int, int, int]:
-    """Of entry ``i``: where the bytes under its checksum begin and end, the row that they begin in, and how many rows there are."""
+    """Start and end of the bytes under the checksum of entry ``i``, the start of their first row, and the number of rows."""
     row = a.rows + 8 * table.WIDTH * i
     position = a.source + load64(row + 8 * table.POSITION)
     start, end = position + load64(row + 8 * table.CRC_FROM), position + load64(row + 8 * table.SIZE)

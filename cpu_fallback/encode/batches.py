@@ -1,4 +1,4 @@
-"""Encodes records as batches of formats 2 and 3, for `kolumn.encode`: loops for bounds of batches, bytes of records, and headers."""
+"""Loops that encode batches of formats 2 and 3 for `kolumn.writers.encoders`: bounds of batches, bytes of records, and headers."""
 
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.encode.messages import ArrowPayloads, RecordsToEncode, copy_payload, lengths, payload, rows_of

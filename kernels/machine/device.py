@@ -127,9 +127,10 @@ def runtime() -> Runtime:
 
 
 class _Lent:
-    """The runtime of a thread, which goes to another one when the thread has ended. Its stream must outlive every piece of memory that is
-    freed in its order. Pieces can be garbage that only a collection finds, as those in the traceback of an error are, and a collection that
-    finds the stream too may destroy that first. So no runtime ever ends."""
+    """The runtime of a thread. Runtimes are never destroyed; another thread takes one over when its thread has ended.
+
+    A stream must outlive every piece of memory that is freed in its order. A garbage collection that finds both, as in the traceback of an
+    error, may destroy the stream first."""
 
     def __init__(self, runtime: Any) -> None:
         self.runtime = runtime

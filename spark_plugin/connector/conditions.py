@@ -89,7 +89,7 @@ def _either(a: Box | None, b: Box | None) -> Box | None:
 
 
 def _where(condition: Condition, key: Key, columns: frozenset[str], wanted: bool) -> Box | None:
-    """Where in a partition a condition can be true, or false if that is ``wanted``; None for nowhere. Null is neither."""
+    """The records of a partition for which a condition can be ``wanted``, true or false; None for none. A null result is neither."""
     operator, *parts = condition
     if operator == "NOT":
         return _where(parts[0], key, columns, not wanted)

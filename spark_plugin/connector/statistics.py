@@ -100,13 +100,22 @@ NAMES = frozenset({"topic", "partition", COUNT, FIRST, LAST, NEWEST})
 """What can be asked for; topic and partition are what is grouped by."""
 
 
+KEEP_ROWS = frozenset(
+    {"columns", "include_headers", "include_control", "check_crcs", "replicas", "backend", "binary", "chunk_bytes", "threads",
+     "memory_bytes", "topic", "partition", "max_batch_bytes", "max_ratio", "trusted", "on_progress", "private_keys", "typed",
+     "include_snapshots", "include_deleted_records", "remarks"}
+)  # fmt: skip
+"""Options that leave no row of a listed segment out, apart from what `tells` asks of them."""
+_PLAIN = Options()
+
+
 def tells(options: LoadOptions) -> bool:
     """Whether each entry that is read returns all of its records, so that its header tells how many rows that are."""
     decode = options.decode
-    ranges = (decode.start_offset, decode.end_offset, decode.start_timestamp, decode.end_timestamp, options.start, options.end)
+    plain = replace(decode, **{name: getattr(_PLAIN, name) for name in KEEP_ROWS}) == _PLAIN
     strict = any(typed.errors == "raise" for typed in decode.typed)
-    plain = decode.format == "kafka" and decode.isolation_level == "read_uncommitted" and decode.errors == "raise" and not strict
-    return plain and decode.replicas != "merge" and not options.checks_crcs and all(bound is None for bound in ranges)
+    whole = options.start is None and options.end is None
+    return plain and whole and not strict and decode.replicas != "merge" and not options.checks_crcs
 
 
 @dataclass

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from kolumn.copies.copies import copies, log_end, overlaps
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import known_keywords
+from kolumn.core.keywords import ChoiceOptions, known_keywords
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
@@ -241,9 +241,13 @@ def _target(target: str, filesystem: Any) -> ExportTarget:
     return ExportTarget(filesystem, target)
 
 
+MAY_CHANGE = frozenset({"include_headers", "end_offset", "binary", "backend", "threads", "trusted"})
+"""Choices that a later run of an export may make anew: they select no other rows or columns, or, as the last offset does, only more."""
+
+
 def _continue(manifest: Manifest, root: str, decode: Options, by_day: bool) -> Manifest:
     """Check that this run has the settings of earlier runs: otherwise the offsets in the target would not tell which records are new."""
-    names = ("columns", "start_offset", "start_timestamp", "end_timestamp", "isolation_level", "include_control", "topic", "partition")
+    names = (*(name for name in ChoiceOptions.__annotations__ if name not in MAY_CHANGE), "topic", "partition")
     settings = {name: list(value) if isinstance(value := getattr(decode, name), tuple) else value for name in names} | {"by_day": by_day}
     if decode.typed or "types" in manifest.settings:
         # Targets of reads without typed columns say nothing of types.

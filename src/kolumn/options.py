@@ -187,7 +187,7 @@ def _milliseconds(name: str, value: object) -> int:
 
 
 _NUMBERS: dict[str, Callable[[str, object], int]] = {
-    **dict.fromkeys(("start_offset", "end_offset", "partition"), _integer),
+    **{name: _integer for name, option in OPTIONS.items() if option.type in (int, int | None) and name not in PAYLOAD_DEFAULTS},
     **dict.fromkeys(("start_timestamp", "end_timestamp"), _milliseconds),
     **dict.fromkeys(("threads", "chunk_bytes", "memory_bytes", "max_batch_bytes"), _positive),
 }

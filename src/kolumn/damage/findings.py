@@ -232,7 +232,7 @@ def header_error(path: str, row: Entry, entry: Bytes) -> CorruptBatchError:
     expected, found = None, ""
     if code == Code.BAD_CRC:
         computed = crc32c(entry, row.crc_from) if layouts.has_castagnoli(row.layout) else isal_zlib.crc32(entry[row.crc_from :])
-        expected, found = f"the stored checksum 0x{row.crc:08x}", f"0x{computed:08x} over the {len(entry)} bytes of the batch"
+        expected, found = f"the stored checksum 0x{row.crc:08x}", f"0x{computed:08x} over bytes {row.crc_from} to {len(entry)} of the batch"
     elif code == Code.BAD_MAGIC:
         found = str(row.magic)
     elif code in (Code.BAD_LENGTH, Code.MESSAGE_SIZE):
@@ -248,7 +248,7 @@ def row_error(path: str, row: Entry, expected: str | None, found: str) -> Corrup
     base = None if row.base_offset == table.UNKNOWN else row.base_offset
     if not found and code in _OF_ATTRIBUTES:
         found = str(int(row.codec if code != Code.MESSAGE_TYPE else row.attributes & 15))
-    place = None if record < 0 else record
+    place = None if record < 0 or code == Code.RECORDS_MISSING else record
     return error_kind(code)(path, row.position, code, base_offset=base, record=place, expected=expected, found=found)
 
 

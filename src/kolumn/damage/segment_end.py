@@ -71,7 +71,7 @@ class Reach(NamedTuple):
 def at_stop(file: SegmentFile, stop: Stop, floor: int, tally: Tally, remarks: bool = True) -> Trouble | None:
     """The trouble if the end of the chain of entries, after the offset ``floor``, is not a normal end of the segment.
 
-    The tail is added to ``tally``; so is what is odd and no damage, for which other files are read, if somebody wants ``remarks``.
+    The tail is added to ``tally``. With ``remarks``, so are oddities that are not damage; other files are read for them.
     """
     if stop.code == Code.OK and stop.position < file.size:
         return None

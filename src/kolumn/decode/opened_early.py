@@ -76,7 +76,7 @@ class OpenedEarly:
                 self.settle(wait=False)
 
     def open(self, part: Range) -> AbstractContextManager[SegmentFile]:
-        """Open the file of a range, unless that has begun; errors as those of `SegmentFile`."""
+        """Open the file of a range, or wait until it is open; errors as those of `SegmentFile`."""
         if self._last is None:
             return SegmentFile(part.segment)
         with self._lock:

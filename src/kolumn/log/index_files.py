@@ -84,12 +84,12 @@ def _lines(raw: bytes, width: int) -> list[list[str]]:
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
-        raise MalformedFileError("not text") from error
+        raise MalformedFileError("not UTF-8 text") from error
     lines = text.splitlines()
     if not lines or lines[0].strip() != "0":
         raise MalformedFileError(f"version {lines[0][:20] if lines else ''!r}, expected 0")
     if len(lines) < 2 or not re.fullmatch(r"\d{1,9}", lines[1].strip()) or len(lines) - 2 != int(lines[1]):
-        raise MalformedFileError(f"{max(len(lines) - 2, 0)} lines, expected {lines[1][:20] if len(lines) > 1 else 'a number of them'}")
+        raise MalformedFileError(f"{max(len(lines) - 2, 0)} lines, expected {lines[1][:20] if len(lines) > 1 else 'that in line 2'}")
     split = [line.rsplit(None, width - 1) for line in lines[2:]]
     bad = next((line for line in split if len(line) != width or not all(re.fullmatch(r"-?\d{1,18}", word) for word in line[-2:])), None)
     if bad is not None:

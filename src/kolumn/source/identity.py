@@ -107,7 +107,7 @@ class FilesIn:
             os.close(self._folder)
 
     def of(self, path: str, name: str) -> Identity:
-        """Identity of the file of a name in the folder; the ``path`` leads to the same file."""
+        """Identity of the file ``name`` in the folder; ``path`` is its full path."""
         return _of_fields(_fields(path, inside=(self._folder, name.encode(*_NAMES), self._buffer) if self._folder >= 0 else None))
 
 

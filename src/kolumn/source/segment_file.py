@@ -38,7 +38,7 @@ Answer: TypeAlias = "Future[Identity | None] | _Listed"
 
 
 class Look:
-    """Looks at one file: before its first bytes are used, and after its last ones were fetched."""
+    """Compares the identity of one file: before its first bytes are used, and after its last ones were fetched."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
@@ -446,7 +446,7 @@ class SegmentFile:
         return border - PAD if border - PAD >= least else min(max(least, border + _OVER), most)
 
     def _cut(self, position: int) -> StorageError:
-        return StorageError(f"{self.path}: ends at position {position} and had {self.size} bytes when it was found: it was cut. {_AGAIN}")
+        return StorageError(f"{self.path}: was listed with {self.size} bytes and ends at {position} now: it was truncated. {_AGAIN}")
 
     def zeros_from(self, start: int) -> bool:
         """Whether every byte from ``start`` to the end is zero."""

@@ -107,7 +107,7 @@ def in_memory(source: Any) -> InMemory | None:
     if not view.c_contiguous:
         raise ArgumentError(f"source: expected contiguous bytes, found {view.nbytes} bytes with strides {view.strides}")
     if isinstance(source, bytes | bytearray) and 0 < len(source) < _LONGEST_PATH and 0 not in source:
-        shown = f"{reprlib.repr(source)}: bytes are taken for a segment, but these are not one"
+        shown = f"{reprlib.repr(source)}: bytes are read as a segment, and these look like a path"
         raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {shown}")
     return InMemory(NAME, source if isinstance(source, pa.Buffer) else pa.py_buffer(view.cast("B") if view.nbytes else b""))
 
@@ -366,7 +366,7 @@ def _matched(entry: FolderEntry, neighbours: Neighbours, listed: Listed | None) 
 
 
 def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | None = None, listed: Listed | None = None) -> list[Segment]:
-    """Segments of a folder and of its subfolders. ``above`` are the parent folders so far: a link may lead back to one of them."""
+    """Segments of a folder and of its subfolders. ``above`` are the parent folders: a link to one of them ends the walk."""
     unusable: list[str] | None = None if listed is None else []
     entries = storage.listing(folder, unusable) if entries is None else entries
     folders: list[tuple[tuple[str, int], str, bool]] = []

@@ -156,7 +156,7 @@ class Framer:
         `UnreadableSchemasError`, and `NoMemoryError` if all decompressed values take more than 1 GiB.
         """
         if headers is None and self.needs_headers and self._framing != "auto":
-            raise ArgumentError(f"framing={self._framing!r} needs the column headers")
+            raise ArgumentError(f"framing={self._framing!r} needs the column 'headers'")
         rows = _Rows.of(column)
         if headers is not None and self._framing in _HEADERS:
             self._by_headers(rows, headers)

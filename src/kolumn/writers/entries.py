@@ -134,7 +134,7 @@ def _flat(column: pa.ChunkedArray, type: pa.DataType) -> pa.Array:
 
 def _integers(column: pa.ChunkedArray, name: str) -> Int64s:
     if column.null_count:
-        raise ArgumentError(f"column {name!r}: {column.null_count} rows are null, and every record has one")
+        raise ArgumentError(f"column {name!r}: {column.null_count} rows are null; every record needs a value here")
     return np.ascontiguousarray(_flat(column, pa.int64()).to_numpy(zero_copy_only=False))
 
 

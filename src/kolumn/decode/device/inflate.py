@@ -66,7 +66,7 @@ class InflatePlan:
 
     @classmethod
     def of(cls, start: Int64s, size: Int64s, codec: Int64s, packed: Int64s, framed: tuple[AnyArray, Flags] | None) -> "InflatePlan":
-        """``framed`` are the blocks of the compressed payloads, whose numbers are ``packed``, and which of these are for the CPU."""
+        """The plan for some payloads; those numbered ``packed`` are compressed. ``framed`` are their blocks, and which are for the CPU."""
         from kolumn.kernels.frame import BLOCK
 
         slow, bound = np.zeros(len(start), bool), size.copy()

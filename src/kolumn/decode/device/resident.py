@@ -24,7 +24,7 @@ class ResidentOptions(Options):
     """What a call asks for whose columns stay on the GPU.
 
     ``asked`` are the columns that the call asks for, ``columns`` the record columns that they are made of. ``values`` say how typed columns
-    are decoded (`kernels.values.schema.Values`), ``transactions`` are those of the segment's partition, where the options ask for them.
+    are decoded (`kernels.values.columns.Values`), ``transactions`` are those of the segment's partition, where the options ask for them.
     """
 
     payload: str = "binary"

@@ -230,6 +230,18 @@ class _Builder:
         return numbers(self.timestamp, pa.int64(), self.attributes & layouts.tagged_bit(self.layout) == 0)
 
 
+FROM_TABLE = {
+    "timestampType": table.TIMESTAMP_TYPE,
+    "producerId": table.PRODUCER_ID,
+    "producerEpoch": table.PRODUCER_EPOCH,
+    "leaderEpoch": table.LEADER_EPOCH,
+    "isTransactional": table.TRANSACTIONAL,
+    "magic": table.MAGIC,
+    "position": table.POSITION,
+}
+"""Columns that have one value for all records of an entry, and where the batch table has it."""
+SAME_IN_MESSAGES = FROM_TABLE.keys() - {"position"}
+"""Those that are equal in all messages that the streamed path decodes as one row."""
 _Make = Callable[[_Builder, pa.DataType], pa.Array]
 _BUILT: dict[str, _Make] = {
     "key": _Builder.key,
@@ -248,13 +260,7 @@ _BUILT: dict[str, _Make] = {
     "controlType": _Builder.control_type,
     "timestampSeconds": _Builder.seconds,
     "brokerTimestampMs": _Builder.broker_timestamp,
-    "timestampType": partial(_Builder.of_table, column=table.TIMESTAMP_TYPE),
-    "producerId": partial(_Builder.of_table, column=table.PRODUCER_ID),
-    "producerEpoch": partial(_Builder.of_table, column=table.PRODUCER_EPOCH),
-    "leaderEpoch": partial(_Builder.of_table, column=table.LEADER_EPOCH),
-    "isTransactional": partial(_Builder.of_table, column=table.TRANSACTIONAL),
-    "magic": partial(_Builder.of_table, column=table.MAGIC),
-    "position": partial(_Builder.of_table, column=table.POSITION),
+    **{name: partial(_Builder.of_table, column=column) for name, column in FROM_TABLE.items()},
 }
 
 

@@ -54,7 +54,7 @@ from kolumn.cpu_fallback.stream_messages import (
     WEIGHT,
     stream_messages,
 )
-from kolumn.decode.host.record_batch import HostPart
+from kolumn.decode.host.record_batch import FROM_TABLE, SAME_IN_MESSAGES, HostPart
 from kolumn.decode.host.run import Run, bytes_of, in_microseconds, limits, memory_for, modes, wanted
 from kolumn.formats import table
 from kolumn.formats.codecs import LZ4, NONE
@@ -203,7 +203,7 @@ class _Batches(_Stream):
             self.window = memory(self.room + PAD)
 
     def parts(self) -> list[HostPart]:
-        """Decode entry by entry; whenever the columns are full, they become a part. What there is of a chunk that is wrong is no use."""
+        """Decode entry by entry; whenever the columns are full, they become a part. Parts of a damaged chunk must be discarded."""
         parts: list[HostPart] = []
         row, done = 0, False
         while not done:
@@ -383,7 +383,8 @@ class _Messages(_Stream):
         self.most_per_byte = 1 if first.codec == NONE else 64
         self.intact = 0
         # The timestamp of a wrapper is in its row.
-        self.merge = APART if "position" in options.columns else MESSAGES if options.remarks else ALL
+        same = FROM_TABLE.keys() & options.columns <= SAME_IN_MESSAGES
+        self.merge = APART if not same else MESSAGES if options.remarks else ALL
         self.modes = modes(options, VIEW if self.keep else COPY, need_key)
         self.density = file.sizes.density or (1 / LIKELY_MESSAGE if self.is_bounded or first.codec != NONE else 1 / first.size)
         self.row, self.entries = np.zeros(table.WIDTH, np.int64), Entries.room(MOST_ENTRIES)

@@ -306,7 +306,7 @@ def index_bytes(manifest: AivenManifest, access: Access, suffix: str) -> bytes |
 def _index(manifest: AivenManifest, access: Access, position: int, size: int) -> bytes:
     """The bytes of an index file; UnreadableError where a warning is enough."""
     if size < 0:
-        raise UnreadableError("the manifest has no valid position and size of it")
+        raise UnreadableError("the manifest gives no valid position and size for this index")
     try:
         with closing(open_ranges(manifest.indexes_name)) as file:
             stored = fetched(file, position, position + size)

@@ -124,7 +124,7 @@ def read_manifests(files: Sequence[storage.FolderEntry]) -> list[AivenManifest |
 
 
 def objects_of(manifests: list[storage.FolderEntry], names: list[str], told: bool) -> set[str]:
-    """Names of the objects that manifests are about. A warning tells of those that were found and have none, unless it was ``told``."""
+    """Names of the objects that have a manifest. Logs a warning about objects without one, unless ``told``."""
     objects = {storage.with_suffix(manifest.name, ".log") for manifest in manifests}
     unfinished = [name for name in names if name not in objects]
     if unfinished and not told:

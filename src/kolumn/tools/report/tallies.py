@@ -343,7 +343,7 @@ class Lag:
 
 
 def lag_of(source: keywords.Source) -> Lag:
-    """The groups of a source; their damage is reported with that of the topic's records."""
+    """How far each consumer group lags. Damage in the offsets topic is reported with that topic's records."""
     try:
         rows = groups(source, errors="skip").to_pylist()
     except KolumnError as error:

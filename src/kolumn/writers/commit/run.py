@@ -267,7 +267,7 @@ def _read(folder: str) -> _Journal:
 
 
 def _planted(name: object, wrong: list[str]) -> KolumnError:
-    return KolumnError(f"{name}: no run of Kolumn wrote this: {wrong[0]!r}. Nothing was moved. Find out who put it there, and remove it")
+    return KolumnError(f"{name}: Kolumn did not write the entry {wrong[0]!r}. Nothing was moved. Find out who put it there, and remove it")
 
 
 def _forward(root: str, folder: str, journal: _Journal) -> None:
