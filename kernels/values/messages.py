@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import ArgumentError
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
 from kolumn.formats.memory import load8
+from kolumn.formats.words import load32, load64, store8, store32, store64
 from kolumn.kernels.columns.table import Column, begin_labels, finished, nullable
 from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime

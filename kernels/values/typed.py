@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import ArgumentError, KolumnError
-from kolumn.formats.machine_code.words import load32, load64, store8, store64
+from kolumn.formats.words import load32, load64, store8, store64
 from kolumn.kernels.columns.table import Column, begin_labels, finished, payload_column
 from kolumn.kernels.machine.kernel import Arguments, Kernel, arguments, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.cpu_fallback.values.avro import decode_rows
-from kolumn.formats.machine_code.words import load64
+from kolumn.formats.words import load64
 from kolumn.values.avro import resolve
 from kolumn.values.avro.resolve import Branches, Constant, Member, MismatchError, Plan, RecordFields, Skip, Value, may_be_empty, members
 from kolumn.values.avro.schema import SchemaNode, parse, title
