@@ -19,7 +19,7 @@ from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values import passes
 from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, uncount, writing
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro import AvroDecoder
 from kolumn.values.memory import ColumnLayout, LayoutNode
 from kolumn.values.wire.avro import decode
 from kolumn.values.wire.columns import DONE, NULL_BYTES, NULL_LIST, NULL_WORD, put_nulls

@@ -52,7 +52,7 @@ def counted() -> Iterator[Counter[str]]:
         return real(*arguments, **named)
 
     # Before its names are replaced: it has some of them in types.
-    import_module("kolumn.values.avro.decoder")
+    import_module("kolumn.values.avro")
     with pytest.MonkeyPatch.context() as patch:
         for path, (module, name) in CALLED.items():
             place = import_module(f"kolumn.{module}")

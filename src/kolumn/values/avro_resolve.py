@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError
 from kolumn.core.text import is_text
-from kolumn.values.avro.schema import SchemaNode, at_field, below
+from kolumn.values.avro_schema import SchemaNode, at_field, below
 from kolumn.values.decoder import Wanted, wanted_fields
 from kolumn.values.memory import Path
 
