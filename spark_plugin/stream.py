@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.copies.copies import log_end
 from kolumn.core.errors import ArgumentError, KolumnError
-from kolumn.log.headers import headers
+from kolumn.decode.host.headers import headers
 from kolumn.log.transactions import transactions_of
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import current

@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.copies.ranges import every_range
 from kolumn.core.errors import KolumnError
-from kolumn.log.headers import headers
+from kolumn.decode.host.headers import headers
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.connector.conditions import EVERYTHING, Box, Condition, boxes, is_decided, is_useful, only_asked
 from kolumn.spark_plugin.connector.statistics import NAMES, Estimate, estimate, tells

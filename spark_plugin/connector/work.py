@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import KolumnError
-from kolumn.log.headers import headers
+from kolumn.decode.host.headers import headers
 from kolumn.source.segments import Range
 from kolumn.source.storage import is_url
 from kolumn.spark_plugin.options import Key, LoadOptions

@@ -15,7 +15,7 @@ from kolumn.copies.copies import one_directory
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
-from kolumn.log.headers import headers
+from kolumn.decode.host.headers import headers
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments

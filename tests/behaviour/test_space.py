@@ -17,10 +17,10 @@ from kit.encoder import Record, batch, message
 from kit.outcome import raises
 from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.host.aborted import Transactions
+from kolumn.decode.host.chunks import Loaded, walk_entries
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
-from kolumn.log.aborted import Transactions
-from kolumn.log.chunks import Loaded, walk_entries
 from kolumn.log.pieces import Piece, piece_of, pieces
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options

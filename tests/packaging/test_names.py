@@ -14,7 +14,7 @@ from kit.source_tree import modules as every_module
 FOLDERS = [PACKAGE / path for path in packages()]
 OWNERS = {
     "formats/layout.py": {"NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"},
-    "log/aborted.py": {"COMMITTED", "ABORTED", "OPEN"},
+    "decode/host/aborted.py": {"COMMITTED", "ABORTED", "OPEN"},
     "formats/v2.py": {"ABORT", "COMMIT"},
     "formats/table.py": {"CREATE_TIME", "LOG_APPEND_TIME"},
 }

@@ -25,10 +25,10 @@ from kolumn.core.errors import KolumnError, shown
 from kolumn.core.keywords import Errors, Progress
 from kolumn.damage.findings import OnDamage
 from kolumn.damage.intact import RELATIVE
+from kolumn.decode.host.aborted import Transactions, matter
+from kolumn.decode.host.headers import headers
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import table
-from kolumn.log.aborted import Transactions, matter
-from kolumn.log.headers import headers
 from kolumn.log.seek import select_ranges
 from kolumn.log.transactions import neighbours, of_ranges, transactions_of, with_transactions
 from kolumn.options import Options

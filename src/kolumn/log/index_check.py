@@ -19,8 +19,8 @@ import numpy as np
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import KolumnError
 from kolumn.damage.findings import Kind, Remark
+from kolumn.decode.host.headers import headers
 from kolumn.formats import table, v2
-from kolumn.log.headers import headers
 from kolumn.log.index_files import Columns, MalformedFileError, columns_of, kind_of
 from kolumn.log.transactions import begun_at, marker_of
 from kolumn.source import storage

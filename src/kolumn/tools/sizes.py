@@ -21,12 +21,12 @@ from kolumn.core.errors import ArgumentError, MissingPackageError
 from kolumn.core.keywords import known_keywords
 from kolumn.cpu_fallback.encode import sizes as loops
 from kolumn.damage.findings import OnDamage
+from kolumn.decode.host.aborted import Transactions
 from kolumn.formats import enriched, layouts, v2
 from kolumn.formats.codecs import NONE, ZSTD
 from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
 from kolumn.formats.varint import uvarint_size, varint_size
-from kolumn.log.aborted import Transactions
 from kolumn.log.pieces import Piece, pieces
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options

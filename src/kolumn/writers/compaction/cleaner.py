@@ -23,11 +23,11 @@ from kolumn.cpu_fallback.encode.key_map import AHEAD, LAST, START, WORDS, KeyMap
 from kolumn.cpu_fallback.encode.rewrite import EMPTIED, LONGER, WHOLE, filter_records
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.damage.findings import Tally
+from kolumn.decode.host.aborted import ABORTED, Transactions
 from kolumn.decode.host.run import Payloads
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries, Entry
-from kolumn.log.aborted import ABORTED, Transactions
 from kolumn.log.pieces import Piece, intact, payloads_of_batches, pieces, pieces_of
 from kolumn.options import Options
 from kolumn.source.segments import Segment

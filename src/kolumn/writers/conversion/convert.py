@@ -15,9 +15,9 @@ from kolumn.core.arrays import Bytes, Flags
 from kolumn.core.errors import ArgumentError, CorruptBatchError
 from kolumn.core.keywords import known_keywords
 from kolumn.damage.findings import Damage, Skipped, Tally
+from kolumn.decode.host.aborted import Transactions
 from kolumn.formats import layouts, table, v3_compact
 from kolumn.formats.entries import Entries
-from kolumn.log.aborted import Transactions
 from kolumn.log.pieces import Piece, intact, pieces_of, tell
 from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
