@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kolumn.copies.copies import log_end
+from kolumn.copies.transactions import transactions_of
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.decode.host.headers import headers
-from kolumn.log.transactions import transactions_of
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import current
 from kolumn.spark_plugin.options import EARLIEST, LATEST, Key, LoadOptions, Position

@@ -14,10 +14,10 @@ from pyspark.sql.datasource import InputPartition
 from kolumn.copies.copies import log_end
 from kolumn.copies.ranges import log_ranges
 from kolumn.copies.tiers import log_of
+from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import KolumnError
 from kolumn.core.threads import PLAN, SIZES
 from kolumn.decode.host.headers import cut, headers
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
 from kolumn.copies.copies import one_directory
+from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
 from kolumn.decode.host.headers import headers
-from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source import storage

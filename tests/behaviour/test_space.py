@@ -15,6 +15,7 @@ from kit.corpus import HERE as DATA
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import Record, batch, message
 from kit.outcome import raises
+from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.aborted import Transactions
@@ -22,7 +23,6 @@ from kolumn.decode.host.chunks import Loaded, walk_entries
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import Piece, piece_of, pieces
-from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment

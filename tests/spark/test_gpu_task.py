@@ -14,10 +14,10 @@ from pyarrow import fs
 
 import kolumn
 from kit.plain_spark import Builder
+from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import ArgumentError, MissingError
 from kolumn.core.schema import record_schema
 from kolumn.kernels.machine import device
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range

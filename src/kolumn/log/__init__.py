@@ -1,4 +1,4 @@
-"""The log by its headers: which files and bytes a read needs, and where they are cut into chunks; batches, transactions and index files.
+"""The log by its headers: what is live, which files and bytes a read needs, its entries, and index files.
 
 Decisions:
 

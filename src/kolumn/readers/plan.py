@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from kolumn.copies.ranges import plan_log, topic_rows, whole_ranges
+from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import shown
 from kolumn.core.keywords import Source
 from kolumn.damage.findings import OnDamage, Skipped
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.seek import select_ranges
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.source.identity import scanned
 from kolumn.source.names import SWAP

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core import keywords
 from kolumn.core.arrays import AnyArray, Int64s
 from kolumn.core.errors import ArgumentError, MissingPackageError
@@ -28,7 +29,6 @@ from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
 from kolumn.formats.varint import uvarint_size, varint_size
 from kolumn.log.pieces import Piece, pieces
-from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.storage import parent

@@ -17,6 +17,7 @@ from typing import Unpack
 import numpy as np
 
 from kolumn.copies.copies import one_directory
+from kolumn.copies.transactions import transactions_of
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
@@ -26,7 +27,6 @@ from kolumn.decode.host.headers import headers, with_last_offsets
 from kolumn.formats import layouts
 from kolumn.formats.codecs import NONE
 from kolumn.log.pieces import entry_rows, tell
-from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segment_file import SegmentFile, side_bytes

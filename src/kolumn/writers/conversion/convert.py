@@ -10,6 +10,7 @@ from typing import Self, TypeVar, Unpack
 import numpy as np
 
 from kolumn.copies.copies import one_directory
+from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core import keywords
 from kolumn.core.arrays import Bytes, Flags
 from kolumn.core.errors import ArgumentError, CorruptBatchError
@@ -19,7 +20,6 @@ from kolumn.decode.host.aborted import Transactions
 from kolumn.formats import layouts, table, v3_compact
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import Piece, intact, pieces_of, tell
-from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
