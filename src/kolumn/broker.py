@@ -25,9 +25,9 @@ from kolumn.formats.entry import SMALLEST
 from kolumn.log.pieces import Piece, piece_of
 from kolumn.options import Options
 from kolumn.source.segments import Segment
-from kolumn.writers.conversion.convert import part
-from kolumn.writers.conversion.regroup import Changes, Losses, regroup
 from kolumn.writers.entries import EntrySettings
+from kolumn.writers.regroup import Changes, Losses, regroup
+from kolumn.writers.rewriting.convert import part
 from kolumn.writers.write import settings
 
 _IN_REQUEST = Segment("<entries>", None, None, None, 0)

@@ -27,9 +27,9 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.tools.sizes import TARGETS, anatomy, draft_table, draw
-from kolumn.writers.conversion.regroup import Changes, Losses, regroup
 from kolumn.writers.encoders import ENCODERS
 from kolumn.writers.entries import Encoded, EntrySettings, Groups, RecordsIn, codec_of
+from kolumn.writers.regroup import Changes, Losses, regroup
 from kolumn.writers.write import settings
 
 TIME = 1_700_000_000_000

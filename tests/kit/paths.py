@@ -19,8 +19,8 @@ CALLED = {
     paths.MESSAGES: ("decode.chunk", "stream_message_runs"),
     paths.SHORT: ("cpu_fallback.columns", "Target"),
     paths.TOGETHER: ("decode.small_segments", "stream_files"),
-    paths.FILTER: ("writers.compaction.cleaner", "filter_records"),
-    paths.DOWN_CONVERSION: ("writers.conversion.regroup", "down_convert"),
+    paths.FILTER: ("writers.rewriting.cleaner", "filter_records"),
+    paths.DOWN_CONVERSION: ("writers.regroup", "down_convert"),
     paths.JSON: ("values.json", "decode_objects"),
     GENERAL: ("decode.host.run", "fields"),
 }

@@ -76,9 +76,9 @@ NAME_A_LAYOUT = {
     "decode/observed.py",
     "log/seek.py",
     "tools/sizes.py",
-    "writers/compaction/cleaner.py",
+    "writers/rewriting/cleaner.py",
     "broker.py",
-    "writers/conversion/regroup.py",
+    "writers/regroup.py",
     "writers/encoders.py",
 }
 """Files outside of `formats` with a path that only one layout has. All others ask `kolumn.formats.layouts` for facts."""

@@ -34,9 +34,9 @@ from kolumn.readers.plan import live_segments
 from kolumn.source.storage import parent
 from kolumn.writers.commit.run import Commit
 from kolumn.writers.commit.staged_file import StagedFile
-from kolumn.writers.conversion.regroup import Changes, Losses, Regrouped, regrouped
 from kolumn.writers.encoders import ENCODERS, encode, times_of
 from kolumn.writers.entries import Groups, RecordsIn, codec_of, take_apart
+from kolumn.writers.regroup import Changes, Losses, Regrouped, regrouped
 from kolumn.writers.write import settings
 
 TARGETS = (("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-draft", 2), ("v3-compact", 3), ("kip87", 2))

@@ -34,10 +34,10 @@ from kolumn.source.segments import SIDE_FILES, Segment
 from kolumn.source.side_files import ENRICHED_INDEX, index_in
 from kolumn.source.storage import beside, modified_ms, parent, read_bytes, with_suffix
 from kolumn.writers.commit.staged_file import StagedFile
-from kolumn.writers.compaction.cleaner import Cleaner, LatestOffsets, Producers, Round
-from kolumn.writers.conversion.convert import Rewriting, can_roll, root_of, targets, written
 from kolumn.writers.entries import Encoded, EntrySettings, write_from
 from kolumn.writers.outgoing import outgoing
+from kolumn.writers.rewriting.cleaner import Cleaner, LatestOffsets, Producers, Round
+from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, written
 from kolumn.writers.write import SegmentFiles
 
 DAY_MS = 86_400_000

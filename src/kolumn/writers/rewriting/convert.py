@@ -24,9 +24,9 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
-from kolumn.writers.conversion.regroup import Changes, Losses, down_converted, possible_losses, regroup
 from kolumn.writers.entries import Encoded, EntrySettings, Splice, codec_of
 from kolumn.writers.outgoing import Place, name_of, outgoing, parent_of, refuse_data_folder
+from kolumn.writers.regroup import Changes, Losses, down_converted, possible_losses, regroup
 from kolumn.writers.write import SegmentFiles, settings
 
 _COMPACT = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts)

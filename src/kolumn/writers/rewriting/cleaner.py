@@ -31,9 +31,9 @@ from kolumn.formats.entries import Entries, Entry
 from kolumn.log.pieces import Piece, intact, payloads_of_batches, pieces, pieces_of
 from kolumn.options import Options
 from kolumn.source.segments import Segment
-from kolumn.writers.conversion.convert import part, with_known_offsets
 from kolumn.writers.encoders import ENCODERS
 from kolumn.writers.entries import Encoded, EntrySettings, PayloadRoom, RecordsIn, Splice, payloads_of, place, stored_columns
+from kolumn.writers.rewriting.convert import part, with_known_offsets
 
 _KEYS, _BYTES = 1 << 12, 1 << 16  # distinct keys, and bytes of them, that there is room for at first
 _MANY = 1 << 20  # keys up to which there is then room for four times as many: less has to be done again
