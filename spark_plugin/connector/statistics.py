@@ -21,7 +21,7 @@ from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.task import read_task, warn
 
 _SAMPLES = 4

@@ -24,7 +24,7 @@ from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import read_topic_id
 from kolumn.source.storage import beside
-from kolumn.spark_plugin.options import EARLIEST, LATEST, Key, LoadOptions
+from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions
 from kolumn.spark_plugin.session.session import Run, by_threads
 
 logger = logging.getLogger(__name__)

@@ -22,10 +22,10 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range
 from kolumn.spark_plugin import rapids
-from kolumn.spark_plugin.options import LoadOptions
 from kolumn.spark_plugin.read import frames
 from kolumn.spark_plugin.read import task as reading
 from kolumn.spark_plugin.read.frames import apply, read_segments
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.session import gpu_task

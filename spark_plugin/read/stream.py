@@ -22,7 +22,7 @@ from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.decode.host.headers import headers
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import current
-from kolumn.spark_plugin.options import EARLIEST, LATEST, Key, LoadOptions, Position
+from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions, Position
 from kolumn.spark_plugin.read.schema import arrow_schema, conform
 from kolumn.spark_plugin.read.splits import Bounds, Split, created_anew, key_of, log_start, lost, segments_by_partition, share, topic_ids
 from kolumn.spark_plugin.read.task import read_split, warn
