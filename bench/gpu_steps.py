@@ -18,13 +18,13 @@ from bench import data, gpu_model
 from bench.gpu_costs import COSTS, RECORD_BYTES
 from bench.gpu_timing import Times, Watch, events, times, walls
 from kolumn.core.arrays import Bytes, Rows
+from kolumn.decode.host.chunks import chunks
 from kolumn.formats import layouts, table
 from kolumn.kernels.columns.gather import Sizes, binary, sizes
 from kolumn.kernels.decode import bad_checksums, decode
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine import device
 from kolumn.kernels.values.columns import Values, typed_columns
-from kolumn.log.chunks import chunks
 from kolumn.options import Options
 from kolumn.readers.types import with_types
 from kolumn.source.segment_file import SegmentFile

@@ -14,7 +14,7 @@ import kolumn
 from bench import data, machine, shapes
 from kolumn.decode import small_segments
 from kolumn.decode.host import streamed
-from kolumn.log.chunks import next_border
+from kolumn.decode.host.chunks import next_border
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 

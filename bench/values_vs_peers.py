@@ -28,10 +28,10 @@ import pyarrow.json
 import pyruhvro
 
 from bench import machine, value_data
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro import AvroDecoder
 from kolumn.values.decoder import Bodies
 from kolumn.values.json import JsonDecoder
-from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.protobuf import ProtobufDecoder
 from kolumn.values.schemas.schema import Schema
 from kolumn.values.wire import framing
 

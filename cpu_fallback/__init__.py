@@ -18,7 +18,7 @@ Decisions:
   file only. What is in the cache is run, so a folder counts only if nobody else could have written to it.
 * A loop is object code that knows neither Python nor Numba. Its one function takes the arguments as 64-bit words and calls nothing but
   `memcpy` and `pread`. So one build serves every version of Python and Numba, and a process that has code imports no Numba: half of the
-  time until the first batch was spent there. Decorators only note what Numba has to know (`formats/machine_code/deferred.py`). The package
+  time until the first batch was spent there. Decorators only note what Numba has to know (`core/deferred.py`). The package
   brings code by level of processor; the JIT is what is left for the others.
 * Loops are compiled in the process that needs them, under the lock of a file, and in a thread: LLVM does not react to signals, but a main
   thread that waits is interrupted at once. Annotations tell the types of a loop's arguments before it is called.

@@ -7,6 +7,7 @@ there.
 
 from typing import NamedTuple
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.machine.address import fetch
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
@@ -14,7 +15,6 @@ from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, layouts, legacy, memory, table, v2, v3_compact
 from kolumn.formats.codecs import LZ4, NONE
 from kolumn.formats.entry import OVERHEAD, SIZE_AT, entry, magic_at
-from kolumn.formats.machine_code.deferred import register_jitable
 
 _OK, _TRUNCATED, _BAD_CRC = int(Code.OK), int(Code.TRUNCATED), int(Code.BAD_CRC)
 

@@ -8,6 +8,7 @@
 
 from typing import NamedTuple
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.check import Limits, fill, keeps
 from kolumn.cpu_fallback.fields import target
@@ -22,7 +23,6 @@ from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, table, v2
 from kolumn.formats.codecs import GZIP, LZ4, NONE, ZSTD
 from kolumn.formats.entry import entry, magic_at
-from kolumn.formats.machine_code.deferred import register_jitable
 
 MOST_BYTES = 16 << 20
 """Largest batch that is streamed, in bytes; the general path decodes larger ones."""

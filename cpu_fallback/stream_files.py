@@ -7,6 +7,7 @@ unusual it stops; `kolumn.decode.small_segments` decodes that one alone, and exp
 
 from typing import NamedTuple
 
+from kolumn.core.deferred import register_jitable
 from kolumn.cpu_fallback.check import Limits
 from kolumn.cpu_fallback.fields.target import Target
 from kolumn.cpu_fallback.machine.address import PAD, call, fetch, load8, load32, load64
@@ -14,7 +15,6 @@ from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.cpu_fallback.stream import DONE, Room, Source, Span, hop, stream
 from kolumn.formats import table
-from kolumn.formats.machine_code.deferred import register_jitable
 
 LOOK_BYTES = 256
 """Bytes of a ``struct statx``."""

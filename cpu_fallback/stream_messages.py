@@ -5,6 +5,7 @@ messages one after the other with the same magic and the same attributes. It has
 offset of the last. At an entry with anything unusual the loop stops before it, and the general path decodes from there on.
 """
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.check import Limits, fill, in_range
 from kolumn.cpu_fallback.fields.records import messages
@@ -17,7 +18,6 @@ from kolumn.cpu_fallback.stream import ARENA, DONE, FULL, LARGEST, MOST_BYTES, S
 from kolumn.formats import crc, layouts, legacy, table
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entry import OVERHEAD, entry, magic_at
-from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.memory import i64_at, load8, u32_at
 
 ODD, SMALL = 5, 6

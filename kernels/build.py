@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kolumn.formats.machine_code.cache import fingerprint
+from kolumn.core.cache import fingerprint
+from kolumn.formats.layouts import EXTRA
 from kolumn.kernels import decode, frame  # noqa: F401 (defines kernels)
 from kolumn.kernels.columns import table  # noqa: F401 (defines kernels)
 from kolumn.kernels.machine.image import ARCHITECTURES, OLDEST, SOURCES, cubin
@@ -24,7 +25,7 @@ def load_all() -> dict[str, Kernel]:
 
 def build(target: Path, names: Iterable[str] | None = None) -> Path:
     """Write all kernels, or some, into a folder of ``target``, which is returned: PTX, and a cubin for each of `ARCHITECTURES`."""
-    folder = target / fingerprint(*SOURCES)
+    folder = target / fingerprint(*SOURCES, drafts=EXTRA)
     for old in target.iterdir() if target.is_dir() else ():
         if old.is_dir() and old != folder:
             shutil.rmtree(old)

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kolumn.core.deferred import register_jitable
 from kolumn.formats import crc, layouts, table
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import load64, loadu32, store32
+from kolumn.formats.words import load64, loadu32, store32
 from kolumn.kernels.machine import kernel
 from kolumn.kernels.machine.kernel import WARP, Arguments, arguments, blocks, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime

@@ -14,7 +14,7 @@ import numpy as np
 from kolumn.core.arrays import Bytes, Flags, Int64s
 from kolumn.core.errors import Code
 from kolumn.formats import layouts, table
-from kolumn.formats.machine_code.words import load64, store32, store64
+from kolumn.formats.words import load64, store32, store64
 from kolumn.kernels import check as checking
 from kolumn.kernels.fields.hop import Hop, hop_for
 from kolumn.kernels.fields.records import DeviceRecords, Fields, empty_records, fields

@@ -15,11 +15,11 @@ import numpy as np
 
 import kolumn.formats.codecs.known  # noqa: F401 (the framings as compiled functions first)
 from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
+from kolumn.core.deferred import register_jitable
 from kolumn.formats.codecs import DEFLATE, END, GZIP, ZSTD_FRAME, known
 from kolumn.formats.codecs.gzip import LEAST_MEMBER
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import load64, store32, store64
 from kolumn.formats.memory import load8, u32_little_at
+from kolumn.formats.words import load64, store32, store64
 from kolumn.kernels.check import LEAST
 from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item, warp_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime

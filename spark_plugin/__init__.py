@@ -15,7 +15,7 @@ Decisions:
 * The jar takes the name by its class, not by a services file: Spark looks for the class `kolumn.DefaultSource` before it looks for
   sources written in Python, and two services files with one name would be an error. What the connector does not do itself (writes,
   tables of batches and remarks) it passes to Spark's class for sources written in Python, the only one that is not public, by reflection.
-* A stream's memory is in the JVM, since a worker may end between two questions. Offsets are the texts of `spark_plugin/stream.py`, so
+* A stream's memory is in the JVM, since a worker may end between two questions. Offsets are the texts of `spark_plugin/read/stream.py`, so
   either reader goes on from a checkpoint of the other. Spark asks for the first offset more than once; the answer is kept with the
   checkpoint.
 * Memory is used again when the JVM's count of references is zero, not when the next batch is asked for: RAPIDS keeps buffers of many

@@ -16,7 +16,7 @@ from kolumn.core.threads import PLAN, SIZES
 from kolumn.damage.findings import Damage, Remark, remark_table
 from kolumn.log.pieces import batch_tables
 from kolumn.readers.verified import damage_table
-from kolumn.spark_plugin.options import TABLES, LoadOptions
+from kolumn.spark_plugin.read.options import TABLES, LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema, with_columns
 from kolumn.spark_plugin.read.splits import (
     PAYLOAD_RATIO,
@@ -29,8 +29,8 @@ from kolumn.spark_plugin.read.splits import (
     segments_by_partition,
     with_types_of,
 )  # fmt: skip
+from kolumn.spark_plugin.read.stream import RecordStream
 from kolumn.spark_plugin.read.task import read_split, warn
-from kolumn.spark_plugin.stream import RecordStream
 from kolumn.spark_plugin.write.writer import SegmentWriter, WriteOptions
 
 

@@ -1,5 +1,6 @@
 """Loops that encode batches of formats 2 and 3 for `kolumn.writers.encoders`: bounds of batches, bytes of records, and headers."""
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.encode.messages import ArrowPayloads, RecordsToEncode, copy_payload, lengths, payload, rows_of
 from kolumn.cpu_fallback.machine.address import load32, load64, store32
@@ -7,7 +8,6 @@ from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, memory, table, v2, v3_compact
 from kolumn.formats.entry import Record
-from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.varint import put_varint, varint_size
 
 _V2 = v2.LAYOUT.number

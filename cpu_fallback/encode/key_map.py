@@ -7,11 +7,11 @@ slots are all the same.
 
 from typing import Any, NamedTuple
 
+from kolumn.core.deferred import instruction, ir, register_jitable
 from kolumn.cpu_fallback.encode.messages import ArrowPayloads, copy_payload, payload
 from kolumn.cpu_fallback.machine.address import load8, load64, prefetch_read, store8, store64
 from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats.machine_code.deferred import instruction, ir, register_jitable
 
 AHEAD = 32
 """Rows that are hashed before the first of them is looked up."""

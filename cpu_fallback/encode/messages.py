@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
+from kolumn.core.deferred import register_jitable
 from kolumn.cpu_fallback.machine.address import STEP, copy_padded, load8, load32, load64, store8
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, legacy, memory, table
-from kolumn.formats.machine_code.deferred import register_jitable
 
 
 class ArrowPayloads(NamedTuple):

@@ -3,6 +3,7 @@
 The output is what `batches.fill` and `messages.put_singles` would write of the columns. Batches of which that is not certain are left.
 """
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.encode.batches import any_fields
 from kolumn.cpu_fallback.encode.messages import put_row, seal_message
@@ -10,7 +11,6 @@ from kolumn.cpu_fallback.machine.address import copy_padded, load8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import legacy, memory, table, v2
-from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.varint import put_varint, varint_size
 
 LONGER = 16

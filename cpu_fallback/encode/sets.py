@@ -1,11 +1,11 @@
 """Encodes records as message sets of `formats.kip98_draft`."""
 
+from kolumn.core.deferred import register_jitable
 from kolumn.cpu_fallback.encode.messages import ArrowPayloads, RecordsToEncode, copy_payload, lengths, payload, rows_of
 from kolumn.cpu_fallback.machine.address import load8, load64, store32
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc, kip98_draft, memory, table
-from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.varint import uvarint_size
 
 _LARGEST_DELTA = 2**31 - 2

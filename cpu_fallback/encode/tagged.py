@@ -1,11 +1,11 @@
 """Encodes records as messages of `formats.enriched`, either single ones or in wrappers."""
 
+from kolumn.core.deferred import register_jitable
 from kolumn.cpu_fallback.encode.messages import RecordsToEncode, add_to_sets, lengths, payload, put_sized, rows_of, seal_message
 from kolumn.cpu_fallback.machine.address import load8, load32, load64
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import enriched, memory, table
-from kolumn.formats.machine_code.deferred import register_jitable
 
 _TIME_BYTES, _COUNT_BYTES = 9, 5
 WRAPPER_TAGS = _TIME_BYTES + _COUNT_BYTES

@@ -8,6 +8,7 @@ registers.
 from collections.abc import Callable
 from typing import Any
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.fields import target
 from kolumn.cpu_fallback.fields.target import Target, begin_columns, forget, put, put_record
@@ -16,9 +17,8 @@ from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.layout import Layout, chosen
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import known
 from kolumn.formats.varint import short_varint
+from kolumn.formats.words import known
 
 _OK, _RECORD_END, _RECORD_LENGTH, _OFFSET_RANGE = int(Code.OK), int(Code.RECORD_END), int(Code.RECORD_LENGTH), int(Code.OFFSET_RANGE)
 _RECORDS_MISSING, _RECORDS_REMAIN = int(Code.RECORDS_MISSING), int(Code.RECORDS_REMAIN)

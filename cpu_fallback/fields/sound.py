@@ -7,12 +7,12 @@ The lengths of records are the only way from one to the next, and a wrong length
 like another one. So after a wrong record nothing counts unless the lengths of all records lead to the end of the payload.
 """
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.machine.address import load8, store8
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import layouts, memory, table, v2
-from kolumn.formats.machine_code.deferred import register_jitable
 
 INDEX, OFFSET = 0, 1
 """Columns of what is noted of a wrong record; its offset is `table.UNKNOWN` where that cannot be read."""

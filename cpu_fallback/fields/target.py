@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
+from kolumn.core.deferred import register_jitable
 from kolumn.cpu_fallback.machine.address import STEP, copy32, load64, prefetch, prefetch_read, set_bit, store32, store64
 from kolumn.cpu_fallback.machine.arrays import Constants, Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats.machine_code.deferred import register_jitable
 
 SKIP, COPY, VIEW = 0, 1, 2
 """Modes of a column: no payloads, copies, or views."""

@@ -3,12 +3,12 @@
 import numpy as np
 
 import kolumn.formats.codecs.known  # noqa: F401 (the framings as compiled functions first)
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.machine.arrays import Constants, Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import layouts, table
 from kolumn.formats.codecs import END, NONE, flaws, gzip, known, lz4
-from kolumn.formats.machine_code.deferred import register_jitable
 
 _OK, _NULL_WRAPPER = int(Code.OK), int(Code.NULL_WRAPPER)
 

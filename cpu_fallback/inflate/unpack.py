@@ -11,13 +11,13 @@ their kinds, and the tag after them is loaded from both positions where it can b
 
 import numpy as np
 
+from kolumn.core.deferred import register_jitable
 from kolumn.cpu_fallback.inflate import blocks  # noqa: F401 (the framings as compiled functions first)
 from kolumn.cpu_fallback.inflate.libraries import AVAIL_IN, AVAIL_OUT, NEXT_IN, NEXT_OUT, Decoder, Decoders
 from kolumn.cpu_fallback.machine import address
 from kolumn.cpu_fallback.machine.address import copy16, copy32, copy_padded, load8, load32, load64, store8, store32, store64
 from kolumn.formats import crc
 from kolumn.formats.codecs import END, GZIP, LZ4, SNAPPY, STORED, ZSTD, gzip, lz4, snappy, zstd
-from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.formats.memory import u32_little_at
 
 GIVEN_UP = -1

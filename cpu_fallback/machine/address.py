@@ -8,7 +8,7 @@ import ctypes
 from importlib.util import find_spec
 from typing import Any
 
-from kolumn.formats.machine_code.deferred import arrayobj, cgutils, instruction, intrinsic, ir, register_jitable, types
+from kolumn.core.deferred import arrayobj, cgutils, instruction, intrinsic, ir, register_jitable, types
 
 STEP = 32
 PAD = 64

@@ -13,12 +13,12 @@ from ctypes import addressof, c_char, c_double, c_int64
 from functools import update_wrapper
 from typing import Any, TypeVar, cast
 
-import kolumn.formats.machine_code.words  # noqa: F401
+import kolumn.formats.words  # noqa: F401
+from kolumn.core.deferred import overload
 from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.arrays import ArrayKind, Kind, arguments, results
 from kolumn.cpu_fallback.machine.compile_ahead import object_code
 from kolumn.cpu_fallback.machine.crc import link
-from kolumn.formats.machine_code.deferred import overload
 
 _Loop = TypeVar("_Loop", bound=Callable[..., Any])
 

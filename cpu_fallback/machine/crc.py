@@ -4,9 +4,9 @@ from ctypes import addressof, c_int64
 from functools import cache
 from typing import Any
 
+from kolumn.core.deferred import implement, instruction, ir, register_jitable
 from kolumn.cpu_fallback.machine.address import call, function_address, library
 from kolumn.formats import crc
-from kolumn.formats.machine_code.deferred import implement, instruction, ir, register_jitable
 
 _ADDRESSES = {name: c_int64() for name in ("crc32_iscsi", "crc32_gzip_refl")}
 """Addresses of ISA-L's functions, 0 if there are none: variables of object code, as ``kolumn.`` and the name."""

@@ -8,10 +8,10 @@ The object has one function, which takes its arguments and writes its results as
 from collections.abc import Callable
 from typing import Any
 
+from kolumn.core.deferred import apply, arrayobj, cgutils, ir, types
 from kolumn.cpu_fallback.machine import processor
 from kolumn.cpu_fallback.machine.arrays import Kind, arguments, results
 from kolumn.cpu_fallback.machine.crc import SYMBOLS, link
-from kolumn.formats.machine_code.deferred import apply, arrayobj, cgutils, ir, types
 
 EXTERNAL = {"memcpy", "memmove", "memset", "memcmp", "pread"} | SYMBOLS
 """What object code may need: functions of the C library, and the variables of the checksums."""

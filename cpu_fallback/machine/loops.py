@@ -3,7 +3,7 @@
 A folder's name has a fingerprint of all source files that can end up in the code, and the processor; in the user's folder, where code is
 for this very processor, the versions of Numba and LLVM too. A file holds the SHA-256 of the object code, and then the code: LLVM may end
 the process over an object that is cut off or altered. The digest authenticates nobody; who could write to the folder is what counts
-(`kolumn.formats.machine_code.cache`).
+(`kolumn.core.cache`).
 """
 
 import ctypes
@@ -16,15 +16,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kolumn.core.cache import cache_folder, fingerprint, package
 from kolumn.cpu_fallback.machine import processor
-from kolumn.formats.machine_code.cache import cache_folder, fingerprint, package
+from kolumn.formats.layouts import EXTRA
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 LOOPS: dict[str, Any] = {}
 """Every loop of an imported module, by ``module:name``."""
-SOURCES = ("core/errors.py", "cpu_fallback", "values/wire", "formats")
+SOURCES = ("core/errors.py", "core/deferred.py", "cpu_fallback", "values/wire", "formats")
 """Source files of Kolumn that can end up in machine code, as functions or as constants."""
 _PREFIX = "kolumn.cpu_fallback."
 _DIGEST = 32
@@ -45,7 +46,7 @@ def shipped() -> "Traversable | None":
 
 def shipped_name(level: str) -> str:
     """Name of the folder for one of `processor.LEVELS`."""
-    return f"{level}-{fingerprint(*SOURCES)}"
+    return f"{level}-{fingerprint(*SOURCES, drafts=EXTRA)}"
 
 
 @cache
@@ -59,7 +60,7 @@ def version() -> str:
     """Name of the folder. It differs whenever the code could differ."""
     versions = [_version_of(name) for name in ("numba", "llvmlite")]
     of_machine = hashlib.sha256(repr((processor.description(), versions)).encode()).hexdigest()[:12]
-    return f"{fingerprint(*SOURCES)}-{of_machine}"
+    return f"{fingerprint(*SOURCES, drafts=EXTRA)}-{of_machine}"
 
 
 def _version_of(name: str) -> str:

@@ -2,9 +2,9 @@
 
 import kolumn.cpu_fallback.values.words
 import kolumn.values.wire.compiled  # noqa: F401
+from kolumn.core.deferred import implement
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats.machine_code.deferred import implement
 from kolumn.values.wire import avro
 from kolumn.values.wire.avro import decode
 from kolumn.values.wire.columns import DONE, INVALID, ColumnTables, put_nulls, restore

@@ -1,10 +1,10 @@
 """Recognises the prefix of each payload, and looks up the schema that it names in a table of known keys."""
 
 import kolumn.values.wire.compiled  # noqa: F401
+from kolumn.core.deferred import register_jitable
 from kolumn.cpu_fallback.machine.address import load64
 from kolumn.cpu_fallback.machine.arrays import Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.values.wire import framing
 
 _FIVE, _NEVER = (1 << 40) - 1, -1

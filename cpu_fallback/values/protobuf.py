@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import kolumn.cpu_fallback.values.words
 import kolumn.values.wire.compiled  # noqa: F401
+from kolumn.core.deferred import register_jitable
 from kolumn.cpu_fallback.machine.address import load8, load32, load64, store8
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats.machine_code.deferred import register_jitable
 from kolumn.values.wire import columns, protobuf, protobuf_wire
 from kolumn.values.wire.columns import ColumnTables
 from kolumn.values.wire.protobuf import ProtobufProgram

@@ -4,8 +4,8 @@ Copies touch nothing outside of source and target: values may end where their me
 
 from typing import Any
 
+from kolumn.core.deferred import implement, instruction, intrinsic, ir, register_jitable, types
 from kolumn.cpu_fallback.machine.address import STEP, copy16, copy32, load8, load32, load64, store8, store32, store64, trailing_zeros
-from kolumn.formats.machine_code.deferred import implement, instruction, intrinsic, ir, register_jitable, types
 from kolumn.values.wire import columns, json_numbers, protobuf_wire
 from kolumn.values.wire.json_numbers import MORE, number_of_word
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kolumn.core.arrays import Bytes
+from kolumn.core.deferred import register_jitable
 from kolumn.formats import memory
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import load32, load64, loadu32, shifted, store8, store16, store32, store64
+from kolumn.formats.words import load32, load64, loadu32, shifted, store8, store16, store32, store64
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords, Headers, headers
 from kolumn.kernels.machine.kernel import Arguments, Kernel, arguments, thread_per_item, warp_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime

@@ -10,7 +10,7 @@ import numpy as np
 
 from kolumn.core.arrays import Flags
 from kolumn.formats import layouts, memory, table
-from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
+from kolumn.formats.words import load32, load64, store8, store32, store64
 from kolumn.kernels.fields.records import DeviceRecords, empty_records
 from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime

@@ -24,10 +24,10 @@ and hop once more to write. Otherwise one warp hops through the whole batch.
 
 import numpy as np
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.formats import layouts, memory, table, v2, varint
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import address_of, load64, store32, store64
+from kolumn.formats.words import address_of, load64, store32, store64
 from kolumn.kernels.machine import kernel
 from kolumn.kernels.machine.kernel import WARP, Arguments, Batches, Kernel, arguments, blocks, field, ones, thread_per_item, votes
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kolumn.core.arrays import Int64s
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.entry import Message, Record
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
+from kolumn.formats.words import load32, load64, store8, store32, store64
 from kolumn.kernels.fields.hop import Hop
 from kolumn.kernels.machine.kernel import Arguments, arguments, field, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime

@@ -15,14 +15,15 @@ from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
 
+from kolumn.core.cache import cache_folder, fingerprint
 from kolumn.core.errors import MissingError
-from kolumn.formats.machine_code.cache import cache_folder, fingerprint
+from kolumn.formats.layouts import EXTRA
 
 if TYPE_CHECKING:
     from kolumn.kernels.machine.kernel import Kernel
 
 ARCHITECTURES = (80, 90, 100)
-SOURCES = ("core/errors.py", "kernels", "values/wire", "formats")
+SOURCES = ("core/errors.py", "core/deferred.py", "kernels", "values/wire", "formats")
 """Sources that can end up in a kernel, as functions or as constants."""
 OLDEST = 80
 """Architecture of the PTX: newer ones take it too."""
@@ -48,7 +49,7 @@ def cubin(source: Path, target: Path, arch: int) -> str:
 
 def shipped() -> Path:
     """Folder in the package with the code of all kernels, if it brings code of these sources."""
-    return Path(str(files("kolumn.kernels"))) / "compiled" / fingerprint(*SOURCES)
+    return Path(str(files("kolumn.kernels"))) / "compiled" / fingerprint(*SOURCES, drafts=EXTRA)
 
 
 def image(kernel: "Kernel", arch: int) -> Path:
@@ -65,7 +66,7 @@ def compiled(kernel: "Kernel", arch: int) -> Path:
     folder = cache_folder()
     if folder is None:
         raise MissingError("no writable cache folder for compiled kernels: set KOLUMN_CACHE_DIR")
-    place = folder / fingerprint(*SOURCES) / f"{kernel.name}.sm_{arch}.ptx"
+    place = folder / fingerprint(*SOURCES, drafts=EXTRA) / f"{kernel.name}.sm_{arch}.ptx"
     if not place.exists():
         from kolumn.kernels.machine.nvptx import ptx
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.core.deferred import arrayobj, cgutils, instruction, intrinsic, ir, register_jitable, types
 from kolumn.formats import table
-from kolumn.formats.machine_code.deferred import arrayobj, cgutils, instruction, intrinsic, ir, register_jitable, types
-from kolumn.formats.machine_code.words import address_of, load64, store64
+from kolumn.formats.words import address_of, load64, store64
 
 _SHARED = 3  # the address space of a block's shared memory
 

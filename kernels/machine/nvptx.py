@@ -20,7 +20,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUTarget
 from numba.core.target_extension import GPU, dispatcher_registry, jit_registry, target_override, target_registry
 
-from kolumn.formats.machine_code.deferred import apply
+from kolumn.core.deferred import apply
 from kolumn.kernels.machine.kernel import Kernel
 
 _NAME, _TRIPLE = "kolumn_nvptx", "nvptx64-nvidia-cuda"

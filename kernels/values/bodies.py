@@ -15,9 +15,9 @@ import pyarrow as pa
 
 import kolumn.values.wire.compiled  # noqa: F401 (framings as compiled functions first)
 from kolumn.core.arrays import AnyArray, Bytes, Int64s
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import KolumnError
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
+from kolumn.formats.words import load32, load64, store8, store32, store64
 from kolumn.kernels.columns.assemble import all_null
 from kolumn.kernels.columns.table import Column, nullable
 from kolumn.kernels.fields.records import DevicePayloads

@@ -17,9 +17,9 @@ from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values.bodies import DeviceBodies, DeviceFramer
 from kolumn.kernels.values.messages import Messages, parse_messages
 from kolumn.kernels.values.typed import fields_of, kind_of, parse_records
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro import AvroDecoder
 from kolumn.values.memory import nodes
-from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.protobuf import ProtobufDecoder
 from kolumn.values.typed import Typed
 
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import ArgumentError
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import load32, load64, store8, store32, store64
 from kolumn.formats.memory import load8
+from kolumn.formats.words import load32, load64, store8, store32, store64
 from kolumn.kernels.columns.table import Column, begin_labels, finished, nullable
 from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
@@ -21,9 +21,9 @@ from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, uncount, writing
 from kolumn.kernels.values.typed import LayoutColumns, kind_of
 from kolumn.values.memory import LayoutNode
-from kolumn.values.protobuf.decoder import BARE_FRONTS, FRONTS, ProtobufDecoder
-from kolumn.values.protobuf.schema import TIMES, Shape, has_required, is_closed
-from kolumn.values.protobuf.schema import symbols as symbols_of
+from kolumn.values.protobuf import BARE_FRONTS, FRONTS, ProtobufDecoder
+from kolumn.values.protobuf_schema import TIMES, Shape, has_required, is_closed
+from kolumn.values.protobuf_schema import symbols as symbols_of
 from kolumn.values.wire.columns import DONE, INVALID, put_nulls
 from kolumn.values.wire.protobuf import BITS, FRAME, UNDECIDED, ProtobufProgram, write_message
 from kolumn.values.wire.protobuf_wire import CHOICE, after_front, symbol_of
@@ -100,7 +100,7 @@ out: int64 ``target``, and int32 ``lengths``, -1 for null."""
 
 @thread_per_item(Moments)
 def moments(i: int, a: Arguments) -> None:
-    """Write the nanoseconds of row ``i``, as `kolumn.values.protobuf.decoder` does; null if 64 bits do not hold them."""
+    """Write the nanoseconds of row ``i``, as `kolumn.values.protobuf` does; null if 64 bits do not hold them."""
     seconds, nanos = load64(a.seconds + 8 * i), load32(a.nanos + 4 * i)
     fine = (a.flags == 0 or load8(a.flags, i) != 0) and seconds >= -_NEAR and seconds < _NEAR
     if fine:
@@ -179,7 +179,7 @@ def parse_messages(device: Runtime, bodies: DeviceBodies, how: Messages) -> tupl
 
 
 class _MessageColumns(LayoutColumns):
-    """Makes the columns of a message of its raw ones, as `kolumn.values.protobuf.decoder` does on the host."""
+    """Makes the columns of a message of its raw ones, as `kolumn.values.protobuf` does on the host."""
 
     def message(self, shape: Shape) -> Column:
         """The column of the values."""

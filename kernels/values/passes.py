@@ -12,9 +12,9 @@ valid has no bytes and no elements. Numbers in a value are read by aligned words
 """
 
 import kolumn.values.wire.compiled  # noqa: F401 (the decoders as compiled functions first)
-from kolumn.formats.machine_code.deferred import implement, register_jitable
-from kolumn.formats.machine_code.words import load64, loadu32, shifted, store32, store64
+from kolumn.core.deferred import implement, register_jitable
 from kolumn.formats.memory import load8
+from kolumn.formats.words import load64, loadu32, shifted, store32, store64
 from kolumn.kernels.columns.gather import move_short
 from kolumn.kernels.machine.kernel import Arguments, arguments, ones, thread_per_item, warp_per_item
 from kolumn.values.wire import json_numbers, protobuf_wire

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import ArgumentError, KolumnError
-from kolumn.formats.machine_code.words import load32, load64, store8, store64
+from kolumn.formats.words import load32, load64, store8, store64
 from kolumn.kernels.columns.table import Column, begin_labels, finished, payload_column
 from kolumn.kernels.machine.kernel import Arguments, Kernel, arguments, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.kernels.values import passes
 from kolumn.kernels.values.bodies import DeviceBodies
 from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, uncount, writing
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro import AvroDecoder
 from kolumn.values.memory import ColumnLayout, LayoutNode
 from kolumn.values.wire.avro import decode
 from kolumn.values.wire.columns import DONE, NULL_BYTES, NULL_LIST, NULL_WORD, put_nulls

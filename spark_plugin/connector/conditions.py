@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from kolumn.spark_plugin.options import Key, LoadOptions
+from kolumn.spark_plugin.read.options import Key, LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.values.typed import Typed
 

@@ -1,7 +1,7 @@
 """The answers to what the connector asks on the driver: the schema, whether headers tell, the plan, the topics, and about streams.
 
-Answers about a stream are those of `kolumn.spark_plugin.stream.RecordStream`, so offsets and guarantees are the same with and without the
-jar. A worker may end between two questions. So what a stream remembers is with the JVM, and comes with each question:
+Answers about a stream are those of `kolumn.spark_plugin.read.stream.RecordStream`, so offsets and guarantees are the same with and without
+the jar. A worker may end between two questions. So what a stream remembers is with the JVM, and comes with each question:
 
     stream      options with the types of values, as the run began with them
     target      where a run of Trigger.AvailableNow ends
@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.copies.ranges import every_range
 from kolumn.core.errors import KolumnError
-from kolumn.log.headers import headers
+from kolumn.decode.host.headers import headers
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.connector.conditions import EVERYTHING, Box, Condition, boxes, is_decided, is_useful, only_asked
 from kolumn.spark_plugin.connector.statistics import NAMES, Estimate, estimate, tells
@@ -39,10 +39,10 @@ from kolumn.spark_plugin.connector.work import (
     struct,
     unpacked,
 )  # fmt: skip
-from kolumn.spark_plugin.options import Key, LoadOptions
+from kolumn.spark_plugin.read.options import Key, LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import PAYLOAD_RATIO, Bounds, Split, limits_of, pack, segments_by_partition, share
-from kolumn.spark_plugin.stream import RecordStream, Topics, behind, from_json
+from kolumn.spark_plugin.read.stream import RecordStream, Topics, behind, from_json
 
 _FEW = 1000
 """So many segments are not worth another task, if only their headers are read."""

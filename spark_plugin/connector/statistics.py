@@ -14,14 +14,14 @@ import pyarrow as pa
 from kolumn.core.errors import KolumnError
 from kolumn.damage.findings import Tally
 from kolumn.damage.segment_end import at_stop
+from kolumn.decode.host.chunks import HEADER_WINDOW, Stop, chunks
+from kolumn.decode.host.headers import headers, with_last_offsets
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats.entries import Entries
-from kolumn.log.chunks import HEADER_WINDOW, Stop, chunks
-from kolumn.log.headers import headers, with_last_offsets
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.task import read_task, warn
 
 _SAMPLES = 4

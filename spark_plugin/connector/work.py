@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType
 
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import KolumnError
-from kolumn.log.headers import headers
+from kolumn.decode.host.headers import headers
 from kolumn.source.segments import Range
 from kolumn.source.storage import is_url
-from kolumn.spark_plugin.options import Key, LoadOptions
+from kolumn.spark_plugin.read.options import Key, LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema, with_columns
 from kolumn.spark_plugin.read.splits import Split, key_of, with_types_of
 from kolumn.spark_plugin.session.session import MANY, Run, by_threads

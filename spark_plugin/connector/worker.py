@@ -38,9 +38,9 @@ from kolumn.spark_plugin.connector.statistics import rows_of_totals
 from kolumn.spark_plugin.connector.work import Json, Work, ascending, unpacked
 from kolumn.spark_plugin.read.schema import arrow_schema, in_schema
 from kolumn.spark_plugin.read.splits import Split
+from kolumn.spark_plugin.read.stream import check_planned
 from kolumn.spark_plugin.read.task import read_split, warn
 from kolumn.spark_plugin.session.gpu_task import assign
-from kolumn.spark_plugin.stream import check_planned
 
 CONSTANT = frozenset({"topic", "partition", "segment", "timestampType"})
 """Columns whose buffers the batches of a segment share, mostly."""

@@ -1,1 +1,1 @@
-"""Batch reads: splits on the driver, and the work of a task."""
+"""Reads: options, splits on the driver, the work of a task, and streams."""

@@ -18,7 +18,7 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
 from kolumn.options import Options
 from kolumn.readers.gpu import resident_options
-from kolumn.spark_plugin.options import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
+from kolumn.spark_plugin.read.options import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits, with_types_of
 from kolumn.spark_plugin.read.task import read_task, warn

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Payload
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 
 _WIDER = {
     pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),

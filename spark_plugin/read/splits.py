@@ -14,17 +14,17 @@ from pyspark.sql.datasource import InputPartition
 from kolumn.copies.copies import log_end
 from kolumn.copies.ranges import log_ranges
 from kolumn.copies.tiers import log_of
+from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import KolumnError
 from kolumn.core.threads import PLAN, SIZES
-from kolumn.log.headers import cut, headers
-from kolumn.log.transactions import with_transactions
+from kolumn.decode.host.headers import cut, headers
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import read_topic_id
 from kolumn.source.storage import beside
-from kolumn.spark_plugin.options import EARLIEST, LATEST, Key, LoadOptions
+from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions
 from kolumn.spark_plugin.session.session import Run, by_threads
 
 logger = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ def _parts(chosen: Iterable[Range], target: int, records: int | None, run: Run) 
 
 
 def _cut(chosen: Range, target: int, records: int | None) -> list[tuple[Range, int]]:
-    """Like `kolumn.log.headers.cut`, with at most ``records`` offsets in a part, unless one entry has more."""
+    """Like `kolumn.decode.host.headers.cut`, with at most ``records`` offsets in a part, unless one entry has more."""
     if records is None:
         return [(part, 0) for part in cut(chosen, target)]
     parts, rest, first = [], chosen, chosen.floor + 1

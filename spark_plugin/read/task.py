@@ -14,7 +14,7 @@ from kolumn.damage.findings import Damage, Tally
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.segments import Range
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.splits import Split, key_of
 from kolumn.spark_plugin.session.gpu_task import use_gpu
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
+from kolumn.core.cache import objection
 from kolumn.core.errors import MissingError, MissingPackageError
-from kolumn.formats.machine_code.cache import objection
 from kolumn.writers.commit.staged_file import make_folders
 
 if TYPE_CHECKING:

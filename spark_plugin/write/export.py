@@ -30,7 +30,7 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
-from kolumn.spark_plugin.options import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
+from kolumn.spark_plugin.read.options import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
 from kolumn.spark_plugin.read.splits import created_anew, even, log_start, lost, pack, topic_ids, wanted
 from kolumn.spark_plugin.read.task import read_task, warn
 from kolumn.spark_plugin.session.session import Run, by_job, by_threads, slots, use_this_python

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
 from kolumn.copies.copies import one_directory
+from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
-from kolumn.log.headers import headers
-from kolumn.log.transactions import transactions_of_segment
+from kolumn.decode.host.headers import headers
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source import storage
@@ -24,8 +24,8 @@ from kolumn.source.segments import Segment
 from kolumn.spark_plugin.session.session import by_job, use_this_python
 from kolumn.spark_plugin.write.staging import Staging, files_of, move_all
 from kolumn.writers.commit.run import recover
-from kolumn.writers.compaction.cleaner import LatestOffsets
-from kolumn.writers.compaction.compact import (
+from kolumn.writers.rewriting.cleaner import LatestOffsets
+from kolumn.writers.rewriting.compact import (
     DAY_MS,
     Compaction,
     CompactionPlan,
@@ -35,7 +35,7 @@ from kolumn.writers.compaction.compact import (
     folder_of,
     plan_partition,
 )
-from kolumn.writers.conversion.convert import Conversion, ConversionJob, can_roll, root_of, targets
+from kolumn.writers.rewriting.convert import Conversion, ConversionJob, can_roll, root_of, targets
 
 _TASKS_EACH = 4
 """Tasks for each slot: more than one, since segments differ in size."""

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from kolumn.core.errors import ArgumentError
 from kolumn.formats.layouts import FORMAT_NAMES, FORMATS
 from kolumn.source.storage import within
-from kolumn.spark_plugin.options import Rule, local, parsed, refuse_table
+from kolumn.spark_plugin.read.options import Rule, local, parsed, refuse_table
 from kolumn.spark_plugin.read.schema import arrow_schema
 from kolumn.spark_plugin.write.staging import StagedSegments, Staging, end_of, publish
 from kolumn.writers.commit.run import recover, withdraw

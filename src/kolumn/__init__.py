@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kolumn.tools.coordinators import groups, open_transactions
     from kolumn.tools.recover import Recovery, recover
     from kolumn.tools.sizes import Space, space
-    from kolumn.writers.compaction.compact import Compaction, Retention, apply_retention, compact
-    from kolumn.writers.conversion.convert import Conversion, convert, losses
     from kolumn.writers.outgoing import Leftover, tidy
+    from kolumn.writers.rewriting.compact import Compaction, Retention, apply_retention, compact
+    from kolumn.writers.rewriting.convert import Conversion, convert, losses
     from kolumn.writers.write import write
 
 __version__ = "0.1.0"
@@ -94,8 +94,8 @@ _MODULES = {
     "tools.coordinators": ("groups", "open_transactions"),
     "tools.recover": ("Recovery", "recover"),
     "tools.sizes": ("Space", "space"),
-    "writers.compaction.compact": ("Compaction", "Retention", "apply_retention", "compact"),
-    "writers.conversion.convert": ("Conversion", "convert", "losses"),
+    "writers.rewriting.compact": ("Compaction", "Retention", "apply_retention", "compact"),
+    "writers.rewriting.convert": ("Conversion", "convert", "losses"),
     "writers.outgoing": ("Leftover", "tidy"),
     "writers.write": ("write",),
 }

@@ -17,17 +17,17 @@ from kolumn.core.keywords import known_keywords
 from kolumn.cpu_fallback.check import check
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.damage.findings import header_error
+from kolumn.decode.host.chunks import Loaded, walk_entries
 from kolumn.formats import enriched, layouts, memory
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries, Entry
 from kolumn.formats.entry import SMALLEST
-from kolumn.log.chunks import Loaded, walk_entries
 from kolumn.log.pieces import Piece, piece_of
 from kolumn.options import Options
 from kolumn.source.segments import Segment
-from kolumn.writers.conversion.convert import part
-from kolumn.writers.conversion.regroup import Changes, Losses, regroup
 from kolumn.writers.entries import EntrySettings
+from kolumn.writers.regroup import Changes, Losses, regroup
+from kolumn.writers.rewriting.convert import part
 from kolumn.writers.write import settings
 
 _IN_REQUEST = Segment("<entries>", None, None, None, 0)

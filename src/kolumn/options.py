@@ -14,7 +14,7 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, ReadOptions, known_keywords
 from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, record_schema, resolve_columns
 from kolumn.formats import layouts
-from kolumn.source.tiers.file import KeyFiles, key_files
+from kolumn.source.tier_file import KeyFiles, key_files
 from kolumn.values.typed import INTERNAL, Typed, schema_of, stored_columns, typed_of, watched_columns
 
 MIB = 1 << 20

@@ -23,12 +23,12 @@ from kit.replicas import flip
 from kit.tiers import Aiven, aiven_of
 from kolumn.cli import main
 from kolumn.cli.common import size_of
+from kolumn.source import tier_file as aiven_file
+from kolumn.source import tier_manifest as aiven_manifest
 from kolumn.source.read_ahead import open_ranges
 from kolumn.source.segments import find_segments
-from kolumn.source.tiers import file as aiven_file
-from kolumn.source.tiers import manifest as aiven_manifest
-from kolumn.source.tiers.file import Access, AivenFile, key_files
-from kolumn.source.tiers.manifest import AivenManifest, parse
+from kolumn.source.tier_file import Access, AivenFile, key_files
+from kolumn.source.tier_manifest import AivenManifest, parse
 
 GOLDEN = CORPUS.parent / "aiven"
 FIRST_CHUNK = "9d596667e889bb68c7d8cac5e6b1aa27b4b3b081f9e5103d61b773e7b4f4d9a0"

@@ -18,8 +18,8 @@ from kit.paths import counted, without
 from kit.random_logs import KINDS, TIME, Log, source_of
 from kolumn.core.paths import DOWN_CONVERSION, FILTER
 from kolumn.log.pieces import pieces_of
-from kolumn.writers.compaction import cleaner
-from kolumn.writers.conversion import convert, regroup
+from kolumn.writers import regroup
+from kolumn.writers.rewriting import cleaner, convert
 
 
 def outcome(call: Callable[..., Any], source: Path, out: Path, **options: Any) -> Any:

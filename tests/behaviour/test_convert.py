@@ -19,10 +19,11 @@ from kit.paths import GENERAL, without
 from kolumn.core.arrays import Bytes, Int64s
 from kolumn.core.errors import ArgumentError, CorruptBatchError
 from kolumn.log.pieces import pieces
-from kolumn.log.seek import ENRICHED_INDEX, read_index
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
+from kolumn.source.segment_file import side_bytes
 from kolumn.source.segments import find_segments
+from kolumn.source.side_files import ENRICHED_INDEX, index_in
 from kolumn.writers import entries as encoded_entries
 
 TIME = 1_700_000_000_000
@@ -409,7 +410,7 @@ def test_the_index_of_enriched_logs(tmp_path: Path) -> None:
     """An index entry is relative offset i32, largest timestamp so far i64, position i32. The last message always has an index entry."""
     source = _log(tmp_path, "enriched", [TIME, TIME + 5, TIME + 2] + [TIME] * 30)
     [segment, *_] = find_segments(source)
-    index = read_index(segment, ".index", ENRICHED_INDEX)
+    index = index_in(side_bytes(segment, ".index"), ENRICHED_INDEX)
     rows = kolumn.batches(segment.path, format="enriched").to_pylist()
     assert (index["offset"][-1], index["position"][-1]) == (rows[-1]["baseOffset"], rows[-1]["position"])
     assert set(index["timestamp"]) == {TIME + 5}

@@ -22,7 +22,7 @@ from kit.replicas import write_log
 from kit.wrong_drafts import ONE, TIME, WRONG
 from kit.wrong_records import Case, cases
 from kolumn.core.errors import ArgumentError, Code, CorruptBatchError, FormatError
-from kolumn.log.headers import headers
+from kolumn.decode.host.headers import headers
 from kolumn.source.segments import Segment
 
 PROGRAM = """

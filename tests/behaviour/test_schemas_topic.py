@@ -19,7 +19,7 @@ from kit.avro_values import encoded
 from kit.outcome import raises
 from kit.replicas import flip
 from kolumn.core.errors import ArgumentError
-from kolumn.values.schemas.open import TopicSchemas, schemas_of
+from kolumn.readers.schemas import TopicSchemas, schemas_of
 from kolumn.values.schemas.schema import Reference, Schema
 
 Record = tuple[bytes | None, bytes | None]

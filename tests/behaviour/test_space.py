@@ -15,21 +15,21 @@ from kit.corpus import HERE as DATA
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import Record, batch, message
 from kit.outcome import raises
+from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.host.aborted import Transactions
+from kolumn.decode.host.chunks import Loaded, walk_entries
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
-from kolumn.log.aborted import Transactions
-from kolumn.log.chunks import Loaded, walk_entries
 from kolumn.log.pieces import Piece, piece_of, pieces
-from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.tools.sizes import TARGETS, anatomy, draft_table, draw
-from kolumn.writers.conversion.regroup import Changes, Losses, regroup
 from kolumn.writers.encoders import ENCODERS
 from kolumn.writers.entries import Encoded, EntrySettings, Groups, RecordsIn, codec_of
+from kolumn.writers.regroup import Changes, Losses, regroup
 from kolumn.writers.write import settings
 
 TIME = 1_700_000_000_000

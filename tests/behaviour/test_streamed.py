@@ -25,7 +25,7 @@ from kolumn.cpu_fallback.stream_messages import STRETCHES, stream_messages
 from kolumn.decode import pipeline
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.host import streamed as tiles
-from kolumn.log.chunks import Reached, chunks, next_border
+from kolumn.decode.host.chunks import Reached, chunks, next_border
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments

@@ -18,7 +18,7 @@ from kit.outcome import raises
 from kit.replicas import copy, flip
 from kit.tiers import checkpoint, put, tier_of, uuid_of
 from kolumn.cli import main
-from kolumn.log import transactions
+from kolumn.copies import transactions
 
 LOG = CORPUS / "transactional" / "txn-zstd-0"
 BASES = [int(path.stem) for path in sorted(LOG.glob("*.log"))]

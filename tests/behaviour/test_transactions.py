@@ -19,8 +19,8 @@ from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
 from kit.fuzz import MUTANTS
 from kit.outcome import raises
 from kit.replicas import write_log
+from kolumn.copies.transactions import from_headers, from_side_files
 from kolumn.core.errors import KolumnError
-from kolumn.log.transactions import from_headers, from_side_files
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
 from kolumn.source.side_files import ABORTED as ABORTED_ENTRY

@@ -24,13 +24,13 @@ from kolumn.core.schema import BATCH_SCHEMA, record_schema
 from kolumn.damage.findings import Skipped
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
+from kolumn.readers.schemas import records_of
 from kolumn.source.segments import find_segments
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema, with_columns
+from kolumn.spark_plugin.read.stream import RecordStream
 from kolumn.spark_plugin.source import BatchTableReader, RecordReader
-from kolumn.spark_plugin.stream import RecordStream
 from kolumn.spark_plugin.write.export import ExportLayout, plan_jobs, plan_tasks, write_job
-from kolumn.values.schemas.open import records_of
 from kolumn.writers.commit.manifest import Manifest
 
 SEGMENTS, RECORDS = 4, 40

@@ -24,9 +24,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 import kolumn
 from kolumn.core.schema import HEADERS
+from kolumn.readers.schemas import schemas_of
 from kolumn.values.framing import Framer
 from kolumn.values.schemas.collections import ServiceSchemas
-from kolumn.values.schemas.open import schemas_of
 from kolumn.values.schemas.schema import Reference
 from kolumn.values.wire import framing as kinds
 

@@ -10,8 +10,8 @@ from google.protobuf import message_factory
 
 from kit.bodies import bodies
 from kit.protobuf_values import expected, plain
-from kolumn.values.protobuf.decoder import ProtobufDecoder
-from kolumn.values.protobuf.schema import file_of
+from kolumn.values.protobuf import ProtobufDecoder
+from kolumn.values.protobuf_schema import file_of
 from kolumn.values.schemas.schema import Schema
 from kolumn.values.wire import framing
 

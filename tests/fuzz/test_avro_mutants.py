@@ -13,7 +13,7 @@ from kit.avro_reader import NotAvroError, as_column, of_column, read
 from kit.avro_values import bodies, plain, registered, side_by_side
 from kit.avro_writer import EVERYTHING, Writer, damaged, random_value
 from kit.fuzz import FIRST, MUTANTS
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro import AvroDecoder
 
 LAXER = (
     "boolean that is not 0 or 1", "int of more than 32 bits", "varint of more than ten bytes", "index out of range", "block size",

@@ -20,12 +20,12 @@ from kit.framings import Headers, Message, NoBodyError, body_of
 from kit.fuzz import FIRST, MUTANTS
 from kit.protobuf_values import expected, message_class, mutants, plain
 from kolumn.core.schema import HEADERS
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro import AvroDecoder
 from kolumn.values.decoder import nested_type
 from kolumn.values.framing import Framer
 from kolumn.values.json import JsonDecoder, LinesDecoder
-from kolumn.values.protobuf.decoder import ProtobufDecoder
-from kolumn.values.protobuf.schema import _compiled
+from kolumn.values.protobuf import ProtobufDecoder
+from kolumn.values.protobuf_schema import _compiled
 from kolumn.values.schemas.collections import AskedSchemas
 from kolumn.values.schemas.schema import Kind, Schema
 

@@ -16,7 +16,7 @@ from kit.avro_values import bodies, registered
 from kit.encoder import with_crc
 from kit.outcome import raises
 from kolumn.core.schema import HEADERS
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro import AvroDecoder
 
 T = 1_600_000_000_000
 NOBODY = "ffffffffffffffff ffff ffffffff # producer id, epoch and base sequence: none"

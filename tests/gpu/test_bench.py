@@ -11,8 +11,8 @@ import pytest
 
 import kolumn
 from kit.emulated import Emulated
+from kolumn.decode.host.chunks import chunks
 from kolumn.kernels.machine import device as current
-from kolumn.log.chunks import chunks
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
 

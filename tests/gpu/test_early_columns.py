@@ -15,7 +15,7 @@ from kit.device_columns import as_type, compared, resident
 from kit.emulated import Emulated
 from kolumn.kernels.values.passes import STAGED
 from kolumn.kernels.values.typed import LayoutColumns
-from kolumn.values.protobuf.schema import file_of
+from kolumn.values.protobuf_schema import file_of
 
 PTX = pytest.mark.parametrize("emulated", ["ptx"], indirect=True)
 TEXTS = [{"name": name, "type": ["null", "string"]} for name in ("a", "b")]

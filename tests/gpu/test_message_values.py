@@ -15,7 +15,7 @@ from kit.protobuf_values import body, mutants, schema
 from kolumn.core.errors import ArgumentError
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.columns import Values, typed_columns
-from kolumn.values.protobuf.schema import file_of
+from kolumn.values.protobuf_schema import file_of
 from kolumn.values.typed import Typed
 
 ORDER = """

@@ -30,7 +30,7 @@ from kit.source_tree import modules
 from kit.wrong_drafts import WRONG
 from kolumn.formats import crc, legacy, table, v2
 from kolumn.formats.layout import Layout
-from kolumn.formats.machine_code.words import load32, load64, store32
+from kolumn.formats.words import load32, load64, store32
 from kolumn.kernels import check
 from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.gather import Validity, gather, validity

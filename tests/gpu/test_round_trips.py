@@ -23,10 +23,10 @@ from kolumn.core import recycle
 from kolumn.core.errors import KolumnError
 from kolumn.decode.device import chunk
 from kolumn.decode.device.chunk import AT_A_TIME, EMPTIED, LOADED, DeviceChunk
+from kolumn.decode.host.chunks import Chunk
 from kolumn.formats.codecs import ZSTD
 from kolumn.kernels.machine import device as current
 from kolumn.kernels.machine.staging import Staged
-from kolumn.log.chunks import Chunk
 
 CHUNK = 24 << 20
 

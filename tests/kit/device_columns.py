@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 import kolumn
+from kolumn.copies.transactions import with_transactions
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.kernels.columns.table import Column, DeviceTable
 from kolumn.kernels.fields.records import DevicePayloads
 from kolumn.kernels.values.columns import Values, typed_columns
 from kolumn.log.seek import select_ranges
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.readers.gpu import resident_options
 from kolumn.readers.plan import live_segments

@@ -18,10 +18,10 @@ import kolumn
 from kit.bodies import bodies
 from kit.wrong_records import cases
 from kolumn.cpu_fallback.machine.loops import LOOPS
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro import AvroDecoder
 from kolumn.values.framing import Framer
 from kolumn.values.json import JsonDecoder
-from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.protobuf import ProtobufDecoder
 from kolumn.values.schemas.collections import given_schemas
 from kolumn.values.schemas.schema import Schema
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numba
 import pytest
 
-from kolumn.formats.machine_code.cache import cache_folder, fingerprint
-from kolumn.formats.machine_code.deferred import apply
+from kolumn.core.cache import cache_folder, fingerprint
+from kolumn.core.deferred import apply
+from kolumn.formats.layouts import EXTRA
 from kolumn.kernels.machine.image import SOURCES
 
 
@@ -18,7 +19,7 @@ from kolumn.kernels.machine.image import SOURCES
 def kept_in(*files: str) -> Path | None:
     """Folder for what is compiled of these files, and of what a kernel is made of; None if there is no place for one."""
     folder, own = cache_folder(), hashlib.sha256(b"".join(Path(one).read_bytes() for one in files)).hexdigest()[:16]
-    return folder and folder / fingerprint(*SOURCES) / own
+    return folder and folder / fingerprint(*SOURCES, drafts=EXTRA) / own
 
 
 @contextmanager

@@ -19,8 +19,8 @@ CALLED = {
     paths.MESSAGES: ("decode.chunk", "stream_message_runs"),
     paths.SHORT: ("cpu_fallback.columns", "Target"),
     paths.TOGETHER: ("decode.small_segments", "stream_files"),
-    paths.FILTER: ("writers.compaction.cleaner", "filter_records"),
-    paths.DOWN_CONVERSION: ("writers.conversion.regroup", "down_convert"),
+    paths.FILTER: ("writers.rewriting.cleaner", "filter_records"),
+    paths.DOWN_CONVERSION: ("writers.regroup", "down_convert"),
     paths.JSON: ("values.json", "decode_objects"),
     GENERAL: ("decode.host.run", "fields"),
 }
@@ -52,7 +52,7 @@ def counted() -> Iterator[Counter[str]]:
         return real(*arguments, **named)
 
     # Before its names are replaced: it has some of them in types.
-    import_module("kolumn.values.avro.decoder")
+    import_module("kolumn.values.avro")
     with pytest.MonkeyPatch.context() as patch:
         for path, (module, name) in CALLED.items():
             place = import_module(f"kolumn.{module}")

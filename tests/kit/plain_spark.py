@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.spark_plugin import DamageSource, RecordSource
 from kolumn.spark_plugin.read.schema import arrow_schema
-from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.read.stream import RecordStream
 
 SOURCES = {source.name(): source for source in (RecordSource, DamageSource)}
 

@@ -16,7 +16,7 @@ from numba import cfunc, types
 
 from kit.kept import keeping
 from kolumn.core.arrays import Int64s
-from kolumn.formats.machine_code.words import load64, store64
+from kolumn.formats.words import load64, store64
 
 # The context. First what a thread sees of the launch, then what the checks need.
 TID, NTID, CTAID, NCTAID, GIVE, FLAG, ASK, MASK, COUNTERS = range(9)

@@ -28,7 +28,7 @@ from kit.ptx_ir import BALLOT, BARRIER, SHUFFLE, WARP_BARRIER, Translation
 from kit.ptx_memory import ASK, COUNTERS, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, access
 from kit.ptx_text import Text, parse
 from kolumn.core.arrays import Int64s
-from kolumn.formats.machine_code.words import load64, store64
+from kolumn.formats.words import load64, store64
 from kolumn.kernels.machine.kernel import WARP
 
 WHOLE, APART, SOME_LANES, STRANDED = range(4)

@@ -9,6 +9,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "kolumn"
 LINKED = {"kernels", "cpu_fallback", "spark_plugin"}
 """Folders of the repository that `src/kolumn` links to."""
+STAGED = {"kernels", "cpu_fallback"}
+"""Those of the backends: a module that lies directly in one is a stage."""
 
 
 def modules() -> list[Path]:
@@ -23,11 +25,11 @@ def packages() -> list[Path]:
 
 
 def room(module: Path) -> str:
-    """The folder of a module, with dots. A module that lies directly in `kolumn`, or in a linked folder, is a room of its own."""
+    """The folder of a module, with dots. A module that lies directly in `kolumn`, and a stage of a backend, is a room of its own."""
     parts = module.with_suffix("").parts
     if parts[-1] == "__init__":
         return ".".join(parts[:-1]) or "kolumn"
-    alone = len(parts) == 1 or (len(parts) == 2 and parts[0] in LINKED)
+    alone = len(parts) == 1 or (len(parts) == 2 and parts[0] in STAGED)
     return ".".join(parts if alone else parts[:-1])
 
 

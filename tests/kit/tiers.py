@@ -61,7 +61,7 @@ def checkpoint(epochs: Sequence[tuple[int, int]]) -> str:
 class Aiven:
     """A writer of Aiven's layout: chunks of any size, with or without compression and encryption by a new key of its own.
 
-    Wrapping is the reverse of what `kolumn.source.tiers.file` does; only Aiven's own files prove that both are right.
+    Wrapping is the reverse of what `kolumn.source.tier_file` does; only Aiven's own files prove that both are right.
     """
 
     def __init__(self, root: Path, chunk: int, *, zstd: bool = False, key: str | None = None, variable: bool | None = None) -> None:

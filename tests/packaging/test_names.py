@@ -14,7 +14,7 @@ from kit.source_tree import modules as every_module
 FOLDERS = [PACKAGE / path for path in packages()]
 OWNERS = {
     "formats/layout.py": {"NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"},
-    "log/aborted.py": {"COMMITTED", "ABORTED", "OPEN"},
+    "decode/host/aborted.py": {"COMMITTED", "ABORTED", "OPEN"},
     "formats/v2.py": {"ABORT", "COMMIT"},
     "formats/table.py": {"CREATE_TIME", "LOG_APPEND_TIME"},
 }
@@ -76,9 +76,9 @@ NAME_A_LAYOUT = {
     "decode/observed.py",
     "log/seek.py",
     "tools/sizes.py",
-    "writers/compaction/cleaner.py",
+    "writers/rewriting/cleaner.py",
     "broker.py",
-    "writers/conversion/regroup.py",
+    "writers/regroup.py",
     "writers/encoders.py",
 }
 """Files outside of `formats` with a path that only one layout has. All others ask `kolumn.formats.layouts` for facts."""

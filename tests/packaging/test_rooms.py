@@ -53,8 +53,8 @@ INTRINSICS = {
     Path("cpu_fallback/values/words.py"),
     Path("kernels/machine/nvptx.py"),
     Path("kernels/machine/kernel.py"),
-    Path("formats/machine_code/deferred.py"),
-    Path("formats/machine_code/words.py"),
+    Path("core/deferred.py"),
+    Path("formats/words.py"),
 }
 """Modules whose functions emit LLVM IR: builders, contexts and signatures have no types."""
 

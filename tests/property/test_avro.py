@@ -11,7 +11,7 @@ from kit.avro_pairs import is_ambiguous, readers, theirs
 from kit.avro_reader import as_column, of_column, read
 from kit.avro_values import bodies, plain, registered, schemas, values, written
 from kit.fuzz import examples
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values.avro import AvroDecoder
 
 SLOW = settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kit.bodies import bodies
 from kit.fuzz import examples
 from kit.protobuf_values import body, expected, in_edition, message_class, mutants, plain, schema
-from kolumn.values.protobuf.decoder import ProtobufDecoder
+from kolumn.values.protobuf import ProtobufDecoder
 
 
 def compare(seed: int, broken: float, values: int) -> None:

@@ -29,7 +29,7 @@ from kit.spark_session import connector_workers
 from kolumn.core.schema import HEADERS, RECORD_COLUMNS
 from kolumn.readers.types import with_types
 from kolumn.spark_plugin.connector.conditions import only_asked
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 
 pytestmark = pytest.mark.spark
 ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]

@@ -29,7 +29,7 @@ from kolumn.spark_plugin.connector.shared import SharedBlocks, can_describe, fro
 from kolumn.spark_plugin.connector.statistics import COUNT, FIRST, LAST, NEWEST, estimate, tells, totals_of
 from kolumn.spark_plugin.connector.work import Work, are_ordered, ascending, by_partition, unpacked
 from kolumn.spark_plugin.connector.worker import CONSTANT
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.splits import Split, plan_splits
 
 TOPIC = CORPUS / "v2-java" / "java-zstd-0"

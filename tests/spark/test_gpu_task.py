@@ -14,18 +14,18 @@ from pyarrow import fs
 
 import kolumn
 from kit.plain_spark import Builder
+from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import ArgumentError, MissingError
 from kolumn.core.schema import record_schema
 from kolumn.kernels.machine import device
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range
 from kolumn.spark_plugin import rapids
-from kolumn.spark_plugin.options import LoadOptions
 from kolumn.spark_plugin.read import frames
 from kolumn.spark_plugin.read import task as reading
 from kolumn.spark_plugin.read.frames import apply, read_segments
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.session import gpu_task

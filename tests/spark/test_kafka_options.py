@@ -19,7 +19,7 @@ from kit.plain_spark import load
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin import RecordSource
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import MAX_BYTES, MAX_ROWS, conform
 from kolumn.spark_plugin.read.splits import pack, plan_splits
 from kolumn.spark_plugin.read.task import read_split

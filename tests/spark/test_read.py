@@ -36,9 +36,9 @@ from kit.spark_session import streamed
 from kit.wrong_records import cases
 from kolumn.core.schema import REMARK_SCHEMA, record_schema
 from kolumn.spark_plugin import DamageSource, RecordSource, export, read_segments
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema, with_columns
-from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.read.stream import RecordStream
 
 pytestmark = pytest.mark.spark
 

@@ -17,10 +17,10 @@ from kit.plain_spark import load
 from kit.spark_session import streamed
 from kit.tiers import Aiven, tier_of
 from kolumn.spark_plugin import export, read_segments
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits
-from kolumn.spark_plugin.stream import RecordStream
+from kolumn.spark_plugin.read.stream import RecordStream
 
 pytestmark = pytest.mark.spark
 

@@ -29,11 +29,11 @@ from kolumn.core.schema import record_schema
 from kolumn.spark_plugin.connector.questions import answer
 from kolumn.spark_plugin.connector.work import Work, unpacked
 from kolumn.spark_plugin.connector.worker import Task
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema, with_columns
 from kolumn.spark_plugin.read.splits import Split
+from kolumn.spark_plugin.read.stream import RecordStream
 from kolumn.spark_plugin.source import RecordSource
-from kolumn.spark_plugin.stream import RecordStream
 
 pytestmark = pytest.mark.spark
 

@@ -18,8 +18,8 @@ from kit.avro_values import bodies, registered, side_by_side, written
 from kit.avro_writer import EVERYTHING, Writer, damaged, random_value, varint
 from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.values.avro import decode_rows
-from kolumn.values.avro import decoder as module
-from kolumn.values.avro.decoder import AvroDecoder
+from kolumn.values import avro as module
+from kolumn.values.avro import AvroDecoder
 from kolumn.values.decoder import Bodies
 from kolumn.values.memory import ColumnMemory
 from kolumn.values.schemas.schema import Schema

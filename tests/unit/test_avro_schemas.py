@@ -8,8 +8,8 @@ import pytest
 
 from kit.avro_values import bodies, registered, written
 from kolumn.core.errors import ArgumentError
-from kolumn.values.avro.decoder import AvroDecoder
-from kolumn.values.avro.schema import parse
+from kolumn.values.avro import AvroDecoder
+from kolumn.values.avro_schema import parse
 from kolumn.values.schemas.schema import Reference, Schema
 
 

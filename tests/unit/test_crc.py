@@ -11,10 +11,10 @@ import crc32c
 import numpy as np
 import pytest
 
+from kolumn.core.deferred import apply
 from kolumn.cpu_fallback.machine import checksum
 from kolumn.cpu_fallback.machine.compile import compiled
 from kolumn.formats import crc
-from kolumn.formats.machine_code.deferred import apply
 
 # Numba compiles functions of Kolumn here.
 apply()

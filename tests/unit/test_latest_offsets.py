@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kit.guarded import ending_at_a_page
 from kolumn.cpu_fallback.encode.key_map import place_keys
-from kolumn.writers.compaction import cleaner
-from kolumn.writers.compaction.cleaner import LatestOffsets
+from kolumn.writers.rewriting import cleaner
+from kolumn.writers.rewriting.cleaner import LatestOffsets
 
 Keys = list[bytes | None]
 

@@ -10,8 +10,8 @@ from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2
 from kit.bodies import bodies
 from kit.protobuf_values import plain, varint
 from kolumn.core.errors import ArgumentError
-from kolumn.values.protobuf.decoder import ProtobufDecoder
-from kolumn.values.protobuf.schema import file_of
+from kolumn.values.protobuf import ProtobufDecoder
+from kolumn.values.protobuf_schema import file_of
 from kolumn.values.schemas.schema import Schema
 from kolumn.values.wire import framing
 

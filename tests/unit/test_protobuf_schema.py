@@ -10,8 +10,8 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from kit.protobuf_values import message_class
 from kolumn.core.errors import ArgumentError, MissingError
-from kolumn.values.protobuf import schema as module
-from kolumn.values.protobuf.schema import Place, file_of
+from kolumn.values import protobuf_schema as module
+from kolumn.values.protobuf_schema import Place, file_of
 from kolumn.values.schemas.schema import Reference, Schema
 
 TEXT = 'syntax = "proto3"; package a; message A { message B { message C {} } message D {} } message Z {}'
@@ -133,7 +133,7 @@ def test_missing_packages_are_named(package: str, schema: bytes | str) -> None:
 import sys
 sys.modules[{package!r}] = None
 from kolumn.core.errors import MissingError
-from kolumn.values.protobuf.schema import file_of
+from kolumn.values.protobuf_schema import file_of
 try:
     file_of({schema!r})
 except MissingError as error:

@@ -14,11 +14,11 @@ from numba import njit
 import kolumn.cpu_fallback.values.protobuf  # noqa: F401
 from kit.bodies import Guarded
 from kit.protobuf_values import body, in_edition, message_class, mutants, plain, schema, varint
-from kolumn.formats.machine_code.deferred import apply
-from kolumn.formats.machine_code.words import address_of
+from kolumn.core.deferred import apply
+from kolumn.formats.words import address_of
 from kolumn.values.memory import ColumnLayout, ColumnMemory
-from kolumn.values.protobuf.decoder import finished, tables
-from kolumn.values.protobuf.schema import file_of, shape
+from kolumn.values.protobuf import finished, tables
+from kolumn.values.protobuf_schema import file_of, shape
 from kolumn.values.wire import columns, protobuf
 from kolumn.values.wire import protobuf_wire as wire
 from kolumn.values.wire.protobuf import FRAMES, GROUPS, ProtobufProgram

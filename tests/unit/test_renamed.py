@@ -10,7 +10,7 @@ from kit.command_line import run
 from kit.corpus import HERE as CORPUS
 from kit.plain_spark import load
 from kolumn.spark_plugin import DamageSource
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 
 LOG = CORPUS / "upgraded" / "upgraded-gzip-0"
 NAMES = {"Cleaning": "Retention", "clean": "apply_retention", "assign_offsets": "broker.assign_offsets", "mirror": "broker.mirror"}

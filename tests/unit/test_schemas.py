@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import kolumn
 from kit.fuzz import examples
+from kolumn.readers.schemas import schemas_of
 from kolumn.values.schemas.collections import AskedSchemas, ListedSchemas, given_schemas, kind_of
-from kolumn.values.schemas.open import schemas_of
 from kolumn.values.schemas.schema import Reference, Registered, Schema, canonical_form, fingerprint_of, guid_of, rabin
 
 RECORD = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'

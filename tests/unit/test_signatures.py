@@ -22,7 +22,7 @@ from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, WholeOptio
 from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.spark_plugin import rapids
-from kolumn.spark_plugin.options import LoadOptions
+from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.write.writer import WriteOptions
 from kolumn.writers.write import settings
 

@@ -10,8 +10,8 @@ from numba import njit
 
 import kolumn.cpu_fallback.values.words
 import kolumn.values.wire.compiled  # noqa: F401
-from kolumn.formats.machine_code.deferred import apply
-from kolumn.formats.machine_code.words import address_of
+from kolumn.core.deferred import apply
+from kolumn.formats.words import address_of
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, nodes, word_width
 from kolumn.values.wire import columns
 from kolumn.values.wire.columns import DONE, INVALID, full_column, full_level

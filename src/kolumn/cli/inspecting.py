@@ -279,7 +279,7 @@ def schemas(
 
     Example: `kolumn schemas /var/lib/kafka --id 7 > orders.avsc`
     """
-    from kolumn.values.schemas.open import TopicSchemas, schemas_of
+    from kolumn.readers.schemas import TopicSchemas, schemas_of
 
     known = schemas_of(source)
     if id is not None:

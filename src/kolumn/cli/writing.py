@@ -14,7 +14,7 @@ from kolumn.core.errors import escaped
 from kolumn.core.keywords import ROW_GROUP_ROWS, Codec, Compression, Format
 
 if TYPE_CHECKING:
-    from kolumn.writers.compaction.compact import Compaction
+    from kolumn.writers.rewriting.compact import Compaction
 
 Now = Annotated[int | None, typer.Option(help="Time of the round, ms since 1970; by default the present.")]
 

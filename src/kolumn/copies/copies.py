@@ -11,15 +11,14 @@ import numpy as np
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.cpu_fallback.check import check
 from kolumn.damage.intact import LARGEST_SPAN
+from kolumn.decode.host.headers import headers, with_last_offsets
 from kolumn.formats import table
-from kolumn.log.headers import headers, with_last_offsets
 from kolumn.log.pieces import entry_rows
-from kolumn.log.seek import OFFSET_INDEX, read_index
 from kolumn.options import Options
 from kolumn.source import storage
-from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import HIGHEST, Segment, with_neighbours
-from kolumn.source.side_files import METADATA, read_topic_id
+from kolumn.source.side_files import METADATA, OFFSET_INDEX, index_in, read_topic_id
 from kolumn.source.storage import beside
 
 Key = tuple[str, int]  # topic and partition
@@ -209,7 +208,7 @@ def last_offset(segment: Segment) -> int:
 
     -1 if it has no intact entry.
     """
-    index = read_index(segment, ".index", OFFSET_INDEX)
+    index = index_in(side_bytes(segment, ".index"), OFFSET_INDEX)
     starts = [0] if index is None or not 0 < index["position"][-1] < segment.size else [int(index["position"][-1]), 0]
     for start in starts:
         last, end = -1, start

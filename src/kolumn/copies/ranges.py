@@ -21,16 +21,16 @@ import pyarrow as pa
 from kolumn.copies.copies import Copies, Key, bounds, copies, in_order, last_offset, linked, one_log
 from kolumn.copies.examine import BASE, LAST, MESSAGE, POSITION, examine
 from kolumn.copies.tiers import apart, stitched, tiered
+from kolumn.copies.transactions import neighbours, of_ranges, transactions_of, with_transactions
 from kolumn.core.errors import KolumnError, shown
 from kolumn.core.keywords import Errors, Progress
 from kolumn.damage.findings import OnDamage
 from kolumn.damage.intact import RELATIVE
+from kolumn.decode.host.aborted import Transactions, matter
+from kolumn.decode.host.headers import headers
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import table
-from kolumn.log.aborted import Transactions, matter
-from kolumn.log.headers import headers
 from kolumn.log.seek import select_ranges
-from kolumn.log.transactions import neighbours, of_ranges, transactions_of, with_transactions
 from kolumn.options import Options
 from kolumn.source.names import LOG, MANIFEST, SWAP, base_and_copy, topic_partition
 from kolumn.source.segments import HIGHEST, Range, Segment

@@ -19,8 +19,8 @@ import numpy as np
 from kolumn.copies.copies import Copies, Key, last_offset, one_log, overlapping
 from kolumn.core.errors import ArgumentError, KolumnError, shown
 from kolumn.core.threads import TIER, workers
+from kolumn.decode.host.headers import headers
 from kolumn.formats.entries import Entry
-from kolumn.log.headers import headers
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.source.segment_file import side_bytes

@@ -7,8 +7,10 @@ one for an incomplete sequence at the end, however many bytes are missing.
 
 import codecs
 import os
+import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
+from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,12 @@ _UTF8 = (
     r"(?s)\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xed[\x80-\x9f][\x80-\xbf]"
     r"|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
 )
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether it is a string that UTF-8 has. JSON can hold halves of surrogate pairs, which it has not."""
+    return isinstance(value, str) and _SURROGATE.search(value) is None
 
 
 def is_utf8(column: pa.Array) -> pa.BooleanArray:

@@ -14,9 +14,8 @@ from kolumn.core.errors import Code, CorruptBatchError, LimitError, error_kind, 
 from kolumn.core.schema import REMARK_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.cpu_fallback.machine.checksum import crc32c
-from kolumn.formats import layouts, memory, table
-from kolumn.formats.entries import Entry
-from kolumn.formats.varint import uvarint32, varint32, varint64
+from kolumn.formats import layouts, table
+from kolumn.formats.entries import Entry, Lost
 from kolumn.source.segments import Range
 
 MOST_ROWS = 50
@@ -25,10 +24,6 @@ DAMAGE, LIMIT = "damage", "limit"
 """Kinds of what a read leaves out."""
 REMARKED = ("segment", "position", "offset", "value", "tombstone")
 """Columns of KIP-87 records that are needed for remarks."""
-_VARINTS = {
-    *(Code.RECORD_LENGTH, Code.OFFSET_DELTA, Code.OFFSET_RANGE, Code.KEY_LENGTH, Code.VALUE_LENGTH),
-    *(Code.HEADER_COUNT, Code.HEADER_KEY, Code.HEADER_VALUE, Code.RECORD_END),
-}
 _OF_ATTRIBUTES = {Code.BAD_CODEC, Code.CODEC_NOT_ALLOWED, Code.MESSAGE_TYPE}
 
 
@@ -43,10 +38,6 @@ def html_table(names: Sequence[str], rows: Sequence[Iterable[object]], total: in
 def _cell(value: object) -> str:
     text = "" if value is None else escape(escaped(str(value)))
     return f'<td style="text-align: {"right" if isinstance(value, int) else "left"}">{text}</td>'
-
-
-class WrongChecksumsError(Exception):
-    """Checksums of a chunk turned out to be wrong while its records were decoded. Their entries have a code now: decode once more."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +83,6 @@ class Damage:
 
 
 OnDamage = Callable[[Damage], None]
-
-
-@dataclass(frozen=True)
-class Lost:
-    """What is lost of an entry whose other records are read."""
-
-    records: int | None  # how many, if that is known
-    offsets: tuple[int, int] | None  # first and last offset that they can have, if that is known
-    text: str  # which ones, in words
 
 
 @dataclass
@@ -250,35 +232,6 @@ def row_error(path: str, row: Entry, expected: str | None, found: str) -> Corrup
         found = str(int(row.codec if code != Code.MESSAGE_TYPE else row.attributes & 15))
     place = None if record < 0 or code == Code.RECORDS_MISSING else record
     return error_kind(code)(path, row.position, code, base_offset=base, record=place, expected=expected, found=found)
-
-
-def record_found(row: Entry, payload: Bytes) -> str:
-    """Description of the records' bytes at the place of the fault in a row."""
-    code, where, record, end = Code(row.code), row.where, row.record, len(payload)
-    if code in (Code.RECORD_COUNT, Code.RECORDS_MISSING):
-        held = f", {record} in the payload of {end} bytes" if record >= 0 else f" of a payload of {end} bytes"
-        return f"{row.count} in the header{held}"
-    if code == Code.RECORDS_REMAIN:
-        return f"{row.count} in the header and {end - where} bytes after them"
-    if code == Code.TAG_COUNT:
-        return f"{row.count} in the tag, {record} in the payload"
-    if code == Code.INNER_OFFSET:
-        return f"{row.last_offset} in the wrapper"
-    if where < 0 or where >= end:
-        return f"the end of the {end} bytes"
-    if code == Code.TIMESTAMP_DELTA:
-        value, after = varint64(payload, where, end)
-    elif code in _VARINTS and not layouts.holds_messages(row.layout):
-        value, after = (uvarint32 if layouts.LAYOUTS[row.layout].unsigned else varint32)(payload, where, end)
-    elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED, Code.MESSAGE_TYPE):
-        value, after = memory.load8(payload, where), where + 1
-    elif code == Code.RECORD_CRC:
-        return f"0x{memory.u32_at(payload, where):08x} stored, and another one over its bytes"
-    elif where + 4 <= end:
-        value, after = memory.i32_at(payload, where), where + 4
-    else:
-        return f"{end - where} bytes left"
-    return f"{value if after >= 0 else 'a malformed varint'} at byte {where} of {end}"
 
 
 class Kind(StrEnum):

@@ -13,10 +13,10 @@ import numpy as np
 from kolumn.core.arrays import Bytes
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.check import HEADERS, MORE, candidate, check, plausible, wrapped
+from kolumn.decode.host.chunks import Loaded, walk_entries
+from kolumn.decode.host.headers import first_offset
 from kolumn.formats import entry, layouts, legacy, memory, table, v2
 from kolumn.formats.entries import Entries, Entry
-from kolumn.log.chunks import Loaded, walk_entries
-from kolumn.log.headers import first_offset
 from kolumn.source.segment_file import SegmentFile
 
 LARGEST_SPAN = 1 << 31

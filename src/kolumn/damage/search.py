@@ -37,10 +37,10 @@ from kolumn.damage.intact import (
     first_of,
     shapes,
 )
+from kolumn.decode.host.chunks import Chunk
+from kolumn.decode.host.headers import first_offset
 from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entries, Entry
-from kolumn.log.chunks import Chunk
-from kolumn.log.headers import first_offset
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 

@@ -16,16 +16,15 @@ from kolumn.core.arrays import Bytes
 from kolumn.core.errors import Code, CorruptBatchError, FormatError
 from kolumn.damage.findings import Kind, Remark, Tally, Trouble
 from kolumn.damage.search import Search
+from kolumn.decode.host.chunks import Stop
+from kolumn.decode.host.headers import headers
 from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entry
-from kolumn.log.chunks import Stop
-from kolumn.log.headers import headers
-from kolumn.log.seek import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, read_index
 from kolumn.source import storage
 from kolumn.source.names import MANIFEST
-from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Range, Segment
-from kolumn.source.side_files import CHECKPOINT, TIER_CHECKPOINT, Epochs, read_epochs
+from kolumn.source.side_files import CHECKPOINT, ENRICHED_INDEX, OFFSET_INDEX, TIER_CHECKPOINT, TIME_INDEX, Epochs, index_in, read_epochs
 
 _LOOKED_AT = 512
 _SMALLEST_WRONG = 2  # number of wrong fields from which on the first bytes are not a header: damage to a segment seldom affects two fields
@@ -404,7 +403,7 @@ def _reach_of(segment: Segment, floor: int, size: int) -> Reach | None:
     timed = layouts.format_of(segment.format).timed_index
     furthest: Reach | None = None
     for suffix, dtype in ((".index", ENRICHED_INDEX),) if timed else ((".index", OFFSET_INDEX), (".timeindex", TIME_INDEX)):
-        index, names = read_index(segment, suffix, dtype), dtype.names or ()
+        index, names = index_in(side_bytes(segment, suffix), dtype), dtype.names or ()
         if index is None:
             continue
         last, offset = index[-1], segment.base_offset + int(index[-1]["offset"])

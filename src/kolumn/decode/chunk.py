@@ -14,16 +14,16 @@ from kolumn.core.paths import MESSAGES, STREAMED, turned_off
 from kolumn.cpu_fallback.check import check
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.cpu_fallback.stream import Span
-from kolumn.damage.findings import Damage, Lost, Trouble, WrongChecksumsError, damage_of, row_error
+from kolumn.damage.findings import Damage, Trouble, damage_of, row_error
 from kolumn.damage.search import Floor, chain_of
+from kolumn.decode.host.aborted import Transactions, to_decode
+from kolumn.decode.host.chunks import Chunk, Reached, WrongChecksumsError
 from kolumn.decode.host.record_batch import HostPart
 from kolumn.decode.host.run import runs, wanted
 from kolumn.decode.host.streamed import Streamed, stream_message_runs, stream_runs
 from kolumn.decode.observed import Observed
 from kolumn.formats import legacy, table, v2
-from kolumn.formats.entries import Entries, Entry
-from kolumn.log.aborted import Transactions, to_decode
-from kolumn.log.chunks import Chunk, Reached
+from kolumn.formats.entries import Entries, Entry, Lost
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.values.typed import typed_batch

@@ -12,11 +12,11 @@ import numpy as np
 
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.damage.findings import Kind, Remark
+from kolumn.decode.host.headers import headers
 from kolumn.decode.host.run import Run
 from kolumn.formats import layouts, legacy, table, v2
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries
-from kolumn.log.headers import headers
 from kolumn.source.segments import Segment
 
 _LOWEST = -(2**63)

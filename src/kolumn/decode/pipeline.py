@@ -3,8 +3,8 @@
     ranges -> tasks (a range, or some small ones) -> decoded ahead by threads, up to their share of memory -> in order to the caller
 
 A range that is large is not decoded ahead: threads share it, once it is its turn, chunk by chunk, or in pieces. A thread walks and decodes
-its piece as one thread does with a whole segment. Where a piece begins is a guess (`kolumn.log.chunks`), which is confirmed when the piece
-before it ends there. If that one ends elsewhere, the pieces after it are dropped, and others are cut from there on.
+its piece as one thread does with a whole segment. Where a piece begins is a guess (`kolumn.decode.host.chunks`), which is confirmed when
+the piece before it ends there. If that one ends elsewhere, the pieces after it are dropped, and others are cut from there on.
 """
 
 import sys
@@ -22,11 +22,11 @@ from kolumn.damage.findings import OnDamage, Tally, Trouble, damage_of_fault
 from kolumn.damage.search import Floor
 from kolumn.damage.segment_end import at_stop, compare_start, resumed
 from kolumn.decode.chunk import Batch, Decoded, decode_chunk, decoder_of
+from kolumn.decode.host.aborted import settle
+from kolumn.decode.host.chunks import Chunk, Reached, Stop, chunks, is_packed, next_border
 from kolumn.decode.observed import Observations
 from kolumn.decode.opened_early import OpenedEarly
 from kolumn.decode.small_segments import SmallSegments, tasks_of
-from kolumn.log.aborted import settle
-from kolumn.log.chunks import Chunk, Reached, Stop, chunks, is_packed, next_border
 from kolumn.options import AHEAD, Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range

@@ -39,13 +39,13 @@ from kolumn.cpu_fallback.stream_files import (
 )
 from kolumn.damage.findings import Tally
 from kolumn.damage.segment_end import at_stop, compare_start
+from kolumn.decode.host.chunks import MOST_ENTRIES, Stop
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, in_microseconds, limits, memory_for, modes
 from kolumn.decode.host.streamed import BLOCK, INFLATED, SLACK
 from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.formats.v2 import SMALLEST_RECORD
-from kolumn.log.chunks import MOST_ENTRIES, Stop
 from kolumn.options import Options
 from kolumn.source import storage
 from kolumn.source.segment_file import SegmentFile, SizeEstimate

@@ -5,6 +5,7 @@ itself, and address its columns by the numbers of `kolumn.formats.table`.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
@@ -160,3 +161,12 @@ class Entries(_Fields):
     def last_known_offset(self, otherwise: int) -> int:
         """Last offset of the last entry, as `Entry.last_known_offset`; ``otherwise`` if there are no entries."""
         return self[-1].last_known_offset if len(self) else otherwise
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What is lost of an entry whose other records are read."""
+
+    records: int | None  # how many, if that is known
+    offsets: tuple[int, int] | None  # first and last offset that they can have, if that is known
+    text: str  # which ones, in words

@@ -1,7 +1,7 @@
 """How the scalar functions read and write bytes: two primitives, and functions that are built on them.
 
 In plain Python ``buf`` is a NumPy uint8 array, a ``bytes`` object, or the integer address of the first byte. In compiled code it is
-always the address: `kolumn.formats.machine_code.words` replaces `load8` by a load instruction, and `store8` by a store. Bounds are not
+always the address: `kolumn.formats.words` replaces `load8` by a load instruction, and `store8` by a store. Bounds are not
 checked here: the caller compares every position with its end before it uses a byte.
 
 All arithmetic is int64, written so that Python's unbounded integers and wrapping machine words return the same result.

@@ -1,4 +1,4 @@
-"""The log by its headers: which files and bytes a read needs, and where they are cut into chunks; batches, transactions and index files.
+"""The log by its headers: what is live, which files and bytes a read needs, its entries, and index files.
 
 Decisions:
 
@@ -25,9 +25,9 @@ Decisions:
 * Threads outlive a read (`core/threads.py`): to start and to end them takes as long as to decode some MiB. Those that use a GPU end
   with the read, since each holds memory there. They all end before the process forks. A scan that goes on in a forked process raises an
   error there, and is never closed: it would wait for threads of the other process.
-* Reads of format 2 do not pre-scan headers: the decoder discovers its batches, and `log/chunks.py` resumes where it stopped. For formats 0
-  and 1 the streamed path keeps one row of the batch table for a stretch of messages with the same magic and attributes. It stops before
-  whatever is unusual, and only what follows there gets a row for each entry, for the general path.
+* Reads of format 2 do not pre-scan headers: the decoder discovers its batches, and `decode/host/chunks.py` resumes where it stopped. For
+  formats 0 and 1 the streamed path keeps one row of the batch table for a stretch of messages with the same magic and attributes. It
+  stops before whatever is unusual, and only what follows there gets a row for each entry, for the general path.
 * A payload is decompressed once. If a batch does not fit into the columns, its decompressed bytes are kept for the next ones
   (`tests/behaviour/test_decompressed_once.py`). Columns are sized by what came before in the same file (`SizeEstimate`), and by what is
   left of a piece; only speed depends on these guesses.

@@ -21,10 +21,9 @@ from kolumn.core.arrays import AnyArray
 from kolumn.core.errors import ArgumentError, MissingPathError, shown
 from kolumn.core.keywords import Path, known_keywords
 from kolumn.cpu_fallback.machine.checksum import crc32c
-from kolumn.log.seek import OFFSET_INDEX, TIME_INDEX
 from kolumn.source import storage
 from kolumn.source.names import is_partition_folder
-from kolumn.source.side_files import ABORTED, PRODUCER
+from kolumn.source.side_files import ABORTED, OFFSET_INDEX, PRODUCER, TIME_INDEX
 
 Columns = Mapping[str, Any]
 

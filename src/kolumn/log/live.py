@@ -17,8 +17,8 @@ import pyarrow as pa
 from kolumn.core.errors import KolumnError, shown
 from kolumn.core.keywords import Source
 from kolumn.core.schema import LEFT_OUT_SCHEMA
+from kolumn.decode.host.headers import headers
 from kolumn.formats import table
-from kolumn.log.headers import headers
 from kolumn.source.names import CLEANED, DELETED, LOG, MANIFEST, PARTITION, base_and_copy, offset_in, tier_partition
 from kolumn.source.segments import Listed, Segment, find_segments, in_directory, unfinished_from, with_neighbours
 from kolumn.source.storage import FolderEntry, base_name, listing, parent, with_suffix

@@ -19,12 +19,12 @@ from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.damage.findings import Damage, OnDamage, Tally, Trouble, damage_of, damage_of_fault, header_error, row_error
 from kolumn.damage.search import chain_of
 from kolumn.damage.segment_end import at_stop, compare_start, resumed
+from kolumn.decode.host.chunks import HEADER_WINDOW, MOST_ENTRIES, Chunk, chunks
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Payloads, Run, decode_run, decompressed, runs
 from kolumn.formats import table, v2
 from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
-from kolumn.log.chunks import HEADER_WINDOW, MOST_ENTRIES, Chunk, chunks
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment

@@ -4,16 +4,9 @@ Index files are hints. An index entry is used only if the log confirms it: the l
 largest timestamp) of the index entry, its checksum is right, and following the lengths from there leads to the position of the
 next index entry. Without such an index entry, headers are walked from the start of the segment (`narrowed`).
 
-    .index      i32 offset - base | i32 position                     ends at the first zero offset after the first entry
-    .timeindex  i64 largest timestamp so far | i32 offset - base     likewise
-
-Enriched logs have one index, as their proposal specifies; the offset is the entry's first, and its times are for `kolumn.apply_retention`:
-
-    .index      i32 offset - base | i64 largest timestamp so far | i32 position
-
-That the offsets and timestamps before its position are not larger is believed of such an index entry: an index is as right as the headers
-that it was made from. A segment of less than `SMALLEST` is read whole, and of a larger one on this machine `_BEFORE` bytes more are
-looked at, since offsets may go back.
+Of an entry of an enriched log's index it is believed that the offsets and timestamps before its position are not larger: an index is as
+right as the headers that it was made from. A segment of less than `SMALLEST` is read whole, and of a larger one on this machine `_BEFORE`
+bytes more are looked at, since offsets may go back.
 
 No checksum covers a base offset or a length. So headers count only as long as their offsets grow, `BEYOND` the end of the range too, and
 the entry before the first one that is read must be intact: with a wrong length it could hide entries of the range. Of times, only batches
@@ -23,24 +16,21 @@ producers and brokers never set, and none that says when the batch begins.
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from kolumn.core.arrays import AnyArray
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.check import HEADERS, check
+from kolumn.decode.host.chunks import Loaded, header_rows, walk_entries
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.entries import Entries
-from kolumn.log.chunks import Loaded, header_rows, walk_entries
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Range, Segment
+from kolumn.source.side_files import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, index_in
 from kolumn.source.storage import parent
 
-OFFSET_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
-ENRICHED_INDEX = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")])
-TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _STEP_BYTES = 1 << 20  # maximum bytes between two index entries that are walked to confirm the first; the default interval is 4 KiB
 _BEFORE = 1 << 20  # bytes before the position that an index says from which on a segment on this machine is looked at
 
@@ -83,11 +73,11 @@ def _from_index(segment: Segment, options: Options) -> Range:
     if base is None or segment.size < SMALLEST or (options.start_offset is None and options.start_timestamp is None):
         return whole
     enriched = layouts.format_of(segment.format).timed_index
-    index = read_index(segment, ".index", ENRICHED_INDEX if enriched else OFFSET_INDEX)
+    index = index_in(side_bytes(segment, ".index"), ENRICHED_INDEX if enriched else OFFSET_INDEX)
     if index is None:
         return whole
     target = options.start_offset if options.start_offset is not None else base
-    time = read_index(segment, ".timeindex", TIME_INDEX) if options.start_timestamp is not None and not enriched else None
+    time = index_in(side_bytes(segment, ".timeindex"), TIME_INDEX) if options.start_timestamp is not None and not enriched else None
     with SegmentFile(segment) as file:
         if time is not None and options.start_timestamp is not None:
             target = max(target, _offset_before(file, base, index, time, options.start_timestamp))
@@ -98,20 +88,6 @@ def _from_index(segment: Segment, options: Options) -> Range:
             if len(_confirmed(file, base, index, i)):
                 return Range(segment, int(index["position"][i]), segment.size, base - 1)
     return whole
-
-
-def read_index(segment: Segment, suffix: str, kind: np.dtype) -> Any:
-    """Entries of an index file, or None if it is missing, empty or invalid."""
-    raw = side_bytes(segment, suffix)
-    if raw is None or len(raw) % kind.itemsize:
-        return None
-    entries = np.frombuffer(raw, kind)
-    zeros = np.flatnonzero(entries["offset"][1:] == 0)
-    entries = entries[: zeros[0] + 1] if len(zeros) else entries
-    # Offsets of the time index may repeat; all other fields strictly increase.
-    growth = {"offset": 0 if kind == TIME_INDEX else 1, "position": 1, "timestamp": 0 if kind == ENRICHED_INDEX else 1}
-    grows = all((np.diff(entries[name].astype(np.int64)) >= growth[name]).all() for name in kind.names or ())
-    return entries if len(entries) and grows and (entries["offset"] >= 0).all() else None
 
 
 def _confirmed(file: SegmentFile, base: int, index: AnyArray, i: int) -> Entries:

@@ -13,8 +13,8 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
 from kolumn.core.text import check_payload
 from kolumn.decode.device.resident import ResidentOptions
+from kolumn.decode.host.aborted import matter
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.log.aborted import matter
 from kolumn.options import Options
 from kolumn.readers.plan import plan_read
 from kolumn.source.segments import Range

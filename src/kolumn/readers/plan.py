@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from kolumn.copies.ranges import plan_log, topic_rows, whole_ranges
+from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import shown
 from kolumn.core.keywords import Source
 from kolumn.damage.findings import OnDamage, Skipped
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.seek import select_ranges
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.source.identity import scanned
 from kolumn.source.names import SWAP
@@ -118,7 +118,7 @@ def live_segments(source: Source, options: Options) -> LiveSegments:
 def _with_access(segments: list[Segment], options: Options) -> list[Segment]:
     """The segments with what is needed to open those of a tier: keys, and bounds on memory."""
     from kolumn.source.read_ahead import AHEAD_BYTES
-    from kolumn.source.tiers.file import LARGEST_CHUNK, Access, wrapped_keys
+    from kolumn.source.tier_file import LARGEST_CHUNK, Access, wrapped_keys
 
     given = options.memory_bytes or 0
     wrapped = wrapped_keys(segment.manifest for segment in segments if segment.manifest is not None)

@@ -123,7 +123,7 @@ def _json_schema(schema: object) -> Schema | None:
 def _open(given: object, source: Source) -> Schemas:
     if hasattr(given, "by_id"):
         return cast(Schemas, given)
-    from kolumn.values.schemas.open import schemas_of
+    from kolumn.readers.schemas import schemas_of
 
     return schemas_of(cast(Any, given), source)
 

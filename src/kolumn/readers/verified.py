@@ -23,9 +23,9 @@ from kolumn.damage.findings import (
     rows_table,
 )
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.log.index_check import side_file_remarks
 from kolumn.log.live import snapshots_of
 from kolumn.options import Options
+from kolumn.readers.index_check import side_file_remarks
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name
 

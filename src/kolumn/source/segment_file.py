@@ -25,7 +25,7 @@ from kolumn.source.identity import Identity, has_tail, of_open
 from kolumn.source.read_ahead import BLOCK, Readable, ReadAhead, open_ranges
 from kolumn.source.segments import Segment
 from kolumn.source.storage import fsspec_of, look, read_bytes, with_suffix
-from kolumn.source.tiers.file import AivenFile, index_bytes
+from kolumn.source.tier_file import AivenFile, index_bytes
 
 _SMALL = 256 << 20
 """Bytes of the largest segment that is looked at with others: looks at larger ones are few beside the requests for their bytes."""

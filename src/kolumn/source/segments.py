@@ -27,8 +27,8 @@ from kolumn.source.identity import names_of_files
 from kolumn.source.names import CLEANED, DELETED, INDEXES, LOG, MANIFEST, PARTITION, SWAP, base_and_copy
 from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
-from kolumn.source.tiers.file import Access
-from kolumn.source.tiers.manifest import AivenManifest, manifest_of, objects_of, read_manifests
+from kolumn.source.tier_file import Access
+from kolumn.source.tier_manifest import AivenManifest, manifest_of, objects_of, read_manifests
 
 HIGHEST = 2**63 - 1
 _BASE_OFFSET = re.compile(r"[0-9]{20}")

@@ -1,5 +1,9 @@
-"""Files of a broker next to a segment, about transactions and about the topic. They are hints: an invalid file is treated as missing.
+"""Files of a broker next to a segment, about offsets, transactions and the topic. They are hints: an invalid file is treated as missing.
 
+.index      i32 offset - base | i32 position                     ends at the first zero offset after the first entry
+.timeindex  i64 largest timestamp so far | i32 offset - base     likewise
+.index      of an enriched log, which has no other: i32 offset - base | i64 largest timestamp so far | i32 position
+            as its proposal specifies; the offset is the entry's first, and the times are for `kolumn.apply_retention`
 .txnindex   version i16 = 0 | producer id i64 | first offset i64 | last offset i64 (of the ABORT marker) | last stable offset i64
             one entry of 34 bytes for each aborted transaction whose marker is in the segment (``AbortedTxn``)
 .snapshot   version i16 | CRC-32C u32 over what follows | count i32 | count times 46 bytes of one producer each, of which these count:
@@ -11,6 +15,7 @@ partition.metadata  lines ``version: 0`` and ``topic_id: `` with 22 characters o
 
 import re
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +31,9 @@ PRODUCER = np.dtype(
     [("producer", ">i8"), ("epoch", ">i2"), ("sequence", ">i4"), ("last", ">i8"), ("delta", ">i4"), ("timestamp", ">i8"),
      ("coordinator", ">i4"), ("open", ">i8")]
 )  # fmt: skip
+OFFSET_INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
+ENRICHED_INDEX = np.dtype([("offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")])
+TIME_INDEX = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _HEAD = 10
 _TOPIC_ID = re.compile(rb"^topic_id: *([A-Za-z0-9_-]{22})\s*$", re.MULTILINE)
 _NO_ID = "A" * 22
@@ -59,6 +67,19 @@ def open_in(raw: bytes | None) -> dict[int, int] | None:
         return None
     producers = np.frombuffer(raw, PRODUCER, count, _HEAD)
     return {int(producer["producer"]): int(producer["open"]) for producer in producers if producer["open"] >= 0}
+
+
+def index_in(raw: bytes | None, kind: np.dtype) -> Any:
+    """Entries of an index file, or None if it is missing, empty or invalid."""
+    if raw is None or len(raw) % kind.itemsize:
+        return None
+    entries = np.frombuffer(raw, kind)
+    zeros = np.flatnonzero(entries["offset"][1:] == 0)
+    entries = entries[: zeros[0] + 1] if len(zeros) else entries
+    # Offsets of the time index may repeat; all other fields strictly increase.
+    growth = {"offset": 0 if kind == TIME_INDEX else 1, "position": 1, "timestamp": 0 if kind == ENRICHED_INDEX else 1}
+    grows = all((np.diff(entries[name].astype(np.int64)) >= growth[name]).all() for name in kind.names or ())
+    return entries if len(entries) and grows and (entries["offset"] >= 0).all() else None
 
 
 def read_epochs(name: str) -> Epochs | None:

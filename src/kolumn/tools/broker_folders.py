@@ -18,17 +18,17 @@ import pyarrow as pa
 from kolumn.copies.copies import Copies, bounds
 from kolumn.copies.elections import trusted_epochs
 from kolumn.copies.examine import Examined, examine
+from kolumn.copies.transactions import begun_at, marker_of
 from kolumn.core import keywords
 from kolumn.core.arrays import Bytes, Int64s
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.core.keywords import Errors, Progress, known_keywords
 from kolumn.damage.findings import Damage, OnDamage, Skipped, Tally, header_error
+from kolumn.decode.host.headers import first_offset, with_last_offsets
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.entries import Entries
-from kolumn.log.headers import first_offset, with_last_offsets
 from kolumn.log.live import without_replaced
 from kolumn.log.pieces import entry_chunks, piece_of
-from kolumn.log.transactions import begun_at, marker_of
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment, find_segments

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from kolumn.copies.copies import log_end
 from kolumn.copies.ranges import log_ranges, topic_rows, whole_ranges
+from kolumn.copies.transactions import of_ranges
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import Errors, Progress, Source, Time, known_keywords
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.log.transactions import of_ranges
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment

@@ -13,6 +13,7 @@ from kolumn.copies.examine import subtract
 from kolumn.copies.merge import Merged, SupersededEntries, merge
 from kolumn.copies.ranges import by_contents
 from kolumn.copies.tiers import apart
+from kolumn.copies.transactions import transactions_of
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import known_keywords
@@ -20,7 +21,6 @@ from kolumn.core.schema import LEFT_OUT_SCHEMA, REMARK_SCHEMA
 from kolumn.damage.findings import MOST_ROWS, Tally, damage_of_fault, html_table
 from kolumn.damage.segment_end import absent_after
 from kolumn.log.pieces import entry_chunks
-from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.verified import verified

@@ -15,28 +15,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core import keywords
 from kolumn.core.arrays import AnyArray, Int64s
 from kolumn.core.errors import ArgumentError, MissingPackageError
 from kolumn.core.keywords import known_keywords
 from kolumn.cpu_fallback.encode import sizes as loops
 from kolumn.damage.findings import OnDamage
+from kolumn.decode.host.aborted import Transactions
 from kolumn.formats import enriched, layouts, v2
 from kolumn.formats.codecs import NONE, ZSTD
 from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
 from kolumn.formats.varint import uvarint_size, varint_size
-from kolumn.log.aborted import Transactions
 from kolumn.log.pieces import Piece, pieces
-from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.storage import parent
 from kolumn.writers.commit.run import Commit
 from kolumn.writers.commit.staged_file import StagedFile
-from kolumn.writers.conversion.regroup import Changes, Losses, Regrouped, regrouped
 from kolumn.writers.encoders import ENCODERS, encode, times_of
 from kolumn.writers.entries import Groups, RecordsIn, codec_of, take_apart
+from kolumn.writers.regroup import Changes, Losses, Regrouped, regrouped
 from kolumn.writers.write import settings
 
 TARGETS = (("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-draft", 2), ("v3-compact", 3), ("kip87", 2))

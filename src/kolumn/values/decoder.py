@@ -4,10 +4,9 @@ types of fields as callers name them, for formats without a schema of their own.
 
 import ctypes
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -135,12 +134,6 @@ MOST_NESTED = 100  # Levels of nested types, and of values from which a type is 
 SCHEMALESS = ("csv", "fixed")  # Formats without a schema of their own, whose values no serialiser frames.
 NOT_OF_CSV = frozenset({"timestamp", "uint64"})
 _NAMED = TYPES | {"date32": pa.date32()}
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def is_text(value: object) -> TypeGuard[str]:
-    """Whether it is a string that UTF-8 has. JSON can hold halves of surrogate pairs, which it has not."""
-    return isinstance(value, str) and _SURROGATE.search(value) is None
 
 
 def is_deep(root: object, inner: Callable[[Any], Iterable[object]]) -> bool:

@@ -82,11 +82,11 @@ class Typed:
     def _decoder(self) -> "ValueDecoder":
         schema, columns, where = self.reader, self.columns, self.option("schema")
         if self.kind == "avro":
-            from kolumn.values.avro.decoder import AvroDecoder
+            from kolumn.values.avro import AvroDecoder
 
             return AvroDecoder(schema, columns, self.writers)
         if self.kind == "protobuf":
-            from kolumn.values.protobuf.decoder import ProtobufDecoder
+            from kolumn.values.protobuf import ProtobufDecoder
 
             return ProtobufDecoder(schema, self.message, columns, schemas=self.writers)
         if self.kind == "json":

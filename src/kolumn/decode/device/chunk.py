@@ -20,15 +20,14 @@ from kolumn.cpu_fallback.columns import SKIPPED, BinaryColumn, Columns
 from kolumn.cpu_fallback.fields.target import COPY, HEADER_KEY, HEADER_VALUE, KEY, SKIP, VALUE
 from kolumn.cpu_fallback.inflate.arena import RATIO_FLOOR
 from kolumn.cpu_fallback.inflate.blocks import locate
-from kolumn.damage.findings import WrongChecksumsError
 from kolumn.decode.device.inflate import InflatedOnDevice, InflatePlan, Inflater
+from kolumn.decode.host.aborted import Transactions, to_decode
+from kolumn.decode.host.chunks import Chunk, WrongChecksumsError
 from kolumn.decode.host.record_batch import HostPart
 from kolumn.decode.host.run import Run, decode_run, modes
 from kolumn.formats import layouts, table
 from kolumn.formats.codecs import LZ4, lz4
 from kolumn.formats.entries import Entries
-from kolumn.log.aborted import Transactions, to_decode
-from kolumn.log.chunks import Chunk
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kolumn.core.text import in_column
-from kolumn.damage.findings import Lost
 from kolumn.decode.device.chunk import ChunkOnDevice, DevicePart
-from kolumn.formats.entries import Entries
-from kolumn.log.aborted import ABORTED, STATES, Transactions, end_of, states_of
+from kolumn.decode.host.aborted import ABORTED, STATES, Transactions, end_of, states_of
+from kolumn.formats.entries import Entries, Lost
 from kolumn.options import Options
 from kolumn.source.segments import Segment
 from kolumn.values.typed import schema_of

@@ -23,11 +23,12 @@ from kolumn.cpu_fallback.inflate.arena import Share, inflate
 from kolumn.cpu_fallback.inflate.blocks import locate, wrong
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import Room
-from kolumn.damage.findings import Lost, record_found
 from kolumn.formats import layouts, table
 from kolumn.formats.codecs import LZ4
-from kolumn.formats.entries import Entries, Entry
+from kolumn.formats.entries import Entries, Entry, Lost
+from kolumn.formats.memory import i32_at, load8, u32_at
 from kolumn.formats.v2 import SMALLEST_HEADER
+from kolumn.formats.varint import uvarint32, varint32, varint64
 from kolumn.options import MIB, Options
 from kolumn.source.segment_file import SizeEstimate
 
@@ -36,6 +37,10 @@ PACKED_BYTES = 2 * MIB  # compressed bytes that are decompressed at a time, unle
 RUN_BYTES = 512 * MIB  # uncompressed bytes in one record batch: Arrow's binary offsets end at 2 GiB
 _EACH = 64  # approximate bytes of a record in columns, in addition to its key and value
 _EVERYTHING = Share()
+_VARINTS = {
+    *(Code.RECORD_LENGTH, Code.OFFSET_DELTA, Code.OFFSET_RANGE, Code.KEY_LENGTH, Code.VALUE_LENGTH),
+    *(Code.HEADER_COUNT, Code.HEADER_KEY, Code.HEADER_VALUE, Code.RECORD_END),
+}
 
 
 @dataclass
@@ -100,6 +105,35 @@ def _words(kept: int, bad: int, framed: int | None, wrong: Rows) -> str:
     if bad > len(names):
         names.append(f"{bad - len(names)} more")
     return f"left out: record{'s' if bad != 1 else ''} {', '.join(names)}; {read}"
+
+
+def _record_found(row: Entry, payload: Bytes) -> str:
+    """Description of the records' bytes at the place of the fault in a row."""
+    code, where, record, end = Code(row.code), row.where, row.record, len(payload)
+    if code in (Code.RECORD_COUNT, Code.RECORDS_MISSING):
+        held = f", {record} in the payload of {end} bytes" if record >= 0 else f" of a payload of {end} bytes"
+        return f"{row.count} in the header{held}"
+    if code == Code.RECORDS_REMAIN:
+        return f"{row.count} in the header and {end - where} bytes after them"
+    if code == Code.TAG_COUNT:
+        return f"{row.count} in the tag, {record} in the payload"
+    if code == Code.INNER_OFFSET:
+        return f"{row.last_offset} in the wrapper"
+    if where < 0 or where >= end:
+        return f"the end of the {end} bytes"
+    if code == Code.TIMESTAMP_DELTA:
+        value, after = varint64(payload, where, end)
+    elif code in _VARINTS and not layouts.holds_messages(row.layout):
+        value, after = (uvarint32 if layouts.LAYOUTS[row.layout].unsigned else varint32)(payload, where, end)
+    elif code in (Code.INNER_MAGIC, Code.INNER_COMPRESSED, Code.MESSAGE_TYPE):
+        value, after = load8(payload, where), where + 1
+    elif code == Code.RECORD_CRC:
+        return f"0x{u32_at(payload, where):08x} stored, and another one over its bytes"
+    elif where + 4 <= end:
+        value, after = i32_at(payload, where), where + 4
+    else:
+        return f"{end - where} bytes left"
+    return f"{value if after >= 0 else 'a malformed varint'} at byte {where} of {end}"
 
 
 @dataclass
@@ -188,7 +222,7 @@ def decode_run(
     for b in np.flatnonzero(good & ~entries.is_intact).tolist():
         start, held = int(payloads.start[b]), arena if payloads.buffer[b] else source
         payload = held[start : start + int(payloads.size[b])]
-        found[b] = record_found(entries[b], payload)
+        found[b] = _record_found(entries[b], payload)
         if in_parts and (part := _readable_part(entries[b], payload, options, in_place=held is not source)):
             parts[b] = part
     if parts and (again := _columns(*_with_parts(payloads, sources, entries, parts), found, options, need_key)):

@@ -54,6 +54,7 @@ from kolumn.cpu_fallback.stream_messages import (
     WEIGHT,
     stream_messages,
 )
+from kolumn.decode.host.chunks import MOST_ENTRIES, Chunk, Loaded, messages_from, walk_entries
 from kolumn.decode.host.record_batch import FROM_TABLE, SAME_IN_MESSAGES, HostPart
 from kolumn.decode.host.run import Run, bytes_of, in_microseconds, limits, memory_for, modes, wanted
 from kolumn.formats import table
@@ -61,7 +62,6 @@ from kolumn.formats.codecs import LZ4, NONE
 from kolumn.formats.entries import Entries
 from kolumn.formats.legacy import SMALLEST_ENTRY
 from kolumn.formats.v2 import HEADER, SMALLEST_RECORD
-from kolumn.log.chunks import MOST_ENTRIES, Chunk, Loaded, messages_from, walk_entries
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 

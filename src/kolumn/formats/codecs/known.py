@@ -5,8 +5,8 @@ from typing import Any
 
 from kolumn.formats.codecs import GZIP, LZ4, NONE, SNAPPY, STORED, ZSTD, gzip, lz4, snappy, zstd
 from kolumn.formats.layout import chosen
-from kolumn.formats.machine_code.words import known, scalar
 from kolumn.formats.memory import Buffer
+from kolumn.formats.words import known, scalar
 
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names of the codecs, by number."""

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.backend import require
+from kolumn.copies.transactions import with_transactions
 from kolumn.core import keywords
 from kolumn.core.errors import shown
 from kolumn.damage.findings import Damage, Remark, Skipped, Tally
+from kolumn.decode.host.aborted import Transactions
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.log.aborted import Transactions
-from kolumn.log.transactions import with_transactions
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range

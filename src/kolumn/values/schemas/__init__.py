@@ -1,1 +1,1 @@
-"""Schemas of typed values, and where they come from: dicts, files, registries, the topic `_schemas`."""
+"""Schemas of typed values, and collections of them: dicts, files, registries."""

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 from kolumn.core.errors import ArgumentError, MissingPackageError
-from kolumn.values.decoder import is_text
+from kolumn.core.text import is_text
 from kolumn.values.schemas.schema import Collection, Kind, Reference, Registered, Schema, UnreadableSchemasError, fingerprint_of, guid_of
 
 logger = logging.getLogger("kolumn")

@@ -12,8 +12,8 @@ Lists are loops: `LIST` begins one or jumps over the `NEXT` after the steps of a
 the list around it: items left of its block, its row, and where a block that says its size has to end.
 """
 
-from kolumn.formats.machine_code.words import load64, store64
 from kolumn.formats.memory import i8_at, load8
+from kolumn.formats.words import load64, store64
 from kolumn.values.wire import columns
 from kolumn.values.wire import json_numbers as numbers
 from kolumn.values.wire.columns import DONE, INVALID, ColumnTables, put_word, wide

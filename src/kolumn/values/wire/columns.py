@@ -22,9 +22,9 @@ A function that has no room returns `full_level` or `full_column`; the caller ma
 
 from typing import NamedTuple
 
-from kolumn.formats.machine_code.words import load32, load64, store8, store16, store32, store64
 from kolumn.formats.memory import load8
 from kolumn.formats.memory import store8 as store_byte
+from kolumn.formats.words import load32, load64, store8, store16, store32, store64
 
 COLUMN, LEVEL, FILL = 32, 32, 32  # Bytes of a row of the tables.
 NULL_WORD, NULL_BYTES, NULL_LIST, NULL_STRUCT = range(4)  # Kinds of fills.

@@ -2,8 +2,8 @@
 
 from types import FunctionType
 
-from kolumn.formats.machine_code.deferred import register_jitable
-from kolumn.formats.machine_code.words import known, scalar
+from kolumn.core.deferred import register_jitable
+from kolumn.formats.words import known, scalar
 from kolumn.values.wire import avro, columns, framing, json, json_numbers, protobuf, protobuf_wire
 
 # These are not inlined: they would be long in each place that calls them, and few values need them.

@@ -18,8 +18,8 @@ quote and a colon after it: bytes, the first eight of them, which of these count
 
 from typing import NamedTuple
 
-from kolumn.formats.machine_code.words import load64, store64
 from kolumn.formats.memory import load8, store8
+from kolumn.formats.words import load64, store64
 from kolumn.values.wire import columns
 from kolumn.values.wire import json_numbers as numbers
 from kolumn.values.wire.columns import DONE, INVALID, ColumnTables, full_column, is_utf8, put_nulls, put_word, set_valid

@@ -13,9 +13,9 @@ high one first.
 
 from ctypes import c_int64
 
-from kolumn.formats.machine_code.words import load64
 from kolumn.formats.memory import i8_at, load8
 from kolumn.formats.varint import varint64
+from kolumn.formats.words import load64
 
 _ALL = (1 << 64) - 1
 

@@ -21,8 +21,8 @@ A message that stands at two places of the schema is there twice, with other col
 
 from typing import NamedTuple
 
-from kolumn.formats.machine_code.words import load32, load64, store64
 from kolumn.formats.memory import load8
+from kolumn.formats.words import load32, load64, store64
 from kolumn.values.wire import columns
 from kolumn.values.wire import protobuf_wire as wire
 from kolumn.values.wire.columns import DONE, INVALID, ColumnTables, put_nulls

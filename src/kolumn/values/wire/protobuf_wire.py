@@ -13,8 +13,8 @@ malformed, except in a group that is passed over and in a message without fields
 is read.
 """
 
-from kolumn.formats.machine_code.words import load64, store64
 from kolumn.formats.memory import load8
+from kolumn.formats.words import load64, store64
 from kolumn.values.wire.json_numbers import little32, little64
 
 VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)  # Wire types.

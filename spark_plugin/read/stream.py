@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kolumn.copies.copies import log_end
+from kolumn.copies.transactions import transactions_of
 from kolumn.core.errors import ArgumentError, KolumnError
-from kolumn.log.headers import headers
-from kolumn.log.transactions import transactions_of
+from kolumn.decode.host.headers import headers
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import current
-from kolumn.spark_plugin.options import EARLIEST, LATEST, Key, LoadOptions, Position
+from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions, Position
 from kolumn.spark_plugin.read.schema import arrow_schema, conform
 from kolumn.spark_plugin.read.splits import Bounds, Split, created_anew, key_of, log_start, lost, segments_by_partition, share, topic_ids
 from kolumn.spark_plugin.read.task import read_split, warn

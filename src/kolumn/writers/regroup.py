@@ -20,14 +20,14 @@ from kolumn.core.paths import DOWN_CONVERSION, is_on
 from kolumn.core.recycle import take
 from kolumn.cpu_fallback.encode.rewrite import down_convert
 from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.host import aborted
+from kolumn.decode.host.aborted import Transactions
 from kolumn.decode.host.run import Payloads
 from kolumn.formats import layout as contents
 from kolumn.formats import layouts, legacy, table, v2
 from kolumn.formats.codecs import NONE, ZSTD
 from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
-from kolumn.log import aborted
-from kolumn.log.aborted import Transactions
 from kolumn.log.pieces import Piece, payloads_of_batches
 from kolumn.options import Options
 from kolumn.writers.encoders import ENCODERS, in_parts

@@ -23,7 +23,7 @@ from kolumn.core.threads import UNPACK, shared
 from kolumn.source import storage
 from kolumn.source.read_ahead import AHEAD_BYTES, fetched, open_ranges
 from kolumn.source.storage import is_final
-from kolumn.source.tiers.manifest import CIPHER_BYTES, IV_BYTES, AivenManifest
+from kolumn.source.tier_manifest import CIPHER_BYTES, IV_BYTES, AivenManifest
 
 KeyFiles = tuple[tuple[str, str], ...]  # names of keys, and files with private RSA keys, as PEM or DER
 WrappedKey = tuple[str, bytes]  # name of a key, and a data key that it wraps

@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError
-from kolumn.values.avro.schema import SchemaNode, at_field, below
-from kolumn.values.decoder import Wanted, is_text, wanted_fields
+from kolumn.core.text import is_text
+from kolumn.values.avro_schema import SchemaNode, at_field, below
+from kolumn.values.decoder import Wanted, wanted_fields
 from kolumn.values.memory import Path
 
 MOST_NODES = 20_000  # Types in a schema after names are replaced by what they stand for: a short text can define more than memory holds.

@@ -17,27 +17,27 @@ from typing import Unpack
 import numpy as np
 
 from kolumn.copies.copies import one_directory
+from kolumn.copies.transactions import transactions_of
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
+from kolumn.decode.host.aborted import Transactions
+from kolumn.decode.host.chunks import chunks, header_rows
+from kolumn.decode.host.headers import headers, with_last_offsets
 from kolumn.formats import layouts
 from kolumn.formats.codecs import NONE
-from kolumn.log.aborted import Transactions
-from kolumn.log.chunks import chunks, header_rows
-from kolumn.log.headers import headers, with_last_offsets
 from kolumn.log.pieces import entry_rows, tell
-from kolumn.log.seek import ENRICHED_INDEX, read_index
-from kolumn.log.transactions import transactions_of
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
-from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import SIDE_FILES, Segment
+from kolumn.source.side_files import ENRICHED_INDEX, index_in
 from kolumn.source.storage import beside, modified_ms, parent, read_bytes, with_suffix
 from kolumn.writers.commit.staged_file import StagedFile
-from kolumn.writers.compaction.cleaner import Cleaner, LatestOffsets, Producers, Round
-from kolumn.writers.conversion.convert import Rewriting, can_roll, root_of, targets, written
 from kolumn.writers.entries import Encoded, EntrySettings, write_from
 from kolumn.writers.outgoing import outgoing
+from kolumn.writers.rewriting.cleaner import Cleaner, LatestOffsets, Producers, Round
+from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, written
 from kolumn.writers.write import SegmentFiles
 
 DAY_MS = 86_400_000
@@ -354,7 +354,7 @@ def _old_head(file: SegmentFile, limit: int) -> int:
     segment = file.segment
     if not layouts.FORMATS[file.format].timed_index or segment.base_offset is None:
         return 0
-    index = read_index(segment, ".index", ENRICHED_INDEX)
+    index = index_in(side_bytes(segment, ".index"), ENRICHED_INDEX)
     if index is None:
         return 0
     row = int(np.searchsorted(index["timestamp"], limit, side="left")) - 1

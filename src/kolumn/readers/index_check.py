@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kolumn.copies.transactions import begun_at, marker_of
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import KolumnError
 from kolumn.damage.findings import Kind, Remark
+from kolumn.decode.host.headers import headers
 from kolumn.formats import table, v2
-from kolumn.log.headers import headers
 from kolumn.log.index_files import Columns, MalformedFileError, columns_of, kind_of
-from kolumn.log.transactions import begun_at, marker_of
 from kolumn.source import storage
 from kolumn.source.names import INDEXES
 from kolumn.source.segment_file import SegmentFile, side_bytes

@@ -18,12 +18,12 @@ from kolumn.core.recycle import take
 from kolumn.core.threads import TRANSACTIONS, workers
 from kolumn.cpu_fallback.check import check, gather
 from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.host.aborted import Transactions, matter
+from kolumn.decode.host.chunks import MOST_ENTRIES, header_rows
 from kolumn.decode.host.run import Run, decode_run
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts, v2
 from kolumn.formats.entries import Entries, Entry
-from kolumn.log.aborted import Transactions, matter
-from kolumn.log.chunks import MOST_ENTRIES, header_rows
 from kolumn.log.live import without_replaced
 from kolumn.log.pieces import entry_rows
 from kolumn.log.seek import select_ranges

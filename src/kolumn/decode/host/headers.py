@@ -10,10 +10,10 @@ import numpy as np
 
 from kolumn.core.arrays import Int64s
 from kolumn.cpu_fallback.check import check
+from kolumn.decode.host.chunks import header_rows
 from kolumn.decode.host.run import decode_run
 from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
-from kolumn.log.chunks import header_rows
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment

@@ -10,23 +10,23 @@ from typing import Self, TypeVar, Unpack
 import numpy as np
 
 from kolumn.copies.copies import one_directory
+from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core import keywords
 from kolumn.core.arrays import Bytes, Flags
 from kolumn.core.errors import ArgumentError, CorruptBatchError
 from kolumn.core.keywords import known_keywords
 from kolumn.damage.findings import Damage, Skipped, Tally
+from kolumn.decode.host.aborted import Transactions
 from kolumn.formats import layouts, table, v3_compact
 from kolumn.formats.entries import Entries
-from kolumn.log.aborted import Transactions
 from kolumn.log.pieces import Piece, intact, pieces_of, tell
-from kolumn.log.transactions import transactions_of_segment
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
-from kolumn.writers.conversion.regroup import Changes, Losses, down_converted, possible_losses, regroup
 from kolumn.writers.entries import Encoded, EntrySettings, Splice, codec_of
 from kolumn.writers.outgoing import Place, name_of, outgoing, parent_of, refuse_data_folder
+from kolumn.writers.regroup import Changes, Losses, down_converted, possible_losses, regroup
 from kolumn.writers.write import SegmentFiles, settings
 
 _COMPACT = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts)

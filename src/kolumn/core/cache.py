@@ -12,10 +12,10 @@ import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kolumn.core.errors import shown
-from kolumn.formats.layouts import EXTRA
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -174,7 +174,7 @@ def _is_private(gid: int) -> bool:
 
 def package() -> "Traversable":
     """Kolumn's own folder, which may be in a zip."""
-    place = Path(__file__).parents[2]
+    place = Path(__file__).parents[1]
     if place.is_dir():
         return place
     # This import takes as long as several of NumPy's.
@@ -184,14 +184,14 @@ def package() -> "Traversable":
 
 
 @cache
-def fingerprint(*names: str) -> str:
-    """Digest of source files: modules and packages of Kolumn by name, including nested packages, and the drafts of KOLUMN_FORMATS."""
+def fingerprint(*names: str, drafts: tuple[ModuleType, ...]) -> str:
+    """Digest of source files: modules and packages of Kolumn by name, including nested packages, and the modules of drafts."""
     own = digest(package(), *names)
-    if not EXTRA:
+    if not drafts:
         return own
     import inspect
 
-    return hashlib.sha256(own.encode() + b"".join(inspect.getsource(module).encode() for module in EXTRA)).hexdigest()[:16]
+    return hashlib.sha256(own.encode() + b"".join(inspect.getsource(module).encode() for module in drafts)).hexdigest()[:16]
 
 
 def digest(package: "Traversable", *names: str) -> str:

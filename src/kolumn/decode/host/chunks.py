@@ -111,6 +111,10 @@ class Chunk:
         return replace(self, source=file.read(self.origin, self.end, locked), span=None) if self.is_unread else self
 
 
+class WrongChecksumsError(Exception):
+    """Checksums of a chunk turned out to be wrong while its records were decoded. Their entries have a code now: decode once more."""
+
+
 class Reached(NamedTuple):
     """Where a decoder ended: after the last entry of its chunk; and the format 2 batch there, if the decoder has read its header."""
 

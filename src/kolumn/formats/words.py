@@ -10,8 +10,8 @@ from ctypes import c_int8, c_int16, c_int32, c_int64, c_uint32
 from types import FunctionType, ModuleType
 from typing import Any
 
+from kolumn.core.deferred import implement, instruction, intrinsic, ir, register_jitable, types
 from kolumn.formats import crc, entry, layout, layouts, memory, varint
-from kolumn.formats.machine_code.deferred import implement, instruction, intrinsic, ir, register_jitable, types
 
 _ALL = (1 << 64) - 1
 _PRIMITIVES = (memory.load8, memory.store8)

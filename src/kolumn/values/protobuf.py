@@ -19,7 +19,7 @@ from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.values.protobuf import Rows, repeated_keys, write_rows
 from kolumn.values.decoder import Bodies
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
-from kolumn.values.protobuf.schema import TIMES, Place, Shape, file_of, has_required, is_closed, shape, symbols
+from kolumn.values.protobuf_schema import TIMES, Place, Shape, file_of, has_required, is_closed, shape, symbols
 from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.wire import framing
 from kolumn.values.wire import protobuf_wire as wire

@@ -25,12 +25,12 @@ from uuid import UUID
 from kolumn.copies.ranges import topic_rows
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError, MissingPathError
+from kolumn.core.text import is_text
 from kolumn.damage.findings import Skipped
 from kolumn.log.live import segments_of_source
 from kolumn.source import storage
 from kolumn.source.names import LOG
 from kolumn.source.segments import named_parts
-from kolumn.values.decoder import is_text
 from kolumn.values.schemas import collections
 from kolumn.values.schemas.collections import AskedSchemas, ListedSchemas, ServiceSchemas, Text, given_schemas, named_schemas
 from kolumn.values.schemas.schema import Collection, Kind, Reference, Registered, Schema, guid_of

@@ -14,10 +14,10 @@ import pyarrow as pa
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.cpu_fallback.values.avro import decode_rows
-from kolumn.formats.machine_code.words import load64
-from kolumn.values.avro import resolve
-from kolumn.values.avro.resolve import Branches, Constant, Member, MismatchError, Plan, RecordFields, Skip, Value, may_be_empty, members
-from kolumn.values.avro.schema import SchemaNode, parse, title
+from kolumn.formats.words import load64
+from kolumn.values import avro_resolve as resolve
+from kolumn.values.avro_resolve import Branches, Constant, Member, MismatchError, Plan, RecordFields, Skip, Value, may_be_empty, members
+from kolumn.values.avro_schema import SchemaNode, parse, title
 from kolumn.values.decoder import Bodies
 from kolumn.values.memory import LARGEST, ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
 from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError

@@ -23,17 +23,17 @@ from kolumn.cpu_fallback.encode.key_map import AHEAD, LAST, START, WORDS, KeyMap
 from kolumn.cpu_fallback.encode.rewrite import EMPTIED, LONGER, WHOLE, filter_records
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.damage.findings import Tally
+from kolumn.decode.host.aborted import ABORTED, Transactions
 from kolumn.decode.host.run import Payloads
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries, Entry
-from kolumn.log.aborted import ABORTED, Transactions
 from kolumn.log.pieces import Piece, intact, payloads_of_batches, pieces, pieces_of
 from kolumn.options import Options
 from kolumn.source.segments import Segment
-from kolumn.writers.conversion.convert import part, with_known_offsets
 from kolumn.writers.encoders import ENCODERS
 from kolumn.writers.entries import Encoded, EntrySettings, PayloadRoom, RecordsIn, Splice, payloads_of, place, stored_columns
+from kolumn.writers.rewriting.convert import part, with_known_offsets
 
 _KEYS, _BYTES = 1 << 12, 1 << 16  # distinct keys, and bytes of them, that there is room for at first
 _MANY = 1 << 20  # keys up to which there is then room for four times as many: less has to be done again

@@ -1,1 +1,0 @@
-"""What the compilers for the CPU and for CUDA share."""

@@ -1,1 +1,0 @@
-"""Log compaction as by Kafka's cleaner, and retention by age."""
