@@ -5,7 +5,7 @@ The caller must keep the memory alive outside the compiled function.
 """
 
 import ctypes
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 
 from kolumn.core.deferred import arrayobj, cgutils, instruction, intrinsic, ir, register_jitable, types
@@ -125,12 +125,13 @@ def library(place: str) -> ctypes.CDLL:
     if ".so" in place:
         return ctypes.CDLL(place)
     try:
-        spec = find_spec(place)
-    except ModuleNotFoundError:
-        spec = None
-    if spec is None or spec.origin is None:
+        # Imported, since another thread may be importing it, until when it has no spec.
+        found = import_module(place).__file__
+    except ImportError:
+        found = None
+    if found is None:
         raise OSError(f"no module {place}")
-    return ctypes.CDLL(spec.origin)
+    return ctypes.CDLL(found)
 
 
 def function_address(function: Any) -> int:

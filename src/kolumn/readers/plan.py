@@ -1,4 +1,5 @@
-"""The plan of a read: from the files that a source names to the bytes that are decoded. No payload is read for it.
+"""The plan of a read: from the files that a source names to the bytes that are decoded. Of payloads it reads
+markers of transactions, a tier's metadata, and the values that a type is inferred from.
 
     names ──▶ LiveSegments ──▶ the log of each topic-partition ──▶ ReadPlan
               what a broker     `copies/ranges.py`: copies and      ranges with their transactions,
