@@ -161,24 +161,15 @@ class RecordMemory:
         words = ctypes.addressof(ctypes.c_char.from_buffer(at))
         key = _payloads(keys, rows, addresses[_OF_KEYS], words + 8 * target.HAS_NULL_KEYS)
         value = _payloads(values, rows, addresses[_OF_VALUES], words + 8 * target.HAS_NULL_VALUES)
-        header_ends, header_key, header_value = 0, _NOTHING, _NOTHING
+        of_headers = 0, _NOTHING, _NOTHING
         if want_headers:
-            header_ends = addresses[_HEADER_ENDS]
             header_key = _payloads(COPY, headers, addresses[_OF_HEADER_KEYS], words + 8 * target.HAS_NULL_HEADER_KEYS)
             header_value = _payloads(COPY, headers, addresses[_OF_HEADER_VALUES], words + 8 * target.HAS_NULL_HEADER_VALUES)
+            of_headers = addresses[_HEADER_ENDS], header_key, header_value
         of_drafts = (self._attributes.ctypes.data, self._seconds.ctypes.data) if drafts else (0, 0)
         self.target = Target(
-            addresses[_OFFSET],
-            addresses[_TIMESTAMP],
-            key,
-            value,
-            header_ends,
-            header_key,
-            header_value,
-            *of_drafts,
-            microseconds,
-            is_on(SHORT),
-        )
+            addresses[_OFFSET], addresses[_TIMESTAMP], key, value, *of_headers, *of_drafts, microseconds, is_on(SHORT),
+        )  # fmt: skip
 
     def columns(self, at: Sequence[int]) -> Columns:
         """What loops have written up to the positions ``at``. Memory that is mostly unused is not kept."""
