@@ -157,7 +157,9 @@ class RecordMemory:
         of_key, of_value = header_bytes or (value_bytes, value_bytes)
         self._blocks, self._starts = _together(self._sizes(rows, key_bytes, headers, of_key, of_value))
         self._values = memory(value_bytes + PAD) if values == COPY else None
-        addresses = self._addresses()
+        first = self._blocks[0].address
+        addresses = [first + start for start in self._starts] or [block.address for block in self._blocks]
+        addresses.insert(_VALUE_BYTES, 0 if self._values is None else self._values.address)
         words = ctypes.addressof(ctypes.c_char.from_buffer(at))
         key = _payloads(keys, rows, addresses[_OF_KEYS], words + 8 * target.HAS_NULL_KEYS)
         value = _payloads(values, rows, addresses[_OF_VALUES], words + 8 * target.HAS_NULL_VALUES)
@@ -195,15 +197,7 @@ class RecordMemory:
             sizes += [4 * (rows + 1), *of_header, header_key_bytes, *of_header, header_value_bytes]
         return sizes
 
-    def _addresses(self) -> list[int]:
-        """Where each part begins."""
-        first = self._blocks[0].address
-        addresses = [first + start for start in self._starts] or [block.address for block in self._blocks]
-        addresses.insert(_VALUE_BYTES, 0 if self._values is None else self._values.address)
-        return addresses
-
     def _used(self, sizes: Sequence[int], value_bytes: int) -> list[pa.Buffer]:
-        """The used bytes of each part."""
         if self._starts:
             buffers = _used(self._blocks[0], self._starts, sizes)
         else:

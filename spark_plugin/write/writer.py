@@ -161,7 +161,6 @@ class _Partition:
         self.files.__exit__(*error)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Write some records."""
         self.schema = batch.schema
         self._add(pa.Table.from_batches([batch]), last=False)
 
