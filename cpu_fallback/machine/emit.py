@@ -60,8 +60,7 @@ def _arm(module: Any) -> tuple[Any, Any]:
     settings = {"cpu": cpu, "features": ",".join(f"+{name}" for name in features), "opt": 3, "reloc": "pic", "codemodel": "small"}
     machine = binding.Target.from_triple(processor.ARM_TRIPLE).create_target_machine(**settings)
     module.triple, module.data_layout = processor.ARM_TRIPLE, str(machine.target_data)
-    options = binding.create_pipeline_tuning_options(speed_level=3)
-    return machine, binding.create_pass_builder(machine, options)
+    return machine, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=3))
 
 
 def _numba_type(kind: Kind) -> Any:

@@ -93,9 +93,7 @@ def rebuild_index(
         Bytes between two entries; Kafka's default is 4096.
     errors : str
         "raise" at the first damage, before anything is written, or "skip" it: intact batches after it get entries too.
-    on_damage : callable, optional
-        Called with a `kolumn.Damage` for each damaged stretch that is left out.
-    on_progress : callable, optional
+    on_damage, on_progress : callable, optional
         As in `kolumn.scan`.
 
     Returns
