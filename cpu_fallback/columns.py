@@ -169,9 +169,7 @@ class RecordMemory:
             header_value = _payloads(COPY, headers, addresses[_OF_HEADER_VALUES], words + 8 * target.HAS_NULL_HEADER_VALUES)
             of_headers = addresses[_HEADER_ENDS], header_key, header_value
         of_drafts = (self._attributes.ctypes.data, self._seconds.ctypes.data) if drafts else (0, 0)
-        self.target = Target(
-            addresses[_OFFSET], addresses[_TIMESTAMP], key, value, *of_headers, *of_drafts, microseconds, is_on(SHORT),
-        )  # fmt: skip
+        self.target = Target(addresses[_OFFSET], addresses[_TIMESTAMP], key, value, *of_headers, *of_drafts, microseconds, is_on(SHORT))
 
     def columns(self, at: Sequence[int]) -> Columns:
         """What loops have written up to the positions ``at``. Memory that is mostly unused is not kept."""
