@@ -20,10 +20,11 @@ from bench.gpu_timing import Times, Watch, events, times, walls
 from kolumn.core.arrays import Bytes, Rows
 from kolumn.decode.host.chunks import chunks
 from kolumn.formats import layouts, table
-from kolumn.kernels.columns.gather import Sizes, binary, sizes
+from kolumn.kernels.columns.gather import Binary, Sizes, measure, moved, number_of, sizes
 from kolumn.kernels.decode import bad_checksums, decode
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine import device
+from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.columns import Values, typed_columns
 from kolumn.options import Options
 from kolumn.readers.types import with_types
@@ -130,6 +131,12 @@ def ceilings(bench: Bench) -> None:
     ):
         bench.add(f"{count} {name}", many(call), predicted=count * seconds)
         runtime.synchronize()
+
+
+def binary(runtime: Runtime, payloads: DevicePayloads) -> Binary:
+    """Payloads copied into a column."""
+    measured = measure(runtime, payloads)
+    return moved(runtime, measured, *map(number_of, runtime.downloads(measured.wanted)))
 
 
 def right(bench: Bench) -> None:

@@ -56,7 +56,6 @@ def compile_all(folder: Path, names: list[str], level: str) -> int:
 
 
 def main(target: str, *levels: str) -> None:
-    """Build the named levels."""
     host = processor.level()
     # Code for AArch64 can be compiled anywhere, since it needs no features that Numba would have to know.
     possible = [name for name, level in processor.LEVELS.items() if level.is_arm or platform.machine() != "aarch64"]

@@ -157,28 +157,19 @@ class RecordMemory:
         of_key, of_value = header_bytes or (value_bytes, value_bytes)
         self._blocks, self._starts = _together(self._sizes(rows, key_bytes, headers, of_key, of_value))
         self._values = memory(value_bytes + PAD) if values == COPY else None
-        addresses = self._addresses()
+        first = self._blocks[0].address
+        addresses = [first + start for start in self._starts] or [block.address for block in self._blocks]
+        addresses.insert(_VALUE_BYTES, 0 if self._values is None else self._values.address)
         words = ctypes.addressof(ctypes.c_char.from_buffer(at))
         key = _payloads(keys, rows, addresses[_OF_KEYS], words + 8 * target.HAS_NULL_KEYS)
         value = _payloads(values, rows, addresses[_OF_VALUES], words + 8 * target.HAS_NULL_VALUES)
-        header_ends, header_key, header_value = 0, _NOTHING, _NOTHING
+        of_headers = 0, _NOTHING, _NOTHING
         if want_headers:
-            header_ends = addresses[_HEADER_ENDS]
             header_key = _payloads(COPY, headers, addresses[_OF_HEADER_KEYS], words + 8 * target.HAS_NULL_HEADER_KEYS)
             header_value = _payloads(COPY, headers, addresses[_OF_HEADER_VALUES], words + 8 * target.HAS_NULL_HEADER_VALUES)
+            of_headers = addresses[_HEADER_ENDS], header_key, header_value
         of_drafts = (self._attributes.ctypes.data, self._seconds.ctypes.data) if drafts else (0, 0)
-        self.target = Target(
-            addresses[_OFFSET],
-            addresses[_TIMESTAMP],
-            key,
-            value,
-            header_ends,
-            header_key,
-            header_value,
-            *of_drafts,
-            microseconds,
-            is_on(SHORT),
-        )
+        self.target = Target(addresses[_OFFSET], addresses[_TIMESTAMP], key, value, *of_headers, *of_drafts, microseconds, is_on(SHORT))
 
     def columns(self, at: Sequence[int]) -> Columns:
         """What loops have written up to the positions ``at``. Memory that is mostly unused is not kept."""
@@ -204,15 +195,7 @@ class RecordMemory:
             sizes += [4 * (rows + 1), *of_header, header_key_bytes, *of_header, header_value_bytes]
         return sizes
 
-    def _addresses(self) -> list[int]:
-        """Where each part begins."""
-        first = self._blocks[0].address
-        addresses = [first + start for start in self._starts] or [block.address for block in self._blocks]
-        addresses.insert(_VALUE_BYTES, 0 if self._values is None else self._values.address)
-        return addresses
-
     def _used(self, sizes: Sequence[int], value_bytes: int) -> list[pa.Buffer]:
-        """The used bytes of each part."""
         if self._starts:
             buffers = _used(self._blocks[0], self._starts, sizes)
         else:

@@ -19,7 +19,6 @@ from kolumn.kernels.values import columns  # noqa: F401 (defines kernels)
 
 
 def load_all() -> dict[str, Kernel]:
-    """Every kernel there is."""
     return KERNELS
 
 

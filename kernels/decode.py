@@ -76,8 +76,7 @@ def bad_checksums(device: Runtime, source: int, rows: Memory, count: int) -> Fla
     of shape (count, `table.WIDTH`). Returns bool array of count."""
     if not count:
         return np.zeros(0, bool)
-    flags = checking.compare_checksums(device, rows, count, source)
-    return _flags(device.download(flags, 4 * count))
+    return _flags(device.download(checking.compare_checksums(device, rows, count, source), 4 * count))
 
 
 def decode(

@@ -98,11 +98,9 @@ class _SplitReader(DataSourceReader):
         self.options, self.schema = options, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The splits of a read with these options."""
         return plan_splits(self.options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one split."""
         assert isinstance(partition, Split)
         schema = arrow_schema(self.schema)
         for batch in self._rows(partition):

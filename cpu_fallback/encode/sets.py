@@ -30,11 +30,8 @@ def split(records: RecordsToEncode, cut: Flags, batch_bytes: int, batch_records:
             if count > 0:
                 size[count - 1] = used - kip98_draft.HEADER
             first[count] = row
-            count += 1
-            base = offset
-            inner = _body(records, row, 0)
+            base, count, used, inner = offset, count + 1, kip98_draft.HEADER, _body(records, row, 0)
             whole = uvarint_size(inner) + inner
-            used = kip98_draft.HEADER
         used += whole
         store32(body + 4 * row, inner)
     if count > 0:

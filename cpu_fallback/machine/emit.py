@@ -5,6 +5,7 @@ The object has one function, which takes its arguments and writes its results as
     int32 entry(const int64 *arguments, int64 *results)        0, or Numba's code of an exception
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -36,7 +37,7 @@ def emit(function: Callable[..., Any], entry: str) -> bytes:
     for symbol in (*module.functions, *module.global_variables):
         if not symbol.is_declaration and symbol.name != entry:
             symbol.linkage = "internal"
-    machine, builder = _arm(module) if processor.is_for_arm() else (codegen._tm, codegen._pass_builder())
+    machine, builder = _arm(module) if processor.FOR_ARM in os.environ else (codegen._tm, codegen._pass_builder())
     builder.getModulePassManager().run(module, builder)
     needed = {
         symbol.name
@@ -59,8 +60,7 @@ def _arm(module: Any) -> tuple[Any, Any]:
     settings = {"cpu": cpu, "features": ",".join(f"+{name}" for name in features), "opt": 3, "reloc": "pic", "codemodel": "small"}
     machine = binding.Target.from_triple(processor.ARM_TRIPLE).create_target_machine(**settings)
     module.triple, module.data_layout = processor.ARM_TRIPLE, str(machine.target_data)
-    options = binding.create_pipeline_tuning_options(speed_level=3)
-    return machine, binding.create_pass_builder(machine, options)
+    return machine, binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=3))
 
 
 def _numba_type(kind: Kind) -> Any:

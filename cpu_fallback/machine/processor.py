@@ -47,11 +47,6 @@ LEVELS = {
 """Levels, the most capable first."""
 
 
-def is_for_arm() -> bool:
-    """Whether code is compiled for AArch64 on a machine that cannot run it."""
-    return FOR_ARM in os.environ
-
-
 @cache
 def host_features() -> frozenset[str]:
     """Features of this CPU, by LLVM's names."""

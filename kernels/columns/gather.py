@@ -18,13 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import kolumn.values.wire.compiled  # noqa: F401 (`store_word` as a compiled function first)
 from kolumn.core.arrays import Bytes
 from kolumn.core.deferred import register_jitable
 from kolumn.formats import memory
-from kolumn.formats.words import load32, load64, loadu32, shifted, store8, store16, store32, store64
+from kolumn.formats.words import load32, load64, loadu32, shifted, store8, store32, store64
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords, Headers, headers
-from kolumn.kernels.machine.kernel import Arguments, Kernel, arguments, thread_per_item, warp_per_item
+from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item, warp_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.values.wire.columns import store_word
 
 SHORT = 24
 """Bytes of a row, on the average, up to which `gather_short` is faster."""
@@ -58,11 +60,6 @@ def move_short(source: int, target: int, stop: int, lane: int, lanes: int) -> No
         place = at + shift - skew
         store32(at, (loadu32(place) | (loadu32(place + 4) << 32)) >> (8 * skew))
         at += 4 * lanes
-
-
-def gather_for(size: int, rows: int) -> Kernel:
-    """The faster one of the two for a column of ``size`` bytes."""
-    return gather_short if size <= SHORT * rows else gather
 
 
 Copy = arguments(__name__, "Copy", "source target size")
@@ -157,19 +154,6 @@ def repeat(i: int, a: Arguments) -> None:
     store_word(a.target + a.width * i, value, a.width)
 
 
-@register_jitable
-def store_word(address: int, value: int, width: int) -> None:
-    """The low ``width`` bytes of a value."""
-    if width == 8:
-        store64(address, value)
-    elif width == 4:
-        store32(address, value)
-    elif width == 2:
-        store16(address, value)
-    else:
-        store8(address, value)
-
-
 @dataclass
 class Binary:
     """A column of bytes on the device: ``ends`` (int32 of rows + 1), ``data``, and a validity bitmap in words of 32 rows."""
@@ -203,7 +187,6 @@ def _words(rows: int) -> int:
 
 
 def number_of(downloaded: Bytes) -> int:
-    """An int32."""
     return int(downloaded.view(np.int32)[0])
 
 
@@ -219,15 +202,9 @@ def measure(device: Runtime, payloads: DevicePayloads) -> Measured:
 def moved(device: Runtime, measured: Measured, size: int, nulls: int) -> Binary:
     """Copy the payloads into the column that was begun, whose sums are ``size`` and ``nulls``."""
     payloads, data = measured.payloads, device.empty(size)
-    device.launch(gather_for(size, payloads.count), payloads.count, Gather(payloads.at, measured.ends, data))
+    faster = gather_short if size <= SHORT * payloads.count else gather
+    device.launch(faster, payloads.count, Gather(payloads.at, measured.ends, data))
     return Binary(measured.ends, data, measured.bitmap, payloads.count, size, nulls)
-
-
-def binary(device: Runtime, payloads: DevicePayloads) -> Binary:
-    """Payloads copied into a column."""
-    measured = measure(device, payloads)
-    size, nulls = map(number_of, device.downloads(measured.wanted))
-    return moved(device, measured, size, nulls)
 
 
 def begin_ends(device: Runtime, lengths: Memory, rows: int) -> Memory:

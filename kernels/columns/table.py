@@ -57,7 +57,6 @@ class Column:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory."""
         return sum(one.size for one in (self.data, self.bitmap) if one is not None) + sum(child.nbytes for child in self.children)
 
 
@@ -88,7 +87,6 @@ class DeviceTable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory that the columns take."""
         return sum(column.nbytes for column in self.columns)
 
     def replaced(self, names: list[str], more: dict[str, Column]) -> "DeviceTable":

@@ -60,7 +60,6 @@ _used: set[int] = set()
 
 
 def use(device: int) -> None:
-    """Make a device this thread's current one."""
     cupy.cuda.Device(device).use()
     _used.add(device)
 
@@ -141,15 +140,12 @@ class CudaRuntime:
         self._sent: list[object] = []
 
     def empty(self, size: int) -> DeviceMemory:
-        """Memory, not initialised."""
         return self.pieces([size])[0]
 
     def zeros(self, size: int) -> DeviceMemory:
-        """Memory of zeros."""
         return self.pieces([size], zeros=True)[0]
 
     def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[DeviceMemory]:
-        """By one allocation."""
         starts, total = [], 0
         for size in sizes:
             starts.append(total)
@@ -189,11 +185,9 @@ class CudaRuntime:
         return DeviceMemory(memory.block, end - start, skipped)
 
     def download(self, memory: DeviceMemory, size: int, start: int = 0) -> Bytes:
-        """Copy to ordinary memory of the host, and wait for it."""
         return self.downloads([(memory, size, start)])[0]
 
     def downloads(self, wanted: Sequence[tuple[DeviceMemory, int, int]]) -> list[Bytes]:
-        """By `staging`."""
         return self.collected(wanted)()
 
     def collected(self, wanted: Sequence[tuple[DeviceMemory, int, int]]) -> Callable[[], list[Bytes]]:
@@ -209,7 +203,6 @@ class CudaRuntime:
         return staged.arrays
 
     def synchronize(self) -> None:
-        """Wait for everything that was asked for."""
         self.stream.synchronize()
         self._sent.clear()
 
@@ -237,5 +230,4 @@ class CudaRuntime:
         return Decompressor(self.memory)
 
     def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
-        """By nvCOMP."""
         return self.decompressor.run(self, kind, sources, sizes, room, targets)

@@ -29,18 +29,13 @@ OLDEST = 80
 """Architecture of the PTX: newer ones take it too."""
 
 
-def assembler() -> str:
-    """Path of ptxas. Raises `MissingError`: it is not there."""
-    packaged = Path(sysconfig.get_paths()["purelib"], "nvidia", "cu13", "bin", "ptxas")
-    found = str(packaged) if packaged.exists() else which("ptxas")
-    if found is None:
-        raise MissingError("ptxas was not found: pip install nvidia-cuda-nvcc, or put a CUDA toolkit on the PATH")
-    return found
-
-
 def cubin(source: Path, target: Path, arch: int) -> str:
-    """Machine code of a PTX file; returns what ptxas prints about registers and spills."""
-    command = [assembler(), "-v", f"-arch=sm_{arch}", str(source), "-o", str(target)]
+    """Machine code of a PTX file; returns what ptxas prints about registers and spills. Raises `MissingError`: there is no ptxas."""
+    packaged = Path(sysconfig.get_paths()["purelib"], "nvidia", "cu13", "bin", "ptxas")
+    assembler = str(packaged) if packaged.exists() else which("ptxas")
+    if assembler is None:
+        raise MissingError("ptxas was not found: pip install nvidia-cuda-nvcc, or put a CUDA toolkit on the PATH")
+    command = [assembler, "-v", f"-arch=sm_{arch}", str(source), "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise MissingError(f"ptxas: {done.stderr.strip()}")

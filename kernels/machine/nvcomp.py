@@ -34,12 +34,6 @@ class DecompressOptions(ctypes.Structure):
     _fields_ = (("backend", c_int), ("rest", c_char * 60))
 
 
-class Alignment(ctypes.Structure):
-    """``nvcompAlignmentRequirements_t``."""
-
-    _fields_ = (("input", c_size_t), ("output", c_size_t), ("temp", c_size_t))
-
-
 def load() -> Any:
     """The library: from its package, or from where the system looks. Raises `MissingError`: it is not there, or of another version."""
     try:
@@ -65,13 +59,6 @@ class Decompressor:
     def __init__(self, memory: int | None = None) -> None:
         self.library = load()
         self.most = TEMPORARY_BYTES if memory is None else memory // (4 * 3)
-
-    def alignment(self, kind: int) -> tuple[int, int, int]:
-        """What the addresses of compressed blocks, of their room and of temporary memory must be multiples of."""
-        found = Alignment()
-        query = self._function(kind, "GetRequiredAlignments", [DecompressOptions, POINTER(Alignment)])
-        self._demand(query(DecompressOptions(), byref(found)), f"alignment of {NAMES[kind]}")
-        return found.input, found.output, found.temp
 
     def temporary(self, kind: int, blocks: int, largest: int, total: int) -> int:
         """Bytes of temporary memory for some blocks that decompress to at most ``largest`` bytes each and ``total`` together."""

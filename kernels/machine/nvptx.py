@@ -120,7 +120,10 @@ def ptx(kernel: Kernel, arch: int) -> str:
     options.loop_vectorization = options.slp_vectorization = False
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
-    return _bounded(str(machine.emit_assembly(module)), kernel.block)
+    text, most = str(machine.emit_assembly(module)), _REGISTERS // kernel.block
+    # Let a block find room in a multiprocessor's registers, whoever assigns them: a driver's compiler may be any. `.maxntid` would say the
+    # same, but with it ptxas spills for the sake of more blocks.
+    return text if most >= _MOST else text.replace(")\n{", f")\n.maxnreg {most}\n{{")
 
 
 def _entry(compiled: Any, name: str) -> str:
@@ -137,11 +140,3 @@ def _entry(compiled: Any, name: str) -> str:
     builder.ret_void()
     # A table of places to go to is an indirect branch, which few lanes take together. llvmlite does not know the attribute.
     return str(module).replace(")\n{", ') "no-jump-tables"="true"\n{')
-
-
-def _bounded(text: str, block: int) -> str:
-    """Let a block find room in a multiprocessor's registers, whoever assigns them: a driver's compiler may be any."""
-    if _REGISTERS // block >= _MOST:
-        return text
-    # `.maxntid` would say the same, but with it ptxas spills for the sake of more blocks.
-    return text.replace(")\n{", f")\n.maxnreg {_REGISTERS // block}\n{{")

@@ -123,7 +123,6 @@ class DeviceBodies:
     has_id: Memory | None = None
 
     def schema_ids(self, device: Runtime) -> Column:
-        """The column ``valueSchemaId``."""
         if self.ids is None or self.has_id is None:
             return all_null(device, "int64", self.count)
         return nullable(device, "int64", self.ids, self.has_id, self.count)

@@ -182,26 +182,22 @@ class _MessageColumns(LayoutColumns):
     """Makes the columns of a message of its raw ones, as `kolumn.values.protobuf` does on the host."""
 
     def message(self, shape: Shape) -> Column:
-        """The column of the values."""
         self.mark()
         return self.struct(shape, self.layout.root)
 
     def struct(self, shape: Shape, node: LayoutNode) -> Column:
-        """Messages with their fields."""
         mask, nulls = self.masks.get(node.column, (None, 0))
         inner = tuple(self.field(one, child) for one, child in zip(shape.fields, node.children, strict=True))
         names = tuple(one.name for one in shape.fields)
         return Column("struct", self.rows[node.level], None, mask, nulls, inner, names)
 
     def field(self, shape: Shape, node: LayoutNode) -> Column:
-        """A field."""
         if not shape.is_list:
             return self.value(shape, node)
         rows, ends = self.rows[node.level], self.made[node.column].ends
         return Column("list", rows, children=(Column("int32", rows + 1, ends), self.value(shape, node.children[0])))
 
     def value(self, shape: Shape, node: LayoutNode) -> Column:
-        """A value of a field, or the elements of its list."""
         mask, nulls = self.masks.get(node.column, (None, 0))
         type = shape.type.value_type if shape.is_list else shape.type
         if shape.special in TIMES:
@@ -213,7 +209,6 @@ class _MessageColumns(LayoutColumns):
         return self.enum(shape, node) if pa.types.is_dictionary(type) else self.node(node)
 
     def times(self, node: LayoutNode, kind: str) -> Column:
-        """Timestamps or durations of seconds and nanoseconds."""
         rows, device = self.rows[node.level], self.device
         seconds, nanos = (self.made[child.column].data for child in node.children)
         target, lengths = device.empty(8 * rows), device.empty(4 * rows)

@@ -205,7 +205,6 @@ def _latest(question: Json) -> Json:
 
 
 def _batch(question: Json) -> Json:
-    """The splits of a micro-batch."""
     return {"splits": list(map(packed, _reader(question).partitions(_offset(question["start"]), _offset(question["end"]))))}
 
 

@@ -5,7 +5,6 @@ bytes everywhere, so a test can compare the jar that is shipped. The jar is the 
 """
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,8 +20,6 @@ from kolumn.spark_plugin.session.java import JAR, Artifact, find_java
 PLUGIN = Path(__file__).resolve().parents[1]
 SOURCES = sorted((PLUGIN / "jvm" / "kolumn").glob("*.java"))
 _COMPILER = Artifact("org.eclipse.jdt", "ecj", "3.42.0", sha256="29f6d3918ee02db4400c103bc25dd90a22491c3a395867d9393070cb96a7dd29")
-_MANIFEST = "META-INF/MANIFEST.MF"
-_SOURCES = "Kolumn-Sources"
 
 
 def digest() -> str:
@@ -33,20 +30,13 @@ def digest() -> str:
     return total.hexdigest()
 
 
-def digest_in(jar: Path) -> str | None:
-    """The digest of the sources that a jar was built from."""
-    with zipfile.ZipFile(jar) as archive:
-        named = re.search(rf"{_SOURCES}: (\w+)", archive.read(_MANIFEST).decode().replace("\r\n ", ""))
-    return None if named is None else named[1]
-
-
 def build(folder: Path) -> Path:
     """Compile the sources and write the jar into a folder. Raises `MissingError` without Java or the compiler, or if that fails."""
     with tempfile.TemporaryDirectory() as scratch:
         _compile(Path(scratch))
         folder.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(folder / JAR, "w", zipfile.ZIP_STORED) as jar:
-            _add(jar, _MANIFEST, f"Manifest-Version: 1.0\r\n{_folded(f'{_SOURCES}: {digest()}')}\r\n\r\n".encode())
+            _add(jar, "META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\r\n{_folded(f'Kolumn-Sources: {digest()}')}\r\n\r\n".encode())
             for path in sorted(Path(scratch).rglob("*.class")):
                 _add(jar, path.relative_to(scratch).as_posix(), path.read_bytes())
     return folder / JAR

@@ -347,7 +347,6 @@ class _File:
             self._write()
 
     def close(self) -> dict[str, Any]:
-        """Complete the file."""
         self._write()
         self.writer.close()
         if isinstance(self.stream, StagedFile):

@@ -125,8 +125,7 @@ class SegmentWriter(DataSourceArrowWriter):
 
     def _next_offset(self, key: tuple[str, int]) -> int:
         folder = within(self.options.path, f"{key[0]}-{key[1]}")
-        end = None if self.overwrite else end_of(folder, FORMAT_NAMES[self.options.how.format])
-        return end or 0
+        return 0 if self.overwrite else end_of(folder, FORMAT_NAMES[self.options.how.format]) or 0
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Move the segments that the tasks have written to their places, on the driver."""
@@ -161,7 +160,6 @@ class _Partition:
         self.files.__exit__(*error)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Write some records."""
         self.schema = batch.schema
         self._add(pa.Table.from_batches([batch]), last=False)
 

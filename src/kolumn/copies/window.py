@@ -256,13 +256,9 @@ def _has_room(examined: Examined, row: int, other: Examined, other_row: int) -> 
     return bool(entries[row + 1, BASE] == others[other_row + 1, BASE]) and _gap(entries, row + 1) >= _gap(others, other_row + 1) + size
 
 
-def _end_before(entries: Int64s, row: int) -> int:
-    return int(entries[row - 1, POSITION] + entries[row - 1, SIZE]) if row else 0
-
-
 def _gap(entries: Int64s, row: int) -> int:
     """Bytes between an entry and the intact one before it."""
-    return int(entries[row, POSITION]) - _end_before(entries, row)
+    return int(entries[row, POSITION] - (entries[row - 1, POSITION] + entries[row - 1, SIZE] if row else 0))
 
 
 def _touches(member: Member, group: Group) -> int:

@@ -29,12 +29,7 @@ def flags(values: Flags) -> pa.Array:
 def optional_strings(values: Sequence[str | None]) -> pa.Array:
     """An array of strings; None becomes null."""
     column = strings([value or "" for value in values])
-    return with_nulls(column, np.array([value is None for value in values], bool))
-
-
-def with_nulls(column: pa.Array, nulls: Flags) -> pa.Array:
-    """A column without nulls and offset, in which those of ``nulls`` are null."""
-    valid = pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+    valid = pa.py_buffer(np.packbits(np.array([value is not None for value in values], bool), bitorder="little"))
     return pa.Array.from_buffers(column.type, len(column), [valid, *column.buffers()[1:]])
 
 

@@ -78,7 +78,6 @@ class Damage:
         return shown(self.segment), self.position, self.size, *offsets, self.reason, self.kind
 
     def _repr_html_(self) -> str:
-        """The damage as a table, for notebooks."""
         return html_table(_NAMES, [self._row()])
 
 
@@ -140,7 +139,6 @@ class Skipped:
         return sum(piece.records_lost is None for piece in self.damage)
 
     def _repr_html_(self) -> str:
-        """What was left out as a table, for notebooks."""
         rows = [piece._row() for piece in self.pieces[:MOST_ROWS]]
         return f"<p>{escape(str(self))}</p>" + (html_table(_NAMES, rows, len(self.pieces)) if rows else "")
 

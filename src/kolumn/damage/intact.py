@@ -266,7 +266,7 @@ class Runs:
         head = self._head(position)
         if left < v2.HEADER:
             return self._cut_header(bytes(head[:left]), last, sure)
-        size = int.from_bytes(bytes(head[8:12]), "big", signed=True) + entry.OVERHEAD
+        size = memory.i32_at(head, entry.SIZE_AT) + entry.OVERHEAD
         if layouts.has_own_frame(self.file.format):
             code, compact_size = layouts.own_frame(self.file.format, head, 0, len(head))
             size = compact_size if code == Code.TRUNCATED else size
@@ -278,11 +278,11 @@ class Runs:
             # Few bytes prove nothing: offsets begin with zeros, and values may end with zeros.
             shift = 64 - 8 * len(head)
             return sure and (last + 1) >> shift <= int.from_bytes(head, "big") <= (last + LARGEST_SPAN) >> shift
-        if not last < int.from_bytes(head[:8], "big", signed=True) <= last + LARGEST_SPAN:
+        if not last < memory.i64_at(head, 0) <= last + LARGEST_SPAN:
             return False
         if len(head) < entry.PREFIX or layouts.has_own_frame(self.file.format):
             return True
-        size = int.from_bytes(head[8:12], "big", signed=True) + entry.OVERHEAD
+        size = memory.i32_at(head, entry.SIZE_AT) + entry.OVERHEAD
         return size > len(head) and layouts.layout_of(self.file.format, head[16]) != layouts.NO_LAYOUT
 
     def _head(self, position: int) -> Any:

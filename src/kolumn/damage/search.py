@@ -41,6 +41,7 @@ from kolumn.decode.host.chunks import Chunk
 from kolumn.decode.host.headers import first_offset
 from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entries, Entry
+from kolumn.formats.memory import i32_at, u32_at
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 
@@ -188,7 +189,7 @@ class Search(Runs):
         size, head = self.file.size, self._head(position)
         claim = claim_of_bytes(head, size - position, self.file.format, floor)
         # Where the entry ends according to its length, if the length field has 32 bits.
-        end = position + entry.OVERHEAD + int.from_bytes(bytes(head[8:12]), "big", signed=True)
+        end = position + entry.OVERHEAD + i32_at(head, entry.SIZE_AT)
         best = self._best(Stretch(position + 1, size, size, claim.last if claim.exact else floor, claim=claim, sure=floor, claimed_end=end))
         if best is None:
             return None
@@ -227,7 +228,7 @@ class Search(Runs):
             return None
         head = self.file.read(position, position + min(size, HEADERS))
         for smallest, crc_from, crc_at, castagnoli in shapes(head, size, self.file.format):
-            wanted = int.from_bytes(bytes(head[crc_at : crc_at + 4]), "big")
+            wanted = u32_at(head, crc_at)
             end = self._crc_meets(position, crc_from, wanted, castagnoli, smallest, min(position + size, limit), floor)
             if end is not None and not self._begins_later(position, end):
                 return end

@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
-from kolumn.core.arrays import Bytes
 from kolumn.core.errors import Code, CorruptBatchError, FormatError
 from kolumn.damage.findings import Kind, Remark, Tally, Trouble
 from kolumn.damage.search import Search
@@ -20,6 +19,7 @@ from kolumn.decode.host.chunks import Stop
 from kolumn.decode.host.headers import headers
 from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entry
+from kolumn.formats.memory import i32_at, i64_at
 from kolumn.source import storage
 from kolumn.source.names import MANIFEST
 from kolumn.source.segment_file import SegmentFile, side_bytes
@@ -147,7 +147,7 @@ def _looks_like(file: SegmentFile) -> str | None:
     looks = next((name for signature, name in _SIGNATURES.items() if head.startswith(signature)), "text" if _is_text(head) else None)
     if layouts.has_own_frame(file.format) or len(head) <= entry.PREFIX:
         return looks
-    offset, size = (int.from_bytes(head[start:stop], "big", signed=True) for start, stop in ((0, 8), (8, 12)))
+    offset, size = i64_at(head, 0), i32_at(head, entry.SIZE_AT)
     wrong = (
         looks is not None,
         # Of formats 0 and 1 it may be a wrapper's last offset.
@@ -170,15 +170,11 @@ def _is_text(head: bytes) -> bool:
 
 def _bad_length(file: SegmentFile, stop: Stop, floor: int, following: int | None) -> Trouble:
     head = file.read(stop.position, min(stop.position + entry.PREFIX, file.size))
-    size = int.from_bytes(bytes(head[8:12]), "big", signed=True)
+    size = i32_at(head, entry.SIZE_AT)
     left = file.size - stop.position
     beyond = f", {size - left + entry.OVERHEAD} bytes more than there are, with intact batches after it" if following is not None else ""
-    error = CorruptBatchError(file.path, stop.position, Code.BAD_LENGTH, base_offset=_base_offset(head), found=f"{size}{beyond}")
+    error = CorruptBatchError(file.path, stop.position, Code.BAD_LENGTH, base_offset=i64_at(head, 0), found=f"{size}{beyond}")
     return Trouble(stop.position, floor, error, resume=following)
-
-
-def _base_offset(head: Bytes) -> int:
-    return int.from_bytes(bytes(head[:8]), "big", signed=True)
 
 
 def _truncated(file: SegmentFile, stop: Stop, floor: int, tally: Tally) -> Trouble | None:
@@ -195,7 +191,7 @@ def _truncated(file: SegmentFile, stop: Stop, floor: int, tally: Tally) -> Troub
         tally.tail, tally.tail_bytes = "truncated", left
         _active(file, stop.position, floor, tally)
         return None
-    base = _base_offset(file.read(stop.position, stop.position + 8)) if left >= entry.SIZE_AT else None
+    base = i64_at(file.read(stop.position, stop.position + 8), 0) if left >= entry.SIZE_AT else None
     expected = f"an entry that ends inside the file, since the segment is rolled ({_next(file)} follows)"
     found = f"the first {left} byte{'' if left == 1 else 's'}" + (f" of {stop.size} bytes" if left > entry.PREFIX else "")
     error = CorruptBatchError(file.path, stop.position, Code.TRUNCATED, base_offset=base, expected=expected, found=found)

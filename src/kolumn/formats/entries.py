@@ -90,7 +90,6 @@ class Entry(_Fields):
         return self.base_offset if self.last_offset == table.UNKNOWN else self.last_offset
 
     def copy(self) -> "Entry":
-        """A copy of the entry."""
         return Entry(self.array.copy())
 
     def alone(self) -> "Entries":
@@ -155,7 +154,6 @@ class Entries(_Fields):
         return self if flags.all() else self[flags]
 
     def copy(self) -> "Entries":
-        """A copy of the entries."""
         return Entries(self.array.copy())
 
     def last_known_offset(self, otherwise: int) -> int:

@@ -123,11 +123,6 @@ def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[n
     put32(buf, pos + 41, row[table.BASE_SEQUENCE])
 
 
-def control_type(key: bytes) -> int:
-    """Type in the key of a control message: 0 COMMIT, 1 ABORT."""
-    return i16_at(key, 2)
-
-
 def count(buf: Buffer, end: int, check_crcs: bool) -> tuple[int, int, int]:
     """Hop through the messages of a set: (code, count, where)."""
     at, count = 0, 0

@@ -169,7 +169,6 @@ def holds_messages(layout: int) -> bool:
 
 
 def is_set(layout: int) -> bool:
-    """Whether the entry is a set of messages."""
     return (_FAMILY >> (2 * layout)) & 3 == _SET
 
 
@@ -239,7 +238,6 @@ def among(layouts: Int64s, numbers: tuple[int, ...]) -> Flags:
 
 
 def format_of(name: str) -> Format:
-    """The format with this name."""
     return FORMATS[FORMAT_NAMES.index(name)]
 
 

@@ -168,7 +168,6 @@ class _Versions:
         self._sequences: set[int] = set()
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
-        """Take in one record."""
         try:
             self._add(_object(key), None if value is None else _object(value))
             self.known += 1

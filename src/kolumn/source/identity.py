@@ -120,8 +120,7 @@ def of_growing(path: str) -> Identity | None:
     try:
         before = _fields(path, file)
         for _ in range(_LOOKS):
-            size = before[_SIZE]
-            tail = os.pread(file, _TAIL, max(size - _TAIL, 0))
+            tail = os.pread(file, _TAIL, max(before[_SIZE] - _TAIL, 0))
             now = _fields(path, file)
             if now == before:
                 return _of_fields(before, tail.rstrip(b"\0"))

@@ -400,7 +400,11 @@ class SegmentFile:
         if self._remote is not None and not locked and (held := self._held(start, end)) is not None:
             return held
         buffer, view = (take_locked if locked else take)(size + PAD)
-        done = self._read_remote(view, start, end) if self._remote is not None else 0
+        done = 0
+        if self._remote is not None:
+            done = self._fetched(start, lambda: int(self._remote.read_into(np.frombuffer(view, np.uint8)[:size], start)))
+            if done < size:
+                raise self._cut(start + done)
         if self.memory is not None:
             view[:size] = memoryview(self.memory).cast("B")[start:end]
             done = size
@@ -418,13 +422,6 @@ class SegmentFile:
     def _held(self, start: int, end: int) -> Any:
         """Bytes that one request has fetched, with those after them; None if they are of several."""
         return self._fetched(start, lambda: self._remote.held(start, end, PAD) if end > start else None)
-
-    def _read_remote(self, view: Any, start: int, end: int) -> int:
-        """Read over a network; small reads, like those of headers, are served from larger ones."""
-        done = self._fetched(start, lambda: int(self._remote.read_into(np.frombuffer(view, np.uint8)[: end - start], start)))
-        if done < end - start:
-            raise self._cut(start + done)
-        return done
 
     def _fetched(self, start: int, read: Callable[[], _Result]) -> _Result:
         """What a read of a file far away returns, after a look at the file if it is the first one."""

@@ -23,7 +23,7 @@ from kolumn.core.arrays import Int64s
 from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError, MissingPathError
 from kolumn.source import names as naming
 from kolumn.source import storage
-from kolumn.source.identity import names_of_files
+from kolumn.source.identity import names_of_files, of_growing
 from kolumn.source.names import CLEANED, DELETED, INDEXES, LOG, MANIFEST, PARTITION, SWAP, base_and_copy
 from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
@@ -283,7 +283,7 @@ def _as_it_is(segment: Segment) -> Segment:
         return segment
     if segment.manifest is not None or segment.fault is not None or storage.is_url(segment.path):
         return segment
-    now = storage.growing(segment.path)
+    now = of_growing(segment.path)
     return segment if now is None else _changed(segment, size=now.size, identity=now)
 
 

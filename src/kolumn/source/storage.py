@@ -308,11 +308,6 @@ def current(name: str) -> Identity | None:
     return None if entry is None else entry.identity
 
 
-def growing(path: str) -> Identity | None:
-    """Identity of a file of this machine that may grow; None if it cannot be opened."""
-    return identity.of_growing(path)
-
-
 def real_folder(name: str) -> tuple[int, int] | None:
     """Device and inode of a folder of this machine, which are the same for all links to it; None at a URL."""
     path = _here(name)

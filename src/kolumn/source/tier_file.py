@@ -185,7 +185,6 @@ class AivenFile:
         return data[skipped : skipped + end - start]
 
     def _plain(self, start: int, end: int) -> bytes:
-        """Bytes that are stored as they are."""
         data = bytes(self._fetched(start, end))
         if len(data) < end - start:
             low = start + len(data)

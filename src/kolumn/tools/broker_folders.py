@@ -93,9 +93,7 @@ def rebuild_index(
         Bytes between two entries; Kafka's default is 4096.
     errors : str
         "raise" at the first damage, before anything is written, or "skip" it: intact batches after it get entries too.
-    on_damage : callable, optional
-        Called with a `kolumn.Damage` for each damaged stretch that is left out.
-    on_progress : callable, optional
+    on_damage, on_progress : callable, optional
         As in `kolumn.scan`.
 
     Returns
@@ -134,15 +132,6 @@ def rebuild_index(
     for own in folders.values():
         _fill(own, Options.of(errors=errors, backend="cpu", threads=1, on_progress=on_progress), index_interval_bytes, damaged)
     return _written(root, indexes, skipped)
-
-
-def index_contents(segments: list[Segment], interval: int) -> list[tuple[Segment, str, bytes]]:
-    """The index files of the segments of one partition: segment, suffix and bytes. A transaction index without entries has no file. Raises
-    `CorruptBatchError` if an entry is damaged."""
-    indexes = [_Indexes(segment) for segment in segments]
-    if indexes:
-        _fill(indexes, Options.of(errors="raise", backend="cpu", threads=1), interval, lambda _: None)
-    return [(index.segment, suffix, data) for index in indexes for suffix, data in index.contents() if data or suffix != ".txnindex"]
 
 
 class _Indexes:
@@ -226,13 +215,6 @@ class KeptRun:
     low: int
     high: int
     is_cut: bool = False
-
-
-def kept_runs(ranges: Iterable[tuple[Range, int, int]]) -> list[KeptRun]:
-    """The ranges of a merge, without those that are lost, in the order of offsets."""
-    kept = [(part, low, high) for part, low, high in ranges if not part.is_lost]
-    runs = [KeptRun(part.segment, part.start, part.end, part.floor, low, high, part.is_bounded) for part, low, high in kept]
-    return sorted(runs, key=lambda run: run.low)
 
 
 class Everything:
@@ -414,9 +396,15 @@ def write_side_files(folder: Path, sources: Iterable[Segment], written: WrittenP
     """Write what a broker keeps beside the segments of a folder, and return those segments. The indexes and the leader epochs follow from
     the log. The topic's id is copied from the first source that has a valid one."""
     segments = find_segments(str(folder))
-    for segment, suffix, data in index_contents(segments, interval):
-        with StagedFile(Path(segment.path).with_suffix(suffix)) as file:
-            file.write(data)
+    indexes = [_Indexes(segment) for segment in segments]
+    if indexes:
+        _fill(indexes, Options.of(errors="raise", backend="cpu", threads=1), interval, lambda _: None)
+    for index in indexes:
+        for suffix, data in index.contents():
+            # A transaction index without entries has no file.
+            if data or suffix != ".txnindex":
+                with StagedFile(Path(index.segment.path).with_suffix(suffix)) as file:
+                    file.write(data)
     if written.epochs:
         lines = ["0", str(len(written.epochs)), *(f"{epoch} {offset}" for epoch, offset in written.epochs)]
         with StagedFile(folder / CHECKPOINT) as file:

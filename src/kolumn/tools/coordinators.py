@@ -139,9 +139,7 @@ def groups(source: Source, *, errors: Errors = "raise", on_damage: OnDamage | No
         are merged, so the directories of all brokers can be named.
     errors : str
         "raise" at damage in `__consumer_offsets`, or "skip" it: an older commit may then seem to be the last one.
-    on_damage : callable, optional
-        Called with a `kolumn.Damage` for each damaged stretch that is left out.
-    on_progress : callable, optional
+    on_damage, on_progress : callable, optional
         As in `kolumn.scan`.
 
     Returns

@@ -27,7 +27,7 @@ from kolumn.readers.verified import verified
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent, within
-from kolumn.tools.broker_folders import Everything, KeptRun, LogFiles, WrittenPartition, kept_runs, missing, write_side_files
+from kolumn.tools.broker_folders import Everything, KeptRun, LogFiles, WrittenPartition, missing, write_side_files
 from kolumn.writers.outgoing import Place, name_of, outgoing, refuse_data_folder
 
 PARTITIONS_SCHEMA = pa.schema(
@@ -96,7 +96,6 @@ class Recovery:
         return not set(self.lost["kind"].to_pylist()) - {"tail", "superseded", "limit"}
 
     def _repr_html_(self) -> str:
-        """The tables, for notebooks."""
         parts = [f"<p><b>{'nothing lost' if self.ok else f'{self.lost.num_rows} stretches lost'}</b></p>"]
         for table in (self.partitions, self.lost, self.remarks, self.left_out, self.kept):
             if table.num_rows:
@@ -209,7 +208,9 @@ def _salvaged(key: Key, folders: Copies, unread: list[Segment], name: str, place
     merged = merge(folders, options, account=True)
     lost = [item for item in merged.ranges if item[0].is_lost]
     silent = replace(options, on_progress=None)
-    runs = kept_runs(merged.ranges)
+    kept = [item for item in merged.ranges if not item[0].is_lost]
+    runs = [KeptRun(part.segment, part.start, part.end, part.floor, low, high, part.is_bounded) for part, low, high in kept]
+    runs.sort(key=lambda run: run.low)
     if len(folders) > 1 and not merged.divergences:
         # After a divergence some copies have records that are not the log's.
         lost += list(_unhealed(runs, lost, Everything(folders, silent)))

@@ -74,7 +74,6 @@ class SeparatedDecoder:
 
 
 def _chosen(names: Sequence[str], columns: tuple[str, ...] | None, where: str) -> list[str]:
-    """Names of the fields that are wanted, in the order of the schema."""
     for name in columns or ():
         if name not in names:
             raise ArgumentError(f"{where.replace('schema', 'columns')}: {unknown('field', name, names)}")

@@ -257,10 +257,12 @@ def finished(batches: Iterator[pa.RecordBatch], columns: Sequence[str], binary: 
     valid, after the records before it.
     """
     schema = schema_of(columns, binary, typed)
+    flat = {owner.column for owner in typed if owner.column in columns and owner.flat and pa.types.is_struct(owner.type)}
     for batch in batches:
         good, error = _judged(batch, typed)
         if good.num_rows:
-            yield _flattened(good, columns, schema, typed)
+            arrays = [array for name in columns for array in (good.column(name).flatten() if name in flat else [good.column(name)])]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         if error is not None:
             raise error
 
@@ -330,12 +332,6 @@ def _judged(batch: pa.RecordBatch, typed: Sequence[Typed]) -> tuple[pa.RecordBat
                 offset, segment = (batch.column(name)[row].as_py() for name in _WHERE)
                 error = PayloadError(segment, offset, owner.column, batch.column(index)[row].as_py())
     return batch.slice(0, first), error
-
-
-def _flattened(batch: pa.RecordBatch, columns: Sequence[str], schema: pa.Schema, typed: Sequence[Typed]) -> pa.RecordBatch:
-    flat = {owner.column for owner in typed if owner.column in columns and owner.flat and pa.types.is_struct(owner.type)}
-    arrays = [array for name in columns for array in (batch.column(name).flatten() if name in flat else [batch.column(name)])]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def payload_names(columns: Iterable[str], typed: Sequence[Typed]) -> frozenset[str]:

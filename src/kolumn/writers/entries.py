@@ -29,8 +29,6 @@ from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.codecs.lz4 import STORED_BIT, xxh32
 from kolumn.formats.codecs.snappy import MAGIC_HEAD, MAGIC_TAIL
 from kolumn.formats.entries import Entries
-from kolumn.source.segment_file import SegmentFile
-from kolumn.writers.commit.staged_file import StagedFile
 
 ABSENT = {
     "timestampType": 0, "producerId": -1, "producerEpoch": -1, "sequence": -1, "leaderEpoch": -1, "isTransactional": 0, "isControl": 0,
@@ -368,19 +366,6 @@ def batch_rows(given: RecordsIn, first: Int64s, stop: int, how: EntrySettings) -
     # Brokers write control batches without a codec, even if the topic has one.
     entries.codec[entries.control == 1] = NONE
     return entries
-
-
-_LEAST = 1 << 18  # bytes that are worth a copy by the system: fewer are collected until as many are written at once
-_AT_A_TIME = 8 << 20
-
-
-def write_from(file: SegmentFile, start: int, stop: int, out: StagedFile) -> None:
-    """Write bytes [start, stop) of a segment; raises `KolumnError` if they cannot be read or written."""
-    if file.has_path and stop - start >= _LEAST:
-        start += out.copy(file.descriptor, start, stop - start)
-    for begin in range(start, stop, _AT_A_TIME):
-        end = min(begin + _AT_A_TIME, stop)
-        out.write(file.read(begin, end)[: end - begin])
 
 
 _LZ4_MAGIC = 0x184D2204

@@ -67,15 +67,6 @@ class Changes:
         return layouts.LAYOUTS[self.how.layout].holds[self.how.magic]
 
 
-def possible_losses(source_format: int, how: EntrySettings) -> list[str]:
-    """The properties that a conversion may lose: the source's format can store them, and the target's layout cannot."""
-    source = layouts.FORMATS[source_format]
-    shipped = {what for number, layout in source.magics.items() for what in layout.holds[number]}
-    drafts = {what for layout in source.own_layouts for own in layout.holds.values() for what in own}
-    lost = (shipped | drafts) - Changes(how, None, None).held
-    return sorted(lost | {LOST_ABORTED, LOST_OPEN} if contents.TRANSACTIONS in lost else lost)
-
-
 @dataclass
 class Regrouped:
     """Records that become entries of one layout and with one codec. If ``entries`` are given, these keep their header fields, and ``first``

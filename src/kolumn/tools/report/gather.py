@@ -188,8 +188,7 @@ class _Part:
         for piece in tally.damage:
             self._total.skipped(piece)
             self._findings.damaged_sizes[piece.segment] = part.segment.size
-        room = _MOST_REMARKS - len(self._findings.remarks)
-        self._findings.remarks += tally.remarks[: max(room, 0)]
+        self._findings.remarks += tally.remarks[: max(_MOST_REMARKS - len(self._findings.remarks), 0)]
         if tally.tail:
             self._findings.tails[tally.tail] += 1
 

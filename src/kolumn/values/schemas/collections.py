@@ -296,8 +296,7 @@ class ServiceSchemas(Collection):
         self._to = to
         given = {"url": to} if isinstance(to, str) else to if isinstance(to, Mapping) else getattr(to, "conf", {})
         self._secrets = _secrets_of(given)
-        url = given.get("url")
-        self._name = _IN_URL.sub("//", str(url or "the schema registry"))
+        self._name = _IN_URL.sub("//", str(given.get("url") or "the schema registry"))
         self._is_own = not hasattr(to, "get_schema")
         self._client: Any = self._made(dict(given)) if self._is_own else to
         bound(self._client)

@@ -34,7 +34,7 @@ from kolumn.source.segments import SIDE_FILES, Segment
 from kolumn.source.side_files import ENRICHED_INDEX, index_in
 from kolumn.source.storage import beside, modified_ms, parent, read_bytes, with_suffix
 from kolumn.writers.commit.staged_file import StagedFile
-from kolumn.writers.entries import Encoded, EntrySettings, write_from
+from kolumn.writers.entries import Encoded, EntrySettings
 from kolumn.writers.outgoing import outgoing
 from kolumn.writers.rewriting.cleaner import Cleaner, LatestOffsets, Producers, Round
 from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, written
@@ -42,6 +42,8 @@ from kolumn.writers.write import SegmentFiles
 
 DAY_MS = 86_400_000
 _LARGEST = 2**31 - 1
+_LEAST, _COPIED = 1 << 18, 8 << 20
+"""Bytes of a file that are worth a copy by the system, and bytes that are copied at a time otherwise."""
 
 
 @dataclass
@@ -57,10 +59,8 @@ class Compaction(Rewriting):
     records, retained : int
         Records in the cleaned segments before and after, including control records.
     bytes, retained_bytes : int
-    skipped : Skipped
-        The damaged stretches that ``errors="skip"`` left out, as `kolumn.verify` finds them, their bytes and records.
-    damage : list of CorruptBatchError
-        The error of each of these stretches.
+    skipped, damage : Skipped, list of CorruptBatchError
+        As in `kolumn.Conversion`.
     """
 
     retained: int = 0
@@ -233,11 +233,11 @@ def copy_segment(segment: Segment, place: Path) -> Compaction:
             with StagedFile(place.with_suffix(suffix)) as out:
                 out.write(data)
     with SegmentFile(segment) as file, StagedFile(place) as out:
-        write_from(file, 0, file.size, out)
+        done = out.copy(file.descriptor, 0, file.size) if file.has_path and file.size >= _LEAST else 0
+        for start in range(done, file.size, _COPIED):
+            stop = min(start + _COPIED, file.size)
+            out.write(file.read(start, stop)[: stop - start])
     return Compaction([place.name], copied=1)
-
-
-_COPIED = 8 << 20
 
 
 @dataclass

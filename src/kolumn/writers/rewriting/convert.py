@@ -19,6 +19,7 @@ from kolumn.damage.findings import Damage, Skipped, Tally
 from kolumn.decode.host.aborted import Transactions
 from kolumn.formats import layouts, table, v3_compact
 from kolumn.formats.entries import Entries
+from kolumn.formats.layout import TRANSACTIONS
 from kolumn.log.pieces import Piece, intact, pieces_of, tell
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
@@ -26,7 +27,7 @@ from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
 from kolumn.writers.entries import Encoded, EntrySettings, Splice, codec_of
 from kolumn.writers.outgoing import Place, name_of, outgoing, parent_of, refuse_data_folder
-from kolumn.writers.regroup import Changes, Losses, down_converted, possible_losses, regroup
+from kolumn.writers.regroup import LOST_ABORTED, LOST_OPEN, Changes, Losses, down_converted, regroup
 from kolumn.writers.write import SegmentFiles, settings
 
 _COMPACT = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts)
@@ -96,7 +97,11 @@ def losses(source_format: keywords.Format, format: keywords.Format = "kafka", ma
     how = settings(format, magic, "none", None, 1, None)
     if source_format not in layouts.FORMAT_NAMES:
         raise ArgumentError(f"source_format={source_format!r}: expected one of {', '.join(layouts.FORMAT_NAMES)}")
-    return possible_losses(layouts.FORMAT_NAMES.index(source_format), how)
+    source = layouts.format_of(source_format)
+    shipped = {what for number, layout in source.magics.items() for what in layout.holds[number]}
+    drafts = {what for layout in source.own_layouts for own in layout.holds.values() for what in own}
+    lost = (shipped | drafts) - Changes(how, None, None).held
+    return sorted(lost | {LOST_ABORTED, LOST_OPEN} if TRANSACTIONS in lost else lost)
 
 
 @known_keywords()
