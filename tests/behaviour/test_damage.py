@@ -4,6 +4,7 @@ import os
 import random
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,9 +13,9 @@ import crc32c
 import pytest
 
 import kolumn
-from kit import encoder
+from kit import asked
 from kit.draft_segments import FORMATS, Maker
-from kit.encoder import Record, batch, control_batch, message, wrapper
+from kit.encoder import Record, batch, control_batch, message, varint, with_crc, wrapper
 from kit.outcome import raises
 from kit.pairs import pairs
 from kolumn.damage.search import Search
@@ -43,6 +44,7 @@ def entry(kind: str, offset: int, count: int, size: int = 40, value: bytes | Non
 
 
 KINDS = ["v2", "v2 gzip", "v0", "v1", "v0 wrapper", "v1 wrapper"]
+offsets = partial(asked.offsets, errors="skip", include_control=True)
 
 
 def chain(kind: str, counts: list[int], sizes: list[int], first: int = 100) -> list[bytes]:
@@ -63,10 +65,6 @@ def without(entries: list[bytes], i: int, j: int) -> bytes:
     cut = [*entries]
     cut[i] = cut[i][: len(cut[i]) - gone - 5] + cut[i][-5:]
     return b"".join(cut)
-
-
-def offsets(path: Path, **options: Any) -> list[int]:
-    return kolumn.read(path, columns=["offset"], errors="skip", include_control=True, **options)["offset"].to_pylist()
 
 
 def check(path: Path, data: bytes, want: list[int], damage: list[tuple[int, int]], **options: Any) -> None:
@@ -212,8 +210,7 @@ BASE = 100
 
 
 def plain_batch(base: int, values: list[bytes]) -> bytes:
-    """A batch of format 2, uncompressed, with null keys."""
-    return encoder.batch([encoder.Record(base + i, None, value, 1000) for i, value in enumerate(values)])
+    return batch([Record(base + i, None, value, 1000) for i, value in enumerate(values)])
 
 
 def segment(nested: int | None, nested_batches: int, at: int) -> list[bytearray]:
@@ -248,8 +245,7 @@ def both(*ways: Damaging) -> Damaging:
     return lambda batches, i: [damage(batches, i) for damage in ways]
 
 
-def flip(batches, at):
-    batches[at][70] ^= 0x10
+flip = turned(70, 0x10)
 
 
 DAMAGE = {
@@ -290,12 +286,7 @@ def check_damage(path: Path, kind: str, nested: int | None, nested_batches: int,
     found, report = kolumn.read(path, columns=["offset"], errors="skip")["offset"].to_pylist(), kolumn.verify(path)
     assert (found, report.records) == (want, len(want)), (nested, nested_batches, damaged)
     start = sum(map(len, batches[:damaged]))
-    cut_off = damaged == 5 and kind in (
-        "bytes missing",
-        "payload, and the last batch cut",
-        "length huge",
-        "length a little too large",
-    )
+    cut_off = damaged == 5 and kind in ("bytes missing", "payload, and the last batch cut", "length huge", "length a little too large")
     if cut_off and report.ok:
         assert report.segments["tail"].to_pylist() == ["truncated"]
         return
@@ -337,7 +328,7 @@ def test_error_text_says_all(path: Path) -> None:
     raises(kolumn.CorruptBatchError, words, kolumn.read, path)
     good = plain_batch(BASE, [b"a", b"b", b"c", b"d"])
     position = good.index(b"\x01\x02c", 61)
-    path.write_bytes(encoder.with_crc(good[:position] + encoder.varint(99) + good[position + 2 :]))
+    path.write_bytes(with_crc(good[:position] + varint(99) + good[position + 2 :]))
     caught = raises(kolumn.CorruptBatchError, "found 99 at byte", kolumn.read, path)
     assert (caught.record, caught.field) == (2, "key length")
     (damage,) = kolumn.verify(path).damage.to_pylist()
@@ -364,7 +355,7 @@ def test_bytes_of_damaged_segments_are_not_walked_in_python(path: Path, monkeypa
     assert f"found 0x{crc32c.crc32c(bytes(batches[2][21:])):08x}" in damage["reason"]
     # After damage an entry could begin at any position. Compiled code rejects those with a wrong checksum, with any claimed length.
     looked_at: list[int] = []
-    monkeypatch.setattr(Search, "_chain", lambda self, position, floor: looked_at.append(position))
+    looked_at: list[int] = []
     for claim in (b"\0\0\0\x20", b"\0\x01\0\0", b"\0\x50\0\0"):
         path.write_bytes((bytes(8) + claim) * 100_000)
         assert kolumn.read(path, errors="skip").num_rows == 0

@@ -1,7 +1,6 @@
 """`recover` writes every intact batch of damaged copies, once, as folders that are sound, and says what is lost."""
 
 import json
-import os
 import random
 import shutil
 from pathlib import Path
@@ -292,17 +291,6 @@ def test_an_encrypted_tier(tmp_path: Path) -> None:
     command = ["recover", str(made.root), "-o", str(tmp_path / "command"), "--key-file", f"main={keys['main']}"]
     assert CliRunner().invoke(app, command).exit_code == 1
     assert contents(tmp_path / "command" / source.name, ".log") == contents(tmp_path / "worse" / source.name, ".log")
-
-
-@pytest.mark.skipif("KOLUMN_CORPUS" not in os.environ, reason="needs KOLUMN_CORPUS")
-@pytest.mark.parametrize("mode", ["aes", "zstdaes"])
-def test_what_aivens_classes_encrypted(mode: str, tmp_path: Path) -> None:
-    folder = Path(os.environ["KOLUMN_CORPUS"]) / "tiered" / "aiven"
-    for suffix in (".log", ".rsm-manifest"):
-        shutil.copyfile(folder / f"{mode}{suffix}", tmp_path / f"x{suffix}")
-    assert kolumn.recover(tmp_path / "x.rsm-manifest", tmp_path / "made", private_keys={"key1": folder / "priv.der"}).ok
-    (made,) = (tmp_path / "made" / "orders-0").glob("*.log")
-    assert made.read_bytes() == (folder / "plain.log").read_bytes()
 
 
 def test_a_manifest_that_is_malformed_loses_its_segment_alone(tmp_path: Path) -> None:
