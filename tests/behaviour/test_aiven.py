@@ -147,7 +147,7 @@ def test_an_object_that_is_missing_or_cut(
     manifest, log, keys = broken(tmp_path, key, zstd)
     size = log.stat().st_size
     os.truncate(log, size // 2)
-    raises(kolumn.KolumnError, r"expected \d+ bytes, found \d+: the object is missing or was cut", kolumn.read, manifest, private_keys=keys)
+    raises(kolumn.KolumnError, r"expected \d+ bytes, found .*: the object is missing or was cut", kolumn.read, manifest, private_keys=keys)
     offsets = kolumn.read(manifest, private_keys=keys, errors="skip", columns=["offset"])["offset"].to_pylist()
     assert 80 < len(offsets) < 100
     assert offsets == list(range(len(offsets)))

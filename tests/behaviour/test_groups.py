@@ -22,7 +22,8 @@ from kit.tiers import uuid_of
 from kolumn.cli import app
 from kolumn.core.errors import ArgumentError, CorruptBatchError
 
-OFFSETS, STATE = HERE / "internal" / "__consumer_offsets-0", HERE / "internal" / "__transaction_state-0"
+INTERNAL = HERE / "internal"
+OFFSETS, STATE = INTERNAL / "__consumer_offsets-0", INTERNAL / "__transaction_state-0"
 T = 1_700_000_000_000
 
 
@@ -175,15 +176,12 @@ def test_manifests_that_are_none_hide_nothing(tmp_path: Path, place: str, caplog
     assert kolumn.open_transactions(tmp_path, errors="skip").num_rows == 0
 
 
-INTERNAL = HERE / "internal"
-
-
 def types(table: pa.Table, column: str = "value") -> Counter[Any]:
     return Counter(pc.struct_field(table[column].combine_chunks(), "type").to_pylist())
 
 
 def test_offsets_of_groups() -> None:
-    table = kolumn.read(INTERNAL / "__consumer_offsets-0", decode="internal")
+    table = kolumn.read(OFFSETS, decode="internal")
     assert table.column_names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "keyValid", "valueValid"]
     commits = table.filter(pc.equal(pc.struct_field(table["value"], "type"), "OffsetCommit"))
     groups = Counter(pc.struct_field(commits["key"], ["OffsetCommit", "group"]).to_pylist())
@@ -202,7 +200,6 @@ def test_metadata_of_a_cluster_and_its_snapshots() -> None:
     assert "LeaderChangeMessage" not in {one.name for one in plain.schema.field("value").type}
     topics = plain.filter(pc.equal(pc.struct_field(plain["value"], "type"), "TopicRecord"))
     assert "meta-0-4" in pc.struct_field(topics["value"], ["TopicRecord", "name"]).to_pylist()
-    log = INTERNAL / "__cluster_metadata-0"
     snapshots = sorted(path.name for path in log.glob("*.checkpoint"))
     (remark,) = kolumn.verify(log).remarks.to_pylist()
     assert (remark["kind"], remark["remark"].split()[0]) == ("snapshots", str(len(snapshots)))
@@ -219,7 +216,7 @@ def test_files_that_no_folder_names_and_topics_that_share_one_type(tmp_path: Any
     assert types(kolumn.read(INTERNAL / "bootstrap.checkpoint", decode="internal")) == {"FeatureLevelRecord": 6}
     other = kolumn.read(INTERNAL / "old-broker__consumer_offsets-0", decode="internal", topic="__consumer_offsets")
     assert types(other) == {"OffsetCommit": 36, "GroupMetadata": 6}
-    table = kolumn.read([INTERNAL / "__consumer_offsets-0", INTERNAL / "__transaction_state-0"], decode="internal")
+    table = kolumn.read([OFFSETS, STATE], decode="internal")
     assert types(table)["TransactionLog"] == 655
     assert types(table)["OffsetCommit"] == 100
     pq.write_table(table, tmp_path / "t.parquet")
@@ -228,25 +225,22 @@ def test_files_that_no_folder_names_and_topics_that_share_one_type(tmp_path: Any
 
 @pytest.mark.parametrize("options", [{"threads": 2, "chunk_bytes": 2000}, {"binary": "view"}, {"errors": "skip"}])
 def test_every_way_to_read(options: dict[str, Any]) -> None:
-    source = INTERNAL / "__transaction_state-0"
-    assert pa.Table.from_batches(kolumn.scan(source, decode="internal", **options)) == kolumn.read(source, decode="internal")
-    table = kolumn.read(INTERNAL / "__transaction_state-0", decode="internal", columns=["valueRaw", "value", "keyRaw"])
-    raw = kolumn.read(INTERNAL / "__transaction_state-0", columns=["value", "key"])
-    assert table["valueRaw"].equals(raw["value"])
-    assert table["keyRaw"].equals(raw["key"])
+    whole = kolumn.read(STATE, decode="internal", columns=["valueRaw", "value", "keyRaw"])
+    assert pa.Table.from_batches(kolumn.scan(STATE, decode="internal", **options)) == kolumn.read(STATE, decode="internal")
+    raw = kolumn.read(STATE, columns=["value", "key"])
+    assert (whole["valueRaw"], whole["keyRaw"]) == (raw["value"], raw["key"])
 
 
 def test_messages_in_cat_and_parquet(tmp_path: Any) -> None:
-    done = run("cat", "--json", "--decode", "internal", INTERNAL / "__consumer_offsets-0")
+    done = run("cat", "--json", "--decode", "internal", OFFSETS)
     assert done.returncode == 0, done.stderr
     first, *rest = (json.loads(line) for line in done.stdout.splitlines())
     assert first["key"] == {"type": "GroupMetadata", "version": 2, "data": {"group": "readers-0"}}
     assert (first["value"]["data"]["members"], len(rest), done.stderr) == ([], 129, "")
-    source = INTERNAL / "__consumer_offsets-0"
-    done = run("to-parquet", "--decode", "internal", source, tmp_path / "lake")
+    done = run("to-parquet", "--decode", "internal", OFFSETS, tmp_path / "lake")
     assert done.returncode == 0, done.stderr
     found = pa.concat_tables(pq.ParquetFile(path).read() for path in sorted((tmp_path / "lake").rglob("*.parquet")))
-    expected = kolumn.read(source, decode="internal")
+    expected = kolumn.read(OFFSETS, decode="internal")
     for name in ("key", "value"):
         assert found[name].to_pylist() == expected[name].to_pylist()
 

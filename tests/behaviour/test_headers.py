@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.asked import offsets, skipping
 from kit.counted import IO, counted
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.outcome import raises
 from kolumn.cli import main
 from kolumn.core import recycle
 from kolumn.core.errors import CorruptBatchError
-from kolumn.damage.findings import Damage
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
@@ -147,34 +147,21 @@ def with_base(entry: bytes, offset: int) -> bytes:
     return struct.pack(">q", offset) + entry[8:]
 
 
-def rows(source: Path, **options: Any) -> list[int]:
-    return kolumn.read(source, columns="offset", threads=1, **options)["offset"].to_pylist()
-
-
 @pytest.mark.parametrize("jump", [2, 3, 40])
 def test_a_wrong_length_hides_nothing_of_a_range(entries: list[bytes], jump: int, tmp_path: Path) -> None:
     """It leads to a later batch over those of the range."""
     long = struct.pack(">i", sum(map(len, entries[AT : AT + jump])) - 12)
     path = changed(tmp_path, entries, entries[AT][:8] + long + entries[AT][12:])
     first = EACH * (AT + 1)
-    assert rows(path, start_offset=first, end_offset=first + 4, errors="skip") == list(range(first, first + 4))
-    raises(CorruptBatchError, "", rows, path, start_offset=first, end_offset=first + 4)
-
-
-@pytest.mark.parametrize("wrong", [0, 10**6])
-def test_a_wrong_offset_ends_no_range(entries: list[bytes], wrong: int, tmp_path: Path) -> None:
-    """No checksum covers a base offset."""
-    path = changed(tmp_path, entries, with_base(entries[AT], wrong))
-    wanted = range(EACH * (AT - 2), EACH * (AT + 3))
-    expected = [offset for offset in rows(path) if offset in wanted]
-    assert rows(path, start_offset=wanted.start, end_offset=wanted.stop) == expected
-    assert len(expected) == len(wanted) - EACH
+    asked = {"threads": 1, "start_offset": first, "end_offset": first + 4}
+    assert offsets(path, errors="skip", **asked) == list(range(first, first + 4))
+    raises(CorruptBatchError, "", offsets, path, **asked)
 
 
 def test_damage_in_a_range_is_found(entries: list[bytes], tmp_path: Path) -> None:
-    path, left_out = changed(tmp_path, entries, entries[AT][:-1] + b"!"), list[Damage]()
-    found = rows(path, start_offset=EACH * AT, end_offset=EACH * AT + 5, errors="skip", on_damage=left_out.append)
-    assert (found, [damage.base_offset for damage in left_out]) == ([EACH * AT + EACH], [EACH * AT])
+    path = changed(tmp_path, entries, entries[AT][:-1] + b"!")
+    found, skipped = skipping(path, columns="offset", threads=1, start_offset=EACH * AT, end_offset=EACH * AT + 5)
+    assert (found["offset"].to_pylist(), [damage.base_offset for damage in skipped.damage]) == ([EACH * AT + EACH], [EACH * AT])
 
 
 def transactions(count: int, of: Callable[[int], int], payload: int) -> list[bytes]:
@@ -211,8 +198,7 @@ def test_who_aborts(side_files: bool, tmp_path: Path) -> None:
     if side_files:
         gone = [struct.pack(">hqqqq", 0, i % 7, 2 * i, 2 * i + 1, 2 * i + 1) for i in range(0, 300, 3)]
         path.with_suffix(".txnindex").write_bytes(b"".join(gone))
-    found = kolumn.read(folder, columns="offset", isolation_level="read_committed")["offset"].to_pylist()
-    assert found == [2 * i for i in range(300) if i % 3]
+    assert offsets(folder, isolation_level="read_committed") == [2 * i for i in range(300) if i % 3]
 
 
 def test_a_transaction_begins_with_its_first_intact_batch(tmp_path: Path) -> None:

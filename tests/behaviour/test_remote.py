@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.asked import offsets
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
@@ -47,6 +48,17 @@ def put_batches(folder: str, bases: Iterable[int], count: int = 20, size: int = 
         STORE.pipe(f"{folder}/{base:020d}.log", data)
 
 
+def before_each(monkeypatch: pytest.MonkeyPatch, method: str, act: Callable[[str], object]) -> None:
+    """Do something with the path before each request of a kind."""
+    real = getattr(type(STORE), method)
+
+    def asked(self: Any, path: str, *args: Any, **options: Any) -> Any:
+        act(path)
+        return real(self, path, *args, **options)
+
+    monkeypatch.setattr(type(STORE), method, asked)
+
+
 @pytest.mark.sample
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("options", [{}, {"threads": 1, "binary": "view"}, {"start_offset": 100, "end_offset": 400}, {"errors": "skip"}])
@@ -62,9 +74,8 @@ def test_markers_of_small_segments_are_not_sought_one_by_one(memory: str, monkey
     how: dict[str, Any] = {"columns": ["offset", "transaction"], "isolation_level": "read_committed"}
     assert kolumn.read(f"{memory}/transactional", **how).equals(kolumn.read(CORPUS / "transactional", **how))
     asked: list[str] = []
-    real = type(STORE).cat_file
-    monkeypatch.setattr(type(STORE), "cat_file", lambda self, path, *a, **more: asked.append(path) or real(self, path, *a, **more))
-    kolumn.read(f"{memory}/transactional/txn-zstd-0", columns=["offset"], isolation_level="read_committed")
+    before_each(monkeypatch, "cat_file", asked.append)
+    offsets(f"{memory}/transactional/txn-zstd-0", isolation_level="read_committed")
     logs = len(list((CORPUS / "transactional" / "txn-zstd-0").glob("*.log")))
     assert logs <= sum(path.endswith(".log") for path in asked) <= 3 * logs
 
@@ -197,23 +208,21 @@ def test_the_last_look_at_a_segment_delays_no_rows(
     if method == "info":
         monkeypatch.setattr(segment_file, "_SMALL", 0)
     put_batches("/looked/t-0", (0, 20, 40))
-    real = getattr(type(STORE), method)
 
-    def asked(self: Any, path: str, *args: Any, **options: Any) -> Any:
+    def look(path: str) -> None:
         if path == looked_at and next(looked) >= earlier:
             was_later.append(later.wait(20))
             if is_overwritten:
                 STORE.pipe(first, bytes(1))
-        return real(self, path, *args, **options)
 
-    monkeypatch.setattr(type(STORE), method, asked)
-    offsets: list[int] = []
+    before_each(monkeypatch, method, look)
+    read: list[int] = []
     with pytest.raises(KolumnError, match=f"memory:/{first}: ") if is_overwritten else nullcontext():
         for some in kolumn.scan("memory://looked", columns=["offset"], threads=threads, chunk_bytes=20_000):
-            offsets.extend(some["offset"].to_pylist())
-            if offsets[-1] >= 20:
+            read.extend(some["offset"].to_pylist())
+            if read[-1] >= 20:
                 later.set()
-    assert is_overwritten or offsets == list(range(60))
+    assert is_overwritten or read == list(range(60))
     assert was_later
     assert all(was_later)
 
@@ -248,21 +257,12 @@ def test_segments_share_what_is_fetched_ahead(threads: int, monkeypatch: pytest.
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How many requests of each kind there were."""
-    store, counts, lock = type(STORE), dict[str, int](), threading.Lock()
-
-    def counting(name: str, real: Any) -> Any:
-        def counted(self: Any, *args: Any, **options: Any) -> Any:
-            with lock:
-                counts[name] = counts.get(name, 0) + 1
-            return real(self, *args, **options)
-
-        return counted
-
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests, by kind."""
+    found: list[str] = []
     for name in ("info", "ls", "cat_file"):
-        monkeypatch.setattr(store, name, counting(name, getattr(store, name)))
-    return counts
+        before_each(monkeypatch, name, lambda path, name=name: found.append(name))
+    return found
 
 
 @pytest.fixture
@@ -273,26 +273,26 @@ def small_segments() -> str:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_scan_asks_for_little_besides_bytes(threads: int, small_segments: str, asked: dict[str, int]) -> None:
+def test_a_scan_asks_for_little_besides_bytes(threads: int, small_segments: str, asked: list[str]) -> None:
     """One look at the source, one listing, a request for each segment, and for all looks at sixteen segments two listings."""
-    how: dict[str, Any] = {"columns": ["offset"], "threads": threads, "chunk_bytes": 20_000}
-    assert kolumn.read(small_segments, **how).num_rows == 400
-    assert asked["cat_file"] == 20
-    assert asked["info"] + asked["ls"] <= 2 + 2 * 2
+    how: dict[str, Any] = {"threads": threads, "chunk_bytes": 20_000}
+    assert offsets(small_segments, **how) == list(range(400))
+    assert asked.count("cat_file") == 20
+    assert asked.count("info") + asked.count("ls") <= 2 + 2 * 2
     # A single segment of a folder is looked at alone.
     asked.clear()
-    assert kolumn.read(small_segments, start_offset=100, end_offset=120, **how).num_rows == 20
-    assert asked["ls"] == 1
+    assert offsets(small_segments, start_offset=100, end_offset=120, **how) == list(range(100, 120))
+    assert asked.count("ls") == 1
 
 
 @pytest.mark.parametrize(("constant", "value"), [("_SMALL", 1000), ("_LISTED", 19)])
 def test_segments_are_looked_at_one_by_one(
-    constant: str, value: int, small_segments: str, asked: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    constant: str, value: int, small_segments: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If they are large, or a listing of their folder would take several answers."""
     monkeypatch.setattr(segment_file, constant, value)
-    assert kolumn.read(small_segments, columns=["offset"], chunk_bytes=20_000).num_rows == 400
-    assert (asked["ls"], asked["info"]) == (1, 1 + 2 * 20)
+    assert len(offsets(small_segments, chunk_bytes=20_000)) == 400
+    assert (asked.count("ls"), asked.count("info")) == (1, 1 + 2 * 20)
 
 
 @pytest.mark.parametrize(("number", "change", "nth"), pairs([0, 7, 19], ["replaced by another file", "deleted"], [2, 3]))
@@ -300,24 +300,23 @@ def test_a_listing_tells_which_segment_changed(
     number: int, change: str, nth: int, small_segments: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It changes when the first listing after the plan is asked for, or the next one."""
-    name, listings, real = f"/asked/t-0/{20 * number:020d}.log", itertools.count(1), type(STORE).ls
+    name, listings = f"/asked/t-0/{20 * number:020d}.log", itertools.count(1)
 
-    def ls(self: Any, path: str, *args: Any, **options: Any) -> Any:
+    def listed(_: str) -> None:
         if next(listings) == nth:
             whole = STORE.cat_file(name)
             STORE.rm(name)
             if change != "deleted":
                 STORE.pipe(name, whole)
-        return real(self, path, *args, **options)
 
-    monkeypatch.setattr(type(STORE), "ls", ls)
-    with pytest.raises(KolumnError, match=f"{name}: was {change} after the source was listed"):
-        kolumn.read(small_segments, columns=["offset"], threads=1, chunk_bytes=20_000)
+    before_each(monkeypatch, "ls", listed)
+    words = f"{name}: was {change} after the source was listed"
+    raises(KolumnError, words, offsets, small_segments, threads=1, chunk_bytes=20_000)
 
 
 def test_a_listing_that_fails_leaves_looks_at_each_segment(small_segments: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_file, "_identities", Mock(side_effect=KolumnError("cannot be listed")))
-    assert kolumn.read(small_segments, columns=["offset"], chunk_bytes=20_000).num_rows == 400
+    assert len(offsets(small_segments, chunk_bytes=20_000)) == 400
     scan = kolumn.scan(small_segments, columns=["offset"], chunk_bytes=20_000)
     STORE.rm(f"/asked/t-0/{100:020d}.log")
     raises(KolumnError, "was deleted", scan.read_all)
@@ -338,10 +337,10 @@ def test_the_next_large_segment_is_missing(large_segments: str) -> None:
     """The error comes after the records before it."""
     reader = kolumn.scan(large_segments, columns=["offset"], threads=2, chunk_bytes=20_000)
     STORE.rm("/large/t-0/00000000000000001000.log")
-    offsets: list[int] = []
+    read: list[int] = []
     with pytest.raises(KolumnError, match=r"00000000000000001000.log: was deleted after the source was listed"):
-        offsets.extend(offset for some in reader for offset in some["offset"].to_pylist())
-    assert offsets == list(range(20))
+        read.extend(offset for some in reader for offset in some["offset"].to_pylist())
+    assert read == list(range(20))
 
 
 def test_what_is_not_there(memory: str, tmp_path: Path) -> None:

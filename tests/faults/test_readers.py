@@ -326,53 +326,47 @@ def fresh(folder: Path) -> Path:
 
 
 class Trials:
-    """A log that is made again for each run, and the rows that each reader finds in each of its states."""
+    """Runs of a reader over a log that is made again for each of them."""
 
-    def __init__(self, scratch: Path) -> None:
-        self.scratch, self.log = scratch, scratch / "log"
-        self.source = make_log(scratch / "source", scratch / "made")
-        self._found: dict[tuple[str, str], list[Rows | None]] = {}
+    def __init__(self, reader: Reader, source: Path, scratch: Path) -> None:
+        self.reader, self.source, self.scratch, self.log = reader, source, scratch, scratch / "log"
 
     def restart(self, change: str) -> list[Operation]:
         """Restore the original log; returns the parts of a change."""
         shutil.rmtree(self.log, ignore_errors=True)
         shutil.copytree(self.source, self.log)
-        return CHANGES[change](self.log, self.scratch / "others")
+        return CHANGES[change](self.log, self.source.parent / "others") if change else []
 
-    def run(self, reader: Reader, before: Any) -> Rows:
-        return sorted(reader.read(reader.plan(before, self.log), self.log, fresh(self.scratch / "to")), key=repr)
+    def run(self, before: Any) -> Rows:
+        return sorted(self.reader.read(self.reader.plan(before, self.log), self.log, fresh(self.scratch / "to")), key=repr)
 
-    def states(self, reader: Reader, change: str) -> list[Rows | None]:
-        """Correct results after each number of parts of a change, beginning with 0; None if only an error is correct."""
-        if (reader.name, change) not in self._found:
-            operations = self.restart(change)
-            before = reader.before(self.log)
-            states: list[Rows | None] = [self.run(reader, before)]
-            for operation in operations:
-                operation()
-                try:
-                    states.append(self.run(reader, before))
-                except KolumnError:
-                    states.append(None)
-            self._found[reader.name, change] = states
-        return self._found[reader.name, change]
+    def states(self, change: str) -> list[Rows | None]:
+        """Correct results after each part of a change; None if only an error is correct."""
+        operations, states = self.restart(change), list[Rows | None]()
+        before = self.reader.before(self.log)
+        for operation in operations:
+            operation()
+            try:
+                states.append(self.run(before))
+            except KolumnError:
+                states.append(None)
+        return states
 
-    def changed(self, reader: Reader, change: str, at: int, apart: bool) -> tuple[Looks, Rows | KolumnError]:
-        """Run a reader, and make a change at one of its steps."""
+    def changed(self, change: str = "", at: int = 0, apart: bool = False) -> tuple[Looks, Rows | KolumnError]:
+        """Run the reader, and make a change at one of its steps."""
         operations = self.restart(change)
-        before, looks = reader.before(self.log), Looks(self.log, at, operations, apart)
+        before, looks = self.reader.before(self.log), Looks(self.log, at, operations, apart)
         with pytest.MonkeyPatch.context() as patch:
             looks.install(patch)
             try:
-                return looks, self.run(reader, before)
+                return looks, self.run(before)
             except KolumnError as error:
                 return looks, error
 
-    def check(self, reader: Reader, change: str, at: int, apart: bool) -> bool:
+    def check(self, states: list[Rows | None], change: str, at: int, apart: bool) -> bool:
         """Check the result of such a run; returns whether it has rows."""
-        states = self.states(reader, change)
-        looks, found = self.changed(reader, change, at, apart)
-        where = f"{reader.name}, {change} at step {at}: {looks.steps[at - 1] if at <= len(looks.steps) else 'none'}"
+        looks, found = self.changed(change, at, apart)
+        where = f"{self.reader.name}, {change} at step {at}: {looks.steps[at - 1] if at <= len(looks.steps) else 'none'}"
         if isinstance(found, KolumnError):
             # The error of a stream for a deleted partition names no file.
             assert str(self.log) in str(found) or "t-0: " in str(found), f"{where}: names no file: {found}"
@@ -384,28 +378,32 @@ class Trials:
 
 
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
-    return Trials(tmp_path_factory.mktemp("reads"))
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reads")
+    return make_log(folder / "source", folder / "made")
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-def test_changed_at_a_step(trials: Trials, reader: Reader) -> None:
-    counts, left = Counter[bool](), list[tuple[str, int, bool]]()
+def test_changed_at_a_step(source: Path, tmp_path: Path, reader: Reader) -> None:
+    trials, counts, left = Trials(reader, source, tmp_path), Counter[bool](), list[tuple[list[Rows | None], str, int, bool]]()
+    looks, unchanged = trials.changed()
+    assert isinstance(unchanged, list), unchanged
+    trials.restart("")
+    assert trials.run(reader.before(trials.log)) == unchanged
     # If few steps are tried, each reader tries half of the changes.
     for change in list(CHANGES)[READERS.index(reader) % 2 :: 2] if STEPS == "few" else CHANGES:
-        looks, found = trials.changed(reader, change, 0, apart=False)
-        assert found == trials.states(reader, change)[0]
-        for apart in (False, True)[: min(2, len(trials.states(reader, change)) - 1)]:
-            steps = list(range(1, len(looks.steps) + 1))
-            # Others for each reader and change.
-            random.Random(f"{reader.name} {change}").shuffle(steps)
-            some = tried(steps, 2)
-            counts.update(trials.check(reader, change, at, apart) for at in some)
-            left += [(change, at, apart) for at in steps if at not in some]
+        states = [unchanged, *trials.states(change)]
+        steps = list(range(1, len(looks.steps) + 1))
+        # Others for each reader and change.
+        random.Random(f"{reader.name} {change}").shuffle(steps)
+        some = tried(steps, 2)
+        for apart in (False, True)[: min(2, len(states) - 1)]:
+            counts.update(trials.check(states, change, at, apart) for at in some)
+            left += [(states, change, at, apart) for at in steps if at not in some]
     # Both results must occur: a test in which all runs succeed, or all fail, would prove nothing. If few steps miss one, others are tried.
     random.Random(reader.name).shuffle(left)
     while STEPS == "few" and left and len(counts) < 2:
-        counts[trials.check(reader, *left.pop())] += 1
+        counts[trials.check(*left.pop())] += 1
     assert min(counts[True], counts[False]) > (0 if STEPS == "few" else len(CHANGES) // 8)
 
 

@@ -446,7 +446,7 @@ def test_a_local_journal_that_no_run_wrote(tmp_path: Path) -> None:
         folder = dead(tmp_path / "root", content)
         found = tree(tmp_path)
         raises(KolumnError, "no run of Kolumn wrote this: .* Find out who put it there, and remove it", recover, str(tmp_path / "root"))
-        assert tree(tmp_path) == found
+        assert {name: data for name, data in tree(tmp_path).items() if not name.endswith("/lock")} == found
         shutil.rmtree(folder)
 
 
