@@ -2,8 +2,6 @@
 
 import random
 import struct
-import subprocess
-import sys
 import tempfile
 import threading
 from itertools import pairwise, product
@@ -115,7 +113,6 @@ SENT = {"producerId": 2**40, "producerEpoch": 3, "isTransactional": True, "leade
 
 
 @pytest.mark.parametrize(
-@pytest.mark.parametrize(
     ("records", "columns", "fields"),
     [
         (RECORDS, {}, {"leader_epoch": -1}),
@@ -127,6 +124,8 @@ SENT = {"producerId": 2**40, "producerEpoch": 3, "isTransactional": True, "leade
 def test_bytes_of_batches(tmp_path: Path, records: list[Record], columns: dict[str, Any], fields: dict[str, Any]) -> None:
     kolumn.write(table_of(records, **columns), tmp_path / SEGMENT, batch_bytes=1 << 20)
     assert (tmp_path / SEGMENT).read_bytes() == batch(records, **fields)
+
+
 def test_bytes_of_markers(tmp_path: Path) -> None:
     markers = control_batch(5, 0) + control_batch(6, 1)
     kolumn.write(everything(markers), tmp_path / SEGMENT)
@@ -344,6 +343,7 @@ def written(log: Path, target: Path, threads: int, **options: Any) -> tuple[list
     ranges = log_ranges(live_segments(log, chosen).segments, chosen)
     each = list(write_parquet(ranges, str(target), chosen, 1 << 20, "zstd", False, damage.append))
     return [some[0].segment.base_offset or 0 for some, _ in each], [rows for _, rows in each], damage
+
 
 def damaged(log: Path) -> list[Path]:
     some = sorted(log.glob("*.log"))[1::2]
