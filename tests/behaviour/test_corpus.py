@@ -55,6 +55,7 @@ OTHERWISE: list[dict[str, Any]] = [
     {"threads": 1, "chunk_bytes": 1},
     {"check_crcs": False, "threads": 2},
     {"errors": "skip", "threads": 1},
+    {"threads": 3, "memory_bytes": 5000},
 ]
 
 

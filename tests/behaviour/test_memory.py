@@ -21,7 +21,6 @@ from typer.testing import CliRunner, Result
 import kolumn
 from kit.asked import skipping
 from kit.bombs import BLOCK, CODECS, bomb, large_record, write
-from kit.corpus import Case, cases
 from kit.encoder import Record, batch
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome, raises
@@ -121,18 +120,6 @@ print(len(table["value"][0].as_buffer()), peak() - before)
     length, used = map(int, run(code, *paths).split())
     assert size - 64 < length < size
     assert used < 3 * size, f"{CODECS[codec]}: {used // MIB} MiB"
-
-
-SMALL = [case for case in cases() if sum(Path(path).stat().st_size for path in case.segments) < 200_000]
-
-
-@pytest.mark.parametrize("case", SMALL[::3], ids=str)
-def test_little_memory_changes_nothing(case: Case, tmp_path: Path) -> None:
-    paths = case.segments
-    for options in ({}, {"binary": "view"}, {"columns": ["offset", "key", "value", "headers"]}, {"isolation_level": "read_committed"}):
-        whole = kolumn.read(paths, include_control=True, **options)
-        for little in ({"threads": 1, "memory_bytes": 1}, {"threads": 3, "memory_bytes": 5000}, {"threads": 3, "memory_bytes": 1}):
-            assert kolumn.read(paths, include_control=True, **options, **little).equals(whole), (options, little)
 
 
 SCAN = f"""{PEAK}
@@ -245,7 +232,6 @@ def test_recover_keeps_it_and_export_leaves_it_out(folder: Path, tmp_path: Path)
     assert (done.exit_code, "1 batch over a limit left out" in done.output) == (LIMIT, True)
 
 
-SEGMENTS = sorted({Path(path) for case in cases() for path in case.segments if Path(path).stat().st_size}, key=str)[::9]
 KINDS: dict[str, Callable[[bytes], Any]] = {
     "bytes": bytes,
     "bytearray": bytearray,
@@ -260,17 +246,6 @@ KINDS: dict[str, Callable[[bytes], Any]] = {
 @pytest.fixture(scope="module")
 def data() -> bytes:
     return b"".join(batch([Record(10 * i + k, b"key", b"value" * 20, i) for k in range(10)]) for i in range(3))
-
-
-@pytest.mark.sample
-@pytest.mark.parametrize("options", [{}, {"threads": 1}, {"binary": "view"}, {"chunk_bytes": 1, "threads": 2}], ids=str)
-@pytest.mark.parametrize("path", SEGMENTS, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_rows_are_those_of_the_file(path: Path, options: dict[str, Any], tmp_path: Path) -> None:
-    # A name that tells neither topic nor offset, as those in memory.
-    unnamed, options["columns"] = tmp_path / "segment", [name for name in COLUMNS if name != "segment"]
-    unnamed.write_bytes(path.read_bytes())
-    from_file, found = (kolumn.read(source, include_control=True, **options) for source in (unnamed, path.read_bytes()))
-    assert found.to_pylist() == from_file.to_pylist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -343,13 +318,16 @@ def test_no_byte_after_the_buffer_is_read(data: bytes) -> None:
                 del guard
 
 
+FROM_MEMORY = [name for name in COLUMNS if name != "segment"]
+
+
 def test_mutants_fare_as_in_files(tmp_path: Path) -> None:
     rng, path = random.Random(5), tmp_path / "segment"
     for _ in range(150):
         broken = mutate(rng, make_segment(rng)).data
         path.write_bytes(broken)
-        for binary in ("contiguous", "view"):
-            how: dict[str, Any] = {"errors": "skip", "threads": 1, "binary": binary, "include_headers": True}
+        for way in ({"threads": 1}, {"threads": 1, "binary": "view"}, {"threads": 2, "chunk_bytes": 1}):
+            how: dict[str, Any] = {"errors": "skip", "columns": FROM_MEMORY, "include_control": True, **way}
             assert kolumn.read(path, **how).to_pylist() == kolumn.read(pa.py_buffer(broken), **how).to_pylist()
         here, there = (one if isinstance(one := outcome(source, threads=1), str) else "" for source in (path, pa.py_buffer(broken)))
         assert here.replace(str(path), "<memory>") == there

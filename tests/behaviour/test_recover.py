@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import kolumn
 from kit import encoder
+from kit.asked import offsets, skipping
 from kit.corpus import HERE, cases
 from kit.outcome import raises
 from kit.replicas import COLUMNS, copy, damaged, flip, last_bytes, logs, make_log, records, rows_of, write_log
@@ -34,10 +35,6 @@ def stored(folder: Path) -> list[bytes]:
 
 def batches(first: int, end: int, count: int = 5) -> list[bytes]:
     return [encoder.batch(records(offset, count)) for offset in range(first, end, count)]
-
-
-def offsets(source: Any, **options: Any) -> list[int]:
-    return kolumn.read(source, columns=["offset"], **options)["offset"].to_pylist()
 
 
 def lost(done: Any, *names: str) -> list[tuple[Any, ...]]:
@@ -79,12 +76,10 @@ def test_every_intact_batch_of_one_copy_is_kept(name: str, tmp_path: Path) -> No
     folder = tmp_path / "out" / source.name
     assert stored(folder) == stored(source)
     assert not done.ok
-    lost = done.lost.to_pylist()
-    before, after = (kolumn.read(one, errors="skip", include_control=True) for one in (directory, folder))
-    missing = sorted(set(before["offset"].to_pylist()) - set(after["offset"].to_pylist()))
-    assert missing == [offset for row in lost for offset in range(row["firstOffset"], row["lastOffset"] + 1)]
-    exact = [row for row in lost if row["certainty"] == "exact"]
-    assert all(row["recordsLost"] == row["lastOffset"] - row["firstOffset"] + 1 for row in exact)
+    before, after = (set(offsets(one, errors="skip", include_control=True)) for one in (directory, folder))
+    gone = [(row["certainty"], row["recordsLost"], range(row["firstOffset"], row["lastOffset"] + 1)) for row in done.lost.to_pylist()]
+    assert sorted(before - after) == [offset for *_, places in gone for offset in places]
+    assert all(count == len(places) for certainty, count, places in gone if certainty == "exact")
     sound(folder)
 
 
@@ -217,7 +212,7 @@ def test_segments_under_wrong_names(names: dict[int, int], copies: int, tmp_path
 
 
 def test_segments_that_are_gone_or_under_other_names(tmp_path: Path) -> None:
-    """As `verify`, it says what is gone; without index files retention looks the same. What another copy has is not lost."""
+    """Without index files retention looks the same. What another copy has is not lost."""
     folders = [write_log(tmp_path / name, (0, batches(0, 30)), (30, batches(30, 60))) for name in ("a", "b")]
     kolumn.rebuild_index(folders[0], index_interval_bytes=100)
     logs(folders[0])[0].unlink()
@@ -300,13 +295,12 @@ def test_a_manifest_that_is_malformed_loses_its_segment_alone(tmp_path: Path) ->
     bad = sorted(made.root.glob("*/*/*.rsm-manifest"))[1]
     bad.write_text(bad.read_text().replace('"originalChunkSize": 5000', '"originalChunkSize": 0'))
     first, end = int(paths[1].stem), int(paths[2].stem)
-    raises(
-        KolumnError, rf"{bad.name}: .*originalChunkSize: expected an integer from 1 .*found '0'", kolumn.read, made.root, private_keys=keys
-    )
-    skipped: list[kolumn.Damage] = []
+    words = rf"{bad.name}: .*originalChunkSize: expected an integer from 1 .*found '0'"
+    raises(KolumnError, words, kolumn.read, made.root, private_keys=keys)
     left = [offset for offset in offsets(source) if not first <= offset < end]
-    assert offsets(made.root, private_keys=keys, errors="skip", on_damage=skipped.append) == left
-    assert [(one.segment, "originalChunkSize" in one.reason) for one in skipped] == [(str(bad), True)]
+    found, skipped = skipping(made.root, private_keys=keys)
+    assert found["offset"].to_pylist() == left
+    assert [(one.segment, "originalChunkSize" in one.reason) for one in skipped.damage] == [(str(bad), True)]
     for replicas in ("first", "merge"):
         assert offsets(made.root, private_keys=keys, errors="skip", replicas=replicas) == left
     listed: list[kolumn.Damage] = []

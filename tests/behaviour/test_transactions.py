@@ -54,7 +54,9 @@ def copied(case: Case, folder: Path, keep: Callable[[Path], bool]) -> Path:
     return target
 
 
-WAYS: list[dict[str, Any]] = [{}, {"threads": 2, "chunk_bytes": 1}, {"binary": "view", "threads": 1}, {"errors": "skip"}]
+WAYS: list[dict[str, Any]] = [
+    {}, {"threads": 2, "chunk_bytes": 1}, {"binary": "view", "threads": 1}, {"errors": "skip"}, {"threads": 3, "memory_bytes": 1},
+]  # fmt: skip
 
 
 @pytest.mark.sample

@@ -4,8 +4,8 @@ import json
 import logging
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,6 +13,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import kolumn
+from kit.asked import skipping
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.outcome import raises
 from kit.replicas import copy, flip, write_log
@@ -177,8 +178,7 @@ def test_damage_is_left_out_as_without_types(log: Path, tmp_path: Path) -> None:
     flip(segment, segment.stat().st_size // 2)
     plain = kolumn.read(folder, errors="skip")
     assert 0 < plain.num_rows < ROWS
-    skipped = kolumn.Skipped()
-    found = kolumn.read(folder, errors="skip", on_damage=skipped, **JSON)
+    found, skipped = skipping(folder, **JSON)
     assert found["offset"].equals(plain["offset"])
     assert found["value"].to_pylist() == [expected(i) for i in plain["offset"].to_pylist()]
     assert len(skipped.damage) == 1
@@ -249,29 +249,18 @@ def test_separated_and_fixed_fields(tmp_path: Path) -> None:
     assert found["valueValid"].to_pylist() == [True, False, False]
 
 
-class Collection(dict[int, Schema]):
+def collection(subjects: dict[str, str], alone: str | None = None, first: str | None = None) -> Any:
     """Schemas by subject, as `kolumn.values.schemas.schema.Schemas`; ``first`` has the id 1."""
 
-    def __init__(self, subjects: dict[str, str], alone: str | None = None, first: str | None = None) -> None:
-        self.subjects, self.alone, self.first = subjects, alone, first or of_schema()
+    def schema(text: str | None) -> Schema | None:
+        return text and Schema("JSON", text, id=1)
 
-    def newest(self, subject: str) -> Schema | None:
-        return Schema("JSON", self.subjects[subject], id=1) if subject in self.subjects else None
-
-    def only(self) -> Schema | None:
-        return None if self.alone is None else Schema("JSON", self.alone, id=1)
-
-    def by_id(self, id: int) -> Schema | None:
-        return Schema("JSON", self.first, id=1) if id == 1 else None
-
-    def by_guid(self, guid: UUID) -> Schema | None:
-        return None
-
-    def by_fingerprint(self, fingerprint: int) -> Schema | None:
-        return None
-
-    def version(self, subject: str, version: int) -> Schema | None:
-        return None
+    return SimpleNamespace(
+        newest=lambda subject: schema(subjects.get(subject)),
+        only=lambda: schema(alone),
+        by_id=lambda id: schema(first or of_schema()) if id == 1 else None,
+        **dict.fromkeys(("by_guid", "by_fingerprint", "version"), lambda *_: None),
+    )
 
 
 def of_schema(**types: str) -> str:
@@ -286,7 +275,7 @@ def topics(tmp_path: Path) -> Path:
 
 
 def test_the_newest_schema_of_the_topic(topics: Path) -> None:
-    schemas = Collection({"a-value": of_schema(x="integer"), "b-value": of_schema(y="string")})
+    schemas = collection({"a-value": of_schema(x="integer"), "b-value": of_schema(y="string")})
     how: dict[str, Any] = {"value_format": "registry", "value_schemas": schemas}
     for topic, type, value in (("a", pa.struct([("x", pa.int64())]), {"x": 1}), ("b", pa.struct([("y", pa.string())]), {"y": "t"})):
         found = kolumn.read(topics / f"{topic}-0", **how)
@@ -297,15 +286,15 @@ def test_the_newest_schema_of_the_topic(topics: Path) -> None:
 
 
 def test_a_collection_without_subjects(topics: Path) -> None:
-    found = kolumn.read(topics, value_format="registry", value_schemas=Collection({}, of_schema(x="integer")))
+    found = kolumn.read(topics, value_format="registry", value_schemas=collection({}, of_schema(x="integer")))
     assert found["value"].to_pylist() == [{"x": 1}, {"x": 2}]
-    found = kolumn.read(topics, value_format="registry", value_schemas=Collection({}, first=of_schema(y="string")))
+    found = kolumn.read(topics, value_format="registry", value_schemas=collection({}, first=of_schema(y="string")))
     assert found["value"].to_pylist() == [{"y": None}, {"y": "t"}]
     write(topics / "c-0", [b"\0\0\0\0\2{}"])
-    with pytest.raises(kolumn.ArgumentError, match="no schema of c-value in value_schemas"):
-        kolumn.read(topics / "c-0", value_format="registry", value_schemas=Collection({}))
+    words = "no schema of c-value in value_schemas"
+    raises(kolumn.ArgumentError, words, kolumn.read, topics / "c-0", value_format="registry", value_schemas=collection({}))
     with pytest.raises(kolumn.ArgumentError, match="the newest schema is of JSON; take 'registry'"):
-        kolumn.read(topics, value_format="avro", value_schemas=Collection({}, of_schema(x="integer")))
+        kolumn.read(topics, value_format="avro", value_schemas=collection({}, of_schema(x="integer")))
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -375,11 +364,10 @@ def test_a_framing_in_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert found["valueSchemaId"].to_pylist() == list(range(50))
 
 
-@pytest.mark.parametrize("key_as", ["struct", "columns"])
-def test_a_type_that_is_no_struct_is_the_column(tmp_path: Path, key_as: Any) -> None:
+def test_a_type_that_is_no_struct_is_the_column(tmp_path: Path) -> None:
     keys: list[bytes | None] = [bytes([2 * len(name)]) + name for name in (b"ada", b"", b"grace")]
     write(tmp_path / "t-0", [None] * 4, [*keys, b"\2"])
-    for schema in ('"string"', {"type": "string"}):
+    for schema, key_as in (('"string"', "struct"), ({"type": "string"}, "columns")):
         found = kolumn.read(tmp_path / "t-0", key_format="avro", key_schema=schema, key_as=key_as, columns=["key", "keyValid"])
         assert found.schema.types == [pa.string(), pa.bool_()]
         assert found["key"].to_pylist() == ["ada", "", "grace", None]
