@@ -187,9 +187,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_small_segment_that_changes_after_it_was_listed_is_an_error(
-    topic: Path, change: Callable[[Path], object], tmp_path: Path
-) -> None:
+def test_a_small_segment_that_changes_after_the_listing_is_an_error(topic: Path, change: Callable[[Path], object], tmp_path: Path) -> None:
     source = damaged(topic, tmp_path)
     reader = kolumn.scan(source, threads=1, chunk_bytes=20_000)
     counts = [reader.read_next_batch().num_rows]

@@ -375,11 +375,8 @@ PAYMENTS = [
 VERSION_OF_MONEY = [1, 1, 2]
 
 
-def payments_disk(folder: Path) -> list[dict[str, Any]]:
-    """Subjects named by records, one of which refers to another; a deleted version; the topic does not have the name of a subject.
-
-    Returns the rows of topic `bare`.
-    """
+def test_subjects_named_by_records(tmp_path: Path) -> None:
+    """The subject that has the schemas of the first values, and refers to another; a deleted version is one of its own."""
     records = [version("pay.Money", number + 1, 100 + number, json.dumps(schema)) for number, schema in enumerate(MONEY)]
     for number, schema in enumerate(PAYMENTS):
         references = [{"name": "pay.Money", "subject": "pay.Money", "version": VERSION_OF_MONEY[number]}]
@@ -387,7 +384,7 @@ def payments_disk(folder: Path) -> list[dict[str, Any]]:
         for deleted in (False, True) if number == 1 else (False,):
             more = {"references": references, "deleted": deleted}
             records.append(version("pay.Payment", number + 1, 200 + number, json.dumps(schema), **more))
-    write(folder / "_schemas-0", records)
+    write(tmp_path / "_schemas-0", records)
     rows, values = [], []
     for i in range(90):
         number = i % 3
@@ -397,15 +394,9 @@ def payments_disk(folder: Path) -> list[dict[str, Any]]:
         written = {"amount": amount} | ({"at": i} if number else {})
         values.append(framed(200 + number, whole, written))
         rows.append({"at": written.get("at"), "amount": {"nanos": 7} | amount})
-    write_values(folder / "bare-0", values)
-    write_values(folder / "mixed-0", [values[0], framed(100, MONEY[0], {"units": 1})])
-    write_values(folder / "plain-0", [b"no prefix"])
-    return rows
-
-
-def test_subjects_named_by_records(tmp_path: Path) -> None:
-    """The subject that has the schemas of the first values; a deleted version is one of its own."""
-    rows = payments_disk(tmp_path)
+    write_values(tmp_path / "bare-0", values)
+    write_values(tmp_path / "mixed-0", [values[0], framed(100, MONEY[0], {"units": 1})])
+    write_values(tmp_path / "plain-0", [b"no prefix"])
     found = kolumn.read(tmp_path / "bare-0", value_format="registry", columns=["value", "valueSchemaId"])
     assert found["value"].to_pylist() == rows
     assert found["valueSchemaId"].to_pylist() == [200 + i % 3 for i in range(90)]
