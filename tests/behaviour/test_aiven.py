@@ -137,8 +137,7 @@ def test_a_changed_byte_names_the_chunk_and_is_a_hole(tmp_path: Path, key: str |
 
 
 @pytest.mark.parametrize(
-    ("zstd", "key", "words"),
-    [(True, "k", "chunk"), (True, None, r"chunks \d+ to 14, bytes"), (False, None, r"\.log: bytes \d+ to")],
+    ("zstd", "key", "words"), [(True, "k", "chunk"), (True, None, r"chunks \d+ to 14, bytes"), (False, None, r"\.log: bytes \d+ to")]
 )
 def test_an_object_that_is_missing_or_cut(
     tmp_path: Path, zstd: bool, key: str | None, words: str, caplog: pytest.LogCaptureFixture

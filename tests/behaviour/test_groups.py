@@ -20,7 +20,6 @@ from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.outcome import raises
 from kit.tiers import uuid_of
 from kolumn.cli import app
-from kolumn.core.errors import ArgumentError, CorruptBatchError
 
 INTERNAL = HERE / "internal"
 OFFSETS, STATE = INTERNAL / "__consumer_offsets-0", INTERNAL / "__transaction_state-0"
@@ -108,7 +107,7 @@ def test_groups_of_a_real_broker(tmp_path: Path) -> None:
     assert [(row["group"], row["committedOffset"], row["lag"]) for row in found if row["kind"] == "classic"] == [
         ("readers-0", 73, 849), ("readers-1", 78, 844), ("readers-2", 78, 844), ("readers-3", 78, 844)
     ]  # fmt: skip
-    raises(ArgumentError, "no __consumer_offsets in this source", rows, HERE / "transactional" / "txn-open-0")
+    raises(kolumn.ArgumentError, "no __consumer_offsets in this source", rows, HERE / "transactional" / "txn-open-0")
     # Commits of format 4 name the topic's id, and so does the folder.
     copy = log(tmp_path / "txn-open-0", (HERE / "transactional" / "txn-open-0" / f"{0:020}.log").read_bytes())
     assert {row["lag"] for row in rows(OFFSETS, copy) if row["topic"] == "txn-open"} == {119, 114}
@@ -121,7 +120,7 @@ def test_copies_are_one_log_and_damage_is_told(tmp_path: Path) -> None:
     log(tmp_path / "a" / "__consumer_offsets-0", *entries)
     log(tmp_path / "b" / "__consumer_offsets-0", *entries[:4], entries[4][:-1] + b"?")
     assert [row["committedOffset"] for row in rows(tmp_path / "a", tmp_path / "b")] == [4]
-    raises(CorruptBatchError, "", rows, tmp_path / "b")
+    raises(kolumn.CorruptBatchError, "", rows, tmp_path / "b")
     skipped = kolumn.Skipped()
     assert [row["committedOffset"] for row in rows(tmp_path / "b", errors="skip", on_damage=skipped)] == [3]
     assert skipped.stretches == 1

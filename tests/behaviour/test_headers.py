@@ -18,7 +18,6 @@ from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.outcome import raises
 from kolumn.cli import main
 from kolumn.core import recycle
-from kolumn.core.errors import CorruptBatchError
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
@@ -152,7 +151,7 @@ def test_a_wrong_length_hides_nothing_of_a_range(entries: list[bytes], jump: int
     first = EACH * (AT + 1)
     asked = {"threads": 1, "start_offset": first, "end_offset": first + 4}
     assert offsets(path, errors="skip", **asked) == list(range(first, first + 4))
-    raises(CorruptBatchError, "", offsets, path, **asked)
+    raises(kolumn.CorruptBatchError, "", offsets, path, **asked)
 
 
 def test_damage_in_a_range_is_found(entries: list[bytes], tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from kit.loader_folders import GOLDEN, Files, content, random_files, real_name, 
 from kit.outcome import raises
 from kit.replicas import copy, flip, write_log
 from kolumn.cli import app
-from kolumn.core.errors import ArgumentError, CorruptBatchError
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.tools.report.gather import gather
@@ -33,7 +32,7 @@ def live(folder: Path) -> dict[str, str]:
     """Segments that are not empty as a broker would name them after its start, and the files that they are now."""
     try:
         found = [one for one in live_segments(folder, Options()).segments if one.size and one.base_offset is not None]
-    except ArgumentError:
+    except kolumn.ArgumentError:
         # There is no segment in it.
         return {}
     return {f"{one.base_offset}.log": re.sub(r"^0*(?=\d)", "", Path(one.path).name) for one in found}
@@ -70,7 +69,7 @@ def test_every_log_is_either_read_or_left_out(files: Files, tmp_path: Path) -> N
     write(tmp_path / "t-0", files)
     try:
         report = kolumn.verify(tmp_path / "t-0")
-    except ArgumentError:
+    except kolumn.ArgumentError:
         # There is no segment in it.
         return
     read = {Path(path).name for path in report.segments["segment"].to_pylist()}
@@ -116,10 +115,10 @@ def test_what_is_named_is_not_left_out(tmp_path: Path) -> None:
     assert report.records == 5 + 3 + 4
     assert [(one["kind"], one["files"], one["records"]) for one in report.left_out.to_pylist()] == [("deleted", 2, 1)]
     write(tmp_path / "2" / "d" / f"t-1.{ID}-stray", {"0.log": [0, 3]})
-    raises(ArgumentError, f"t-1.{ID}-stray' is a stray replica, which is read if it is named", kolumn.verify, tmp_path / "2" / "d")
+    raises(kolumn.ArgumentError, f"t-1.{ID}-stray' is a stray replica, which is read if it is named", kolumn.verify, tmp_path / "2" / "d")
     write(tmp_path / "2" / "t-0", {"0.index": 0, "0.log.deleted": [0, 3]})
     words = r"0\.log\.deleted' is a segment that brokers delete, which is read if it is named"
-    raises(ArgumentError, words, kolumn.verify, tmp_path / "2" / "t-0")
+    raises(kolumn.ArgumentError, words, kolumn.verify, tmp_path / "2" / "t-0")
 
 
 def test_every_command_says_so_and_its_exit_code_is_the_same(tmp_path: Path) -> None:
@@ -235,7 +234,7 @@ def test_damage_is_an_error_or_left_out(tmp_path: Path) -> None:
     path = tmp_path / "orders-0" / f"{0:020}.log"
     before = indexes(path.parent)
     flip(path, 5000)
-    raises(CorruptBatchError, "position", kolumn.rebuild_index, path.parent, index_interval_bytes=1000)
+    raises(kolumn.CorruptBatchError, "position", kolumn.rebuild_index, path.parent, index_interval_bytes=1000)
     assert indexes(path.parent) == before
     seen: list[kolumn.Damage] = []
     done = kolumn.rebuild_index(path.parent, index_interval_bytes=1000, errors="skip", on_damage=seen.append)
@@ -254,9 +253,9 @@ def test_a_stale_transaction_index_is_removed(tmp_path: Path) -> None:
     stale.write_bytes(bytes(34))
     assert kolumn.rebuild_index(tmp_path / "orders-0").removed == (str(stale),)
     assert not stale.exists()
-    raises(ArgumentError, "not at a URL", kolumn.rebuild_index, "s3://bucket/orders-0")
-    raises(ArgumentError, "not a directory", kolumn.rebuild_index, tmp_path / "nothing")
-    raises(ArgumentError, "at least 1", kolumn.rebuild_index, tmp_path, index_interval_bytes=0)
+    raises(kolumn.ArgumentError, "not at a URL", kolumn.rebuild_index, "s3://bucket/orders-0")
+    raises(kolumn.ArgumentError, "not a directory", kolumn.rebuild_index, tmp_path / "nothing")
+    raises(kolumn.ArgumentError, "at least 1", kolumn.rebuild_index, tmp_path, index_interval_bytes=0)
 
 
 def test_side_files_of_a_log_directory() -> None:
@@ -292,8 +291,8 @@ def test_side_files_that_are_not_what_they_say_and_those_of_a_tier(tmp_path: Pat
     assert "checksum" in reasons["snapshot"]
     assert reasons["leader-epoch-checkpoint"] == "1 lines, expected 2"
     assert kolumn.side_files(tmp_path / f"{base}.index")["offsetIndex"].num_rows == 1
-    raises(ArgumentError, "not a side file", kolumn.side_files, tmp_path / "meta.properties")
-    raises(ArgumentError, "no such file", kolumn.side_files, tmp_path / "nothing")
+    raises(kolumn.ArgumentError, "not a side file", kolumn.side_files, tmp_path / "meta.properties")
+    raises(kolumn.ArgumentError, "no such file", kolumn.side_files, tmp_path / "nothing")
     folder = tmp_path / "tier" / "orders-0-Vw3KoSE4SombDB9SyHsnQQ"
     folder.mkdir(parents=True)
     stem = f"{2002:020}-xooEt7qrSpueXljI5HgLgw"

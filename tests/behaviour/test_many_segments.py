@@ -16,7 +16,6 @@ from kit.encoder import LOG_APPEND_TIME, Record, batch, control_batch, message
 from kit.looks import Looks
 from kit.paths import without
 from kit.streams import GZIP, LZ4, ZSTD
-from kolumn.core.errors import CorruptBatchError, KolumnError
 from kolumn.core.paths import TOGETHER
 from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.source.segments import find_segments
@@ -75,7 +74,7 @@ def test_threads_change_neither_rows_nor_reports(topic: Path, options: dict[str,
 def test_records_before_an_error_come_first(topic: Path, threads: int, tmp_path: Path) -> None:
     source = damaged(topic, tmp_path, 50)
     rows: list[int] = []
-    with pytest.raises(CorruptBatchError, match=f"{50 * EACH:020}.log"):
+    with pytest.raises(kolumn.CorruptBatchError, match=f"{50 * EACH:020}.log"):
         rows.extend(offset for some in kolumn.scan(source, threads=threads, columns="offset") for offset in some["offset"].to_pylist())
     assert rows == list(range(50 * EACH))
 
@@ -142,7 +141,7 @@ def as_alone(source: Path, **options: Any) -> Any:
             try:
                 for some in kolumn.scan(source, on_damage=left_out.append, **options):
                     rows += some.to_pylist()
-            except KolumnError as raised:
+            except kolumn.KolumnError as raised:
                 error = str(raised)
             report = kolumn.verify(source, threads=1)
         found.append((rows, left_out, error, report.segments.to_pylist(), report.remarks.to_pylist()))
@@ -192,6 +191,6 @@ def test_a_small_segment_that_changes_after_the_listing_is_an_error(topic: Path,
     reader = kolumn.scan(source, threads=1, chunk_bytes=20_000)
     counts = [reader.read_next_batch().num_rows]
     change(sorted(source.iterdir())[70])
-    with pytest.raises(KolumnError, match=r"after the source was listed|it was cut"):
+    with pytest.raises(kolumn.KolumnError, match=r"after the source was listed|it was cut"):
         counts.extend(found.num_rows for found in reader)
     assert sum(counts) == 70 * EACH

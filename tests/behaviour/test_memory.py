@@ -28,7 +28,6 @@ from kit.replicas import copy, flip, write_log
 from kit.streams import GZIP, LZ4, NONE, ZSTD
 from kolumn.cli import app
 from kolumn.cli.ending import DAMAGE, LIMIT, OK
-from kolumn.core.errors import ArgumentError, CorruptBatchError
 from kolumn.core.recycle import KEPT
 from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.cpu_fallback.machine.address import PAD
@@ -268,7 +267,7 @@ def test_mapped_and_open_files_and_names_for_what_is_written(data: bytes, path: 
         file.seek(len(data) // 3)
         assert kolumn.read(file)["offset"].to_pylist() == list(range(10, 30))
     assert kolumn.convert(data, tmp_path / "a.log").records == 30
-    raises(ArgumentError, r"name a file that ends with \.log", kolumn.convert, data, tmp_path / "t-0")
+    raises(kolumn.ArgumentError, r"name a file that ends with \.log", kolumn.convert, data, tmp_path / "t-0")
 
 
 def test_what_is_known_of_memory_and_what_is_not_looked_for(data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,14 +276,14 @@ def test_what_is_known_of_memory_and_what_is_not_looked_for(data: bytes, tmp_pat
     found = kolumn.read(data, columns=columns, topic="t", partition=3)
     assert found.to_pylist()[0] == {"topic": "t", "partition": 3, "segment": "<memory>"}
     broken = data[:200] + b"!" + data[201:]
-    raises(CorruptBatchError, "<memory>", kolumn.read, broken)
+    raises(kolumn.CorruptBatchError, "<memory>", kolumn.read, broken)
     assert kolumn.read(broken, errors="skip", on_damage=kolumn.Skipped()).num_rows == 20
     # Files of the working directory are not taken for its side files.
     monkeypatch.chdir(tmp_path)
     for name in (".txnindex", f"{0:020}.snapshot", "<memory>.txnindex"):
         (tmp_path / name).write_bytes(b"\0" * 34)
     assert kolumn.read(data, isolation_level="read_committed").num_rows == 30
-    raises(ArgumentError, "no schemas: no source is given", kolumn.read, data, value_format="registry")
+    raises(kolumn.ArgumentError, "no schemas: no source is given", kolumn.read, data, value_format="registry")
 
 
 @pytest.mark.parametrize("codec", [NONE, LZ4, ZSTD])
@@ -335,4 +334,4 @@ def test_mutants_fare_as_in_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [b"/var/lib/kafka/t-0", bytearray(b"t-0"), np.zeros((8, 8), np.uint8)[:, 1], io.StringIO("x")])
 def test_what_is_no_segment(source: Any) -> None:
-    raises(ArgumentError, "source: expected", kolumn.read, source)
+    raises(kolumn.ArgumentError, "source: expected", kolumn.read, source)

@@ -22,7 +22,7 @@ from kit.outcome import raises
 from kit.replicas import write_log
 from kit.wrong_drafts import ONE, TIME, WRONG
 from kit.wrong_records import Case, cases
-from kolumn.core.errors import ArgumentError, Code, CorruptBatchError, FormatError
+from kolumn.core.errors import Code
 from kolumn.log.headers import headers
 from kolumn.source.segments import Segment
 
@@ -30,7 +30,6 @@ PROGRAM = """
 import struct, sys, zlib, gzip
 from pathlib import Path
 import kolumn
-from kolumn.core.errors import CorruptBatchError
 folder = Path(sys.argv[1])
 
 def message(delta, key, value):
@@ -101,9 +100,9 @@ def test_what_is_wrong_is_named(path: Path, format: str, data: bytes, code: Code
     writers: dict[str, Callable[[Record], bytes]] = {"enriched": drafts.tagged, "kip87": drafts.flagged}
     good = writers.get(format, partial(message, 0))
     path.write_bytes(data + good(Record(5, b"a", b"b", TIME)))
-    caught = raises(CorruptBatchError, text, kolumn.read, path, format=format)
+    caught = raises(kolumn.CorruptBatchError, text, kolumn.read, path, format=format)
     assert (caught.code, caught.position) == (code, 0)
-    assert isinstance(caught, FormatError) == (code in (Code.MESSAGE_TYPE, Code.BAD_MAGIC, Code.CODEC_NOT_ALLOWED))
+    assert isinstance(caught, kolumn.FormatError) == (code in (Code.MESSAGE_TYPE, Code.BAD_MAGIC, Code.CODEC_NOT_ALLOWED))
     assert kolumn.read(path, format=format, columns=["offset"], errors="skip")["offset"].to_pylist() == [5]
     report = kolumn.verify(path, format=format)
     assert (report.ok, report.records) == (False, 1)
@@ -131,7 +130,7 @@ def test_compact_and_shipped_in_one_file(path: Path) -> None:
     found = kolumn.read(path, format="v3-compact", columns=["offset", "magic"]).to_pylist()
     assert [tuple(row.values()) for row in found] == [(7, 3), (8, 2), (9, 1), (7, 3)]
     path.write_bytes(real + real[:-1] + bytes([real[-1] ^ 1]))
-    raises(CorruptBatchError, f"position {len(real)}, base offset 7: crc", kolumn.read, path, format="v3-compact")
+    raises(kolumn.CorruptBatchError, f"position {len(real)}, base offset 7: crc", kolumn.read, path, format="v3-compact")
 
 
 @pytest.mark.slow
@@ -178,7 +177,7 @@ def test_tombstones_of_kip87(tmp_path: Path) -> None:
     columns = {"offset": [0, 1, 2], "key": [b"a"] * 3, "value": [b"why", None, b"v"], "tombstone": [True, None, None]}
     kolumn.write(pa.table(columns), tmp_path / "a.log", format="kip87", codec="gzip")
     assert kolumn.read(tmp_path / "a.log", format="kip87", columns=["tombstone"])["tombstone"].to_pylist() == [True, True, False]
-    with pytest.raises(ArgumentError, match="the record at offset 1 has no value and is not a tombstone"):
+    with pytest.raises(kolumn.ArgumentError, match="the record at offset 1 has no value and is not a tombstone"):
         kolumn.write(pa.table(columns | {"tombstone": [True, False, None]}), tmp_path / "b.log", format="kip87")
     bits = (0, drafts.TOMBSTONE)
     (tmp_path / "c.log").write_bytes(b"".join(drafts.flagged(Record(9 + i, b"a", None, TIME), bit) for i, bit in enumerate(bits)))
@@ -201,7 +200,9 @@ def test_headers_know_where_enriched_sets_end(path: Path) -> None:
 
 def test_unknown_formats(tmp_path: Path) -> None:
     for format in ("csv", "Kafka", ""):
-        raises(ArgumentError, "expected one of kafka, enriched, kip98-draft, v3-compact, kip87", kolumn.read, tmp_path, format=format)
+        raises(
+            kolumn.ArgumentError, "expected one of kafka, enriched, kip98-draft, v3-compact, kip87", kolumn.read, tmp_path, format=format
+        )
 
 
 WAYS: list[dict[str, Any]] = [{}, {"binary": "view"}, {"chunk_bytes": 100}, {"threads": 2, "chunk_bytes": 200}, {"memory_bytes": 300}]

@@ -22,7 +22,6 @@ from kit.outcome import raises
 from kit.replicas import copy, flip
 from kit.tiers import tier_of
 from kolumn.cli import app
-from kolumn.core.errors import CorruptBatchError
 from kolumn.log import seek
 
 START = 1_700_000_000_000
@@ -131,7 +130,7 @@ def test_bytes_that_are_read_and_damage_that_ends_the_shortcut(tmp_path: Path) -
     assert size < 0.1 * path.stat().st_size
     # It is in front of the first batch of the range.
     flip(path, sum(map(len, batches[:150])) - 1)
-    raises(CorruptBatchError, "checksum", kolumn.read, path, start_timestamp=START + 150)
+    raises(kolumn.CorruptBatchError, "checksum", kolumn.read, path, start_timestamp=START + 150)
     assert len(kolumn.read(path, start_timestamp=START + 151)) == 490
 
 

@@ -17,7 +17,6 @@ from kit.outcome import raises
 from kit.replicas import COLUMNS, copy, damaged, flip, last_bytes, logs, make_log, records, rows_of, write_log
 from kit.tiers import aiven_of, tier_of
 from kolumn.cli import app
-from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.log.pieces import entry_chunks
 
 TRANSACTIONAL = HERE / "transactional" / "txn-lz4-0"
@@ -269,7 +268,7 @@ def test_an_encrypted_tier(tmp_path: Path) -> None:
     source = copy(HERE / "transactional" / "txn-zstd-0", tmp_path / "disk")
     made, keys = aiven_of(source, tmp_path / "tier", 5000, zstd=True, key="main")
     assert keys is not None
-    raises(ArgumentError, "expected its private key in private_keys=", kolumn.recover, made.root, tmp_path / "no")
+    raises(kolumn.ArgumentError, "expected its private key in private_keys=", kolumn.recover, made.root, tmp_path / "no")
     assert not (tmp_path / "no").exists()
     done = kolumn.recover(made.root, tmp_path / "made", private_keys=keys)
     assert done.ok
@@ -296,7 +295,7 @@ def test_a_manifest_that_is_malformed_loses_its_segment_alone(tmp_path: Path) ->
     bad.write_text(bad.read_text().replace('"originalChunkSize": 5000', '"originalChunkSize": 0'))
     first, end = int(paths[1].stem), int(paths[2].stem)
     words = rf"{bad.name}: .*originalChunkSize: expected an integer from 1 .*found '0'"
-    raises(KolumnError, words, kolumn.read, made.root, private_keys=keys)
+    raises(kolumn.KolumnError, words, kolumn.read, made.root, private_keys=keys)
     left = [offset for offset in offsets(source) if not first <= offset < end]
     found, skipped = skipping(made.root, private_keys=keys)
     assert found["offset"].to_pylist() == left
@@ -342,7 +341,7 @@ def test_sources_and_targets_that_are_refused(tmp_path: Path) -> None:
         ("20 digits", some, tmp_path / "new", {"topic": "t", "partition": 0}),
         ("no copies of", [folder, other], tmp_path / "new", {}),
     ):
-        raises(ArgumentError, words, kolumn.recover, source, target, **options)
+        raises(kolumn.ArgumentError, words, kolumn.recover, source, target, **options)
     assert not (tmp_path / "new").exists()
 
 

@@ -22,7 +22,6 @@ from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
 from kit.pairs import pairs
-from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import segment_file, storage
 from kolumn.source.read_ahead import open_ranges
 from kolumn.source.segment_file import SegmentFile
@@ -120,7 +119,7 @@ def test_targets_that_are_there_already(memory: str) -> None:
     kolumn.write(table, f"{memory}/once/t-1/1.log")
     before = _files(f"{memory}/once")
     for place in ("t-0", "t-0/", "t-1/1.log"):
-        raises(ArgumentError, "already exists", kolumn.write, table, f"{memory}/once/{place}")
+        raises(kolumn.ArgumentError, "already exists", kolumn.write, table, f"{memory}/once/{place}")
     assert _files(f"{memory}/once") == before
 
 
@@ -132,10 +131,10 @@ def test_what_could_not_be_sent_whole_is_not_there(memory: str, monkeypatch: pyt
         calls.append(url)
         real(path, url)
         if len(calls) == fails_at:
-            raise KolumnError("the network is gone")
+            raise kolumn.KolumnError("the network is gone")
 
     monkeypatch.setattr(storage, "send", send)
-    raises(KolumnError, "the network is gone", kolumn.write, pa.table({"value": ["x"]}), f"{memory}/half/t-0")
+    raises(kolumn.KolumnError, "the network is gone", kolumn.write, pa.table({"value": ["x"]}), f"{memory}/half/t-0")
     assert _files(f"{memory}/half") == {}
     assert [url.endswith(".log") for url in calls] == [False, False, True][:fails_at]
 
@@ -217,7 +216,7 @@ def test_the_last_look_at_a_segment_delays_no_rows(
 
     before_each(monkeypatch, method, look)
     read: list[int] = []
-    with pytest.raises(KolumnError, match=f"memory:/{first}: ") if is_overwritten else nullcontext():
+    with pytest.raises(kolumn.KolumnError, match=f"memory:/{first}: ") if is_overwritten else nullcontext():
         for some in kolumn.scan("memory://looked", columns=["offset"], threads=threads, chunk_bytes=20_000):
             read.extend(some["offset"].to_pylist())
             if read[-1] >= 20:
@@ -311,15 +310,15 @@ def test_a_listing_tells_which_segment_changed(
 
     before_each(monkeypatch, "ls", listed)
     words = f"{name}: was {change} after the source was listed"
-    raises(KolumnError, words, offsets, small_segments, threads=1, chunk_bytes=20_000)
+    raises(kolumn.KolumnError, words, offsets, small_segments, threads=1, chunk_bytes=20_000)
 
 
 def test_a_listing_that_fails_leaves_looks_at_each_segment(small_segments: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_file, "_identities", Mock(side_effect=KolumnError("cannot be listed")))
+    monkeypatch.setattr(segment_file, "_identities", Mock(side_effect=kolumn.KolumnError("cannot be listed")))
     assert len(offsets(small_segments, chunk_bytes=20_000)) == 400
     scan = kolumn.scan(small_segments, columns=["offset"], chunk_bytes=20_000)
     STORE.rm(f"/asked/t-0/{100:020d}.log")
-    raises(KolumnError, "was deleted", scan.read_all)
+    raises(kolumn.KolumnError, "was deleted", scan.read_all)
 
 
 def test_a_file_whose_bytes_come_while_the_interpreter_ends_tells_nobody(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,19 +337,19 @@ def test_the_next_large_segment_is_missing(large_segments: str) -> None:
     reader = kolumn.scan(large_segments, columns=["offset"], threads=2, chunk_bytes=20_000)
     STORE.rm("/large/t-0/00000000000000001000.log")
     read: list[int] = []
-    with pytest.raises(KolumnError, match=r"00000000000000001000.log: was deleted after the source was listed"):
+    with pytest.raises(kolumn.KolumnError, match=r"00000000000000001000.log: was deleted after the source was listed"):
         read.extend(offset for some in reader for offset in some["offset"].to_pylist())
     assert read == list(range(20))
 
 
 def test_what_is_not_there(memory: str, tmp_path: Path) -> None:
     for url, words in ((f"{memory}/nothing", "no such file or directory"), ("nosuchscheme://bucket/x", "nosuchscheme")):
-        raises(ArgumentError, words, kolumn.read, url)
+        raises(kolumn.ArgumentError, words, kolumn.read, url)
     shutil.copytree(CORPUS / "upgraded", tmp_path / "gone")
     [segment, *_] = find_segments(f"local://{tmp_path / 'gone'}")
     reader = kolumn.scan(segment.path, threads=1, chunk_bytes=1000)
     shutil.rmtree(tmp_path / "gone")
-    raises(KolumnError, "cannot be opened", reader.read_all)
+    raises(kolumn.KolumnError, "cannot be opened", reader.read_all)
 
 
 @pytest.mark.parametrize(
@@ -378,4 +377,4 @@ def test_what_looks_like_a_secret_stays(tmp_path: Path) -> None:
         "s3://bucket/a-0: cannot be listed: no", "hdfs://namenode:8020/data: no", "s3://bucket?endpoint_override=127.0.0.1:9000&scheme=http/a",
         "s3://bucket: no", "position=7, token count = 3", "http://host:80: no",
     ):  # fmt: skip
-        assert str(KolumnError(text)) == text
+        assert str(kolumn.KolumnError(text)) == text

@@ -256,11 +256,7 @@ FIELDS: list[dict[str, Any]] = [
 ]  # fmt: skip
 VERSIONS = [
     {"type": "record", "name": "Order", "fields": fields}
-    for fields in (
-        FIELDS[:2],
-        [{"name": "gone", "type": "double"}, *FIELDS[:3]],
-        [{"name": "id", "type": "long"}, *reversed(FIELDS[1:])],
-    )
+    for fields in (FIELDS[:2], [{"name": "gone", "type": "double"}, *FIELDS[:3]], [{"name": "id", "type": "long"}, *reversed(FIELDS[1:])])
 ]
 IDS = [7, 3, 12]
 """Ids do not grow with versions: another subject may have had the same schema before."""

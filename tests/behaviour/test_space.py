@@ -15,7 +15,6 @@ from kit.corpus import HERE as DATA
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import Record, batch, message
 from kit.outcome import raises
-from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
@@ -147,4 +146,4 @@ def test_pictures(path: Path, tmp_path: Path) -> None:
     for name in ("a.svg", "a.png"):
         draw(kolumn.space(path), str(tmp_path / name))
         assert (tmp_path / name).stat().st_size > 1000
-    raises(ArgumentError, r"ends in \.svg", draw, [], "a.txt")
+    raises(kolumn.ArgumentError, r"ends in \.svg", draw, [], "a.txt")

@@ -21,7 +21,6 @@ from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
 from kit.fuzz import MUTANTS
 from kit.outcome import raises
 from kit.replicas import write_log
-from kolumn.core.errors import KolumnError
 from kolumn.log.transactions import from_headers, from_side_files
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
@@ -159,7 +158,7 @@ def test_producers_that_use_their_ids_again_and_open_transactions(tmp_path: Path
     assert offsets(log(tmp_path / "2", plain(0), data(1, 7), spoiled(control_batch(2, COMMIT)), plain(3)), errors="skip") == [0]
     source = log(tmp_path / "2", plain(0), spoiled(data(1, 9)), plain(2))
     assert offsets(source, errors="skip") == [0, 2]
-    raises(KolumnError, "stored checksum", committed, source)
+    raises(kolumn.KolumnError, "stored checksum", committed, source)
     # No broker compresses them, but Java's reader accepts it.
 
     def entry(offset: int, key: bytes | None) -> bytes:
@@ -195,7 +194,7 @@ def test_mutants_give_rows_of_the_original_or_an_error(tmp_path: Path) -> None:
         mutant[chance.choice(covered)] ^= 1 << chance.randrange(8)
         source = log(tmp_path, bytes(mutant[: chance.choice([len(mutant), chance.randrange(len(mutant))])]))
         assert not {3, 6} & set(offsets(source, errors="skip"))
-        with contextlib.suppress(KolumnError):
+        with contextlib.suppress(kolumn.KolumnError):
             assert set(offsets(source)) <= {0, 1, 2, 7}
 
 

@@ -20,9 +20,7 @@ import kolumn
 from kit.fuzz import STEPS, tried
 from kit.looks import Looks, Operation
 from kit.outcome import raises
-from kolumn.core.errors import KolumnError
 from kolumn.core.schema import BATCH_SCHEMA, record_schema
-from kolumn.damage.findings import Skipped
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import find_segments
@@ -298,7 +296,7 @@ READERS = [
     Reader("convert", partial(written, by=partial(kolumn.convert, magic=1))),
     Reader("compact", partial(written, by=kolumn.compact)),
     # Keys and values as the schemas are made of; those of this log are none.
-    Reader("schemas-topic", lambda _, log, scratch: [value for _, value in records_of([str(log)], Skipped())]),
+    Reader("schemas-topic", lambda _, log, scratch: [value for _, value in records_of([str(log)], kolumn.Skipped())]),
     Reader("open-transactions", lambda _, log, scratch: kolumn.open_transactions(log, now=0).to_pylist()),
     Reader("spark", spark_read, plan=spark_plan),
     Reader("spark-merge", partial(spark_read, replicas="merge"), plan=partial(spark_plan, replicas="merge")),
@@ -348,11 +346,11 @@ class Trials:
             operation()
             try:
                 states.append(self.run(before))
-            except KolumnError:
+            except kolumn.KolumnError:
                 states.append(None)
         return states
 
-    def changed(self, change: str = "", at: int = 0, apart: bool = False) -> tuple[Looks, Rows | KolumnError]:
+    def changed(self, change: str = "", at: int = 0, apart: bool = False) -> tuple[Looks, Rows | kolumn.KolumnError]:
         """Run the reader, and make a change at one of its steps."""
         operations = self.restart(change)
         before, looks = self.reader.before(self.log), Looks(self.log, at, operations, apart)
@@ -360,14 +358,14 @@ class Trials:
             looks.install(patch)
             try:
                 return looks, self.run(before)
-            except KolumnError as error:
+            except kolumn.KolumnError as error:
                 return looks, error
 
     def check(self, states: list[Rows | None], change: str, at: int, apart: bool) -> bool:
         """Check the result of such a run; returns whether it has rows."""
         looks, found = self.changed(change, at, apart)
         where = f"{self.reader.name}, {change} at step {at}: {looks.steps[at - 1] if at <= len(looks.steps) else 'none'}"
-        if isinstance(found, KolumnError):
+        if isinstance(found, kolumn.KolumnError):
             # The error of a stream for a deleted partition names no file.
             assert str(self.log) in str(found) or "t-0: " in str(found), f"{where}: names no file: {found}"
             return False
@@ -467,4 +465,4 @@ def test_a_large_folder_that_never_rests(tmp_path: Path, monkeypatch: pytest.Mon
     happens = [(lambda: (folder / f"new-{next(numbers)}").touch())] * 1000
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: Torn(path, happens, scandir))
-    raises(KolumnError, rf"{folder}: cannot be listed: files in it got other names each of \d+ times", find_segments, folder)
+    raises(kolumn.KolumnError, rf"{folder}: cannot be listed: files in it got other names each of \d+ times", find_segments, folder)
