@@ -63,7 +63,6 @@ def test_as_the_brokers_cleaner(tmp_path: Path, case: str, cleaned: list[int], n
 
 @pytest.fixture(autouse=True, params=[(), (FILTER,)], ids=["filtered", "decoded"])
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both ways to clean batches of format 2."""
     with without(*request.param):
         yield
 
@@ -105,7 +104,6 @@ def _offsets(folder: Path, format: str = "kafka") -> list[int]:
 
 
 def _rows(folder: Path, *columns: str, format: str = "kafka") -> list[tuple[Any, ...]]:
-    """These columns of the batches."""
     return [tuple(row.values()) for row in kolumn.batches(folder, format=format).select(columns).to_pylist()]
 
 

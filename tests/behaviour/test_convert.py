@@ -34,7 +34,6 @@ CASES = ["v0", "v1", "v1-append-time", "v2-java", "v2-append-time", "idempotent"
 
 
 def _columns(source: str, target: tuple[str, int]) -> list[str]:
-    """Columns that the conversion keeps."""
     columns = ["offset", "key", "value"]
     if target != ("kafka", 0):
         columns.append("timestampMs")

@@ -40,7 +40,6 @@ class Count:
 
 @cache
 def segment(codec: int, sizes: tuple[int, ...], value: int) -> tuple[bytes, int]:
-    """A segment, and the bytes of all its payloads."""
     rng, data, first, plain = random.Random(codec), [], 0, 0
     for size in sizes:
         offsets = range(first, first + max(1, size // (value + 20)))

@@ -50,7 +50,6 @@ pytestmark = pytest.mark.skipif(not IO.exists(), reason="this system does not co
 
 
 def test_a_list_of_batches_reads_headers(segment: Path) -> None:
-    """One small read for each header; with checksums everything is read."""
     bare, size, reads, _ = counted(lambda: kolumn.batches(segment, check_crcs=False))
     checked, whole, _, _ = counted(lambda: kolumn.batches(segment))
     assert bare.drop_columns("crcValid").equals(checked.drop_columns("crcValid"))
@@ -139,7 +138,6 @@ AT = 100
 
 
 def changed(folder: Path, entries: list[bytes], entry: bytes) -> Path:
-    """A segment with another entry at `AT`."""
     return written(folder, [*entries[:AT], entry, *entries[AT + 1 :]])
 
 
@@ -296,7 +294,6 @@ def test_compaction_reads_twice_and_costs_no_python_for_a_record(tmp_path: Path,
 
 @pytest.mark.parametrize("command", [kolumn.convert, kolumn.compact])
 def test_whole_batches_are_not_encoded(tmp_path: Path, command: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches whose records all stay are copied in one piece, compressed as they are."""
     table = pa.table({"key": [b"%d" % row for row in range(5000)], "value": [b"v" * 100] * 5000})
     kolumn.write(table, tmp_path / "t-0", codec="gzip")
     for encoder in set(ENCODERS.values()):

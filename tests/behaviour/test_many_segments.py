@@ -62,7 +62,6 @@ def test_threads_get_tiny_segments_together(topic: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("options", [{}, {"memory_bytes": 1}, {"chunk_bytes": 1000}], ids=str)
 def test_threads_change_neither_rows_nor_reports(topic: Path, options: dict[str, Any], tmp_path: Path) -> None:
-    """Whatever the share of memory leaves for later."""
     source = damaged(topic, tmp_path, 3, 50, SEGMENTS - 1)
     alone, *found = (skipping(source, threads=threads, **options) for threads in (1, 2, 3))
     assert (alone[0].num_rows, len(alone[1].damage)) == ((SEGMENTS - 3) * EACH, 3)
@@ -122,7 +121,6 @@ def kinds() -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some partitions, of many segments and of one."""
     root = tmp_path_factory.mktemp("mixed")
     for partition, segments in enumerate((kinds(), kinds()[:1], kinds()[1:2], kinds()[2:40])):
         folder = root / f"t-{partition}"

@@ -167,7 +167,6 @@ SIZE = 80 << 20
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The batch between two others is over a limit."""
     large = batch([Record(1, None, bytes(SIZE))], codec=ZSTD)
     entries = [batch([Record(0, None, b"first")]), large, batch([Record(2, None, b"last")], codec=GZIP)]
     return write_log(tmp_path_factory.mktemp("limits"), (0, entries))

@@ -73,7 +73,7 @@ segment.write_bytes(data)
 expect(kolumn.read(log, errors="skip", **options), [*range(10), *range(20, 60)])
 try:
     kolumn.read(log, **options)
-except CorruptBatchError as error:
+except kolumn.CorruptBatchError as error:
     assert error.position == len(entries[0])
 else:
     raise AssertionError("no error")

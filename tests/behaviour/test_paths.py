@@ -33,7 +33,6 @@ READS: list[dict[str, Any]] = [
 
 
 def rows(source: Any, **options: Any) -> Any:
-    """Rows and the damage that was told, or the error."""
     damage: list[str] = []
     if "on_damage" in options:
         options["on_damage"] = lambda one: damage.append(str(one))

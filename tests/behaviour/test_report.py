@@ -64,7 +64,6 @@ def gathered(broker: Path) -> Findings:
 
 
 def report(source: Path, folder: Path) -> tuple[Any, str]:
-    """What the command says, and the page."""
     out = CliRunner().invoke(app, ["report", str(source), "-o", str(folder / "report.html")])
     return out, (folder / "report.html").read_text()
 

@@ -289,7 +289,6 @@ SEEN = {11: None, 12: 7, 13: 0x63, 14: None, 15: 12}
 
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log directory of a broker that is gone."""
     folder = tmp_path_factory.mktemp("disk")
     subjects = [version("orders-value", n + 1, id, json.dumps(schema)) for n, (id, schema) in enumerate(zip(IDS, VERSIONS, strict=True))]
     write(folder / "_schemas-0", [*subjects, version("orders-key", 1, 20, '"string"')])

@@ -30,7 +30,6 @@ COMPACTED = ("compact-", "upgraded-compact-", "v0-compact-", "v1-compact-")
 
 
 def said(path: Path) -> tuple[int, str]:
-    """What `kolumn verify` says."""
     done = CliRunner().invoke(app, ["verify", str(path)])
     assert done.exception is None or isinstance(done.exception, SystemExit)
     return done.exit_code, done.output

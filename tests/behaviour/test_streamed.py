@@ -156,7 +156,6 @@ MESSAGE_COLUMNS = ["offset", "timestamp", "timestampType", "key", "value", "magi
 
 
 def result(path: Path, **options: Any) -> Any:
-    """Rows, or the error as text; and damage as it was reported."""
     damage: list[Any] = []
     return outcome(path, on_damage=damage.append, **{"columns": MESSAGE_COLUMNS, **options}), damage
 
@@ -170,7 +169,6 @@ def same(path: Path, **options: Any) -> Any:
 
 
 def payload(rng: random.Random, limit: int) -> bytes | None:
-    """Null in one of four, else fewer bytes than ``limit``."""
     return rng.choice((None, *(rng.randbytes(rng.randrange(limit)) for _ in range(3))))
 
 
@@ -251,7 +249,6 @@ def batches(first: int, count: int, value: Any, codec: int = 0) -> bytes:
 
 
 def words(offset: int) -> bytes:
-    """A value of half-random bytes."""
     return random.Random(offset).randbytes(40) + bytes(40)
 
 

@@ -50,7 +50,6 @@ def expected(first: int, last: int, word: str = "x") -> list[tuple[int, str]]:
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    """All closed segments."""
     return tier_of(LOG, tmp_path / "tier")
 
 

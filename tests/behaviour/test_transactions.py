@@ -135,7 +135,6 @@ def plain(offset: int, producer: int = -1) -> bytes:
 
 
 def log(folder: Path, *entries: bytes) -> Path:
-    """Transactions that are not in any corpus."""
     shutil.rmtree(folder / "t-0", ignore_errors=True)
     return write_log(folder, (0, list(entries)))
 

@@ -139,7 +139,6 @@ def test_fields_as_columns_are_null_where_the_value_is_invalid(tmp_path: Path) -
 
 
 def test_payloads_as_strings(log: Path) -> None:
-    """They are the columns of bytes alone: a typed column has its own types."""
     how: dict[str, Any] = {**JSON, "payload": "string", "columns": ["key", "value", "valueRaw"]}
     found = kolumn.read(log, end_offset=ROWS - 1, **how)
     assert found.schema.types == [pa.string(), TYPE, pa.string()]

@@ -40,7 +40,6 @@ INDEXES = (".index", ".timeindex")
 
 
 def table(first: int, count: int, width: int = 8, mark: bytes = b"") -> pa.Table:
-    """Records with repeating keys, and values of one length."""
     offsets = range(first, first + count)
     values = [(mark + b"%d" % i).rjust(width, b"-")[-width:] for i in offsets]
     times = [1_700_000_000_000 + i for i in offsets]
@@ -113,7 +112,6 @@ def _append(path: Path, made: Path, share: int = 1) -> None:
 
 
 def _suffixed(path: Path, before: str, after: str) -> None:
-    """Rename a segment and its index files."""
     for suffix in (".log", *INDEXES):
         one = f"{path.with_suffix(suffix)}"
         os.rename(f"{one}{before}", f"{one}{after}")
@@ -132,7 +130,6 @@ def new_leader(log: Path, scratch: Path) -> list[Operation]:
 
 
 def rolled(log: Path, scratch: Path) -> list[Operation]:
-    """A broker appends, and rolls a new segment."""
     new = place(log, 0).with_name(f"{END + RECORDS:020}.log")
     return [partial(_append, place(log, LAST), other(scratch, END)), new.touch, partial(_append, new, other(scratch, END + RECORDS))]
 
@@ -428,7 +425,6 @@ class Torn:
 
 
 def many(folder: Path) -> Path:
-    """A partition of many segments."""
     made = write(table(0, 1), folder.parent / "made" / "t-0").read_bytes()
     folder.mkdir(parents=True)
     for number in range(MANY):
