@@ -14,15 +14,14 @@ from unittest.mock import Mock, call
 
 import pytest
 import zstandard
-from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import invoked
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
 from kit.replicas import flip
 from kit.tiers import Aiven, aiven_of
-from kolumn.cli import app
 from kolumn.cli.common import size_of
 from kolumn.source.read_ahead import open_ranges
 from kolumn.source.segments import find_segments
@@ -380,9 +379,9 @@ def test_commands_and_all_that_reads_take_keys(tmp_path: Path) -> None:
     assert keys is not None
     more = {"sql": ["select count(*) from t"], "report": ["-o", str(tmp_path / "page.html")]}
     for command in ("verify", "cat", "stats", "inspect", "space", "overview", "report", "sql"):
-        done = CliRunner().invoke(app, [command, str(manifest), *more.get(command, []), "--key-file", f"k={keys['k']}"])
+        done = invoked(command, manifest, *more.get(command, []), "--key-file", f"k={keys['k']}")
         assert done.exit_code == 0, done.stderr
-    assert "--key-file k=path" in CliRunner().invoke(app, ["verify", str(manifest)]).stderr
+    assert "--key-file k=path" in invoked("verify", manifest).stderr
     expected = kolumn.read(manifest, private_keys=keys)
     assert kolumn.scan_polars(manifest, private_keys=keys).collect().to_arrow()["offset"].to_pylist() == expected["offset"].to_pylist()
     assert [row.records for row in kolumn.space(manifest, private_keys=keys)] == [200] * 8

@@ -10,15 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
-from kit.asked import skipping
+from kit.asked import invoked, skipping
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
 from kit.replicas import copy, flip
-from kolumn.cli import app
 from kolumn.readers.polars import Bounds, bounds_of
 
 pl = pytest.importorskip("polars", reason="kolumn[polars] has it")
@@ -161,19 +159,15 @@ def test_damage_is_an_error_with_its_position(tmp_path: Path, broker: Path) -> N
     assert 0 < kolumn.scan_polars(tmp_path, errors="skip", on_damage=skipped).collect().height < ROWS
     assert skipped.stretches == 1
     pytest.importorskip("duckdb")
-    out = run(tmp_path, "select count(*) from orders")
+    out = invoked("sql", tmp_path, "select count(*) from orders")
     assert (out.exit_code, "--errors skip" in out.stderr) == (1, True)
-    out = run("--json", tmp_path, "select count(*) n from orders", "--errors", "skip")
+    out = invoked("sql", "--json", tmp_path, "select count(*) n from orders", "--errors", "skip")
     assert (out.exit_code, "1 damaged stretch left out" in out.stderr) == (1, True)
     assert 0 < json.loads(out.stdout)["n"] < ROWS
 
 
-def run(*args: object) -> Any:
-    return CliRunner().invoke(app, ["sql", *map(str, args)])
-
-
 def sql(*args: object) -> list[dict[str, Any]]:
-    out = run("--json", *args)
+    out = invoked("sql", "--json", *args)
     assert out.exit_code == 0, out.stderr
     return [json.loads(line) for line in out.stdout.splitlines()]
 
@@ -194,7 +188,7 @@ def test_sql(broker: Path) -> None:
         ("select * from order_", "tables: clicks, orders"), ("selec 1", "syntax error"),
         ("select cast(decode(key) as int) from orders", "Could not convert"),
     ):  # fmt: skip
-        out = run(broker, query)
+        out = invoked("sql", broker, query)
         assert (out.exit_code, out.stdout, said in out.stderr) == (2, "", True)
 
 
@@ -218,14 +212,14 @@ def test_queries_see_topics_alone(broker: Path, tmp_path: Path) -> None:
         "create secret (type s3)": None,
     }
     for query, allowed in refused.items():
-        out = run("--json", broker, query)
+        out = invoked("sql", "--json", broker, query)
         assert (out.exit_code, out.stdout) == (2, ""), query
         assert "--allow-files" in out.stderr, query
         if allowed is not None:
             assert sql("--allow-files", broker, query) == allowed
     assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "a.db"}
     # Nor do they see variables of this program.
-    assert "does not exist" in run(broker, "select * from found").stderr
+    assert "does not exist" in invoked("sql", broker, "select * from found").stderr
 
 
 def cells(html: str) -> list[list[str]]:

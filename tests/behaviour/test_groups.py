@@ -10,16 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import invoked, put
 from kit.command_line import run
 from kit.corpus import HERE
 from kit.dumped import BROKERS, differences, kept
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.outcome import raises
 from kit.tiers import uuid_of
-from kolumn.cli import app
 
 INTERNAL = HERE / "internal"
 OFFSETS, STATE = INTERNAL / "__consumer_offsets-0", INTERNAL / "__transaction_state-0"
@@ -46,12 +45,6 @@ def classic(generation: int, members: int) -> bytes:
     return head + struct.pack(">qi", T, members) + member * members
 
 
-def log(folder: Path, *entries: bytes) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{0:020}.log").write_bytes(b"".join(entries))
-    return folder
-
-
 def rows(*sources: Path, **options: Any) -> list[dict[str, Any]]:
     return kolumn.groups(sources, **options).to_pylist()
 
@@ -62,9 +55,9 @@ def one(offset: int, key: bytes, value: bytes | None) -> bytes:
 
 def test_the_newest_commit_counts_and_those_of_transactions_that_are_committed(tmp_path: Path) -> None:
     a, b, c = (commit_key("g", "orders", number) for number in range(3))
-    log(tmp_path / "__consumer_offsets-7", one(0, a, commit(5)), one(1, b, commit(6)), one(2, a, commit(9, "note")), one(3, b, None))
-    log(tmp_path / "__consumer_offsets-8", one(0, commit_key("h", "gone", 0), commit(3)), one(1, c, commit(1)))
-    log(tmp_path / "orders-0", batch([Record(i, None, b"x", T) for i in range(12)]))
+    put(tmp_path / "__consumer_offsets-7", one(0, a, commit(5)), one(1, b, commit(6)), one(2, a, commit(9, "note")), one(3, b, None))
+    put(tmp_path / "__consumer_offsets-8", one(0, commit_key("h", "gone", 0), commit(3)), one(1, c, commit(1)))
+    put(tmp_path / "orders-0", batch([Record(i, None, b"x", T) for i in range(12)]))
     found = {(row["group"], row["topic"], row["partition"]): row for row in rows(tmp_path)}
     assert found.keys() == {("g", "orders", 0), ("g", "orders", 2), ("h", "gone", 0)}
     first = found["g", "orders", 0]
@@ -79,7 +72,7 @@ def test_the_newest_commit_counts_and_those_of_transactions_that_are_committed(t
     entries = [one(i, commit_key("g", "orders", i), commit(i)) for i in range(3)]
     entries += [part(3, 0, 7), part(4, 1, 8), part(5, 2, 9)]
     entries += [control_batch(6, 1, producer_id=7, producer_epoch=0), control_batch(7, 0, producer_id=8, producer_epoch=0)]
-    log(tmp_path / "2" / "__consumer_offsets-0", *entries)
+    put(tmp_path / "2" / "__consumer_offsets-0", *entries)
     assert [row["committedOffset"] for row in rows(tmp_path / "2")] == [100, 1, 2]
 
 
@@ -87,7 +80,7 @@ def test_members_and_states_of_classic_groups(tmp_path: Path) -> None:
     key = struct.pack(">h", 2)
     values = {"live": classic(5, 1), "idle": classic(6, 0), "gone": classic(1, 1)}
     entries = [one(i, key + text(group), value) for i, (group, value) in enumerate([*values.items(), ("gone", None)])]
-    log(tmp_path / "__consumer_offsets-0", *entries)
+    put(tmp_path / "__consumer_offsets-0", *entries)
     idle, live = rows(tmp_path)
     assert (idle["group"], idle["state"], idle["members"], idle["topic"]) == ("idle", "Empty", [], None)
     assert (live["state"], live["kind"], live["protocol"], live["generation"]) == ("Stable", "classic", "range", 5)
@@ -109,7 +102,7 @@ def test_groups_of_a_real_broker(tmp_path: Path) -> None:
     ]  # fmt: skip
     raises(kolumn.ArgumentError, "no __consumer_offsets in this source", rows, HERE / "transactional" / "txn-open-0")
     # Commits of format 4 name the topic's id, and so does the folder.
-    copy = log(tmp_path / "txn-open-0", (HERE / "transactional" / "txn-open-0" / f"{0:020}.log").read_bytes())
+    copy = put(tmp_path / "txn-open-0", (HERE / "transactional" / "txn-open-0" / f"{0:020}.log").read_bytes()).parent
     assert {row["lag"] for row in rows(OFFSETS, copy) if row["topic"] == "txn-open"} == {119, 114}
     (copy / "partition.metadata").write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
     assert {row["lag"] for row in rows(OFFSETS, copy) if row["topic"] == "txn-open"} == {None}
@@ -117,14 +110,14 @@ def test_groups_of_a_real_broker(tmp_path: Path) -> None:
 
 def test_copies_are_one_log_and_damage_is_told(tmp_path: Path) -> None:
     entries = [one(i, commit_key("g", "orders", 0), commit(i)) for i in range(5)]
-    log(tmp_path / "a" / "__consumer_offsets-0", *entries)
-    log(tmp_path / "b" / "__consumer_offsets-0", *entries[:4], entries[4][:-1] + b"?")
+    put(tmp_path / "a" / "__consumer_offsets-0", *entries)
+    put(tmp_path / "b" / "__consumer_offsets-0", *entries[:4], entries[4][:-1] + b"?")
     assert [row["committedOffset"] for row in rows(tmp_path / "a", tmp_path / "b")] == [4]
     raises(kolumn.CorruptBatchError, "", rows, tmp_path / "b")
     skipped = kolumn.Skipped()
     assert [row["committedOffset"] for row in rows(tmp_path / "b", errors="skip", on_damage=skipped)] == [3]
     assert skipped.stretches == 1
-    done = CliRunner().invoke(app, ["groups", "--json", str(tmp_path / "b")])
+    done = invoked("groups", "--json", tmp_path / "b")
     assert (done.exit_code, json.loads(done.stdout)["committedOffset"]) == (1, 3)
 
 
@@ -148,24 +141,24 @@ def test_hanging_transactions(tmp_path: Path) -> None:
     def begun(offset: int, producer: int) -> bytes:
         return batch([Record(offset, None, b"x", T)], flags=TRANSACTIONAL, producer_id=producer, producer_epoch=3)
 
-    log(tmp_path / "orders-0", begun(0, 1), begun(1, 2), begun(2, 3))
+    put(tmp_path / "orders-0", begun(0, 1), begun(1, 2), begun(2, 3))
     unknown = kolumn.open_transactions(tmp_path, now=T + 5).to_pylist()
     assert [(row["producerId"], row["isHanging"], row["ageMs"]) for row in unknown] == [(1, None, 5), (2, None, 5), (3, None, 5)]
     states = (("a", 1, 1, [0]), ("b", 2, 1, [0]), ("b", 2, 4, []), ("c", 4, 1, [1]))
-    log(tmp_path / "__transaction_state-0", *(state(i, *given) for i, given in enumerate(states)))
+    put(tmp_path / "__transaction_state-0", *(state(i, *given) for i, given in enumerate(states)))
     found = {row["producerId"]: row for row in kolumn.open_transactions(tmp_path, now=T + 5).to_pylist()}
     expected = {1: (False, "Ongoing"), 2: (True, "CompleteCommit"), 3: (True, None), 4: (False, "Ongoing")}
     assert {producer: (row["isHanging"], row["coordinatorState"]) for producer, row in found.items()} == expected
     assert (found[4]["firstOffset"], found[4]["partition"], found[4]["ageMs"]) == (None, 1, 15)
-    done = CliRunner().invoke(app, ["transactions", "--now", str(T + 5), str(tmp_path)])
+    done = invoked("transactions", "--now", str(T + 5), tmp_path)
     assert (done.exit_code, [line.split()[0] for line in done.stdout.splitlines()]) == (0, ["producerId", "1", "2", "3", "4"])
 
 
 @pytest.mark.parametrize("place", ["orders-0", "__consumer_offsets-0", f"orders-{uuid_of('orders')}/0"])
 def test_manifests_that_are_none_hide_nothing(tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture) -> None:
     entries = [one(i, commit_key("g", "orders", 0), commit(i)) for i in range(3)]
-    log(tmp_path / "__consumer_offsets-0", *entries)
-    log(tmp_path / "orders-0", *(batch([Record(i, None, b"x", T)]) for i in range(7)))
+    put(tmp_path / "__consumer_offsets-0", *entries)
+    put(tmp_path / "orders-0", *(batch([Record(i, None, b"x", T)]) for i in range(7)))
     (tmp_path / place).mkdir(parents=True, exist_ok=True)
     (tmp_path / place / f"{99:020d}-{uuid_of('bad')}.rsm-manifest").write_text("{")
     for errors in ("raise", "skip"):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.asked import offsets, skipping
+from kit.asked import offsets, put, skipping
 from kit.counted import IO, counted
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.outcome import raises
@@ -36,14 +36,7 @@ def entries() -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def segment(entries: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("t-0"), entries)
-
-
-def written(folder: Path, entries: list[bytes], base: int = 0) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / f"{base:020}.log"
-    path.write_bytes(b"".join(entries))
-    return path
+    return put(tmp_path_factory.mktemp("t-0"), *entries)
 
 
 pytestmark = pytest.mark.skipif(not IO.exists(), reason="this system does not count what a process reads")
@@ -60,12 +53,12 @@ def test_a_list_of_batches_reads_headers(segment: Path) -> None:
 
 def test_batches_and_small_segments_cost_little_python(tmp_path: Path) -> None:
     small = [batch([Record(i, b"", b"v" * 2000)]) for i in range(3000)]
-    few, many = (written(tmp_path / name, small[:count]) for name, count in (("few-0", 1000), ("many-0", 3000)))
+    few, many = (put(tmp_path / name, *small[:count]) for name, count in (("few-0", 1000), ("many-0", 3000)))
     counts = [counted(partial(kolumn.batches, path, check_crcs=False))[3].total() for path in (few, many)]
     assert counts[1] < counts[0] + 400
     # One Arrow table is made of many segments; the column says which row is whose.
     folder = tmp_path / "t-0"
-    paths = [written(folder, [batch([Record(i, b"k", b"v")])], i) for i in range(40)]
+    paths = [put(folder, batch([Record(i, b"k", b"v")]), base=i) for i in range(40)]
     found = kolumn.batches(folder)
     assert found["segment"].num_chunks == 1
     assert found["segment"].to_pylist() == [str(path) for path in paths]
@@ -78,7 +71,7 @@ RANGES = [(0, 10), (401, 420), (790, 10_000), (None, 9), (795, None), (10_000, N
 @pytest.mark.parametrize("suffix", [None, ".index", ".timeindex", ".txnindex"])
 def test_headers_are_walked_by_verify_for_index_files(entries: list[bytes], suffix: str | None, tmp_path: Path) -> None:
     """Of a log without any, nothing but its bytes has to be checked."""
-    path = written(tmp_path / "t-0", entries)
+    path = put(tmp_path / "t-0", *entries)
     if suffix is not None:
         path.with_suffix(suffix).write_bytes(b"")
     found, _, reads, _ = counted(lambda: kolumn.verify(path, threads=1))
@@ -104,10 +97,10 @@ def test_segments_outside_of_a_range_are_not_opened(
 ) -> None:
     """Names tell which ones those are. Headers are walked only where the range begins or ends; the last segment may be growing."""
     folder, each = tmp_path / "t-0", EACH * BATCHES
-    whole = written(folder, entries)
+    whole = put(folder, *entries)
     for i in range(1, 4):
         # No checksum covers the base offset.
-        written(folder, [struct.pack(">q", i * each + EACH * k) + entry[8:] for k, entry in enumerate(entries)], i * each)
+        put(folder, *(struct.pack(">q", i * each + EACH * k) + entry[8:] for k, entry in enumerate(entries)), base=i * each)
     for i in range(4, 20):
         # Nobody looks into these.
         (folder / f"{i * each:020}.log").hardlink_to(whole)
@@ -138,7 +131,7 @@ AT = 100
 
 
 def changed(folder: Path, entries: list[bytes], entry: bytes) -> Path:
-    return written(folder, [*entries[:AT], entry, *entries[AT + 1 :]])
+    return put(folder, *entries[:AT], entry, *entries[AT + 1 :])
 
 
 @pytest.mark.parametrize("jump", [2, 3, 40])
@@ -172,7 +165,7 @@ def test_markers_are_read_together(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("few-0", "many-0")]
     sizes = (100, 2600)
     for folder, count in zip(folders, sizes, strict=True):
-        written(folder, transactions(count, lambda i: COMMIT, 2500))
+        put(folder, *transactions(count, lambda i: COMMIT, 2500))
 
     def read(folder: Path) -> tuple[pa.Table, int, int, int]:
         table, size, reads, calls = counted(lambda: kolumn.read(folder, columns="offset", threads=1, isolation_level="read_committed"))
@@ -188,7 +181,7 @@ def test_markers_are_read_together(tmp_path: Path) -> None:
 def test_who_aborts(side_files: bool, tmp_path: Path) -> None:
     """Every third transaction; also where the broker's list of them is long."""
     folder = tmp_path / "t-0"
-    path = written(folder, transactions(300, lambda i: COMMIT if i % 3 else ABORT, 10))
+    path = put(folder, *transactions(300, lambda i: COMMIT if i % 3 else ABORT, 10))
     if side_files:
         gone = [struct.pack(">hqqqq", 0, i % 7, 2 * i, 2 * i + 1, 2 * i + 1) for i in range(0, 300, 3)]
         path.with_suffix(".txnindex").write_bytes(b"".join(gone))
@@ -199,7 +192,7 @@ def test_a_transaction_begins_with_its_first_intact_batch(tmp_path: Path) -> Non
     """Also if it is aborted: what is damaged before is damage, and left out as such."""
     folder = tmp_path / "t-0"
     data = [batch([Record(i, b"k", b"v")], flags=TRANSACTIONAL, producer_id=7) for i in range(3)]
-    written(folder, [data[0][:-1] + b"!", *data[1:], control_batch(3, ABORT), batch([Record(4, b"k", b"v")])])
+    put(folder, data[0][:-1] + b"!", *data[1:], control_batch(3, ABORT), batch([Record(4, b"k", b"v")]))
     states = kolumn.read(folder, columns=["offset", "transaction"], errors="skip")
     assert states.to_pylist() == [
         {"offset": 1, "transaction": "aborted"}, {"offset": 2, "transaction": "aborted"}, {"offset": 4, "transaction": "none"},

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import invoked
 from kit.command_line import run
 from kit.corpus import HERE, cases
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.loader_folders import GOLDEN, Files, content, random_files, real_name, write
 from kit.outcome import raises
 from kit.replicas import copy, flip, write_log
-from kolumn.cli import app
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.tools.report.gather import gather
@@ -243,7 +242,7 @@ def test_damage_is_an_error_or_left_out(tmp_path: Path) -> None:
     starts = {row["position"]: row["lastOffset"] for row in kolumn.batches(path, errors="skip").to_pylist()}
     assert len(found) > 10
     assert all(starts[row["position"]] == row["offset"] for row in found)
-    result = CliRunner().invoke(app, ["rebuild-index", str(path.parent), "--errors", "skip"])
+    result = invoked("rebuild-index", path.parent, "--errors", "skip")
     assert (result.exit_code, "index files with" in result.stdout) == (1, True)
 
 

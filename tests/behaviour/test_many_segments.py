@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kolumn
-from kit.asked import offsets, skipping
+from kit.asked import offsets, put, skipping
 from kit.encoder import LOG_APPEND_TIME, Record, batch, control_batch, message
 from kit.looks import Looks
 from kit.paths import without
@@ -27,7 +27,7 @@ SEGMENTS, EACH = 120, 5
 def topic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("t-0")
     for base in range(0, SEGMENTS * EACH, EACH):
-        (folder / f"{base:020}.log").write_bytes(batch([Record(base + i, b"key", b"value" * 40, base) for i in range(EACH)]))
+        put(folder, batch([Record(base + i, b"key", b"value" * 40, base) for i in range(EACH)]), base=base)
     return folder
 
 
@@ -123,10 +123,8 @@ def kinds() -> list[bytes]:
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("mixed")
     for partition, segments in enumerate((kinds(), kinds()[:1], kinds()[1:2], kinds()[2:40])):
-        folder = root / f"t-{partition}"
-        folder.mkdir()
-        for i, data in enumerate(segments):
-            (folder / f"{EACH * (i + (partition if partition in (1, 2) else 2 * (partition == 3))):020}.log").write_bytes(data)
+        for i, data in enumerate(segments, (0, 1, 2, 2)[partition]):
+            put(root / f"t-{partition}", data, base=EACH * i)
     return root
 
 

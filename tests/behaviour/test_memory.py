@@ -16,17 +16,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner, Result
 
 import kolumn
-from kit.asked import skipping
+from kit.asked import invoked, skipping
 from kit.bombs import BLOCK, CODECS, bomb, large_record, write
 from kit.encoder import Record, batch
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome, raises
 from kit.replicas import copy, flip, write_log
 from kit.streams import GZIP, LZ4, NONE, ZSTD
-from kolumn.cli import app
 from kolumn.cli.ending import DAMAGE, LIMIT, OK
 from kolumn.core.recycle import KEPT
 from kolumn.core.schema import RECORD_COLUMNS
@@ -51,7 +49,7 @@ EACH_CODEC = pytest.mark.parametrize(
 
 def run(code: str, *arguments: object) -> str:
     """Run code in a process of its own and return its output; the machine code that it needs is compiled first, in this process."""
-    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -195,21 +193,17 @@ def test_a_read_leaves_it_out_by_that_word(folder: Path) -> None:
     raises(kolumn.LimitError, r"max_ratio=\d+ suffices", kolumn.read, folder)
 
 
-def kolumn_says(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)])
-
-
 @pytest.mark.parametrize("command", ["verify", "cat", "cat --errors skip", "stats --errors skip", "verify --max-ratio 1e6"])
 def test_commands(command: str, folder: Path) -> None:
     code = OK if "1e6" in command else LIMIT
-    done = kolumn_says(*command.split(), "--text", folder)
+    done = invoked(*command.split(), "--text", folder)
     assert (done.exit_code, "over a limit" in done.output or "--max-ratio" in done.output) == (code, code == LIMIT)
 
 
 def test_limits_beside_damage_and_none(folder: Path, tmp_path: Path) -> None:
     damaged = copy(folder, tmp_path)
     flip(damaged / f"{0:020d}.log", 60)
-    done = kolumn_says("verify", "--json", damaged)
+    done = invoked("verify", "--json", damaged)
     found = json.loads(done.stdout)
     assert (done.exit_code, len(found["damage"]), len(found["limits"])) == (DAMAGE, 1, 1)
     write_log(tmp_path / "2", (0, [batch([Record(0, None, bytes(1 << 20))], codec=ZSTD), batch([Record(1)], codec=NONE)]))
@@ -218,15 +212,15 @@ def test_limits_beside_damage_and_none(folder: Path, tmp_path: Path) -> None:
 
 
 def test_recover_keeps_it_and_export_leaves_it_out(folder: Path, tmp_path: Path) -> None:
-    done = kolumn_says("recover", folder, "--json", "-o", tmp_path / "out")
+    done = invoked("recover", folder, "--json", "-o", tmp_path / "out")
     found = json.loads(done.stdout)
     assert done.exit_code == LIMIT
     assert [(lost["kind"], lost["firstOffset"], lost["recordsLost"]) for lost in found["lost"]] == [("limit", 1, 0)]
     assert (found["ok"], found["partitions"][0]["records"]) == (True, 3)
     name = f"{0:020d}.log"
     assert (tmp_path / "out" / folder.name / name).read_bytes() == (folder / name).read_bytes()
-    assert "kept, and its records not counted" in kolumn_says("recover", folder, "-o", tmp_path / "again").stdout
-    done = kolumn_says("to-parquet", "--errors", "skip", folder, tmp_path / "parquet")
+    assert "kept, and its records not counted" in invoked("recover", folder, "-o", tmp_path / "again").stdout
+    done = invoked("to-parquet", "--errors", "skip", folder, tmp_path / "parquet")
     assert (done.exit_code, "1 batch over a limit left out" in done.output) == (LIMIT, True)
 
 

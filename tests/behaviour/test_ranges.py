@@ -11,17 +11,15 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
-from kit.asked import offsets
+from kit.asked import invoked, offsets, put
 from kit.corpus import HERE
 from kit.counted import IO, counted
 from kit.encoder import LOG_APPEND_TIME, Record, batch
 from kit.outcome import raises
 from kit.replicas import copy, flip
 from kit.tiers import tier_of
-from kolumn.cli import app
 from kolumn.log import seek
 
 START = 1_700_000_000_000
@@ -32,22 +30,16 @@ def large(offset: int) -> bytes:
     return batch([Record(offset + i, b"k", bytes(4096), START + offset + i) for i in range(4)])
 
 
-def written(folder: Path, *entries: bytes) -> Path:
-    path = folder / f"{0:020}.log"
-    path.write_bytes(b"".join(entries))
-    return path
-
-
 def test_the_last_batch_has_offsets_of_the_range(tmp_path: Path) -> None:
     """It was appended late, or its base offset is wrong."""
-    path = written(tmp_path, *(large(4 * i) for i in range(150)), batch([Record(offset, b"k", b"", START + offset) for offset in (6, 7)]))
+    path = put(tmp_path, *(large(4 * i) for i in range(150)), batch([Record(offset, b"k", b"", START + offset) for offset in (6, 7)]))
     for low, high in ((None, 8), (4, 8), (6, 400)):
         assert offsets(path, start_offset=low, end_offset=high) == [*range(low or 0, high), 6, 7]
 
 
 @pytest.mark.skipif(not IO.exists(), reason="this system does not count what a process reads")
 def test_headers_are_read_a_bounded_way_beyond_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, *(large(4 * i) for i in range(1000)))
+    path = put(tmp_path, *(large(4 * i) for i in range(1000)))
     reads = []
     for beyond in (seek.BEYOND, path.stat().st_size):
         monkeypatch.setattr(seek, "BEYOND", beyond)
@@ -67,17 +59,17 @@ def test_an_index_hides_nothing(tmp_path: Path) -> None:
     """The log confirms the index, and before the place that it names are larger offsets and later times."""
     parts = [((50, 51), 1), ((10, 11), 2), ((12, 13), None)]
     entries = [batch([Record(at, b"k", b"", START + at) for at in both], max_timestamp=newest) for both, newest in parts]
-    path = written(tmp_path, *entries)
+    path = put(tmp_path, *entries)
     index_files(path, [(11, len(entries[0])), (13, len(entries[0] + entries[1]))], [(2, 11)])
     assert offsets(path, start_offset=12, errors="skip") == [50, 51, 12, 13]
     assert offsets(path, start_timestamp=START + 12, errors="skip") == [50, 51, 12, 13]
     # Two batches of a large segment were appended in the other order.
     entries = [large(4 * i) for i in range(120)]
-    path, each = written(tmp_path, *entries[:100], entries[101], entries[100], *entries[102:]), len(entries[0])
+    path, each = put(tmp_path, *entries[:100], entries[101], entries[100], *entries[102:]), len(entries[0])
     index_files(path, [(4 * i + 3, each * number) for i, number in ((50, 50), (80, 80), (100, 101), (110, 110))], [])
     assert offsets(path, start_offset=404) == [404, 405, 406, 407, *range(408, 480)]
     unset = [batch([Record(4 * i + k, b"k", bytes(4096), START + i) for k in range(4)], max_timestamp=-1) for i in range(150)]
-    path = written(tmp_path, *unset)
+    path = put(tmp_path, *unset)
     index_files(path, [(4 * i + 3, len(unset[0]) * i) for i in (40, 80, 120)], [(-1, 4 * 80 + 3)])
     assert offsets(path, start_timestamp=START) == list(range(600))
 
@@ -102,7 +94,7 @@ def segment(rng: random.Random, kind: str) -> bytes:
 @pytest.mark.parametrize("kind", ["ordered", "jitter", "none", "append", "mixed"])
 def test_rows_of_a_range(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(kind)
-    path = written(tmp_path, segment(rng, kind))
+    path = put(tmp_path, segment(rng, kind))
     columns = ["offset", "timestampMs", "value"]
     whole = kolumn.read(path, columns=columns)
     monkeypatch.setattr(seek, "SMALLEST", 1)
@@ -124,7 +116,7 @@ def test_bytes_that_are_read_and_damage_that_ends_the_shortcut(tmp_path: Path) -
     batches = [
         batch([Record(at * 10 + i, b"k", rng.randbytes(1600), START + at) for i in range(10)], flags=LOG_APPEND_TIME) for at in range(200)
     ]
-    path = written(tmp_path, *batches)
+    path = put(tmp_path, *batches)
     found, size, _, _ = counted(lambda: kolumn.read(path, threads=1, start_timestamp=START + 100, end_timestamp=START + 102))
     assert len(found) == 20
     assert size < 0.1 * path.stat().st_size
@@ -163,7 +155,7 @@ def test_everything_is_verified_listed_recovered_and_printed(disk: Path, tmp_pat
     assert sum(kolumn.batches(disk)["count"].to_pylist()) == 1500
     assert kolumn.recover(disk, tmp_path / "made").partitions["records"].to_pylist() == [1500]
     for more, count in (([], 1500), (["--no-include-deleted-records"], 723)):
-        done = CliRunner().invoke(app, ["cat", str(disk), "--json", "--columns", "offset", *more])
+        done = invoked("cat", disk, "--json", "--columns", "offset", *more)
         assert (done.exit_code, len(done.stdout.splitlines())) == (0, count)
     (disk / NAME).write_text(f"{LINE}1500\n")
     assert offsets(disk, include_deleted_records=False) == []

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
 from kit import encoder
-from kit.asked import offsets, skipping
+from kit.asked import invoked, offsets, skipping
 from kit.corpus import HERE, cases
 from kit.outcome import raises
 from kit.replicas import COLUMNS, copy, damaged, flip, last_bytes, logs, make_log, records, rows_of, write_log
 from kit.tiers import aiven_of, tier_of
-from kolumn.cli import app
 from kolumn.log.pieces import entry_chunks
 
 TRANSACTIONAL = HERE / "transactional" / "txn-lz4-0"
@@ -283,7 +281,7 @@ def test_an_encrypted_tier(tmp_path: Path) -> None:
     assert kolumn.recover([made.root, source], tmp_path / "both", private_keys=keys).ok
     assert contents(tmp_path / "both" / source.name, ".log") == contents(source, ".log")
     command = ["recover", str(made.root), "-o", str(tmp_path / "command"), "--key-file", f"main={keys['main']}"]
-    assert CliRunner().invoke(app, command).exit_code == 1
+    assert invoked(*command).exit_code == 1
     assert contents(tmp_path / "command" / source.name, ".log") == contents(tmp_path / "worse" / source.name, ".log")
 
 
@@ -359,17 +357,13 @@ def test_a_log_that_changes_meanwhile_leaves_nothing(tmp_path: Path, monkeypatch
 def test_command(tmp_path: Path) -> None:
     entries = batches(0, 20)
     folder = write_log(tmp_path, (0, entries))
-
-    def run(*arguments: Any) -> Any:
-        return CliRunner().invoke(app, ["recover", str(folder), *map(str, arguments)])
-
-    assert run(tmp_path / "whole").exit_code == 0
+    assert invoked("recover", folder, tmp_path / "whole").exit_code == 0
     flip(logs(folder)[0], len(entries[0]) - 1)
-    result = run(tmp_path / "out")
+    result = invoked("recover", folder, tmp_path / "out")
     assert result.exit_code == 1
     for text in ("Written", "Where it comes from", "Lost", "exact", "1 stretch lost: 15 records in 1 partition"):
         assert text in result.stdout
-    result = run("-o", tmp_path / "json", "--json")
+    result = invoked("recover", folder, "-o", tmp_path / "json", "--json")
     said = json.loads(result.stdout)
     assert (result.exit_code, said["ok"], said["lost"][0]["recordsLost"], said["partitions"][0]["records"]) == (1, False, 5, 15)
-    assert run("-o", tmp_path / "json").exit_code == 2
+    assert invoked("recover", folder, "-o", tmp_path / "json").exit_code == 2

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
 from kit import asked
+from kit.asked import invoked
 from kit.corpus import HERE as CORPUS
 from kit.corpus import Case
 from kit.encoder import TRANSACTIONAL, batch, control_batch, message, wrapper
@@ -22,7 +22,6 @@ from kit.fuzz import MUTANTS
 from kit.outcome import raises
 from kit.partitions import SOURCE
 from kit.replicas import CASES, check, copy, flip, last_bytes, logs, merged, read, records, write_log
-from kolumn.cli import app
 from kolumn.copies.copies import overlaps
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
@@ -427,14 +426,14 @@ def test_parquet(copies: list[Path], tmp_path: Path, way: str) -> None:
     arguments = ["to-parquet", *map(str, copies), str(target)]
     if way == "merge":
         halves(copies)
-        assert CliRunner().invoke(app, arguments).exit_code == 2
+        assert invoked(*arguments).exit_code == 2
         assert not target.exists()
         arguments += ["--replicas", "merge"]
     else:
         one, other = map(logs, copies)
         for path in (one[1], other[0], *other[2:]):
             path.unlink()
-    result = CliRunner().invoke(app, arguments)
+    result = invoked(*arguments)
     assert result.exit_code == 0, result.output
     found = ds.dataset(target, partitioning="hive").to_table(columns=["offset", "value"]).sort_by("offset")
     assert found.equals(kolumn.read(SOURCE, columns=["offset", "value"]).combine_chunks())

@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import invoked
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
-from kolumn.cli import app
 from kolumn.tools.report.gather import Findings, gather
 from kolumn.tools.report.html import table
 from kolumn.tools.report.page import in_formats, render
@@ -64,7 +63,7 @@ def gathered(broker: Path) -> Findings:
 
 
 def report(source: Path, folder: Path) -> tuple[Any, str]:
-    out = CliRunner().invoke(app, ["report", str(source), "-o", str(folder / "report.html")])
+    out = invoked("report", source, "-o", folder / "report.html")
     return out, (folder / "report.html").read_text()
 
 
@@ -98,7 +97,7 @@ class Parsed(HTMLParser):
 
 
 def test_the_numbers_are_those_of_stats_and_verify(page: str, broker: Path) -> None:
-    rows = [json.loads(line) for line in CliRunner().invoke(app, ["stats", "--json", str(broker)]).stdout.splitlines()]
+    rows = [json.loads(line) for line in invoked("stats", "--json", broker).stdout.splitlines()]
     assert json.loads(page.partition('id="stats">')[2].partition("</script>")[0]) == rows
     head, *lines = Parsed(page).tables["The numbers of `kolumn stats`"]
     names = "topic partition records bytes batches firstOffset lastOffset damagedStretches recordsLost nullKeys"

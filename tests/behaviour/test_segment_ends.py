@@ -12,17 +12,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
 from kit import corpus
-from kit.asked import offsets, skipping
+from kit.asked import invoked, offsets, put, skipping
 from kit.encoder import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, with_crc, wrapper
 from kit.outcome import raises
 from kit.partitions import BASES, END, INJURIES, SOURCE, Injury, log
 from kit.replicas import copy, write_log
 from kit.streams import GZIP, LZ4, NONE, ZSTD
-from kolumn.cli import app
 from kolumn.core.errors import Code
 from kolumn.source.segments import find_segments
 
@@ -30,7 +28,7 @@ COMPACTED = ("compact-", "upgraded-compact-", "v0-compact-", "v1-compact-")
 
 
 def said(path: Path) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["verify", str(path)])
+    done = invoked("verify", path)
     assert done.exception is None or isinstance(done.exception, SystemExit)
     return done.exit_code, done.output
 
@@ -91,9 +89,9 @@ def by_command(injury: Injury, folder: Path) -> None:
     verdict = output.splitlines()[-1]
     assert verdict.startswith("OK") is not bool(injury.damage)
     assert ("remark" in verdict) == bool(injury.remarks) or injury.damage
-    told = json.loads(CliRunner().invoke(app, ["verify", "--json", str(folder)]).output)
+    told = json.loads(invoked("verify", "--json", folder).output)
     assert len(told["damage"]) == len(injury.damage)
-    assert CliRunner().invoke(app, ["cat", str(folder)]).exit_code == (1 if injury.damage else 0)
+    assert invoked("cat", folder).exit_code == (1 if injury.damage else 0)
 
 
 def test_no_false_alarm() -> None:
@@ -234,9 +232,7 @@ ENTRIES: dict[str, Callable[[Sequence[Record]], bytes]] = {
 
 
 def segment(folder: Path, *parts: bytes, base: int = 0) -> Path:
-    (folder / "t-0").mkdir(parents=True, exist_ok=True)
-    (folder / "t-0" / f"{base:020d}.log").write_bytes(b"".join(parts))
-    return folder / "t-0"
+    return put(folder / "t-0", *parts, base=base).parent
 
 
 def remarked(folder: Path) -> list[tuple[str, int, tuple[int | None, int | None], str]]:

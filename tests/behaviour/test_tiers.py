@@ -10,15 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import invoked
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
 from kit.replicas import copy, flip, write_log
 from kit.tiers import checkpoint, put, tier_of, uuid_of
-from kolumn.cli import app
 from kolumn.log import transactions
 
 LOG = CORPUS / "transactional" / "txn-zstd-0"
@@ -61,7 +60,7 @@ def test_a_tier_has_the_rows_of_the_closed_segments(tier: Path) -> None:
     report = kolumn.verify(tier.parent)
     assert (report.ok, report.remarks.num_rows) == (True, 0)
     for command, printed in (("verify", "OK: 4 segments"), ("stats", "txn-zstd")):
-        done = CliRunner().invoke(app, [command, str(tier.parent)])
+        done = invoked(command, tier.parent)
         assert (done.exit_code, printed in done.stdout) == (0, True)
     # One file of a tier knows the transactions of the others.
     alone = [row for path in sorted(tier.glob("*.log")) for row in rows(path, **COMMITTED)["offset"].to_pylist()]
