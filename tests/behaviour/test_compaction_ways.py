@@ -127,12 +127,12 @@ def test_a_copy_the_system_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     expected = compacted(source, tmp_path / "out", include_active=False)
     assert expected[0] == {f"{source.name}/{path.name}": path.read_bytes() for path in source.iterdir()}
 
-    real = os.copy_file_range
+    real: Callable[..., int] = os.copy_file_range
 
     def refuses(code: int, after: int, *arguments: Any) -> int:
         if arguments[3] > after:
             raise OSError(code, "refused")
-        return int(real(*arguments[:2], min(arguments[2], 300_000), *arguments[3:]))
+        return real(*arguments[:2], min(arguments[2], 300_000), *arguments[3:])
 
     wrongs = {"other file system": partial(refuses, 18, -1), "part of it": partial(refuses, 5, 400_000), "nothing": lambda *_: 0}
     for name, wrong in wrongs.items():

@@ -10,7 +10,7 @@ import pytest
 
 import kolumn
 from kit import drafts
-from kit.asked import offsets
+from kit.asked import offsets, put
 from kit.corpus import HERE as DATA
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch, message, wrapper
@@ -192,10 +192,8 @@ def header_keys(source: Path, format: str = "kafka") -> list[bytes]:
 def test_header_keys_are_kept_byte_for_byte(tmp_path: Path, codec: str) -> None:
     """Those that are not UTF-8 too: two of them must not become one."""
     keys = [b"caf\xe9", b"caf\xc3\xa9", b"\xff\xfe", b"\xed\xa0\x80", b"", b"plain", "\ufffd".encode()]
-    source = tmp_path / "h-0"
-    source.mkdir()
     records = [Record(i, b"k%d" % (i % 2), b"v", TIME, tuple((key, b"%d" % i) for key in keys)) for i in range(4)]
-    (source / f"{0:020}.log").write_bytes(batch(records[:3]) + batch(records[3:], codec=1))
+    source = put(tmp_path / "h-0", batch(records[:3]), batch(records[3:], codec=1)).parent
     for off in ((), (GENERAL,)):
         with without(*off):
             out, at = tmp_path / f"out-{len(off)}", 4 * keys

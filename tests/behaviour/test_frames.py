@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.asked import invoked, skipping
+from kit.asked import invoked, put, skipping
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
@@ -231,9 +231,7 @@ def test_reports_in_a_notebook(tmp_path: Path) -> None:
     entries = [bytearray(batch([Record(i, b"key", b"value", 1000)])) for i in range(121)]
     for entry in entries[1::2]:
         entry[-3] ^= 1
-    damaged = tmp_path / "<b>&topic-0"
-    damaged.mkdir()
-    (damaged / f"{0:020}.log").write_bytes(b"".join(entries))
+    damaged = put(tmp_path / "<b>&topic-0", *entries).parent
     report, (_, skipped) = kolumn.verify(damaged), skipping(damaged)
     html = report._repr_html_()
     assert "<b>60 damaged stretches</b>: 1 segments, 61 intact batches, 61 records, " in html

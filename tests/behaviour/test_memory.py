@@ -49,7 +49,7 @@ EACH_CODEC = pytest.mark.parametrize(
 
 def run(code: str, *arguments: object) -> str:
     """Run code in a process of its own and return its output; the machine code that it needs is compiled first, in this process."""
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

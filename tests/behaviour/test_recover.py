@@ -10,7 +10,7 @@ import pytest
 
 import kolumn
 from kit import encoder
-from kit.asked import invoked, offsets, skipping
+from kit.asked import invoked, offsets, put, skipping
 from kit.corpus import HERE, cases
 from kit.outcome import raises
 from kit.replicas import COLUMNS, copy, damaged, flip, last_bytes, logs, make_log, records, rows_of, write_log
@@ -198,7 +198,7 @@ def test_segments_under_wrong_names(names: dict[int, int], copies: int, tmp_path
     whole = write_log(tmp_path / "whole", *segments)
     folders = [write_log(tmp_path / "a", *((names.get(base, base), entries) for base, entries in segments))]
     if 90 in names:
-        (folders[0] / f"{names[90]:020}.log").write_bytes(b"".join(segments[1][1]))
+        put(folders[0], *segments[1][1], base=names[90])
     if copies == 2:
         folders.append(write_log(tmp_path / "b", segments[0], (30, segments[1][1][:3])))
         assert rows_of(kolumn.read(folders, replicas="merge", columns=COLUMNS)) == rows_of(kolumn.read(whole, columns=COLUMNS))
@@ -316,8 +316,7 @@ def test_a_manifest_that_is_malformed_loses_its_segment_alone(tmp_path: Path) ->
 
 def test_several_topics_and_their_ids(tmp_path: Path) -> None:
     for name in ("a-0", "b-c-3"):
-        (tmp_path / "disk" / name).mkdir(parents=True)
-        (tmp_path / "disk" / name / f"{7:020}.log").write_bytes(encoder.batch(records(7, 5)))
+        put(tmp_path / "disk" / name, encoder.batch(records(7, 5)), base=7)
     (tmp_path / "disk" / "a-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     (tmp_path / "disk" / "b-c-3" / "partition.metadata").write_text("version: 0\ntopic_id: nothing\n")
     done = kolumn.recover(tmp_path / "disk", tmp_path / "out")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.asked import offsets
+from kit.asked import offsets, put
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
@@ -144,8 +144,7 @@ def test_damage_is_found_at_the_same_positions(memory: str, tmp_path: Path) -> N
     for position in range(5000, len(data), 30_000):
         data[position] ^= 1
     STORE.pipe("/bucket/damaged/t-0/00000000000000000000.log", bytes(data))
-    (tmp_path / "t-0").mkdir()
-    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(data)
+    put(tmp_path / "t-0", data)
     here, there = kolumn.verify(tmp_path), kolumn.verify(f"{memory}/damaged")
     assert not here.ok
     assert there.damage.drop("segment").equals(here.damage.drop("segment"))

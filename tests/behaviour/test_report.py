@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.asked import invoked
+from kit.asked import invoked, put
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kolumn.tools.report.gather import Findings, gather
@@ -41,11 +41,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = "transactional/txn-lz4-0 transactional/txn-open-0 compacted/compact-zstd-0 v1/v1-lz4-0 upgraded/upgraded-gzip-0"
     for name in names.split():
         shutil.copytree(CORPUS / name, root / name.split("/")[1])
-    (root / "nasty-0").mkdir()
     records = [[Record(10 * i + j, NASTY, b"v", 1_700_000_000_000 + 1000 * i - 5000 * (j == 3)) for j in range(10)] for i in range(40)]
     data = bytearray(b"".join(map(batch, records)))
     data[len(data) // 2 + 40] ^= 1
-    (root / "nasty-0" / f"{0:020}.log").write_bytes(data)
+    put(root / "nasty-0", data)
     return root
 
 

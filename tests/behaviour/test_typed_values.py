@@ -252,7 +252,7 @@ def collection(subjects: dict[str, str], alone: str | None = None, first: str | 
     """Schemas by subject, as `kolumn.values.schemas.schema.Schemas`; ``first`` has the id 1."""
 
     def schema(text: str | None) -> Schema | None:
-        return text and Schema("JSON", text, id=1)
+        return None if text is None else Schema("JSON", text, id=1)
 
     return SimpleNamespace(
         newest=lambda subject: schema(subjects.get(subject)),
