@@ -148,9 +148,8 @@ def test_transactions_are_refused_or_dropped(tmp_path: Path) -> None:
     data = of(1, 0) + of(2, 1) + of(3, 2) + control_batch(3, 1, producer_id=1) + control_batch(4, 0, producer_id=2)
     path = tmp_path / "a.log"
     path.write_bytes(data)
-    raises(
-        ArgumentError, r"a\.log: position 0, base offset 0: the batch is transactional", kolumn.convert, path, tmp_path / "b.log", magic=1
-    )
+    words = r"a\.log: position 0, base offset 0: the batch is transactional"
+    raises(ArgumentError, words, kolumn.convert, path, tmp_path / "b.log", magic=1)
     done = kolumn.convert(path, tmp_path / "b.log", magic=1, drop_transactions=True)
     assert kolumn.read(tmp_path / "b.log", columns=["value"])["value"].to_pylist() == [b"1"]
     assert {name: done.lost[name] for name in done.lost if "records of" in name or "markers" in name} == {

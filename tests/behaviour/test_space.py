@@ -51,17 +51,6 @@ def test_numbers_of_the_kip98_draft_and_of_a_batch(path: Path) -> None:
     assert [tuple(row.values()) for row in draft_table()] == [(1, 34, 62), (3, 102, 96), (10, 340, 215), (50, 1700, 895), (100, 3400, 1745)]
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_every_byte_of_the_drafts(tmp_path: Path, format: str) -> None:
-    for seed in range(5):
-        path = tmp_path / f"{seed}.log"
-        path.write_bytes(b"".join(entry.data for entry in Maker(format, random.Random(seed)).segment(20)))
-        found = kolumn.space(path, source_format=format, codec="none")
-        assert found[0].bytes == path.stat().st_size
-        assert all(one.bytes == sum(one.parts.values()) for one in found)
-        assert all(one.parts["compression"] == 0 for one in found[1:]), [(one.format, one.parts["compression"]) for one in found]
-
-
 def encoded(piece: Piece, format: str, magic: int, transactions: Transactions, codec: int) -> Counter[str]:
     """Bytes by purpose of the entries that a conversion writes, read back."""
     how, found, lost = settings(format, magic, "none", None, 16384, None), Counter[str](), Losses()
@@ -84,7 +73,7 @@ def encoded(piece: Piece, format: str, magic: int, transactions: Transactions, c
     ],
 )
 def test_sizes_are_those_of_encoded_records(tmp_path: Path, source: str, codec: str) -> None:
-    """Nothing is encoded for them, and up to a MiB everything is compressed."""
+    """Nothing is encoded for them, up to a MiB everything is compressed, and every byte has one purpose."""
     path, format = DATA / source, "kafka"
     if source in FORMATS:
         path, format = tmp_path / "a.log", source
@@ -99,6 +88,9 @@ def test_sizes_are_those_of_encoded_records(tmp_path: Path, source: str, codec: 
                 parts.update(encoded(piece, one.format, one.magic or 0, transactions, codec_of(codec)))
     assert [one.parts for one in found[1:]] == told
     assert [one.estimated for one in found] == [0] * len(found)
+    assert found[0].bytes == sum(one.stat().st_size for one in ([path] if path.is_file() else path.rglob("*.log")))
+    assert all(one.bytes == sum(one.parts.values()) for one in found)
+    assert codec != "none" or not any(one.parts["compression"] for one in found[1:])
 
 
 @pytest.fixture(scope="module")

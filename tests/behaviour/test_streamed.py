@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,7 +16,6 @@ from kit.encoder import LOG_APPEND_TIME, Record, batch, message, wrapper
 from kit.outcome import outcome, raises
 from kit.paths import GENERAL, without
 from kit.streams import STYLES
-from kolumn.core import recycle
 from kolumn.core.errors import Code, CorruptBatchError
 from kolumn.core.paths import MESSAGES
 from kolumn.cpu_fallback.inflate.libraries import Decoder, Decoders
@@ -333,24 +331,6 @@ def test_pieces_are_equal(name: str, threads: int, path: Path, monkeypatch: pyte
     kolumn.read(path, threads=threads, chunk_bytes=CHUNK)
     assert len(sizes) % threads == 0
     assert max(sizes) < 1.1 * min(sizes)
-
-
-def test_memory_of_pieces_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh pages take longer than what is decoded into them."""
-    path = tmp_path / "words-0"
-    text = random.Random(1).randbytes(100)
-    values = pa.array([b"%08d" % row + text[row % 50 :] + bytes(40) for row in range(200_000)], pa.binary())
-    kolumn.write(pa.table({"value": values}), path, codec="lz4")
-    fresh, made = list[int](), list[int]()
-    recycle.give_back()
-    new = lambda size: fresh.append(size) or np.empty(size, np.uint8)  # noqa: E731
-    monkeypatch.setattr(recycle, "_ordinary", recycle._ordinary._replace(new=new))
-    for _ in range(4):
-        size = kolumn.read(path, threads=2).nbytes
-        made.append(sum(fresh))
-        fresh.clear()
-    assert made[0] > size / 2
-    assert made[-1] < size / 4
 
 
 def test_calls_of_the_system(path: Path) -> None:
