@@ -1,6 +1,5 @@
 """Damaged entries whose lengths lead too far, and whole batches inside of values: all intact records are read, and nothing else."""
 
-import os
 import random
 import struct
 from collections.abc import Callable
@@ -20,8 +19,6 @@ from kit.outcome import raises
 from kit.pairs import pairs
 from kolumn.damage.search import Search
 from kolumn.formats import crc
-from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import find_segments
 
 TIME = 1_700_000_000_000
 
@@ -329,16 +326,6 @@ def test_error_text_says_all(path: Path) -> None:
     assert (caught.record, caught.field) == (2, "key length")
     (damage,) = kolumn.verify(path).damage.to_pylist()
     assert (damage["baseOffset"], damage["lastOffset"], damage["recordsLost"]) == (102, 102, 1)
-
-
-def test_a_file_that_shrinks_gives_an_error(path: Path) -> None:
-    path.write_bytes(b"".join(segment(None, 0, 0)))
-    (found,) = find_segments(path)
-    opened = SegmentFile(found)
-    os.truncate(path, 50)
-    with pytest.raises(kolumn.KolumnError, match="it was cut"), opened as file:
-        file.read(0, found.size)
-    raises(kolumn.KolumnError, "it was cut", SegmentFile, found)
 
 
 def test_bytes_of_damaged_segments_are_not_walked_in_python(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

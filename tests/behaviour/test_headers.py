@@ -188,17 +188,6 @@ def test_who_aborts(side_files: bool, tmp_path: Path) -> None:
     assert offsets(folder, isolation_level="read_committed") == [2 * i for i in range(300) if i % 3]
 
 
-def test_a_transaction_begins_with_its_first_intact_batch(tmp_path: Path) -> None:
-    """Also if it is aborted: what is damaged before is damage, and left out as such."""
-    folder = tmp_path / "t-0"
-    data = [batch([Record(i, b"k", b"v")], flags=TRANSACTIONAL, producer_id=7) for i in range(3)]
-    put(folder, data[0][:-1] + b"!", *data[1:], control_batch(3, ABORT), batch([Record(4, b"k", b"v")]))
-    states = kolumn.read(folder, columns=["offset", "transaction"], errors="skip")
-    assert states.to_pylist() == [
-        {"offset": 1, "transaction": "aborted"}, {"offset": 2, "transaction": "aborted"}, {"offset": 4, "transaction": "none"},
-    ]  # fmt: skip
-
-
 MIB = 1 << 20
 KEYS = 500
 FEW, MANY = 20_000, 60_000
@@ -265,12 +254,14 @@ def test_a_small_file_goes_through_few_files_and_calls(tmp_path: Path) -> None:
 def test_threads_use_the_memory_of_one_again(noise: Path, fresh: list[int]) -> None:
     """Pieces of a segment take columns of the size of one thread's chunks; what is new is what a second thread needs beside them, once."""
     made = []
-    for threads in (1, 1, 2, 2, 2):
+    for threads in (1, 1, 2, 2, 2, 2):
+        if len(made) == 5:
+            recycle.give_back()
         fresh.clear()
         assert kolumn.read(noise, threads=threads, chunk_bytes=2 * MIB, columns=["key", "value"]).num_rows == 100_000
         made.append(sum(fresh))
     assert made[2] <= 16 * MIB
-    assert made[4] <= 5 * MIB
+    assert made[4] <= 5 * MIB < made[5]
 
 
 @pytest.mark.parametrize("options", [{"magic": 0}, {"magic": 1}, {"magic": 1, "codec": "lz4"}, {"format": "v3-compact"}], ids=str)

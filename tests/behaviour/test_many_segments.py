@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kolumn
-from kit.asked import offsets, put, skipping
+from kit.asked import offsets, put, skipping, watched
 from kit.encoder import LOG_APPEND_TIME, Record, batch, control_batch, message
 from kit.looks import Looks
 from kit.paths import without
@@ -54,8 +54,7 @@ def test_a_segment_is_looked_at_once_and_opened_with_its_neighbours(topic: Path,
 
 def test_threads_get_tiny_segments_together(topic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each task of a thread costs waits for Python's lock, more than a tiny segment's loops save."""
-    tasks, submit = list[object](), ThreadPoolExecutor.submit
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", lambda pool, *args, **named: tasks.append(args) or submit(pool, *args, **named))
+    tasks = watched(monkeypatch, ThreadPoolExecutor, "submit")
     assert offsets(topic, threads=2) == list(range(SEGMENTS * EACH))
     assert len(tasks) < SEGMENTS / 20
 

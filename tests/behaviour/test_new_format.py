@@ -199,10 +199,9 @@ def test_headers_know_where_enriched_sets_end(path: Path) -> None:
 
 
 def test_unknown_formats(tmp_path: Path) -> None:
+    words = "expected one of kafka, enriched, kip98-draft, v3-compact, kip87"
     for format in ("csv", "Kafka", ""):
-        raises(
-            kolumn.ArgumentError, "expected one of kafka, enriched, kip98-draft, v3-compact, kip87", kolumn.read, tmp_path, format=format
-        )
+        raises(kolumn.ArgumentError, words, kolumn.read, tmp_path, format=format)
 
 
 WAYS: list[dict[str, Any]] = [{}, {"binary": "view"}, {"chunk_bytes": 100}, {"threads": 2, "chunk_bytes": 200}, {"memory_bytes": 300}]

@@ -12,6 +12,7 @@ import pytest
 
 import kolumn
 from kit import json_values
+from kit.asked import watched
 from kit.corpus import HERE as CORPUS
 from kit.mutate import make_segment, mutate
 from kit.outcome import raises
@@ -147,11 +148,10 @@ def test_copies(log: Path) -> None:
 
 
 def test_no_payload_is_read_and_folders_that_are_left_out_are_named(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, read = list[int](), SegmentFile.read
-    monkeypatch.setattr(SegmentFile, "read", lambda file, start, end, *more: sizes.append(end - start) or read(file, start, end, *more))
+    reads = watched(monkeypatch, SegmentFile, "read")
     plan = kolumn.explain(log / "disk-1")
     assert plan.ranges.num_rows > 4
-    assert sum(sizes) <= 17 * (plan.ranges.num_rows + plan.left_out.num_rows)
+    assert sum(end - start for _, start, end, *_ in reads) <= 17 * (plan.ranges.num_rows + plan.left_out.num_rows)
     assert {row["kind"]: row["path"] for row in plan.left_out.to_pylist()}["stray"].endswith("-stray")
     assert "-stray" in str(plan)
 

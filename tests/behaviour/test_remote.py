@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.asked import offsets, put
+from kit.asked import offsets, put, watched
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
@@ -113,16 +113,6 @@ def test_conversion_and_compaction(memory: str, tmp_path: Path, target: str) -> 
     assert _files(made) == _files(str(tmp_path / "local"))
 
 
-def test_targets_that_are_there_already(memory: str) -> None:
-    table = pa.table({"value": ["x"]})
-    kolumn.write(table, f"{memory}/once/t-0")
-    kolumn.write(table, f"{memory}/once/t-1/1.log")
-    before = _files(f"{memory}/once")
-    for place in ("t-0", "t-0/", "t-1/1.log"):
-        raises(kolumn.ArgumentError, "already exists", kolumn.write, table, f"{memory}/once/{place}")
-    assert _files(f"{memory}/once") == before
-
-
 @pytest.mark.parametrize("fails_at", [1, 2, 3])
 def test_what_could_not_be_sent_whole_is_not_there(memory: str, monkeypatch: pytest.MonkeyPatch, fails_at: int) -> None:
     real, calls = storage.send, []
@@ -167,31 +157,19 @@ def large_segments() -> str:
 
 
 def test_the_next_large_segments_are_opened_early(large_segments: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened, closed = [], []
-    real, shut = segment_file.SegmentFile.__init__, segment_file.SegmentFile.close
-
-    def init(self: Any, segment: Any, *look: Any) -> None:
-        real(self, segment, *look)
-        opened.append(segment.base_offset)
-
-    def close(self: Any) -> None:
-        closed.append(self.segment.base_offset)
-        shut(self)
-
-    monkeypatch.setattr(segment_file.SegmentFile, "__init__", init)
-    monkeypatch.setattr(segment_file.SegmentFile, "close", close)
+    opened, closed = (watched(monkeypatch, SegmentFile, name) for name in ("__init__", "close"))
     reader = kolumn.scan(large_segments, columns=["offset"], threads=2, chunk_bytes=20_000)
     assert reader.read_next_batch()["offset"][0].as_py() == 0
-    while 2000 not in opened:
+    while 2000 not in {segment.base_offset for _, segment, *_ in opened}:
         time.sleep(0.01)
     assert reader.read_all()["offset"].to_pylist()[-20:] == list(range(2000, 2020))
-    assert sorted(opened) == sorted(closed)
+    assert {id(file) for file, *_ in opened} == {id(file) for file, _ in closed}
     # What was opened for nothing is closed.
     reader = kolumn.scan(large_segments, columns=["offset"], threads=2, chunk_bytes=20_000)
     reader.read_next_batch()
     del reader
     gc.collect()
-    assert sorted(opened) == sorted(closed)
+    assert {id(file) for file, *_ in opened} == {id(file) for file, _ in closed}
 
 
 @pytest.mark.parametrize("is_overwritten", [False, True])

@@ -14,14 +14,14 @@ import pytest
 
 import kolumn
 from kit import asked
-from kit.asked import invoked
+from kit.asked import invoked, skipping
 from kit.corpus import HERE as CORPUS
 from kit.corpus import Case
 from kit.encoder import TRANSACTIONAL, batch, control_batch, message, wrapper
 from kit.fuzz import MUTANTS
 from kit.outcome import raises
 from kit.partitions import SOURCE
-from kit.replicas import CASES, check, copy, flip, last_bytes, logs, merged, read, records, write_log
+from kit.replicas import ALL_COLUMNS, CASES, check, copy, flip, last_bytes, logs, merged, read, records, write_log
 from kolumn.copies.copies import overlaps
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
@@ -71,10 +71,10 @@ def remove(log: Path) -> None:
 
 
 def halves(copies: list[Path]) -> list[Path]:
-    """Every second entry of them is damaged, in turns, so that none is damaged in both; in long logs it is every second stretch."""
+    """Every second entry of them is damaged, in turns, so that none is damaged in both; of long logs at both ends."""
     for i, folder in enumerate(copies):
-        each = 1 + kolumn.batches(folder).num_rows // 500
-        last_bytes(folder, lambda number, i=i, each=each: number // each % 2 == i)
+        count = kolumn.batches(folder).num_rows
+        last_bytes(folder, lambda number, i=i, count=count: number % 2 == i and min(number, count - number) < 200)
     return copies
 
 
@@ -117,10 +117,10 @@ def test_overlaps_are_listed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_two_damaged_copies_become_a_whole_one(case: Case, tmp_path: Path) -> None:
-    expected, skipped = read(case.directory), kolumn.Skipped()
+    expected = read(case.directory)
     folders = halves([copy(case.directory, tmp_path / name) for name in ("b1", "b2")])
     assert merged(*folders, threads=1).equals(expected)
-    found = merged(*folders[::-1], threads=4, errors="skip", on_damage=skipped, binary="view")
+    found, skipped = skipping(folders[::-1], replicas="merge", threads=4, binary="view", include_control=True)
     assert (found["offset"].equals(expected["offset"]), skipped.damage) == (True, [])
 
 
@@ -136,8 +136,7 @@ def test_what_only_index_files_know_of(copies: list[Path], way: Callable[[Path],
     for folders in (copies, copies[::-1]):
         assert merged(*folders).equals(read(SOURCE))
     way(logs(copies[1])[number])
-    skipped = kolumn.Skipped()
-    left = merged(*copies, errors="skip", on_damage=skipped)
+    left, skipped = skipping(copies, replicas="merge", columns=ALL_COLUMNS)
     assert left.num_rows < read(SOURCE).num_rows
     if number == 4 and way is not Path.unlink:
         # An active segment may be shorter than its indexes, which may have been copied later.

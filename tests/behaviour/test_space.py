@@ -2,8 +2,6 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.asked import watched
 from kit.corpus import HERE as DATA
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import Record, batch, message
@@ -28,7 +27,7 @@ from kolumn.source.segments import Segment
 from kolumn.tools.sizes import TARGETS, anatomy, draft_table, draw
 from kolumn.writers.conversion.regroup import Changes, Losses, regroup
 from kolumn.writers.encoders import ENCODERS
-from kolumn.writers.entries import Encoded, EntrySettings, Groups, RecordsIn, codec_of
+from kolumn.writers.entries import codec_of
 from kolumn.writers.write import settings
 
 TIME = 1_700_000_000_000
@@ -119,15 +118,9 @@ def test_what_a_codec_saves_is_estimated(tmp_path: Path, large: Path, codec: str
 @pytest.mark.parametrize(("codec", "share"), [("none", 0), ("gzip", 0.25)])
 def test_little_is_encoded(large: Path, codec: str, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A budget: bytes that are encoded and compressed, of all formats together."""
-    written: list[int] = []
-
-    def counting(given: RecordsIn, groups: Groups, how: EntrySettings, put: Callable[..., Encoded]) -> Encoded:
-        written.append(int(groups.size.sum()))
-        return put(given, groups, how)
-
-    for encoder in set(ENCODERS.values()):
-        monkeypatch.setattr(encoder, "put", partial(counting, put=encoder.put))
+    each = [watched(monkeypatch, encoder, "put") for encoder in set(ENCODERS.values())]
     kolumn.space(large, codec=codec)
+    written = [int(groups.size.sum()) for calls in each for _, groups, *_ in calls]
     assert sum(written) <= share * len(TARGETS) * large.stat().st_size
     assert bool(written) == (codec != "none")
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.asked import offsets
+from kit.asked import offsets, watched
 from kit.counted import counted
 from kit.encoder import LOG_APPEND_TIME, Record, batch, message, wrapper
 from kit.outcome import outcome, raises
@@ -19,11 +19,11 @@ from kit.streams import STYLES
 from kolumn.core.errors import Code, CorruptBatchError
 from kolumn.core.paths import MESSAGES
 from kolumn.cpu_fallback.inflate.libraries import Decoder, Decoders
-from kolumn.cpu_fallback.stream_messages import STRETCHES, stream_messages
+from kolumn.cpu_fallback.stream_messages import STRETCHES
 from kolumn.decode import pipeline
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.host import streamed as tiles
-from kolumn.log.chunks import Reached, chunks, next_border
+from kolumn.log.chunks import Reached, chunks
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
@@ -216,16 +216,9 @@ def test_a_chunk_costs_a_few_calls_and_a_few_rows(path: Path, monkeypatch: pytes
     """No Python and no row of the batch table for each message."""
     one = message(1, Record(0, b"key", b"value", 1_700_000_000_000))
     path.write_bytes(b"".join(k.to_bytes(8, "big") + one[8:] for k in range(20_000)))
-    rows: list[int] = []
-
-    def counted(*arguments: Any) -> Any:
-        found = stream_messages(*arguments)
-        rows.append(int(arguments[-2][STRETCHES]))
-        return found
-
-    monkeypatch.setattr(tiles, "stream_messages", counted)
+    calls = watched(monkeypatch, tiles, "stream_messages")
     assert offsets(path, threads=1) == list(range(20_000))
-    assert rows == [1]
+    assert [int(slots[STRETCHES]) for *_, slots, _, _ in calls] == [1]
 
 
 def test_other_formats_between(path: Path) -> None:
@@ -318,17 +311,10 @@ def test_damage_as_one_thread(name: str, path: Path) -> None:
 @pytest.mark.parametrize("threads", [2, 3])
 def test_pieces_are_equal(name: str, threads: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread gets as many as the others, so that none waits at the end for another one."""
-    sizes = list[int]()
     path.write_bytes(SEGMENTS[name])
-
-    def cut(file: Any, start: int, *others: Any) -> int | None:
-        border = next_border(file, start, *others)
-        assert border is not None
-        sizes.append(border - start)
-        return border
-
-    monkeypatch.setattr(pipeline, "next_border", cut)
+    calls = watched(monkeypatch, pipeline, "next_border")
     kolumn.read(path, threads=threads, chunk_bytes=CHUNK)
+    sizes = [border - start for _, start, *_, border in calls]
     assert len(sizes) % threads == 0
     assert max(sizes) < 1.1 * min(sizes)
 

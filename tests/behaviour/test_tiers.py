@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kolumn
-from kit.asked import invoked
+from kit.asked import invoked, watched
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
@@ -37,10 +37,8 @@ def values(*source: Path, **options: Any) -> list[tuple[int, str]]:
 
 
 def numbered(first: int, last: int, word: str = "x", epoch: int = 0) -> list[bytes]:
-    def ten(start: int) -> list[Record]:
-        return [Record(offset, value=f"{word}{offset}".encode()) for offset in range(start, min(start + 10, last + 1))]
-
-    return [batch(ten(start), leader_epoch=epoch) for start in range(first, last + 1, 10)]
+    rows = [Record(offset, value=f"{word}{offset}".encode()) for offset in range(first, last + 1)]
+    return [batch(rows[i : i + 10], leader_epoch=epoch) for i in range(0, len(rows), 10)]
 
 
 def expected(first: int, last: int, word: str = "x") -> list[tuple[int, str]]:
@@ -87,18 +85,16 @@ def test_a_tier_and_the_folder_of_the_broker_are_one_log(tmp_path: Path, tier: P
 
 
 def test_indexes_of_transactions_and_snapshots_are_used(tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, real = [], transactions.from_side_files
-    monkeypatch.setattr(transactions, "from_side_files", lambda *given: found.append(real(*given)) or found[-1])
+    calls = watched(monkeypatch, transactions, "from_side_files")
     with_files = rows(tier, **COMMITTED)
-    assert found[0] is not None
-    assert found[0].aborted
+    assert calls[0][-1].aborted
     for path in tier.glob("*.txnindex"):
         path.write_bytes(b"\1" + path.read_bytes()[1:])
     assert rows(tier, **COMMITTED).equals(with_files)
     for path in (*tier.glob("*.snapshot"), *tier.glob("*.txnindex")):
         path.unlink()
     assert rows(tier, **COMMITTED).equals(with_files)
-    assert found[2] is None
+    assert calls[2][-1] is None
 
 
 def test_an_index_of_aborts_that_was_lost_is_not_taken_for_absent(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,19 +103,18 @@ def test_an_index_of_aborts_that_was_lost_is_not_taken_for_absent(tier: Path, mo
     def parts() -> list[pa.Table]:
         return [rows(tier, **COMMITTED, end_offset=end) for end in (None, *BASES[1:-1], BASES[2] + 17)]
 
-    whole, walked, real = parts(), [], transactions._abort_markers
-    monkeypatch.setattr(transactions, "_abort_markers", lambda segment: walked.append(segment.base_offset) or real(segment))
+    whole, walked = parts(), watched(monkeypatch, transactions, "_abort_markers")
     assert parts() == whole
     for path in tier.glob("*.txnindex"):
         saved = path.read_bytes()
         path.unlink()
         walked.clear()
         assert parts() == whole
-        assert int(path.name[:20]) in walked
+        assert int(path.name[:20]) in {segment.base_offset for segment, _ in walked}
         path.write_bytes(saved)
     walked.clear()
     rows(tier, **COMMITTED, end_offset=10)
-    assert BASES[-2] not in walked
+    assert BASES[-2] not in {segment.base_offset for segment, _ in walked}
 
 
 def test_leader_epochs_that_are_not_those_of_the_batches_give_up_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -158,6 +158,9 @@ def test_producers_that_use_their_ids_again_and_open_transactions(tmp_path: Path
     source = log(tmp_path / "2", plain(0), spoiled(data(1, 9)), plain(2))
     assert offsets(source, errors="skip") == [0, 2]
     raises(kolumn.KolumnError, "stored checksum", committed, source)
+    # A transaction begins with its first intact batch, also if it is aborted.
+    source = log(tmp_path / "2", spoiled(data(0, 7)), data(1, 7), data(2, 7), control_batch(3, ABORT), plain(4))
+    assert states(source, errors="skip") == ["aborted", "aborted", "aborted", "none"]
     # No broker compresses them, but Java's reader accepts it.
 
     def entry(offset: int, key: bytes | None) -> bytes:

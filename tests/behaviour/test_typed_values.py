@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2
 
 import kolumn
 from kit.asked import skipping
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.outcome import raises
+from kit.protobuf_values import message_class
 from kit.replicas import copy, flip, write_log
 from kolumn.formats.v2 import ABORT
 from kolumn.values.decoder import Bodies
@@ -373,24 +374,12 @@ def test_a_type_that_is_no_struct_is_the_column(tmp_path: Path) -> None:
 
 
 PROTO = 'syntax = "proto3"; package a; message A { bool no = 1; } message B { int32 x = 1; string y = 2; }'
+FIELDS = [{"name": name, "number": number, "type": type, "label": 1} for number, name, type in ((1, "x", 5), (2, "y", 9))]
+FILE = {"name": "b.proto", "package": "a", "syntax": "proto3", "message_type": [{"name": "A"}, {"name": "B", "field": FIELDS}]}
+SET = descriptor_pb2.FileDescriptorSet(file=[FILE]).SerializeToString()
 
 
-def _files() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(name="b.proto", package="a", syntax="proto3")
-    file.message_type.add(name="A")
-    message = file.message_type.add(name="B")
-    for number, name, type in ((1, "x", 5), (2, "y", 9)):
-        message.field.add(name=name, number=number, type=type, label=1)
-    return descriptor_pb2.FileDescriptorSet(file=[file])
-
-
-def _class() -> Any:
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(_files().file[0])
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("a.B"))
-
-
-@pytest.mark.parametrize("schema", [PROTO, _files().SerializeToString(), _class()], ids=["text", "set", "class"])
+@pytest.mark.parametrize("schema", [PROTO, SET, message_class(SET, "a.B")], ids=["text", "set", "class"])
 def test_what_may_describe_protobuf(tmp_path: Path, schema: Any) -> None:
     write(tmp_path / "t-0", [b"\x08\5\x12\1t", b"", b"\x08"])
     how: dict[str, Any] = {"value_format": "protobuf", "value_schema": schema, "value_message": "a.B"}

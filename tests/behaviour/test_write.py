@@ -285,9 +285,12 @@ def test_targets_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     raises(KolumnError, r"file/t-0: cannot be written: Not a directory", kolumn.write, table, tmp_path / "file" / "t-0")
     raises(ArgumentError, "memory://bucket: name a folder in it", kolumn.write, table, "memory://bucket")
-    for target in (tmp_path / "t-0", tmp_path / SEGMENT):
+    for target in (f"{tmp_path}/t-0", f"{tmp_path}/{SEGMENT}", "memory://once/t-0", "memory://once/t-1/1.log"):
         kolumn.write(table, target)
-        raises(ArgumentError, "already exists", kolumn.write, table, target)
+        before = kolumn.read(target)
+        for again in (target, target if target.endswith(".log") else f"{target}/"):
+            raises(ArgumentError, "already exists", kolumn.write, pa.table({"value": ["y", "z"]}), again)
+        assert kolumn.read(target) == before
     raises(ArgumentError, "expected an Arrow table or reader, found list", kolumn.write, [1], tmp_path / "u-0")
 
 

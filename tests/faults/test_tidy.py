@@ -436,12 +436,11 @@ def dead(root: Path, content: object, name: str = "redo.json") -> Path:
     return folder
 
 
-def test_a_local_journal_that_no_run_wrote(tmp_path: Path) -> None:
+def test_a_journal_that_reaches_outside(tmp_path: Path) -> None:
     (tmp_path / "victim.txt").write_bytes(b"mine")
-    names = ("../victim.txt", "/victim.txt", "a/../../victim.txt", "a/..")
-    wrong: list[tuple[Any, Any]] = [(3, []), ({}, None)]
-    wrong += [both for name in names for both in (({}, [name]), ({f"files/{name}": name}, []), ({name: "victim.txt"}, []))]
-    for content in ("", [], *({"version": 1, "moves": moves} | ({} if gone is None else {"gone": gone}) for moves, gone in wrong)):
+    good, names = {"version": 1, "moves": {}, "gone": []}, ("../victim.txt", "/victim.txt", "a/../../victim.txt", "a/..")
+    outside = [more for name in names for more in ({"gone": [name]}, {"moves": {f"files/{name}": name}}, {"moves": {name: "victim.txt"}})]
+    for content in ("", [], good | {"moves": 3}, {"version": 1, "moves": {}}, *(good | more for more in outside)):
         folder = dead(tmp_path / "root", content)
         found = tree(tmp_path)
         raises(KolumnError, "no run of Kolumn wrote this: .* Find out who put it there, and remove it", recover, str(tmp_path / "root"))

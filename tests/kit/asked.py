@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from typer.testing import CliRunner, Result
 
 import kolumn
@@ -32,3 +33,16 @@ def put(folder: Path, *entries: bytes, base: int = 0) -> Path:
 def invoked(*arguments: object) -> Result:
     """What a command says and how it ends, in this process."""
     return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+def watched(patch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[Any, ...]]:
+    """The arguments of each call of a function, and behind them its result."""
+    calls, real = list[tuple[Any, ...]](), getattr(owner, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        result = real(*arguments, **named)
+        calls.append((*arguments, result))
+        return result
+
+    patch.setattr(owner, name, call)
+    return calls
