@@ -74,7 +74,7 @@ def halves(copies: list[Path]) -> list[Path]:
     """Every second entry of them is damaged, in turns, so that none is damaged in both; of long logs at both ends."""
     for i, folder in enumerate(copies):
         count = kolumn.batches(folder).num_rows
-        last_bytes(folder, lambda number, i=i, count=count: number % 2 == i and min(number, count - number) < 200)
+        last_bytes(folder, lambda number, i=i, count=count: number % 2 == i and (count < 3000 or min(number, count - number) < 200))
     return copies
 
 
