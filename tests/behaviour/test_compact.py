@@ -63,7 +63,6 @@ def test_as_the_brokers_cleaner(tmp_path: Path, case: str, cleaned: list[int], n
 
 @pytest.fixture(autouse=True, params=[(), (FILTER,)], ids=["filtered", "decoded"])
 def way(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both ways to clean batches of format 2."""
     with without(*request.param):
         yield
 
@@ -75,10 +74,6 @@ def _unique(table: pa.Table) -> list[str]:
 
 def _records(folder: Path) -> pa.Table:
     return kolumn.read(folder, columns=RECORD_COLUMNS, include_control=True)
-
-
-def _offsets(folder: Path, format: str = "kafka") -> list[int]:
-    return [offset for offset, *_ in _kept(folder, format)]
 
 
 @pytest.mark.parametrize("case", ["compacted", "compacted-old"])
@@ -104,21 +99,29 @@ def _kept(folder: Path, format: str = "kafka") -> list[tuple[int, bytes | None, 
     return [(row["offset"], row["key"], row["value"]) for row in rows]
 
 
+def _offsets(folder: Path, format: str = "kafka") -> list[int]:
+    return [offset for offset, *_ in _kept(folder, format)]
+
+
+def _rows(folder: Path, *columns: str, format: str = "kafka") -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in kolumn.batches(folder, format=format).select(columns).to_pylist()]
+
+
 def records(*pairs: tuple[bytes | None, bytes | None], first: int = 0) -> list[Record]:
     return [Record(first + i, key, value, TIME + i) for i, (key, value) in enumerate(pairs)]
 
 
 SOME = records((b"a", b"1"), (b"b", b"2"), (None, b"3"), (b"a", b"4"), (b"c", None))
+LEFT = [(1, b"b", b"2"), (3, b"a", b"4"), (4, b"c", None)]
 
 
 def test_the_last_of_each_key_stays_where_it_is(tmp_path: Path) -> None:
     out = _compact(tmp_path, batch(SOME, codec=1, producer_id=7, producer_epoch=1, base_sequence=10))
-    assert _kept(out) == [(1, b"b", b"2"), (3, b"a", b"4"), (4, b"c", None)]
-    [row] = kolumn.batches(out).to_pylist()
-    assert (row["baseOffset"], row["lastOffset"], row["baseSequence"], row["codec"]) == (0, 4, 10, "gzip")
+    assert _kept(out) == LEFT
+    assert _rows(out, "baseOffset", "lastOffset", "baseSequence", "codec") == [(0, 4, 10, "gzip")]
     # The batch gets a delete horizon because of its tombstone.
-    assert (row["deleteHorizonMs"], row["baseTimestampMs"], row["maxTimestampMs"]) == (TIME + DAY, TIME + DAY, TIME + 4)
-    assert kolumn.read(out, columns=["sequence", "timestampMs"])["sequence"].to_pylist() == [11, 13, 14]
+    assert _rows(out, "deleteHorizonMs", "baseTimestampMs", "maxTimestampMs") == [(TIME + DAY, TIME + DAY, TIME + 4)]
+    assert kolumn.read(out, columns=["sequence"])["sequence"].to_pylist() == [11, 13, 14]
 
 
 def test_tombstones_go_after_their_horizon(tmp_path: Path) -> None:
@@ -141,12 +144,10 @@ def test_empty_batches_of_producers_that_are_known_and_expired(tmp_path: Path) -
     own = {"producer_id": 7, "producer_epoch": 0}
     data = batch(records((b"a", b"1")), base_sequence=0, **own) + batch(records((b"a", b"2"), first=1), base_sequence=1, **own)
     data += batch(records((b"a", b"3"), first=2), producer_id=8, producer_epoch=0, base_sequence=0) + batch(records((None, b""), first=3))
-    rows = kolumn.batches(_compact(tmp_path, data)).to_pylist()
     # The first batch is removed; the second is the last one of its producer; the fourth ends the round.
-    assert [(row["baseOffset"], row["count"], row["baseSequence"]) for row in rows] == [(1, 0, 1), (2, 1, 0), (3, 0, -1)]
+    assert _rows(_compact(tmp_path, data), "baseOffset", "count", "baseSequence") == [(1, 0, 1), (2, 1, 0), (3, 0, -1)]
     data = batch(records((b"a", b"1")), producer_id=7, base_sequence=0) + batch(records((b"a", b"2"), first=1))
-    out = _compact(tmp_path, data, now=TIME + DAY)
-    assert [row["baseOffset"] for row in kolumn.batches(out).to_pylist()] == [1]
+    assert _rows(_compact(tmp_path, data, now=TIME + DAY), "baseOffset") == [(1,)]
 
 
 def test_transactions(tmp_path: Path) -> None:
@@ -157,20 +158,18 @@ def test_transactions(tmp_path: Path) -> None:
     data += control_batch(4, 1, producer_id=7, timestamp=TIME) + control_batch(5, 1, producer_id=9, timestamp=TIME)
     out = _compact(tmp_path, data)
     assert _kept(out) == [(0, b"a", b"7")]
-    rows = kolumn.batches(out).to_pylist()
     # The last batch of the aborted transaction stays without records, for its sequence. The marker at 9 gets a horizon: its data is gone.
-    assert [(row["baseOffset"], row["count"], row["deleteHorizonMs"]) for row in rows] == [
-        (0, 1, None), (2, 0, None), (3, 1, None), (4, 1, None), (5, 1, TIME + DAY),
-    ]  # fmt: skip
+    left = [(0, 1, None), (2, 0, None), (3, 1, None), (4, 1, None), (5, 1, TIME + DAY)]
+    assert _rows(out, "baseOffset", "count", "deleteHorizonMs") == left
     kolumn.compact(out, tmp_path / "later", include_active=True, now=TIME + DAY)
-    assert [row["baseOffset"] for row in kolumn.batches(tmp_path / "later").to_pylist()] == [0, 3, 4, 5]
+    assert _rows(tmp_path / "later", "baseOffset") == [(0,), (3,), (4,), (5,)]
 
 
 def test_what_compaction_leaves_alone(tmp_path: Path) -> None:
     data = batch(records((b"a", b"0")))
     opened = batch(records((b"a", b"1"), first=1000), flags=TRANSACTIONAL, producer_id=7, producer_epoch=0)
     out = _compact(tmp_path, data, opened + batch(records((b"a", b"2"), first=1001)))
-    assert [offset for offset, *_ in _kept(out)] == [0, 1000, 1001]
+    assert _offsets(out) == [0, 1000, 1001]
     out = _compact(tmp_path, batch([Record(0, b"\0\0\0\2", b"", TIME)], flags=CONTROL) + batch(records((b"a", b"1"), first=1)))
     assert kolumn.read(out, columns=["offset"], include_control=True)["offset"].to_pylist() == [0, 1]
 
@@ -180,10 +179,9 @@ def test_what_compaction_leaves_alone(tmp_path: Path) -> None:
 def test_messages(tmp_path: Path, magic: int, codec: int) -> None:
     data = wrapper(magic, SOME, codec) if codec else b"".join(message(magic, record) for record in SOME)
     out = _compact(tmp_path, data)
-    assert _kept(out) == [(1, b"b", b"2"), (3, b"a", b"4"), (4, b"c", None)]
-    rows = kolumn.batches(out).to_pylist()
-    assert rows[-1]["lastOffset"] == 4
-    assert len(rows) == (1 if codec else 3)
+    assert _kept(out) == LEFT
+    last = [offset for (offset,) in _rows(out, "lastOffset")]
+    assert (len(last), last[-1]) == (1 if codec else 3, 4)
 
 
 def test_kip87_goes_by_the_bit(tmp_path: Path) -> None:
@@ -204,21 +202,19 @@ def test_sets_are_merged_as_drafts_do_and_on_request(tmp_path: Path) -> None:
         return drafts.tagged_wrapper(first, inner, 1, flags=drafts.HONOURED if honoured else 0)
 
     out = _compact(tmp_path, sets(10, True) + sets(20, False), format="enriched")
-    assert [offset for offset, *_ in _kept(out, "enriched")] == [10, 12, 14, 20, 21, 22]
-    [row] = kolumn.batches(out, format="enriched").to_pylist()
-    assert (row["baseOffset"], row["count"]) == (10, 6)
+    assert _offsets(out, "enriched") == [10, 12, 14, 20, 21, 22]
+    assert _rows(out, "baseOffset", "count", format="enriched") == [(10, 6)]
     out = _compact(tmp_path, wrapper(1, SOME[:2], 1) + wrapper(1, SOME[3:], 1), merge_bytes=1 << 20)
-    assert [offset for offset, *_ in _kept(out)] == [1, 3, 4]
-    assert kolumn.batches(out)["lastOffset"].to_pylist() == [4]
+    assert _offsets(out) == [1, 3, 4]
+    assert _rows(out, "lastOffset") == [(4,)]
 
 
 def test_kip98_sets(tmp_path: Path) -> None:
     one = drafts.message_set(0, [drafts.set_message(r, 0) for r in SOME[:2]], 2, producer=(7, 0, 5), max_timestamp=TIME)
     two = drafts.message_set(2, [drafts.set_message(r, 2) for r in SOME[2:4]], 9, producer=(7, 0, 7), max_timestamp=TIME)
     out = _compact(tmp_path, one + two, format="kip98-draft")
-    rows = kolumn.batches(out, format="kip98-draft").to_pylist()
-    assert [(row["baseOffset"], row["lastOffset"], row["baseSequence"]) for row in rows] == [(0, 1, 5), (2, 10, 7)]
-    assert [offset for offset, *_ in _kept(out, "kip98-draft")] == [1, 3]
+    assert _rows(out, "baseOffset", "lastOffset", "baseSequence", format="kip98-draft") == [(0, 1, 5), (2, 10, 7)]
+    assert _offsets(out, "kip98-draft") == [1, 3]
     messages = [
         drafts.set_message(Record(0, b"a", b"aborted", TIME), 0), drafts.set_message(Record(1, b"\0\0\0\1", None, TIME), 0, control=True),
         drafts.set_message(Record(2, b"b", b"committed", TIME), 0), drafts.set_message(Record(3, b"\0\0\0\0", None, TIME), 0, control=True),

@@ -1,9 +1,9 @@
 """Damaged entries whose lengths lead too far, and whole batches inside of values: all intact records are read, and nothing else."""
 
-import os
 import random
 import struct
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,15 +12,13 @@ import crc32c
 import pytest
 
 import kolumn
-from kit import encoder
+from kit import asked
 from kit.draft_segments import FORMATS, Maker
-from kit.encoder import Record, batch, control_batch, message, wrapper
+from kit.encoder import Record, batch, control_batch, message, varint, with_crc, wrapper
 from kit.outcome import raises
 from kit.pairs import pairs
 from kolumn.damage.search import Search
 from kolumn.formats import crc
-from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import find_segments
 
 TIME = 1_700_000_000_000
 
@@ -43,6 +41,7 @@ def entry(kind: str, offset: int, count: int, size: int = 40, value: bytes | Non
 
 
 KINDS = ["v2", "v2 gzip", "v0", "v1", "v0 wrapper", "v1 wrapper"]
+offsets = partial(asked.offsets, errors="skip", include_control=True)
 
 
 def chain(kind: str, counts: list[int], sizes: list[int], first: int = 100) -> list[bytes]:
@@ -63,10 +62,6 @@ def without(entries: list[bytes], i: int, j: int) -> bytes:
     cut = [*entries]
     cut[i] = cut[i][: len(cut[i]) - gone - 5] + cut[i][-5:]
     return b"".join(cut)
-
-
-def offsets(path: Path, **options: Any) -> list[int]:
-    return kolumn.read(path, columns=["offset"], errors="skip", include_control=True, **options)["offset"].to_pylist()
 
 
 def check(path: Path, data: bytes, want: list[int], damage: list[tuple[int, int]], **options: Any) -> None:
@@ -212,8 +207,7 @@ BASE = 100
 
 
 def plain_batch(base: int, values: list[bytes]) -> bytes:
-    """A batch of format 2, uncompressed, with null keys."""
-    return encoder.batch([encoder.Record(base + i, None, value, 1000) for i, value in enumerate(values)])
+    return batch([Record(base + i, None, value, 1000) for i, value in enumerate(values)])
 
 
 def segment(nested: int | None, nested_batches: int, at: int) -> list[bytearray]:
@@ -248,8 +242,7 @@ def both(*ways: Damaging) -> Damaging:
     return lambda batches, i: [damage(batches, i) for damage in ways]
 
 
-def flip(batches, at):
-    batches[at][70] ^= 0x10
+flip = turned(70, 0x10)
 
 
 DAMAGE = {
@@ -277,31 +270,22 @@ CASES = pairs(tuple(DAMAGE), NESTED, (1, 3), (0, 3, 5), more=28)
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_all_that_is_intact_comes_back(path: Path, kind: str) -> None:
-    for _, *case in (case for case in CASES if case[0] == kind):
-        check_damage(path, kind, *case)
-
-
-def check_damage(path: Path, kind: str, nested: int | None, nested_batches: int, damaged: int) -> None:
-    batches = segment(nested, nested_batches, damaged)
-    DAMAGE[kind](batches, damaged)
-    lost = {damaged} | {"two in a row": {damaged + 1}, "payload, and the last batch cut": {5}}.get(kind, set())
-    path.write_bytes(b"".join(batches))
-    want = [BASE + 4 * i + k for i in range(6) if i not in lost for k in range(4)]
-    found, report = kolumn.read(path, columns=["offset"], errors="skip")["offset"].to_pylist(), kolumn.verify(path)
-    assert (found, report.records) == (want, len(want)), (nested, nested_batches, damaged)
-    start = sum(map(len, batches[:damaged]))
-    cut_off = damaged == 5 and kind in (
-        "bytes missing",
-        "payload, and the last batch cut",
-        "length huge",
-        "length a little too large",
-    )
-    if cut_off and report.ok:
-        assert report.segments["tail"].to_pylist() == ["truncated"]
-        return
-    assert report.damage["position"][0].as_py() == start
-    caught = raises(kolumn.CorruptBatchError, "", kolumn.read, path)
-    assert (caught.segment, caught.position, caught.base_offset) == (str(path), start, BASE + 4 * damaged)
+    for _, nested, nested_batches, damaged in (case for case in CASES if case[0] == kind):
+        batches = segment(nested, nested_batches, damaged)
+        DAMAGE[kind](batches, damaged)
+        lost = {damaged} | {"two in a row": {damaged + 1}, "payload, and the last batch cut": {5}}.get(kind, set())
+        path.write_bytes(b"".join(batches))
+        want = [BASE + 4 * i + k for i in range(6) if i not in lost for k in range(4)]
+        found, report = kolumn.read(path, columns=["offset"], errors="skip")["offset"].to_pylist(), kolumn.verify(path)
+        assert (found, report.records) == (want, len(want)), (nested, nested_batches, damaged)
+        start = sum(map(len, batches[:damaged]))
+        cut_off = damaged == 5 and kind in ("bytes missing", "payload, and the last batch cut", "length huge", "length a little too large")
+        if cut_off and report.ok:
+            assert report.segments["tail"].to_pylist() == ["truncated"]
+            continue
+        assert report.damage["position"][0].as_py() == start
+        caught = raises(kolumn.CorruptBatchError, "", kolumn.read, path)
+        assert (caught.segment, caught.position, caught.base_offset) == (str(path), start, BASE + 4 * damaged)
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -337,21 +321,11 @@ def test_error_text_says_all(path: Path) -> None:
     raises(kolumn.CorruptBatchError, words, kolumn.read, path)
     good = plain_batch(BASE, [b"a", b"b", b"c", b"d"])
     position = good.index(b"\x01\x02c", 61)
-    path.write_bytes(encoder.with_crc(good[:position] + encoder.varint(99) + good[position + 2 :]))
+    path.write_bytes(with_crc(good[:position] + varint(99) + good[position + 2 :]))
     caught = raises(kolumn.CorruptBatchError, "found 99 at byte", kolumn.read, path)
     assert (caught.record, caught.field) == (2, "key length")
     (damage,) = kolumn.verify(path).damage.to_pylist()
     assert (damage["baseOffset"], damage["lastOffset"], damage["recordsLost"]) == (102, 102, 1)
-
-
-def test_a_file_that_shrinks_gives_an_error(path: Path) -> None:
-    path.write_bytes(b"".join(segment(None, 0, 0)))
-    (found,) = find_segments(path)
-    opened = SegmentFile(found)
-    os.truncate(path, 50)
-    with pytest.raises(kolumn.KolumnError, match="it was cut"), opened as file:
-        file.read(0, found.size)
-    raises(kolumn.KolumnError, "it was cut", SegmentFile, found)
 
 
 def test_bytes_of_damaged_segments_are_not_walked_in_python(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

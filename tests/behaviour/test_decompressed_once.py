@@ -1,7 +1,7 @@
 """Is a payload decompressed once, whatever its size is and whatever the columns were expected to need? No clock: decoders count bytes."""
 
 import random
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import kolumn
-from kit.encoder import Record, batch
+from kit.encoder import Record, batch, message, wrapper
 from kolumn.cpu_fallback.inflate.arena import inflate
-from kolumn.cpu_fallback.stream import UNPACKED, stream
+from kolumn.cpu_fallback.stream import UNPACKED
 from kolumn.decode.host import streamed
 
 KIB, TIME = 1 << 10, 1_700_000_000_000
@@ -23,24 +23,23 @@ class Count:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes = self.packages = 0
+        for name in ("stream", "stream_messages"):
+            monkeypatch.setattr(streamed, name, partial(self._counted, getattr(streamed, name)))
+        monkeypatch.setattr(streamed, "inflate", self._by_package)
 
-        def counted(*arguments: Any) -> Any:
-            before = int(arguments[-2][UNPACKED])
-            result = stream(*arguments)
-            self.bytes += int(arguments[-2][UNPACKED]) - before
-            return result
+    def _counted(self, real: Any, *arguments: Any) -> Any:
+        before = int(arguments[-2][UNPACKED])
+        result = real(*arguments)
+        self.bytes += int(arguments[-2][UNPACKED]) - before
+        return result
 
-        def by_package(*arguments: Any) -> Any:
-            self.packages += 1
-            return inflate(*arguments)
-
-        monkeypatch.setattr(streamed, "stream", counted)
-        monkeypatch.setattr(streamed, "inflate", by_package)
+    def _by_package(self, *arguments: Any) -> Any:
+        self.packages += 1
+        return inflate(*arguments)
 
 
 @cache
 def segment(codec: int, sizes: tuple[int, ...], value: int) -> tuple[bytes, int]:
-    """A segment, and the bytes of all its payloads."""
     rng, data, first, plain = random.Random(codec), [], 0, 0
     for size in sizes:
         offsets = range(first, first + max(1, size // (value + 20)))
@@ -88,3 +87,19 @@ def test_a_batch_that_does_not_fit_waits_in_the_arena(path: Path, monkeypatch: p
                 found = kolumn.read(path, columns=COLUMNS, threads=1, binary=binary, **way)
             assert found.cast(expected.schema).equals(expected)
             assert (count.bytes, count.packages) == (plain, 0), (binary, way)
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3])
+def test_messages(codec: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that are full, windows that end, an arena that grows: nothing is decompressed for them again."""
+    rng, data, plain = random.Random(codec), [], 0
+    for number, size in enumerate((100, 40 * KIB, 300 * KIB, KIB, 90 * KIB, 300 * KIB)):
+        records = [Record(4 * number + i, b"key", rng.randbytes(size // 8) + bytes(size // 8), TIME) for i in range(4)]
+        data.append(wrapper(1, records, codec))
+        plain += sum(len(message(1, record)) for record in records)
+    path.write_bytes(b"".join(data))
+    for options in ({}, {"binary": "view"}, {"chunk_bytes": 50_000}, {"memory_bytes": 1000}):
+        with monkeypatch.context() as patched:
+            count = Count(patched)
+            assert kolumn.read(path, columns=COLUMNS, threads=1, **options).num_rows == 24
+        assert count.bytes == plain, options

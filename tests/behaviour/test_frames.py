@@ -10,19 +10,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import invoked, put, skipping
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
 from kit.replicas import copy, flip
-from kolumn.cli import app
 from kolumn.readers.polars import Bounds, bounds_of
 
 pl = pytest.importorskip("polars", reason="kolumn[polars] has it")
-
-
 START = datetime(2026, 1, 31, 12, tzinfo=UTC)
 ROWS = 60_000
 
@@ -123,8 +120,7 @@ def test_what_cannot_be_understood() -> None:
     odd = SimpleNamespace(meta=SimpleNamespace(serialize=lambda format: '{"BinaryExpr": {"left": 1}}'))
     assert bounds_of(odd) == Bounds()
     raises(kolumn.ArgumentError, "no such file", kolumn.scan_polars, "/no/such/place")
-    with pytest.raises(kolumn.ArgumentError, match="did you mean 'columns'"):
-        kolumn.scan_polars(CORPUS / "v2-java", colums="key")  # type: ignore[call-arg]
+    raises(kolumn.ArgumentError, "did you mean 'columns'", kolumn.scan_polars, CORPUS / "v2-java", colums="key")
 
 
 def test_less_is_read(broker: Path) -> None:
@@ -158,25 +154,20 @@ def test_options_and_typed_values(broker: Path) -> None:
 def test_damage_is_an_error_with_its_position(tmp_path: Path, broker: Path) -> None:
     path = copy(broker / "orders-1", tmp_path) / f"{0:020}.log"
     flip(path, path.stat().st_size // 2 + 40)
-    lazy = kolumn.scan_polars(tmp_path)
-    raises(Exception, r"orders-1/0+\.log: position \d+", lazy.collect)
+    raises(Exception, r"orders-1/0+\.log: position \d+", kolumn.scan_polars(tmp_path).collect)
     skipped = kolumn.Skipped()
     assert 0 < kolumn.scan_polars(tmp_path, errors="skip", on_damage=skipped).collect().height < ROWS
     assert skipped.stretches == 1
     pytest.importorskip("duckdb")
-    out = run(tmp_path, "select count(*) from orders")
+    out = invoked("sql", tmp_path, "select count(*) from orders")
     assert (out.exit_code, "--errors skip" in out.stderr) == (1, True)
-    out = run("--json", tmp_path, "select count(*) n from orders", "--errors", "skip")
+    out = invoked("sql", "--json", tmp_path, "select count(*) n from orders", "--errors", "skip")
     assert (out.exit_code, "1 damaged stretch left out" in out.stderr) == (1, True)
     assert 0 < json.loads(out.stdout)["n"] < ROWS
 
 
-def run(*args: object) -> Any:
-    return CliRunner().invoke(app, ["sql", *map(str, args)])
-
-
 def sql(*args: object) -> list[dict[str, Any]]:
-    out = run("--json", *args)
+    out = invoked("sql", "--json", *args)
     assert out.exit_code == 0, out.stderr
     return [json.loads(line) for line in out.stdout.splitlines()]
 
@@ -193,13 +184,11 @@ def test_sql(broker: Path) -> None:
     typed = ("--value-format", "json", "--value-schema", '{"n": "int64"}')
     assert sql(broker, "select sum(value.n)::bigint s from clicks", *typed) == [{"s": ROWS * (ROWS - 1) // 2}]
     assert sql(broker, "select 1 a where false") == []
-    pytest.importorskip("duckdb", reason="kolumn[sql] has it")
     for query, said in (
-        ("select * from order_", "tables: clicks, orders"),
-        ("selec 1", "syntax error"),
+        ("select * from order_", "tables: clicks, orders"), ("selec 1", "syntax error"),
         ("select cast(decode(key) as int) from orders", "Could not convert"),
-    ):
-        out = run(broker, query)
+    ):  # fmt: skip
+        out = invoked("sql", broker, query)
         assert (out.exit_code, out.stdout, said in out.stderr) == (2, "", True)
 
 
@@ -223,53 +212,41 @@ def test_queries_see_topics_alone(broker: Path, tmp_path: Path) -> None:
         "create secret (type s3)": None,
     }
     for query, allowed in refused.items():
-        out = run("--json", broker, query)
+        out = invoked("sql", "--json", broker, query)
         assert (out.exit_code, out.stdout) == (2, ""), query
         assert "--allow-files" in out.stderr, query
         if allowed is not None:
             assert sql("--allow-files", broker, query) == allowed
     assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "a.db"}
     # Nor do they see variables of this program.
-    assert "does not exist" in run(broker, "select * from found").stderr
-
-
-@pytest.fixture(scope="module")
-def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixty damaged batches, in a topic whose name is HTML."""
-    folder = tmp_path_factory.mktemp("notebook") / "<b>&topic-0"
-    folder.mkdir()
-    entries = [bytearray(batch([Record(i, b"key", b"value", 1000)])) for i in range(121)]
-    for entry in entries[1::2]:
-        entry[-3] ^= 1
-    (folder / f"{0:020}.log").write_bytes(b"".join(entries))
-    return folder
+    assert "does not exist" in invoked("sql", broker, "select * from found").stderr
 
 
 def cells(html: str) -> list[list[str]]:
     return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", html) if "<td" in row]
 
 
-def test_a_report(damaged: Path) -> None:
-    report = kolumn.verify(damaged)
+def test_reports_in_a_notebook(tmp_path: Path) -> None:
+    """Of sixty damaged batches, in a topic whose name is HTML."""
+    entries = [bytearray(batch([Record(i, b"key", b"value", 1000)])) for i in range(121)]
+    for entry in entries[1::2]:
+        entry[-3] ^= 1
+    damaged = put(tmp_path / "<b>&topic-0", *entries).parent
+    report, (_, skipped) = kolumn.verify(damaged), skipping(damaged)
     html = report._repr_html_()
     assert "<b>60 damaged stretches</b>: 1 segments, 61 intact batches, 61 records, " in html
     assert [row[1] for row in cells(html)] == [str(one) for one in report.damage["position"].to_pylist()[:50]]
     assert "<p>and 10 more</p>" in html
     assert "<b>&topic" not in html
     assert "&lt;b&gt;&amp;topic-0" in html
-
-
-def test_what_was_left_out(damaged: Path, tmp_path: Path) -> None:
-    skipped = kolumn.Skipped()
-    assert skipped._repr_html_() == "<p>nothing left out</p>"
-    kolumn.read(damaged, errors="skip", on_damage=skipped)
     html = skipped._repr_html_()
     assert html.startswith("<p>60 damaged stretches left out: ")
     assert len(cells(html)) == 50
     assert "<p>and 10 more</p>" in html
     (row,) = cells(skipped.damage[0]._repr_html_())
     assert row[1:6] == [str(skipped.damage[0].position), str(skipped.damage[0].size), "1", "1", "1"]
-    (tmp_path / f"{0:020}.log").write_bytes(batch([Record(0)]))
-    html = kolumn.verify(tmp_path)._repr_html_()
+    # And of what is sound.
+    assert kolumn.Skipped()._repr_html_() == "<p>nothing left out</p>"
+    html = kolumn.verify(batch([Record(0)]))._repr_html_()
     assert html.startswith("<p><b>OK</b>: ")
     assert "<table>" not in html

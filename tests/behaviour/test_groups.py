@@ -10,19 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import invoked, put
 from kit.command_line import run
 from kit.corpus import HERE
 from kit.dumped import BROKERS, differences, kept
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.outcome import raises
 from kit.tiers import uuid_of
-from kolumn.cli import app
-from kolumn.core.errors import ArgumentError, CorruptBatchError
 
-OFFSETS, STATE = HERE / "internal" / "__consumer_offsets-0", HERE / "internal" / "__transaction_state-0"
+INTERNAL = HERE / "internal"
+OFFSETS, STATE = INTERNAL / "__consumer_offsets-0", INTERNAL / "__transaction_state-0"
 T = 1_700_000_000_000
 
 
@@ -46,12 +45,6 @@ def classic(generation: int, members: int) -> bytes:
     return head + struct.pack(">qi", T, members) + member * members
 
 
-def log(folder: Path, *entries: bytes) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{0:020}.log").write_bytes(b"".join(entries))
-    return folder
-
-
 def rows(*sources: Path, **options: Any) -> list[dict[str, Any]]:
     return kolumn.groups(sources, **options).to_pylist()
 
@@ -62,9 +55,9 @@ def one(offset: int, key: bytes, value: bytes | None) -> bytes:
 
 def test_the_newest_commit_counts_and_those_of_transactions_that_are_committed(tmp_path: Path) -> None:
     a, b, c = (commit_key("g", "orders", number) for number in range(3))
-    log(tmp_path / "__consumer_offsets-7", one(0, a, commit(5)), one(1, b, commit(6)), one(2, a, commit(9, "note")), one(3, b, None))
-    log(tmp_path / "__consumer_offsets-8", one(0, commit_key("h", "gone", 0), commit(3)), one(1, c, commit(1)))
-    log(tmp_path / "orders-0", batch([Record(i, None, b"x", T) for i in range(12)]))
+    put(tmp_path / "__consumer_offsets-7", one(0, a, commit(5)), one(1, b, commit(6)), one(2, a, commit(9, "note")), one(3, b, None))
+    put(tmp_path / "__consumer_offsets-8", one(0, commit_key("h", "gone", 0), commit(3)), one(1, c, commit(1)))
+    put(tmp_path / "orders-0", batch([Record(i, None, b"x", T) for i in range(12)]))
     found = {(row["group"], row["topic"], row["partition"]): row for row in rows(tmp_path)}
     assert found.keys() == {("g", "orders", 0), ("g", "orders", 2), ("h", "gone", 0)}
     first = found["g", "orders", 0]
@@ -79,7 +72,7 @@ def test_the_newest_commit_counts_and_those_of_transactions_that_are_committed(t
     entries = [one(i, commit_key("g", "orders", i), commit(i)) for i in range(3)]
     entries += [part(3, 0, 7), part(4, 1, 8), part(5, 2, 9)]
     entries += [control_batch(6, 1, producer_id=7, producer_epoch=0), control_batch(7, 0, producer_id=8, producer_epoch=0)]
-    log(tmp_path / "2" / "__consumer_offsets-0", *entries)
+    put(tmp_path / "2" / "__consumer_offsets-0", *entries)
     assert [row["committedOffset"] for row in rows(tmp_path / "2")] == [100, 1, 2]
 
 
@@ -87,7 +80,7 @@ def test_members_and_states_of_classic_groups(tmp_path: Path) -> None:
     key = struct.pack(">h", 2)
     values = {"live": classic(5, 1), "idle": classic(6, 0), "gone": classic(1, 1)}
     entries = [one(i, key + text(group), value) for i, (group, value) in enumerate([*values.items(), ("gone", None)])]
-    log(tmp_path / "__consumer_offsets-0", *entries)
+    put(tmp_path / "__consumer_offsets-0", *entries)
     idle, live = rows(tmp_path)
     assert (idle["group"], idle["state"], idle["members"], idle["topic"]) == ("idle", "Empty", [], None)
     assert (live["state"], live["kind"], live["protocol"], live["generation"]) == ("Stable", "classic", "range", 5)
@@ -107,9 +100,9 @@ def test_groups_of_a_real_broker(tmp_path: Path) -> None:
     assert [(row["group"], row["committedOffset"], row["lag"]) for row in found if row["kind"] == "classic"] == [
         ("readers-0", 73, 849), ("readers-1", 78, 844), ("readers-2", 78, 844), ("readers-3", 78, 844)
     ]  # fmt: skip
-    raises(ArgumentError, "no __consumer_offsets in this source", rows, HERE / "transactional" / "txn-open-0")
+    raises(kolumn.ArgumentError, "no __consumer_offsets in this source", rows, HERE / "transactional" / "txn-open-0")
     # Commits of format 4 name the topic's id, and so does the folder.
-    copy = log(tmp_path / "txn-open-0", (HERE / "transactional" / "txn-open-0" / f"{0:020}.log").read_bytes())
+    copy = put(tmp_path / "txn-open-0", (HERE / "transactional" / "txn-open-0" / f"{0:020}.log").read_bytes()).parent
     assert {row["lag"] for row in rows(OFFSETS, copy) if row["topic"] == "txn-open"} == {119, 114}
     (copy / "partition.metadata").write_text("version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
     assert {row["lag"] for row in rows(OFFSETS, copy) if row["topic"] == "txn-open"} == {None}
@@ -117,14 +110,14 @@ def test_groups_of_a_real_broker(tmp_path: Path) -> None:
 
 def test_copies_are_one_log_and_damage_is_told(tmp_path: Path) -> None:
     entries = [one(i, commit_key("g", "orders", 0), commit(i)) for i in range(5)]
-    log(tmp_path / "a" / "__consumer_offsets-0", *entries)
-    log(tmp_path / "b" / "__consumer_offsets-0", *entries[:4], entries[4][:-1] + b"?")
+    put(tmp_path / "a" / "__consumer_offsets-0", *entries)
+    put(tmp_path / "b" / "__consumer_offsets-0", *entries[:4], entries[4][:-1] + b"?")
     assert [row["committedOffset"] for row in rows(tmp_path / "a", tmp_path / "b")] == [4]
-    raises(CorruptBatchError, "", rows, tmp_path / "b")
+    raises(kolumn.CorruptBatchError, "", rows, tmp_path / "b")
     skipped = kolumn.Skipped()
     assert [row["committedOffset"] for row in rows(tmp_path / "b", errors="skip", on_damage=skipped)] == [3]
     assert skipped.stretches == 1
-    done = CliRunner().invoke(app, ["groups", "--json", str(tmp_path / "b")])
+    done = invoked("groups", "--json", tmp_path / "b")
     assert (done.exit_code, json.loads(done.stdout)["committedOffset"]) == (1, 3)
 
 
@@ -148,24 +141,24 @@ def test_hanging_transactions(tmp_path: Path) -> None:
     def begun(offset: int, producer: int) -> bytes:
         return batch([Record(offset, None, b"x", T)], flags=TRANSACTIONAL, producer_id=producer, producer_epoch=3)
 
-    log(tmp_path / "orders-0", begun(0, 1), begun(1, 2), begun(2, 3))
+    put(tmp_path / "orders-0", begun(0, 1), begun(1, 2), begun(2, 3))
     unknown = kolumn.open_transactions(tmp_path, now=T + 5).to_pylist()
     assert [(row["producerId"], row["isHanging"], row["ageMs"]) for row in unknown] == [(1, None, 5), (2, None, 5), (3, None, 5)]
     states = (("a", 1, 1, [0]), ("b", 2, 1, [0]), ("b", 2, 4, []), ("c", 4, 1, [1]))
-    log(tmp_path / "__transaction_state-0", *(state(i, *given) for i, given in enumerate(states)))
+    put(tmp_path / "__transaction_state-0", *(state(i, *given) for i, given in enumerate(states)))
     found = {row["producerId"]: row for row in kolumn.open_transactions(tmp_path, now=T + 5).to_pylist()}
     expected = {1: (False, "Ongoing"), 2: (True, "CompleteCommit"), 3: (True, None), 4: (False, "Ongoing")}
     assert {producer: (row["isHanging"], row["coordinatorState"]) for producer, row in found.items()} == expected
     assert (found[4]["firstOffset"], found[4]["partition"], found[4]["ageMs"]) == (None, 1, 15)
-    done = CliRunner().invoke(app, ["transactions", "--now", str(T + 5), str(tmp_path)])
+    done = invoked("transactions", "--now", str(T + 5), tmp_path)
     assert (done.exit_code, [line.split()[0] for line in done.stdout.splitlines()]) == (0, ["producerId", "1", "2", "3", "4"])
 
 
 @pytest.mark.parametrize("place", ["orders-0", "__consumer_offsets-0", f"orders-{uuid_of('orders')}/0"])
 def test_manifests_that_are_none_hide_nothing(tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture) -> None:
     entries = [one(i, commit_key("g", "orders", 0), commit(i)) for i in range(3)]
-    log(tmp_path / "__consumer_offsets-0", *entries)
-    log(tmp_path / "orders-0", *(batch([Record(i, None, b"x", T)]) for i in range(7)))
+    put(tmp_path / "__consumer_offsets-0", *entries)
+    put(tmp_path / "orders-0", *(batch([Record(i, None, b"x", T)]) for i in range(7)))
     (tmp_path / place).mkdir(parents=True, exist_ok=True)
     (tmp_path / place / f"{99:020d}-{uuid_of('bad')}.rsm-manifest").write_text("{")
     for errors in ("raise", "skip"):
@@ -175,15 +168,12 @@ def test_manifests_that_are_none_hide_nothing(tmp_path: Path, place: str, caplog
     assert kolumn.open_transactions(tmp_path, errors="skip").num_rows == 0
 
 
-INTERNAL = HERE / "internal"
-
-
 def types(table: pa.Table, column: str = "value") -> Counter[Any]:
     return Counter(pc.struct_field(table[column].combine_chunks(), "type").to_pylist())
 
 
 def test_offsets_of_groups() -> None:
-    table = kolumn.read(INTERNAL / "__consumer_offsets-0", decode="internal")
+    table = kolumn.read(OFFSETS, decode="internal")
     assert table.column_names == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "keyValid", "valueValid"]
     commits = table.filter(pc.equal(pc.struct_field(table["value"], "type"), "OffsetCommit"))
     groups = Counter(pc.struct_field(commits["key"], ["OffsetCommit", "group"]).to_pylist())
@@ -202,7 +192,6 @@ def test_metadata_of_a_cluster_and_its_snapshots() -> None:
     assert "LeaderChangeMessage" not in {one.name for one in plain.schema.field("value").type}
     topics = plain.filter(pc.equal(pc.struct_field(plain["value"], "type"), "TopicRecord"))
     assert "meta-0-4" in pc.struct_field(topics["value"], ["TopicRecord", "name"]).to_pylist()
-    log = INTERNAL / "__cluster_metadata-0"
     snapshots = sorted(path.name for path in log.glob("*.checkpoint"))
     (remark,) = kolumn.verify(log).remarks.to_pylist()
     assert (remark["kind"], remark["remark"].split()[0]) == ("snapshots", str(len(snapshots)))
@@ -219,7 +208,7 @@ def test_files_that_no_folder_names_and_topics_that_share_one_type(tmp_path: Any
     assert types(kolumn.read(INTERNAL / "bootstrap.checkpoint", decode="internal")) == {"FeatureLevelRecord": 6}
     other = kolumn.read(INTERNAL / "old-broker__consumer_offsets-0", decode="internal", topic="__consumer_offsets")
     assert types(other) == {"OffsetCommit": 36, "GroupMetadata": 6}
-    table = kolumn.read([INTERNAL / "__consumer_offsets-0", INTERNAL / "__transaction_state-0"], decode="internal")
+    table = kolumn.read([OFFSETS, STATE], decode="internal")
     assert types(table)["TransactionLog"] == 655
     assert types(table)["OffsetCommit"] == 100
     pq.write_table(table, tmp_path / "t.parquet")
@@ -228,25 +217,22 @@ def test_files_that_no_folder_names_and_topics_that_share_one_type(tmp_path: Any
 
 @pytest.mark.parametrize("options", [{"threads": 2, "chunk_bytes": 2000}, {"binary": "view"}, {"errors": "skip"}])
 def test_every_way_to_read(options: dict[str, Any]) -> None:
-    source = INTERNAL / "__transaction_state-0"
-    assert pa.Table.from_batches(kolumn.scan(source, decode="internal", **options)) == kolumn.read(source, decode="internal")
-    table = kolumn.read(INTERNAL / "__transaction_state-0", decode="internal", columns=["valueRaw", "value", "keyRaw"])
-    raw = kolumn.read(INTERNAL / "__transaction_state-0", columns=["value", "key"])
-    assert table["valueRaw"].equals(raw["value"])
-    assert table["keyRaw"].equals(raw["key"])
+    whole = kolumn.read(STATE, decode="internal", columns=["valueRaw", "value", "keyRaw"])
+    assert pa.Table.from_batches(kolumn.scan(STATE, decode="internal", **options)) == kolumn.read(STATE, decode="internal")
+    raw = kolumn.read(STATE, columns=["value", "key"])
+    assert (whole["valueRaw"], whole["keyRaw"]) == (raw["value"], raw["key"])
 
 
 def test_messages_in_cat_and_parquet(tmp_path: Any) -> None:
-    done = run("cat", "--json", "--decode", "internal", INTERNAL / "__consumer_offsets-0")
+    done = run("cat", "--json", "--decode", "internal", OFFSETS)
     assert done.returncode == 0, done.stderr
     first, *rest = (json.loads(line) for line in done.stdout.splitlines())
     assert first["key"] == {"type": "GroupMetadata", "version": 2, "data": {"group": "readers-0"}}
     assert (first["value"]["data"]["members"], len(rest), done.stderr) == ([], 129, "")
-    source = INTERNAL / "__consumer_offsets-0"
-    done = run("to-parquet", "--decode", "internal", source, tmp_path / "lake")
+    done = run("to-parquet", "--decode", "internal", OFFSETS, tmp_path / "lake")
     assert done.returncode == 0, done.stderr
     found = pa.concat_tables(pq.ParquetFile(path).read() for path in sorted((tmp_path / "lake").rglob("*.parquet")))
-    expected = kolumn.read(source, decode="internal")
+    expected = kolumn.read(OFFSETS, decode="internal")
     for name in ("key", "value"):
         assert found[name].to_pylist() == expected[name].to_pylist()
 

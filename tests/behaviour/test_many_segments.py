@@ -3,6 +3,7 @@
 import os
 import struct
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 import pytest
 
 import kolumn
+from kit.asked import offsets, put, skipping, watched
 from kit.encoder import LOG_APPEND_TIME, Record, batch, control_batch, message
 from kit.looks import Looks
+from kit.paths import without
 from kit.streams import GZIP, LZ4, ZSTD
-from kolumn.core.errors import CorruptBatchError, KolumnError
+from kolumn.core.paths import TOGETHER
 from kolumn.core.schema import RECORD_COLUMNS
-from kolumn.decode.small_segments import SmallSegments
 from kolumn.source.segments import find_segments
 
 SEGMENTS, EACH = 120, 5
@@ -25,7 +27,7 @@ SEGMENTS, EACH = 120, 5
 def topic(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("t-0")
     for base in range(0, SEGMENTS * EACH, EACH):
-        (folder / f"{base:020}.log").write_bytes(batch([Record(base + i, b"key", b"value" * 40, base) for i in range(EACH)]))
+        put(folder, batch([Record(base + i, b"key", b"value" * 40, base) for i in range(EACH)]), base=base)
     return folder
 
 
@@ -52,29 +54,25 @@ def test_a_segment_is_looked_at_once_and_opened_with_its_neighbours(topic: Path,
 
 def test_threads_get_tiny_segments_together(topic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each task of a thread costs waits for Python's lock, more than a tiny segment's loops save."""
-    tasks, submit = list[object](), ThreadPoolExecutor.submit
-    monkeypatch.setattr(ThreadPoolExecutor, "submit", lambda pool, *args, **named: tasks.append(args) or submit(pool, *args, **named))
-    assert kolumn.read(topic, threads=2, columns="offset")["offset"].to_pylist() == list(range(SEGMENTS * EACH))
+    tasks = watched(monkeypatch, ThreadPoolExecutor, "submit")
+    assert offsets(topic, threads=2) == list(range(SEGMENTS * EACH))
     assert len(tasks) < SEGMENTS / 20
 
 
 @pytest.mark.parametrize("options", [{}, {"memory_bytes": 1}, {"chunk_bytes": 1000}], ids=str)
 def test_threads_change_neither_rows_nor_reports(topic: Path, options: dict[str, Any], tmp_path: Path) -> None:
-    """Whatever the share of memory leaves for later."""
     source = damaged(topic, tmp_path, 3, 50, SEGMENTS - 1)
-    found = []
-    for threads in (1, 2, 3):
-        left_out: list[Any] = []
-        table = kolumn.read(source, errors="skip", threads=threads, on_damage=left_out.append, **options)
-        found.append((table.to_pylist(), [(damage.segment, damage.position) for damage in left_out]))
-    assert (len(found[0][0]), len(found[0][1]), found[1], found[2]) == ((SEGMENTS - 3) * EACH, 3, found[0], found[0])
+    alone, *found = (skipping(source, threads=threads, **options) for threads in (1, 2, 3))
+    assert (alone[0].num_rows, len(alone[1].damage)) == ((SEGMENTS - 3) * EACH, 3)
+    for table, skipped in found:
+        assert (table, skipped.damage) == (alone[0], alone[1].damage)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_records_before_an_error_come_first(topic: Path, threads: int, tmp_path: Path) -> None:
     source = damaged(topic, tmp_path, 50)
     rows: list[int] = []
-    with pytest.raises(CorruptBatchError, match=f"{50 * EACH:020}.log"):
+    with pytest.raises(kolumn.CorruptBatchError, match=f"{50 * EACH:020}.log"):
         rows.extend(offset for some in kolumn.scan(source, threads=threads, columns="offset") for offset in some["offset"].to_pylist())
     assert rows == list(range(50 * EACH))
 
@@ -122,93 +120,72 @@ def kinds() -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Some partitions, of many segments and of one."""
     root = tmp_path_factory.mktemp("mixed")
     for partition, segments in enumerate((kinds(), kinds()[:1], kinds()[1:2], kinds()[2:40])):
-        folder = root / f"t-{partition}"
-        folder.mkdir()
-        for i, data in enumerate(segments):
-            (folder / f"{EACH * (i + (partition if partition in (1, 2) else 2 * (partition == 3))):020}.log").write_bytes(data)
+        for i, data in enumerate(segments, (0, 1, 2, 2)[partition]):
+            put(root / f"t-{partition}", data, base=EACH * i)
     return root
 
 
-def outcome(source: Path, alone: bool, monkeypatch: pytest.MonkeyPatch, **options: Any) -> tuple[Any, ...]:
-    """Rows, damage and remarks of a read, with small segments decoded together or ``alone``."""
-    with monkeypatch.context() as patch:
-        if alone:
-            patch.setattr(SmallSegments, "decode", lambda self, ranges: None)
+def as_alone(source: Path, **options: Any) -> Any:
+    """Rows, damage and error of a read, and what `verify` says, which are the same whether small segments are decoded together or not."""
+    found = []
+    for off in ((), (TOGETHER,)):
         left_out, rows, error = list[Any](), list[Any](), ""
-        try:
-            for found in kolumn.scan(source, on_damage=left_out.append, **options):
-                rows += found.to_pylist()
-        except KolumnError as raised:
-            error = str(raised)
-        report = kolumn.verify(source, threads=1)
-        return rows, left_out, error, report.segments.to_pylist(), report.remarks.to_pylist()
+        with without(*off):
+            try:
+                for some in kolumn.scan(source, on_damage=left_out.append, **options):
+                    rows += some.to_pylist()
+            except kolumn.KolumnError as raised:
+                error = str(raised)
+            report = kolumn.verify(source, threads=1)
+        found.append((rows, left_out, error, report.segments.to_pylist(), report.remarks.to_pylist()))
+    assert found[0] == found[1]
+    return found[0]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     "options",
     [
-        {"columns": [*RECORD_COLUMNS]},
-        {},
-        {"columns": ["offset", "partition"], "start_offset": 52, "end_offset": 171},
+        {"columns": [*RECORD_COLUMNS]}, {}, {"columns": ["offset", "partition"], "start_offset": 52, "end_offset": 171}, {"binary": "view"},
         {"columns": ["key", "tombstone", "headers"], "include_control": True, "memory_bytes": 1 << 20},
         {"columns": ["value", "timestamp"], "start_timestamp": 40, "check_crcs": False, "chunk_bytes": 20_000},
-        {"binary": "view"},
     ],
     ids=str,
-)
-def test_segments_together_are_as_alone(mixed: Path, options: dict[str, Any], threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, expected = (outcome(mixed, alone, monkeypatch, threads=threads, **options) for alone in (False, True))
-    assert found == expected
-    assert len(found[0]) > 100
+)  # fmt: skip
+def test_segments_together_are_as_alone(mixed: Path, options: dict[str, Any], threads: int) -> None:
+    assert len(as_alone(mixed, threads=threads, **options)[0]) > 100
 
 
-@pytest.mark.parametrize("errors", ["raise", "skip"])
-def test_damage_among_small_segments_is_as_alone(mixed: Path, errors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A flipped byte, a cut, zeros, offsets of another segment, and a file that is no segment."""
+def test_damage_among_small_segments_is_as_alone(mixed: Path, tmp_path: Path) -> None:
+    """A flipped byte, a cut, zeros, offsets of another segment, a file that is no segment, and an empty one."""
+    changes: dict[int, Callable[[bytes], bytes]] = {
+        12: lambda data: data[:70] + bytes([data[70] ^ 1]) + data[71:], 16: lambda data: data[:-9], 40: lambda data: data + bytes(400),
+        44: lambda data: struct.pack(">q", 3) + data[8:], 60: lambda _: b"PAR1" + bytes(200), 65: lambda _: b"",
+    }  # fmt: skip
     source = tmp_path / "t-0"
     source.mkdir()
     for i, path in enumerate(sorted((mixed / "t-0").iterdir())):
-        data = bytearray(path.read_bytes())
-        if i == 12:
-            data[70] ^= 1
-        elif i == 16:
-            data = data[:-9]
-        elif i == 40:
-            data += bytes(400)
-        elif i == 44:
-            data[:8] = struct.pack(">q", 3)
-        elif i == 60:
-            data = bytearray(b"PAR1" + bytes(200))
-        elif i == 65:
-            data = bytearray()
-        (source / path.name).write_bytes(data)
-    found, expected = (outcome(source, alone, monkeypatch, errors=errors, threads=1) for alone in (False, True))
-    assert found == expected
-    assert len(found[1]) >= 3 or found[2]
+        (source / path.name).write_bytes(changes.get(i, bytes)(path.read_bytes()))
+    assert as_alone(source, errors="raise", threads=1)[2]
+    assert len(as_alone(source, errors="skip", threads=1)[1]) >= 3
 
 
-@pytest.mark.parametrize("change", ["replaced", "overwritten", "cut", "deleted"])
-def test_a_small_segment_that_changes_after_it_was_listed_is_an_error(topic: Path, change: str, tmp_path: Path) -> None:
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "replaced": lambda path: [path.write_bytes(path.rename(path.with_suffix(".kept")).read_bytes())],
+    "overwritten": lambda path: os.utime(path, ns=(1, 1)),
+    "cut": lambda path: os.truncate(path, path.stat().st_size - 5),
+    "deleted": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_small_segment_that_changes_after_the_listing_is_an_error(topic: Path, change: Callable[[Path], object], tmp_path: Path) -> None:
     source = damaged(topic, tmp_path)
-    path = sorted(source.iterdir())[70]
-    data = path.read_bytes()
     reader = kolumn.scan(source, threads=1, chunk_bytes=20_000)
-    rows = reader.read_next_batch().num_rows
-    if change == "replaced":
-        path.rename(tmp_path / "kept")
-        path.write_bytes(data)
-    elif change == "overwritten":
-        os.utime(path, ns=(1, 1))
-    elif change == "cut":
-        os.truncate(path, len(data) - 5)
-    else:
-        path.unlink()
-
-    counts: list[int] = []
-    with pytest.raises(KolumnError, match=r"after the source was listed|it was cut"):
+    counts = [reader.read_next_batch().num_rows]
+    change(sorted(source.iterdir())[70])
+    with pytest.raises(kolumn.KolumnError, match=r"after the source was listed|it was cut"):
         counts.extend(found.num_rows for found in reader)
-    assert rows + sum(counts) == 70 * EACH
+    assert sum(counts) == 70 * EACH

@@ -57,10 +57,10 @@ def test_the_same_rows(s3: str, options: dict[str, Any]) -> None:
     assert kolumn.read(url("transactional", s3), columns=COLUMNS, **options).equals(expected)
 
 
-def test_the_environment_names_the_server(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{s3}")
+def test_the_environment_names_the_server(s3: str) -> None:
     script = "import kolumn; print(kolumn.read('s3://bucket/transactional/txn-zstd-*', columns=['offset']).num_rows)"
-    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    environment = os.environ | {"AWS_ENDPOINT_URL": f"http://{s3}"}
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=environment).stdout
     assert int(printed) == kolumn.read(LOG, columns=["offset"]).num_rows
 
 

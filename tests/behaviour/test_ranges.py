@@ -11,25 +11,18 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import invoked, offsets, put
 from kit.corpus import HERE
 from kit.counted import IO, counted
-from kit.encoder import LOG_APPEND_TIME, Record, batch, message, wrapper
+from kit.encoder import LOG_APPEND_TIME, Record, batch
 from kit.outcome import raises
 from kit.replicas import copy, flip
-from kit.streams import GZIP, LZ4, NONE
 from kit.tiers import tier_of
-from kolumn.cli import app
-from kolumn.core.errors import CorruptBatchError
 from kolumn.log import seek
 
 START = 1_700_000_000_000
-
-
-def records(*offsets: int) -> list[Record]:
-    return [Record(offset, b"k", b"%d" % offset, START + offset) for offset in offsets]
 
 
 def large(offset: int) -> bytes:
@@ -37,52 +30,16 @@ def large(offset: int) -> bytes:
     return batch([Record(offset + i, b"k", bytes(4096), START + offset + i) for i in range(4)])
 
 
-def written(folder: Path, *entries: bytes) -> Path:
-    path = folder / f"{0:020}.log"
-    path.write_bytes(b"".join(entries))
-    return path
-
-
-def offsets(path: Any, **options: Any) -> list[int]:
-    return kolumn.read(path, columns=["offset"], **options)["offset"].to_pylist()
-
-
-@pytest.mark.parametrize("newest", [-1, 0, 5, START])
-@pytest.mark.parametrize("codec", [NONE, LZ4])
-def test_a_largest_timestamp_that_is_too_low_rules_nothing_out(newest: int, codec: int, tmp_path: Path) -> None:
-    path = written(tmp_path, batch(records(0, 1, 2), max_timestamp=newest, codec=codec))
-    for options in ({}, {"threads": 1}, {"columns": ["offset", "headers"]}):
-        found = kolumn.read(path, **{"columns": ["offset"], "start_timestamp": START + 1, **options})
-        assert found["offset"].to_pylist() == [1, 2]
-
-
-def test_records_of_one_time_or_offset_and_offsets_that_go_back(tmp_path: Path) -> None:
-    path = written(tmp_path, batch(records(0, 1), flags=LOG_APPEND_TIME, max_timestamp=5), batch(records(2, 3), flags=LOG_APPEND_TIME))
-    assert offsets(path, start_timestamp=START) == [2, 3]
-    assert offsets(path, end_timestamp=START) == [0, 1]
-    path = written(tmp_path, batch(records(100, 100, 100)), batch(records(101, 102)))
-    assert offsets(path, start_offset=100, end_offset=101) == [100] * 3
-    # The last batch has offsets of the range: it was appended late, or its base offset is wrong.
-    path = written(tmp_path, *(large(4 * i) for i in range(150)), batch(records(6, 7)))
+def test_the_last_batch_has_offsets_of_the_range(tmp_path: Path) -> None:
+    """It was appended late, or its base offset is wrong."""
+    path = put(tmp_path, *(large(4 * i) for i in range(150)), batch([Record(offset, b"k", b"", START + offset) for offset in (6, 7)]))
     for low, high in ((None, 8), (4, 8), (6, 400)):
         assert offsets(path, start_offset=low, end_offset=high) == [*range(low or 0, high), 6, 7]
 
 
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("order", [(3, 1, 2, 0), (2, 3, 0, 1), (0, 3, 3, 1)])
-def test_offsets_in_a_wrapper_need_not_grow(magic: int, order: tuple[int, ...], tmp_path: Path) -> None:
-    shuffled = wrapper(magic, records(*(100 + i for i in order)), GZIP, inner_base=100 if magic else None)
-    path = written(tmp_path, message(magic, records(99)[0]), shuffled, message(magic, records(104)[0]))
-    whole = offsets(path)
-    assert len(whole) == 6
-    for low in range(98, 106):
-        assert offsets(path, start_offset=low) == [offset for offset in whole if offset >= low]
-        assert offsets(path, end_offset=low) == [offset for offset in whole if offset < low]
-
-
 @pytest.mark.skipif(not IO.exists(), reason="this system does not count what a process reads")
 def test_headers_are_read_a_bounded_way_beyond_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path, *(large(4 * i) for i in range(1000)))
+    path = put(tmp_path, *(large(4 * i) for i in range(1000)))
     reads = []
     for beyond in (seek.BEYOND, path.stat().st_size):
         monkeypatch.setattr(seek, "BEYOND", beyond)
@@ -100,18 +57,19 @@ def index_files(path: Path, positions: list[tuple[int, int]], times: list[tuple[
 
 def test_an_index_hides_nothing(tmp_path: Path) -> None:
     """The log confirms the index, and before the place that it names are larger offsets and later times."""
-    first, second, third = batch(records(50, 51), max_timestamp=1), batch(records(10, 11), max_timestamp=2), batch(records(12, 13))
-    path = written(tmp_path, first, second, third)
-    index_files(path, [(11, len(first)), (13, len(first + second))], [(2, 11)])
+    parts = [((50, 51), 1), ((10, 11), 2), ((12, 13), None)]
+    entries = [batch([Record(at, b"k", b"", START + at) for at in both], max_timestamp=newest) for both, newest in parts]
+    path = put(tmp_path, *entries)
+    index_files(path, [(11, len(entries[0])), (13, len(entries[0] + entries[1]))], [(2, 11)])
     assert offsets(path, start_offset=12, errors="skip") == [50, 51, 12, 13]
     assert offsets(path, start_timestamp=START + 12, errors="skip") == [50, 51, 12, 13]
     # Two batches of a large segment were appended in the other order.
     entries = [large(4 * i) for i in range(120)]
-    path, each = written(tmp_path, *entries[:100], entries[101], entries[100], *entries[102:]), len(entries[0])
+    path, each = put(tmp_path, *entries[:100], entries[101], entries[100], *entries[102:]), len(entries[0])
     index_files(path, [(4 * i + 3, each * number) for i, number in ((50, 50), (80, 80), (100, 101), (110, 110))], [])
     assert offsets(path, start_offset=404) == [404, 405, 406, 407, *range(408, 480)]
     unset = [batch([Record(4 * i + k, b"k", bytes(4096), START + i) for k in range(4)], max_timestamp=-1) for i in range(150)]
-    path = written(tmp_path, *unset)
+    path = put(tmp_path, *unset)
     index_files(path, [(4 * i + 3, len(unset[0]) * i) for i in (40, 80, 120)], [(-1, 4 * 80 + 3)])
     assert offsets(path, start_timestamp=START) == list(range(600))
 
@@ -136,18 +94,13 @@ def segment(rng: random.Random, kind: str) -> bytes:
 @pytest.mark.parametrize("kind", ["ordered", "jitter", "none", "append", "mixed"])
 def test_rows_of_a_range(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(kind)
-    path = written(tmp_path, segment(rng, kind))
+    path = put(tmp_path, segment(rng, kind))
     columns = ["offset", "timestampMs", "value"]
     whole = kolumn.read(path, columns=columns)
     monkeypatch.setattr(seek, "SMALLEST", 1)
     last = START + COUNT * EACH
-    ranges: list[tuple[int | None, int | None]] = [
-        (START - 10, START),
-        (last + 5000, last + 6000),
-        (START, last),
-        (None, START + 40),
-        (last - 9, None),
-    ]
+    ranges: list[tuple[int | None, int | None]] = [(START - 10, START), (last + 5000, last + 6000), (START, last), (None, START + 40)]
+    ranges += [(last - 9, None), *((low := rng.randrange(START, last), low + rng.choice((1, 100, 1000))) for _ in range(12))]
     ranges += [(low := rng.randrange(START, last), low + rng.choice((1, 100, 1000))) for _ in range(12)]
     time, offset = pc.field("timestampMs"), pc.field("offset")
     for begin, end in ranges:
@@ -158,20 +111,18 @@ def test_rows_of_a_range(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert kolumn.read(path, columns=columns, **asked).equals(part if "start_offset" in more else expected), asked
 
 
-def appended(rng: random.Random) -> list[bytes]:
-    numbers, flags = range(200), LOG_APPEND_TIME
-    return [batch([Record(at * 10 + i, b"k", rng.randbytes(1600), START + at) for i in range(10)], flags=flags) for at in numbers]
-
-
 def test_bytes_that_are_read_and_damage_that_ends_the_shortcut(tmp_path: Path) -> None:
-    batches = appended(random.Random(1))
-    path = written(tmp_path, *batches)
+    rng = random.Random(1)
+    batches = [
+        batch([Record(at * 10 + i, b"k", rng.randbytes(1600), START + at) for i in range(10)], flags=LOG_APPEND_TIME) for at in range(200)
+    ]
+    path = put(tmp_path, *batches)
     found, size, _, _ = counted(lambda: kolumn.read(path, threads=1, start_timestamp=START + 100, end_timestamp=START + 102))
     assert len(found) == 20
     assert size < 0.1 * path.stat().st_size
     # It is in front of the first batch of the range.
     flip(path, sum(map(len, batches[:150])) - 1)
-    raises(CorruptBatchError, "checksum", kolumn.read, path, start_timestamp=START + 150)
+    raises(kolumn.CorruptBatchError, "checksum", kolumn.read, path, start_timestamp=START + 150)
     assert len(kolumn.read(path, start_timestamp=START + 151)) == 490
 
 
@@ -204,7 +155,7 @@ def test_everything_is_verified_listed_recovered_and_printed(disk: Path, tmp_pat
     assert sum(kolumn.batches(disk)["count"].to_pylist()) == 1500
     assert kolumn.recover(disk, tmp_path / "made").partitions["records"].to_pylist() == [1500]
     for more, count in (([], 1500), (["--no-include-deleted-records"], 723)):
-        done = CliRunner().invoke(app, ["cat", str(disk), "--json", "--columns", "offset", *more])
+        done = invoked("cat", disk, "--json", "--columns", "offset", *more)
         assert (done.exit_code, len(done.stdout.splitlines())) == (0, count)
     (disk / NAME).write_text(f"{LINE}1500\n")
     assert offsets(disk, include_deleted_records=False) == []

@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,11 +17,11 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.asked import offsets, put, watched
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
 from kit.pairs import pairs
-from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import segment_file, storage
 from kolumn.source.read_ahead import open_ranges
 from kolumn.source.segment_file import SegmentFile
@@ -47,6 +47,17 @@ def put_batches(folder: str, bases: Iterable[int], count: int = 20, size: int = 
         STORE.pipe(f"{folder}/{base:020d}.log", data)
 
 
+def before_each(monkeypatch: pytest.MonkeyPatch, method: str, act: Callable[[str], object]) -> None:
+    """Do something with the path before each request of a kind."""
+    real = getattr(type(STORE), method)
+
+    def asked(self: Any, path: str, *args: Any, **options: Any) -> Any:
+        act(path)
+        return real(self, path, *args, **options)
+
+    monkeypatch.setattr(type(STORE), method, asked)
+
+
 @pytest.mark.sample
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("options", [{}, {"threads": 1, "binary": "view"}, {"start_offset": 100, "end_offset": 400}, {"errors": "skip"}])
@@ -62,9 +73,8 @@ def test_markers_of_small_segments_are_not_sought_one_by_one(memory: str, monkey
     how: dict[str, Any] = {"columns": ["offset", "transaction"], "isolation_level": "read_committed"}
     assert kolumn.read(f"{memory}/transactional", **how).equals(kolumn.read(CORPUS / "transactional", **how))
     asked: list[str] = []
-    real = type(STORE).cat_file
-    monkeypatch.setattr(type(STORE), "cat_file", lambda self, path, *a, **more: asked.append(path) or real(self, path, *a, **more))
-    kolumn.read(f"{memory}/transactional/txn-zstd-0", columns=["offset"], isolation_level="read_committed")
+    before_each(monkeypatch, "cat_file", asked.append)
+    offsets(f"{memory}/transactional/txn-zstd-0", isolation_level="read_committed")
     logs = len(list((CORPUS / "transactional" / "txn-zstd-0").glob("*.log")))
     assert logs <= sum(path.endswith(".log") for path in asked) <= 3 * logs
 
@@ -103,16 +113,6 @@ def test_conversion_and_compaction(memory: str, tmp_path: Path, target: str) -> 
     assert _files(made) == _files(str(tmp_path / "local"))
 
 
-def test_targets_that_are_there_already(memory: str) -> None:
-    table = pa.table({"value": ["x"]})
-    kolumn.write(table, f"{memory}/once/t-0")
-    kolumn.write(table, f"{memory}/once/t-1/1.log")
-    before = _files(f"{memory}/once")
-    for place in ("t-0", "t-0/", "t-1/1.log"):
-        raises(ArgumentError, "already exists", kolumn.write, table, f"{memory}/once/{place}")
-    assert _files(f"{memory}/once") == before
-
-
 @pytest.mark.parametrize("fails_at", [1, 2, 3])
 def test_what_could_not_be_sent_whole_is_not_there(memory: str, monkeypatch: pytest.MonkeyPatch, fails_at: int) -> None:
     real, calls = storage.send, []
@@ -121,10 +121,10 @@ def test_what_could_not_be_sent_whole_is_not_there(memory: str, monkeypatch: pyt
         calls.append(url)
         real(path, url)
         if len(calls) == fails_at:
-            raise KolumnError("the network is gone")
+            raise kolumn.KolumnError("the network is gone")
 
     monkeypatch.setattr(storage, "send", send)
-    raises(KolumnError, "the network is gone", kolumn.write, pa.table({"value": ["x"]}), f"{memory}/half/t-0")
+    raises(kolumn.KolumnError, "the network is gone", kolumn.write, pa.table({"value": ["x"]}), f"{memory}/half/t-0")
     assert _files(f"{memory}/half") == {}
     assert [url.endswith(".log") for url in calls] == [False, False, True][:fails_at]
 
@@ -134,8 +134,7 @@ def test_damage_is_found_at_the_same_positions(memory: str, tmp_path: Path) -> N
     for position in range(5000, len(data), 30_000):
         data[position] ^= 1
     STORE.pipe("/bucket/damaged/t-0/00000000000000000000.log", bytes(data))
-    (tmp_path / "t-0").mkdir()
-    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(data)
+    put(tmp_path / "t-0", data)
     here, there = kolumn.verify(tmp_path), kolumn.verify(f"{memory}/damaged")
     assert not here.ok
     assert there.damage.drop("segment").equals(here.damage.drop("segment"))
@@ -158,31 +157,19 @@ def large_segments() -> str:
 
 
 def test_the_next_large_segments_are_opened_early(large_segments: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened, closed = [], []
-    real, shut = segment_file.SegmentFile.__init__, segment_file.SegmentFile.close
-
-    def init(self: Any, segment: Any, *look: Any) -> None:
-        real(self, segment, *look)
-        opened.append(segment.base_offset)
-
-    def close(self: Any) -> None:
-        closed.append(self.segment.base_offset)
-        shut(self)
-
-    monkeypatch.setattr(segment_file.SegmentFile, "__init__", init)
-    monkeypatch.setattr(segment_file.SegmentFile, "close", close)
+    opened, closed = (watched(monkeypatch, SegmentFile, name) for name in ("__init__", "close"))
     reader = kolumn.scan(large_segments, columns=["offset"], threads=2, chunk_bytes=20_000)
     assert reader.read_next_batch()["offset"][0].as_py() == 0
-    while 2000 not in opened:
+    while 2000 not in {segment.base_offset for _, segment, *_ in opened}:
         time.sleep(0.01)
     assert reader.read_all()["offset"].to_pylist()[-20:] == list(range(2000, 2020))
-    assert sorted(opened) == sorted(closed)
+    assert {id(file) for file, *_ in opened} == {id(file) for file, _ in closed}
     # What was opened for nothing is closed.
     reader = kolumn.scan(large_segments, columns=["offset"], threads=2, chunk_bytes=20_000)
     reader.read_next_batch()
     del reader
     gc.collect()
-    assert sorted(opened) == sorted(closed)
+    assert {id(file) for file, *_ in opened} == {id(file) for file, _ in closed}
 
 
 @pytest.mark.parametrize("is_overwritten", [False, True])
@@ -197,23 +184,21 @@ def test_the_last_look_at_a_segment_delays_no_rows(
     if method == "info":
         monkeypatch.setattr(segment_file, "_SMALL", 0)
     put_batches("/looked/t-0", (0, 20, 40))
-    real = getattr(type(STORE), method)
 
-    def asked(self: Any, path: str, *args: Any, **options: Any) -> Any:
+    def look(path: str) -> None:
         if path == looked_at and next(looked) >= earlier:
             was_later.append(later.wait(20))
             if is_overwritten:
                 STORE.pipe(first, bytes(1))
-        return real(self, path, *args, **options)
 
-    monkeypatch.setattr(type(STORE), method, asked)
-    offsets: list[int] = []
-    with pytest.raises(KolumnError, match=f"memory:/{first}: ") if is_overwritten else nullcontext():
+    before_each(monkeypatch, method, look)
+    read: list[int] = []
+    with pytest.raises(kolumn.KolumnError, match=f"memory:/{first}: ") if is_overwritten else nullcontext():
         for some in kolumn.scan("memory://looked", columns=["offset"], threads=threads, chunk_bytes=20_000):
-            offsets.extend(some["offset"].to_pylist())
-            if offsets[-1] >= 20:
+            read.extend(some["offset"].to_pylist())
+            if read[-1] >= 20:
                 later.set()
-    assert is_overwritten or offsets == list(range(60))
+    assert is_overwritten or read == list(range(60))
     assert was_later
     assert all(was_later)
 
@@ -248,21 +233,12 @@ def test_segments_share_what_is_fetched_ahead(threads: int, monkeypatch: pytest.
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """How many requests of each kind there were."""
-    store, counts, lock = type(STORE), dict[str, int](), threading.Lock()
-
-    def counting(name: str, real: Any) -> Any:
-        def counted(self: Any, *args: Any, **options: Any) -> Any:
-            with lock:
-                counts[name] = counts.get(name, 0) + 1
-            return real(self, *args, **options)
-
-        return counted
-
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests, by kind."""
+    found: list[str] = []
     for name in ("info", "ls", "cat_file"):
-        monkeypatch.setattr(store, name, counting(name, getattr(store, name)))
-    return counts
+        before_each(monkeypatch, name, lambda path, name=name: found.append(name))
+    return found
 
 
 @pytest.fixture
@@ -273,26 +249,26 @@ def small_segments() -> str:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_scan_asks_for_little_besides_bytes(threads: int, small_segments: str, asked: dict[str, int]) -> None:
+def test_a_scan_asks_for_little_besides_bytes(threads: int, small_segments: str, asked: list[str]) -> None:
     """One look at the source, one listing, a request for each segment, and for all looks at sixteen segments two listings."""
-    how: dict[str, Any] = {"columns": ["offset"], "threads": threads, "chunk_bytes": 20_000}
-    assert kolumn.read(small_segments, **how).num_rows == 400
-    assert asked["cat_file"] == 20
-    assert asked["info"] + asked["ls"] <= 2 + 2 * 2
+    how: dict[str, Any] = {"threads": threads, "chunk_bytes": 20_000}
+    assert offsets(small_segments, **how) == list(range(400))
+    assert asked.count("cat_file") == 20
+    assert asked.count("info") + asked.count("ls") <= 2 + 2 * 2
     # A single segment of a folder is looked at alone.
     asked.clear()
-    assert kolumn.read(small_segments, start_offset=100, end_offset=120, **how).num_rows == 20
-    assert asked["ls"] == 1
+    assert offsets(small_segments, start_offset=100, end_offset=120, **how) == list(range(100, 120))
+    assert asked.count("ls") == 1
 
 
 @pytest.mark.parametrize(("constant", "value"), [("_SMALL", 1000), ("_LISTED", 19)])
 def test_segments_are_looked_at_one_by_one(
-    constant: str, value: int, small_segments: str, asked: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    constant: str, value: int, small_segments: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If they are large, or a listing of their folder would take several answers."""
     monkeypatch.setattr(segment_file, constant, value)
-    assert kolumn.read(small_segments, columns=["offset"], chunk_bytes=20_000).num_rows == 400
-    assert (asked["ls"], asked["info"]) == (1, 1 + 2 * 20)
+    assert len(offsets(small_segments, chunk_bytes=20_000)) == 400
+    assert (asked.count("ls"), asked.count("info")) == (1, 1 + 2 * 20)
 
 
 @pytest.mark.parametrize(("number", "change", "nth"), pairs([0, 7, 19], ["replaced by another file", "deleted"], [2, 3]))
@@ -300,27 +276,26 @@ def test_a_listing_tells_which_segment_changed(
     number: int, change: str, nth: int, small_segments: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It changes when the first listing after the plan is asked for, or the next one."""
-    name, listings, real = f"/asked/t-0/{20 * number:020d}.log", itertools.count(1), type(STORE).ls
+    name, listings = f"/asked/t-0/{20 * number:020d}.log", itertools.count(1)
 
-    def ls(self: Any, path: str, *args: Any, **options: Any) -> Any:
+    def listed(_: str) -> None:
         if next(listings) == nth:
             whole = STORE.cat_file(name)
             STORE.rm(name)
             if change != "deleted":
                 STORE.pipe(name, whole)
-        return real(self, path, *args, **options)
 
-    monkeypatch.setattr(type(STORE), "ls", ls)
-    with pytest.raises(KolumnError, match=f"{name}: was {change} after the source was listed"):
-        kolumn.read(small_segments, columns=["offset"], threads=1, chunk_bytes=20_000)
+    before_each(monkeypatch, "ls", listed)
+    words = f"{name}: was {change} after the source was listed"
+    raises(kolumn.KolumnError, words, offsets, small_segments, threads=1, chunk_bytes=20_000)
 
 
 def test_a_listing_that_fails_leaves_looks_at_each_segment(small_segments: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_file, "_identities", Mock(side_effect=KolumnError("cannot be listed")))
-    assert kolumn.read(small_segments, columns=["offset"], chunk_bytes=20_000).num_rows == 400
+    monkeypatch.setattr(segment_file, "_identities", Mock(side_effect=kolumn.KolumnError("cannot be listed")))
+    assert len(offsets(small_segments, chunk_bytes=20_000)) == 400
     scan = kolumn.scan(small_segments, columns=["offset"], chunk_bytes=20_000)
     STORE.rm(f"/asked/t-0/{100:020d}.log")
-    raises(KolumnError, "was deleted", scan.read_all)
+    raises(kolumn.KolumnError, "was deleted", scan.read_all)
 
 
 def test_a_file_whose_bytes_come_while_the_interpreter_ends_tells_nobody(memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,20 +313,20 @@ def test_the_next_large_segment_is_missing(large_segments: str) -> None:
     """The error comes after the records before it."""
     reader = kolumn.scan(large_segments, columns=["offset"], threads=2, chunk_bytes=20_000)
     STORE.rm("/large/t-0/00000000000000001000.log")
-    offsets: list[int] = []
-    with pytest.raises(KolumnError, match=r"00000000000000001000.log: was deleted after the source was listed"):
-        offsets.extend(offset for some in reader for offset in some["offset"].to_pylist())
-    assert offsets == list(range(20))
+    read: list[int] = []
+    with pytest.raises(kolumn.KolumnError, match=r"00000000000000001000.log: was deleted after the source was listed"):
+        read.extend(offset for some in reader for offset in some["offset"].to_pylist())
+    assert read == list(range(20))
 
 
 def test_what_is_not_there(memory: str, tmp_path: Path) -> None:
     for url, words in ((f"{memory}/nothing", "no such file or directory"), ("nosuchscheme://bucket/x", "nosuchscheme")):
-        raises(ArgumentError, words, kolumn.read, url)
+        raises(kolumn.ArgumentError, words, kolumn.read, url)
     shutil.copytree(CORPUS / "upgraded", tmp_path / "gone")
     [segment, *_] = find_segments(f"local://{tmp_path / 'gone'}")
     reader = kolumn.scan(segment.path, threads=1, chunk_bytes=1000)
     shutil.rmtree(tmp_path / "gone")
-    raises(KolumnError, "cannot be opened", reader.read_all)
+    raises(kolumn.KolumnError, "cannot be opened", reader.read_all)
 
 
 @pytest.mark.parametrize(
@@ -379,4 +354,4 @@ def test_what_looks_like_a_secret_stays(tmp_path: Path) -> None:
         "s3://bucket/a-0: cannot be listed: no", "hdfs://namenode:8020/data: no", "s3://bucket?endpoint_override=127.0.0.1:9000&scheme=http/a",
         "s3://bucket: no", "position=7, token count = 3", "http://host:80: no",
     ):  # fmt: skip
-        assert str(KolumnError(text)) == text
+        assert str(kolumn.KolumnError(text)) == text

@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import invoked, put
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
-from kolumn.cli import app
 from kolumn.tools.report.gather import Findings, gather
 from kolumn.tools.report.html import table
 from kolumn.tools.report.page import in_formats, render
@@ -42,11 +41,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = "transactional/txn-lz4-0 transactional/txn-open-0 compacted/compact-zstd-0 v1/v1-lz4-0 upgraded/upgraded-gzip-0"
     for name in names.split():
         shutil.copytree(CORPUS / name, root / name.split("/")[1])
-    (root / "nasty-0").mkdir()
     records = [[Record(10 * i + j, NASTY, b"v", 1_700_000_000_000 + 1000 * i - 5000 * (j == 3)) for j in range(10)] for i in range(40)]
     data = bytearray(b"".join(map(batch, records)))
     data[len(data) // 2 + 40] ^= 1
-    (root / "nasty-0" / f"{0:020}.log").write_bytes(data)
+    put(root / "nasty-0", data)
     return root
 
 
@@ -64,8 +62,7 @@ def gathered(broker: Path) -> Findings:
 
 
 def report(source: Path, folder: Path) -> tuple[Any, str]:
-    """What the command says, and the page."""
-    out = CliRunner().invoke(app, ["report", str(source), "-o", str(folder / "report.html")])
+    out = invoked("report", source, "-o", folder / "report.html")
     return out, (folder / "report.html").read_text()
 
 
@@ -99,7 +96,7 @@ class Parsed(HTMLParser):
 
 
 def test_the_numbers_are_those_of_stats_and_verify(page: str, broker: Path) -> None:
-    rows = [json.loads(line) for line in CliRunner().invoke(app, ["stats", "--json", str(broker)]).stdout.splitlines()]
+    rows = [json.loads(line) for line in invoked("stats", "--json", broker).stdout.splitlines()]
     assert json.loads(page.partition('id="stats">')[2].partition("</script>")[0]) == rows
     head, *lines = Parsed(page).tables["The numbers of `kolumn stats`"]
     names = "topic partition records bytes batches firstOffset lastOffset damagedStretches recordsLost nullKeys"

@@ -55,7 +55,8 @@ OTHERS = [
 
 def write(folder: Path, records: Iterable[Record], **how: Any) -> Path:
     keys, values = zip(*records, strict=True)
-    kolumn.write(pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}), folder, **how)
+    table = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+    kolumn.write(table, folder, **{"batch_bytes": 3000, **how})
     return folder
 
 
@@ -249,34 +250,25 @@ def test_topics_and_files_at_urls(tmp_path: Path) -> None:
 
 
 FIELDS: list[dict[str, Any]] = [
-    {"name": "id", "type": "int"},
-    {"name": "customer", "type": "string"},
+    {"name": "id", "type": "int"}, {"name": "customer", "type": "string"},
     {"name": "note", "type": ["null", "string"], "default": None},
     {"name": "items", "type": {"type": "array", "items": "long"}, "default": []},
-]
+]  # fmt: skip
 VERSIONS = [
-    {"type": "record", "name": "Order", "fields": FIELDS[:2]},
-    {"type": "record", "name": "Order", "fields": [{"name": "gone", "type": "double"}, *FIELDS[:3]]},
-    {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, *reversed(FIELDS[1:])]},
+    {"type": "record", "name": "Order", "fields": fields}
+    for fields in (FIELDS[:2], [{"name": "gone", "type": "double"}, *FIELDS[:3]], [{"name": "id", "type": "long"}, *reversed(FIELDS[1:])])
 ]
 IDS = [7, 3, 12]
 """Ids do not grow with versions: another subject may have had the same schema before."""
 ROWS = 400
 
 
-def write_keyed(folder: Path, keys: list[bytes | None], values: list[bytes | None], **how: Any) -> Path:
-    kolumn.write(pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())}), folder, batch_bytes=3000, **how)
-    return folder
+def write_values(folder: Path, values: Iterable[bytes | None]) -> Path:
+    return write(folder, [(None, value) for value in values])
 
 
 def framed(id: int, schema: Any, datum: Any) -> bytes:
     return b"\0" + id.to_bytes(4, "big") + encoded(schema, datum)
-
-
-def registered(subject: str, version: int, id: int, schema: Any) -> tuple[bytes, bytes]:
-    key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
-    value = {"subject": subject, "version": version, "id": id, "schema": json.dumps(schema), "deleted": False}
-    return json.dumps(key).encode(), json.dumps(value).encode()
 
 
 def order(i: int) -> tuple[int, dict[str, Any], dict[str, Any]]:
@@ -297,13 +289,11 @@ SEEN = {11: None, 12: 7, 13: 0x63, 14: None, 15: 12}
 
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log directory of a broker that is gone."""
     folder = tmp_path_factory.mktemp("disk")
-    subjects = [registered("orders-value", n + 1, id, schema) for n, (id, schema) in enumerate(zip(IDS, VERSIONS, strict=True))]
-    subjects.append(registered("orders-key", 1, 20, "string"))
-    write_keyed(folder / "_schemas-0", [key for key, _ in subjects], [value for _, value in subjects])
+    subjects = [version("orders-value", n + 1, id, json.dumps(schema)) for n, (id, schema) in enumerate(zip(IDS, VERSIONS, strict=True))]
+    write(folder / "_schemas-0", [*subjects, version("orders-key", 1, 20, '"string"')])
     values = [BROKEN.get(i, framed(IDS[order(i)[0]], VERSIONS[order(i)[0]], order(i)[1])) for i in range(ROWS)]
-    write_keyed(folder / "orders-0", [framed(20, "string", f"k{i}") for i in range(ROWS)], values, codec="zstd")
+    write(folder / "orders-0", [(framed(20, "string", f"k{i}"), value) for i, value in enumerate(values)], codec="zstd")
     return folder
 
 
@@ -356,11 +346,11 @@ def test_one_schema_for_all_and_a_function_that_knows_them(tmp_path: Path) -> No
     """Without a collection, a prefix is left out where there is one; a value without one is read from its first byte."""
     rows = [order(3 * k + 2)[2] for k in range(50)]
     values: list[bytes | None] = [framed(99, VERSIONS[2], row) if k % 2 else encoded(VERSIONS[2], row) for k, row in enumerate(rows)]
-    found = kolumn.read(write_keyed(tmp_path / "orders-0", [None] * 50, values), value_format="avro", value_schema=VERSIONS[2])
+    found = kolumn.read(write_values(tmp_path / "orders-0", values), value_format="avro", value_schema=VERSIONS[2])
     assert found["value"].to_pylist() == rows
     assert found["valueSchemaId"].to_pylist() == [99 if k % 2 else None for k in range(50)]
     # It cannot list them: the highest id among those of the first values counts.
-    write_keyed(tmp_path / "2" / "orders-0", [None] * 30, [framed(IDS[order(i)[0]], VERSIONS[order(i)[0]], order(i)[1]) for i in range(30)])
+    write_values(tmp_path / "2" / "orders-0", [framed(IDS[order(i)[0]], VERSIONS[order(i)[0]], order(i)[1]) for i in range(30)])
     found = kolumn.read(tmp_path / "2" / "orders-0", value_format="registry", value_schemas=KNOWN.get, columns=["value"])
     assert found["value"].to_pylist() == [order(i)[2] for i in range(30)]
 
@@ -370,29 +360,26 @@ MONEY = [
     {"type": "record", "name": "pay.Money", "fields": [{"name": "units", "type": "long"}, {"name": "nanos", "type": "int", "default": 7}]},
 ]
 PAYMENTS = [
-    {"type": "record", "name": "pay.Payment", "fields": [{"name": "amount", "type": "pay.Money"}]},
-    {"type": "record", "name": "pay.Payment", "fields": [
-        {"name": "amount", "type": "pay.Money"}, {"name": "at", "type": ["null", "long"]},
-    ]},
-    {"type": "record", "name": "pay.Payment", "fields": [
-        {"name": "at", "type": ["null", "long"], "default": None}, {"name": "amount", "type": "pay.Money"},
-    ]},
-]  # fmt: skip
+    {"type": "record", "name": "pay.Payment", "fields": fields}
+    for fields in (
+        [{"name": "amount", "type": "pay.Money"}],
+        [{"name": "amount", "type": "pay.Money"}, {"name": "at", "type": ["null", "long"]}],
+        [{"name": "at", "type": ["null", "long"], "default": None}, {"name": "amount", "type": "pay.Money"}],
+    )
+]
 VERSION_OF_MONEY = [1, 1, 2]
 
 
-def payments_disk(folder: Path) -> list[dict[str, Any]]:
-    """Subjects named by records, one of which refers to another; a deleted version; the topic does not have the name of a subject.
-
-    Returns the rows of topic `bare`.
-    """
-    records = [registered("pay.Money", number + 1, 100 + number, schema) for number, schema in enumerate(MONEY)]
+def test_subjects_named_by_records(tmp_path: Path) -> None:
+    """The subject that has the schemas of the first values, and refers to another; a deleted version is one of its own."""
+    records = [version("pay.Money", number + 1, 100 + number, json.dumps(schema)) for number, schema in enumerate(MONEY)]
     for number, schema in enumerate(PAYMENTS):
-        key, value = registered("pay.Payment", number + 1, 200 + number, schema)
-        found = json.loads(value) | {"references": [{"name": "pay.Money", "subject": "pay.Money", "version": VERSION_OF_MONEY[number]}]}
+        references = [{"name": "pay.Money", "subject": "pay.Money", "version": VERSION_OF_MONEY[number]}]
         # Compaction has not yet removed the earlier record of a version that is deleted.
-        records += [(key, json.dumps(found | {"deleted": deleted}).encode()) for deleted in ((False, True) if number == 1 else (False,))]
-    write_keyed(folder / "_schemas-0", [key for key, _ in records], [value for _, value in records])
+        for deleted in (False, True) if number == 1 else (False,):
+            more = {"references": references, "deleted": deleted}
+            records.append(version("pay.Payment", number + 1, 200 + number, json.dumps(schema), **more))
+    write(tmp_path / "_schemas-0", records)
     rows, values = [], []
     for i in range(90):
         number = i % 3
@@ -402,15 +389,9 @@ def payments_disk(folder: Path) -> list[dict[str, Any]]:
         written = {"amount": amount} | ({"at": i} if number else {})
         values.append(framed(200 + number, whole, written))
         rows.append({"at": written.get("at"), "amount": {"nanos": 7} | amount})
-    write_keyed(folder / "bare-0", [None] * 90, values)
-    write_keyed(folder / "mixed-0", [None] * 2, [values[0], framed(100, MONEY[0], {"units": 1})])
-    write_keyed(folder / "plain-0", [None], [b"no prefix"])
-    return rows
-
-
-def test_subjects_named_by_records(tmp_path: Path) -> None:
-    """The subject that has the schemas of the first values; a deleted version is one of its own."""
-    rows = payments_disk(tmp_path)
+    write_values(tmp_path / "bare-0", values)
+    write_values(tmp_path / "mixed-0", [values[0], framed(100, MONEY[0], {"units": 1})])
+    write_values(tmp_path / "plain-0", [b"no prefix"])
     found = kolumn.read(tmp_path / "bare-0", value_format="registry", columns=["value", "valueSchemaId"])
     assert found["value"].to_pylist() == rows
     assert found["valueSchemaId"].to_pylist() == [200 + i % 3 for i in range(90)]

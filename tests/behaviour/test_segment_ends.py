@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,16 +12,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
 from kit import corpus
+from kit.asked import invoked, offsets, put, skipping
 from kit.encoder import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, with_crc, wrapper
 from kit.outcome import raises
 from kit.partitions import BASES, END, INJURIES, SOURCE, Injury, log
 from kit.replicas import copy, write_log
 from kit.streams import GZIP, LZ4, NONE, ZSTD
-from kolumn.cli import app
 from kolumn.core.errors import Code
 from kolumn.source.segments import find_segments
 
@@ -28,8 +28,7 @@ COMPACTED = ("compact-", "upgraded-compact-", "v0-compact-", "v1-compact-")
 
 
 def said(path: Path) -> tuple[int, str]:
-    """What `kolumn verify` says."""
-    done = CliRunner().invoke(app, ["verify", str(path)])
+    done = invoked("verify", path)
     assert done.exception is None or isinstance(done.exception, SystemExit)
     return done.exit_code, done.output
 
@@ -61,8 +60,7 @@ def verified(injury: Injury, folder: Path) -> None:
 
 
 def read(injury: Injury, folder: Path, **options: int) -> None:
-    skipped = kolumn.Skipped()
-    table = kolumn.read(folder, errors="skip", on_damage=skipped, **options)
+    table, skipped = skipping(folder, **options)
     assert table.num_rows == injury.records
     told = kolumn.verify(folder).damage.to_pylist()
     mine = [(one.segment, one.position, one.size, one.base_offset, one.last_offset, one.reason) for one in skipped.damage]
@@ -91,9 +89,9 @@ def by_command(injury: Injury, folder: Path) -> None:
     verdict = output.splitlines()[-1]
     assert verdict.startswith("OK") is not bool(injury.damage)
     assert ("remark" in verdict) == bool(injury.remarks) or injury.damage
-    told = json.loads(CliRunner().invoke(app, ["verify", "--json", str(folder)]).output)
+    told = json.loads(invoked("verify", "--json", folder).output)
     assert len(told["damage"]) == len(injury.damage)
-    assert CliRunner().invoke(app, ["cat", str(folder)]).exit_code == (1 if injury.damage else 0)
+    assert invoked("cat", folder).exit_code == (1 if injury.damage else 0)
 
 
 def test_no_false_alarm() -> None:
@@ -113,27 +111,22 @@ def test_random_cuts(tmp_path: Path) -> None:
         base, folder = rng.choice(BASES[:-1]), copy(SOURCE, tmp_path / str(number))
         os.truncate(log(folder, base), rng.randrange(log(folder, base).stat().st_size))
         following = BASES[BASES.index(base) + 1]
-        offsets = [offset for offset in kolumn.read(folder, errors="skip")["offset"].to_pylist() if base <= offset < following]
-        assert offsets == list(range(base, base + len(offsets)))
-        damage = kolumn.verify(folder).damage
-        assert (damage["baseOffset"].to_pylist(), damage["lastOffset"].to_pylist()) == ([base + len(offsets)], [following - 1])
+        left = [offset for offset in offsets(folder, errors="skip") if base <= offset < following]
+        assert left == list(range(base, base + len(left)))
+        (damage,) = kolumn.verify(folder).damage.to_pylist()
+        assert (damage["baseOffset"], damage["lastOffset"]) == (base + len(left), following - 1)
 
 
 @pytest.mark.parametrize("name", ["x.log", "0" * 20 + ".log", "server.log.gz", "server.properties"])
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (b"[2026-01-01 12:00:00,000] INFO starting (kafka.server.KafkaServer)\n" * 40, "text"),
-        ("Ünïcode\n".encode() * 4, "text"),
-        (b"broker.id=0\n", "text"),
-        (b"\x1f\x8b\x08\x08" + b"\x9c\x01\x02\x03" * 30, "gzip"),
-        (b"\x28\xb5\x2f\xfd\x24\x05" + b"\x29\0\0" * 20, "zstd"),
-        (b"PK\x03\x04\x14\0\0\0\x08\0" + b"\xab" * 60, "a ZIP or JAR file"),
-        (b"PAR1\x15\x04\x15\x10" + b"\x80" * 60, "a Parquet file"),
-        (random.Random(1).randbytes(5000), "bytes in which no batch begins"),
+        (b"[2026-01-01 12:00:00,000] INFO starting (kafka.server.KafkaServer)\n" * 40, "text"), ("Ünïcode\n".encode() * 4, "text"),
+        (b"broker.id=0\n", "text"), (b"\x1f\x8b\x08\x08" + b"\x9c\x01\x02\x03" * 30, "gzip"),
+        (b"\x28\xb5\x2f\xfd\x24\x05" + b"\x29\0\0" * 20, "zstd"), (b"PK\x03\x04\x14\0\0\0\x08\0" + b"\xab" * 60, "a ZIP or JAR file"),
+        (b"PAR1\x15\x04\x15\x10" + b"\x80" * 60, "a Parquet file"), (random.Random(1).randbytes(5000), "bytes in which no batch begins"),
     ],
-    ids=["log4j", "utf-8", "properties", "gzip", "zstd", "zip", "parquet", "noise"],
-)
+)  # fmt: skip
 def test_no_segment(tmp_path: Path, name: str, data: bytes, what: str) -> None:
     path = tmp_path / name
     path.write_bytes(data)
@@ -144,32 +137,22 @@ def test_no_segment(tmp_path: Path, name: str, data: bytes, what: str) -> None:
     assert kolumn.read(path, errors="skip").num_rows == 0
 
 
-@pytest.mark.parametrize(
-    ("suffix", "what"), [("index", "an offset index"), ("timeindex", "a time index"), ("snapshot", "a producer snapshot")]
-)
-def test_side_files_are_no_segments(suffix: str, what: str) -> None:
-    code, output = said(next(path for path in sorted(SOURCE.glob(f"*.{suffix}")) if path.stat().st_size))
-    assert (code, what in output, "OK" in output) == (1, True, False)
-
-
-@pytest.mark.parametrize(("size", "verdict"), [(0, "EMPTY: 1 segment"), (4096, "NO BATCH: 1 segment")])
-def test_nothing_is_ok_in_which_nothing_was_read(tmp_path: Path, size: int, verdict: str) -> None:
-    path = tmp_path / "t-0" / f"{0:020}.log"
-    path.parent.mkdir()
-    path.write_bytes(bytes(size))
-    found = CliRunner().invoke(app, ["verify", str(path)])
-    assert found.exit_code == 0
-    assert verdict in found.output
-    assert "OK" not in found.output
+def test_side_files_are_no_segments_and_nothing_is_ok_in_which_nothing_was_read(path: Path) -> None:
+    for suffix, what in (("index", "an offset index"), ("timeindex", "a time index"), ("snapshot", "a producer snapshot")):
+        code, output = said(next(path for path in sorted(SOURCE.glob(f"*.{suffix}")) if path.stat().st_size))
+        assert (code, what in output, "OK" in output) == (1, True, False)
+    for size, verdict in ((0, "EMPTY: 1 segment"), (4096, "NO BATCH: 1 segment")):
+        path.write_bytes(bytes(size))
+        code, output = said(path)
+        assert (code, verdict in output, "OK" in output) == (0, True, False)
 
 
 def test_a_damaged_head_is_still_a_segment(tmp_path: Path) -> None:
-    """A damaged first header is reported as damage, and the intact entries after it are read."""
     text = b"text that somebody wrote over the head of a segment"
     path = write_log(tmp_path, (370, [text, log(SOURCE, 370).read_bytes()[len(text) :]]))
     report = kolumn.verify(path)
     assert report.records == 188 - 15
-    assert "crc" in report.damage["reason"][0].as_py() or "batch length" in report.damage["reason"][0].as_py()
+    assert {"crc", "batch length"} & set(re.findall("crc|batch length", report.damage["reason"][0].as_py()))
     caught = raises(kolumn.CorruptBatchError, "", kolumn.read, path)
     assert caught.code != Code.NOT_A_SEGMENT
 
@@ -249,18 +232,15 @@ ENTRIES: dict[str, Callable[[Sequence[Record]], bytes]] = {
 
 
 def segment(folder: Path, *parts: bytes, base: int = 0) -> Path:
-    (folder / "t-0").mkdir(parents=True, exist_ok=True)
-    (folder / "t-0" / f"{base:020d}.log").write_bytes(b"".join(parts))
-    return folder / "t-0"
+    return put(folder / "t-0", *parts, base=base).parent
 
 
 def remarked(folder: Path) -> list[tuple[str, int, tuple[int | None, int | None], str]]:
     """Kind, position, offsets and text of the remarks of an undamaged log, in any pieces that it can be read in."""
     reports = [kolumn.verify(folder, **how) for how in ({}, {"threads": 1}, {"threads": 3, "chunk_bytes": 1})]
+    count = kolumn.read(folder, include_control=True).num_rows
     for report in reports:
-        assert report.damage.num_rows == 0
-        assert report.remarks.equals(reports[0].remarks)
-        assert report.records == kolumn.read(folder, include_control=True).num_rows
+        assert (report.damage.num_rows, report.records, report.remarks) == (0, count, reports[0].remarks)
     rows = reports[0].remarks.to_pylist()
     return [(row["kind"], row["position"], (row["offset"], row["lastOffset"]), row["remark"]) for row in rows]
 
@@ -295,7 +275,7 @@ def test_offsets_between_segments(tmp_path: Path) -> None:
     segment(tmp_path, first, batch(records(10, 10)))
     folder = segment(tmp_path, batch(records(15, 20)), base=15)
     check(folder, "offsets-back", len(first), (15, 19), "19 is followed by 15")
-    assert kolumn.read(folder)["offset"].to_pylist() == [*range(20), *range(15, 35)]
+    assert offsets(folder) == [*range(20), *range(15, 35)]
     # Its offsets do not reach the next segment: they begin beyond.
     segment(tmp_path / "2", batch(records(0, 10)), batch(records(1 << 20, 10)))
     report = kolumn.verify(segment(tmp_path / "2", batch(records(20, 5)), base=20))

@@ -6,26 +6,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.asked import offsets, watched
 from kit.counted import counted
 from kit.encoder import LOG_APPEND_TIME, Record, batch, message, wrapper
 from kit.outcome import outcome, raises
 from kit.paths import GENERAL, without
 from kit.streams import STYLES
-from kolumn.core import recycle
 from kolumn.core.errors import Code, CorruptBatchError
 from kolumn.core.paths import MESSAGES
 from kolumn.cpu_fallback.inflate.libraries import Decoder, Decoders
-from kolumn.cpu_fallback.stream import UNPACKED
-from kolumn.cpu_fallback.stream_messages import STRETCHES, stream_messages
+from kolumn.cpu_fallback.stream_messages import STRETCHES
 from kolumn.decode import pipeline
 from kolumn.decode.chunk import decode_chunk
 from kolumn.decode.host import streamed as tiles
-from kolumn.decode.host.chunks import Reached, chunks, next_border
+from kolumn.decode.host.chunks import Reached, chunks
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import find_segments
@@ -153,29 +151,22 @@ def test_the_plan_goes_on_where_the_decoder_got_to(path: Path) -> None:
 
 
 MESSAGE_COLUMNS = ["offset", "timestamp", "timestampType", "key", "value", "magic", "codec", "sequence", "tombstone"]
-KIB = 1 << 10
 
 
 def result(path: Path, **options: Any) -> Any:
-    """Rows, or the error as text; and damage as it was reported."""
     damage: list[Any] = []
-    return outcome(path, on_damage=damage.append, **options), damage
+    return outcome(path, on_damage=damage.append, **{"columns": MESSAGE_COLUMNS, **options}), damage
 
 
 def same(path: Path, **options: Any) -> Any:
     """Compare both paths; returns the result."""
     streamed = result(path, **options)
     with without(MESSAGES):
-        general = result(path, **options)
-    assert type(streamed[0]) is type(general[0]), (options, streamed[0], general[0])
-    equal = streamed[0] == general[0] if isinstance(general[0], str) else streamed[0].equals(general[0])
-    assert equal, (options, streamed[0], general[0])
-    assert streamed[1] == general[1], options
+        assert result(path, **options) == streamed, options
     return streamed
 
 
 def payload(rng: random.Random, limit: int) -> bytes | None:
-    """Null in one of four, else fewer bytes than ``limit``."""
     return rng.choice((None, *(rng.randbytes(rng.randrange(limit)) for _ in range(3))))
 
 
@@ -216,66 +207,26 @@ def test_segments(seed: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(tiles, "BLOCK", rng.choice((100, 700, 4 * KIB)))
         monkeypatch.setattr(tiles, "SLACK", 0)
     for way in WAYS:
-        rows, damage = same(path, **{"columns": MESSAGE_COLUMNS, **way})
+        rows, damage = same(path, **way)
         assert rows.num_rows
         assert not damage
-
-
-@pytest.mark.parametrize("codec", [1, 2, 3])
-def test_payloads_are_decompressed_once(codec: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Columns that are full, windows that end, an arena that grows: nothing is decompressed for them again."""
-    rng = random.Random(codec)
-    data, plain, offset = [], 0, 0
-    for size in (100, 40 * KIB, 300 * KIB, 1000, 90 * KIB, 300 * KIB):
-        records = [Record(offset + i, b"key", rng.randbytes(size // 8) + bytes(size // 8), 1_700_000_000_000) for i in range(4)]
-        data.append(wrapper(1, records, codec))
-        plain, offset = plain + sum(len(message(1, record)) for record in records), offset + 4
-    path.write_bytes(b"".join(data))
-    written, calls = [0], [0]
-
-    def counted(*arguments: Any) -> Any:
-        slots = arguments[-2]
-        before = int(slots[UNPACKED])
-        found = stream_messages(*arguments)
-        written[0] += int(slots[UNPACKED]) - before
-        calls[0] += 1
-        return found
-
-    monkeypatch.setattr(tiles, "stream_messages", counted)
-    for options in ({}, {"binary": "view"}, {"chunk_bytes": 50_000}, {"memory_bytes": 1000}):
-        written[0] = 0
-        assert kolumn.read(path, columns=MESSAGE_COLUMNS, threads=1, **options).num_rows == 24
-        assert written[0] == plain, options
 
 
 def test_a_chunk_costs_a_few_calls_and_a_few_rows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No Python and no row of the batch table for each message."""
     one = message(1, Record(0, b"key", b"value", 1_700_000_000_000))
     path.write_bytes(b"".join(k.to_bytes(8, "big") + one[8:] for k in range(20_000)))
-    rows: list[int] = []
-
-    def counted(*arguments: Any) -> Any:
-        found = stream_messages(*arguments)
-        rows.append(int(arguments[-2][STRETCHES]))
-        return found
-
-    monkeypatch.setattr(tiles, "stream_messages", counted)
-    assert kolumn.read(path, columns=MESSAGE_COLUMNS, threads=1)["offset"].to_pylist() == list(range(20_000))
-    assert rows == [1]
+    calls = watched(monkeypatch, tiles, "stream_messages")
+    assert offsets(path, threads=1) == list(range(20_000))
+    assert [int(slots[STRETCHES]) for *_, slots, _, _ in calls] == [1]
 
 
 def test_other_formats_between(path: Path) -> None:
     rng = random.Random(1)
-    parts, offset = [], 0
-    for turn in range(6):
-        for _ in range(30):
-            record = Record(offset, b"key", rng.randbytes(3000), 1_700_000_000_000)
-            parts.append(batch([record], base_offset=offset) if turn % 2 else message(1, record))
-            offset += 1
-    path.write_bytes(b"".join(parts))
+    records = [Record(offset, b"key", rng.randbytes(3000), 1_700_000_000_000) for offset in range(180)]
+    path.write_bytes(b"".join(batch([record]) if record.offset // 30 % 2 else message(1, record) for record in records))
     for way in WAYS[:6]:
-        rows, _ = same(path, **{"columns": MESSAGE_COLUMNS, **way})
-        assert rows["offset"].to_pylist() == list(range(offset))
+        assert same(path, **way)[0]["offset"].to_pylist() == list(range(180))
 
 
 PIECE_COLUMNS = ["offset", "timestamp", "key", "value", "position"]
@@ -284,15 +235,11 @@ CHUNK = 40_000
 
 def batches(first: int, count: int, value: Any, codec: int = 0) -> bytes:
     """Batches of ten records each; ``value`` is called with the offset."""
-    data = []
-    for base in range(first, first + 10 * count, 10):
-        records = [Record(offset, b"key%d" % offset, value(offset), 1_700_000_000_000 + offset) for offset in range(base, base + 10)]
-        data.append(batch(records, codec=codec, base_offset=base, last_offset=base + 9))
-    return b"".join(data)
+    records = [Record(offset, b"key%d" % offset, value(offset), 1_700_000_000_000 + offset) for offset in range(first, first + 10 * count)]
+    return b"".join(batch(records[i : i + 10], codec=codec) for i in range(0, 10 * count, 10))
 
 
 def words(offset: int) -> bytes:
-    """A value of half-random bytes."""
     return random.Random(offset).randbytes(40) + bytes(40)
 
 
@@ -328,7 +275,7 @@ def test_as_one_thread(name: str, path: Path, ends: list[int]) -> None:
     for options in ({}, {"binary": "view"}, {"errors": "skip"}, more, {"start_timestamp": 1_700_000_000_050}):
         asked: dict[str, Any] = {"columns": PIECE_COLUMNS, **options}
         alone = kolumn.read(path, threads=1, **asked)
-        assert len(alone) == (len(alone) if "start_timestamp" in options else alone["offset"][-1].as_py() + 1)
+        assert "start_timestamp" in options or len(alone) == alone["offset"][-1].as_py() + 1
         for source in (path, path.read_bytes()):
             found = kolumn.read(source, threads=3, chunk_bytes=CHUNK, **asked)
             assert found.num_columns == alone.num_columns
@@ -336,6 +283,10 @@ def test_as_one_thread(name: str, path: Path, ends: list[int]) -> None:
             assert found["offset"].num_chunks > 2 or "start_timestamp" in options
     # Only a segment whose values look as its own entries misleads the guesses.
     assert bool(ends) == ("logs" in name)
+    # Pieces of a batch each, the last one cut.
+    path.write_bytes(SEGMENTS[name][:200_000])
+    alone = kolumn.read(path, threads=1, errors="skip")
+    assert kolumn.read(path, threads=2, chunk_bytes=1, errors="skip").equals(alone)
 
 
 @pytest.mark.parametrize("name", ["none", "logs in values", "formats"])
@@ -356,48 +307,16 @@ def test_damage_as_one_thread(name: str, path: Path) -> None:
         assert outcomes[0] == outcomes[1]
 
 
-@pytest.mark.parametrize("name", ["lz4", "large batches", "large batches, lz4"])
-def test_pieces_of_a_batch_each(name: str, path: Path) -> None:
-    path.write_bytes(SEGMENTS[name][:200_000])
-    alone = kolumn.read(path, threads=1, errors="skip")
-    assert kolumn.read(path, threads=2, chunk_bytes=1, errors="skip").equals(alone)
-
-
 @pytest.mark.parametrize("name", ["none", "lz4"])
 @pytest.mark.parametrize("threads", [2, 3])
 def test_pieces_are_equal(name: str, threads: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each thread gets as many as the others, so that none waits at the end for another one."""
-    sizes = list[int]()
     path.write_bytes(SEGMENTS[name])
-
-    def cut(file: Any, start: int, *others: Any) -> int | None:
-        border = next_border(file, start, *others)
-        assert border is not None
-        sizes.append(border - start)
-        return border
-
-    monkeypatch.setattr(pipeline, "next_border", cut)
+    calls = watched(monkeypatch, pipeline, "next_border")
     kolumn.read(path, threads=threads, chunk_bytes=CHUNK)
+    sizes = [border - start for _, start, *_, border in calls]
     assert len(sizes) % threads == 0
     assert max(sizes) < 1.1 * min(sizes)
-
-
-def test_memory_of_pieces_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fresh pages take longer than what is decoded into them."""
-    path = tmp_path / "words-0"
-    text = random.Random(1).randbytes(100)
-    values = pa.array([b"%08d" % row + text[row % 50 :] + bytes(40) for row in range(200_000)], pa.binary())
-    kolumn.write(pa.table({"value": values}), path, codec="lz4")
-    fresh, made = list[int](), list[int]()
-    recycle.give_back()
-    new = lambda size: fresh.append(size) or np.empty(size, np.uint8)  # noqa: E731
-    monkeypatch.setattr(recycle, "_ordinary", recycle._ordinary._replace(new=new))
-    for _ in range(4):
-        size = kolumn.read(path, threads=2).nbytes
-        made.append(sum(fresh))
-        fresh.clear()
-    assert made[0] > size / 2
-    assert made[-1] < size / 4
 
 
 def test_calls_of_the_system(path: Path) -> None:

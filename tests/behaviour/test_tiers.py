@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 import pytest
 
 import kolumn
+from kit.asked import invoked, watched
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
-from kit.replicas import copy, flip
+from kit.replicas import copy, flip, write_log
 from kit.tiers import checkpoint, put, tier_of, uuid_of
-from kolumn.cli import main
 from kolumn.copies import transactions
 
 LOG = CORPUS / "transactional" / "txn-zstd-0"
@@ -33,14 +33,12 @@ def rows(*source: Path, **options: Any) -> Any:
 
 def values(*source: Path, **options: Any) -> list[tuple[int, str]]:
     found = kolumn.read(list(source), columns=["offset", "value"], payload="string", **options)
-    return list(zip(found["offset"].to_pylist(), found["value"].to_pylist(), strict=True))
+    return [tuple(row.values()) for row in found.to_pylist()]
 
 
 def numbered(first: int, last: int, word: str = "x", epoch: int = 0) -> list[bytes]:
-    def ten(start: int) -> list[Record]:
-        return [Record(offset, value=f"{word}{offset}".encode()) for offset in range(start, min(start + 10, last + 1))]
-
-    return [batch(ten(start), leader_epoch=epoch) for start in range(first, last + 1, 10)]
+    rows = [Record(offset, value=f"{word}{offset}".encode()) for offset in range(first, last + 1)]
+    return [batch(rows[i : i + 10], leader_epoch=epoch) for i in range(0, len(rows), 10)]
 
 
 def expected(first: int, last: int, word: str = "x") -> list[tuple[int, str]]:
@@ -49,13 +47,10 @@ def expected(first: int, last: int, word: str = "x") -> list[tuple[int, str]]:
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Path:
-    """All closed segments."""
     return tier_of(LOG, tmp_path / "tier")
 
 
-def test_a_tier_has_the_rows_of_the_closed_segments(
-    tier: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tier_has_the_rows_of_the_closed_segments(tier: Path) -> None:
     closed = rows(LOG, end_offset=BASES[-1])
     assert closed.num_rows > 300
     for source in (tier, tier.parent, Path(f"{tier.parent}/*")):
@@ -63,10 +58,8 @@ def test_a_tier_has_the_rows_of_the_closed_segments(
     report = kolumn.verify(tier.parent)
     assert (report.ok, report.remarks.num_rows) == (True, 0)
     for command, printed in (("verify", "OK: 4 segments"), ("stats", "txn-zstd")):
-        monkeypatch.setattr("sys.argv", ["kolumn", command, os.fspath(tier.parent)])
-        ended = raises(SystemExit, "", main)
-        assert ended.code in (0, None)
-        assert printed in capsys.readouterr().out
+        done = invoked(command, tier.parent)
+        assert (done.exit_code, printed in done.stdout) == (0, True)
     # One file of a tier knows the transactions of the others.
     alone = [row for path in sorted(tier.glob("*.log")) for row in rows(path, **COMMITTED)["offset"].to_pylist()]
     assert alone == rows(tier, **COMMITTED)["offset"].to_pylist()
@@ -92,18 +85,16 @@ def test_a_tier_and_the_folder_of_the_broker_are_one_log(tmp_path: Path, tier: P
 
 
 def test_indexes_of_transactions_and_snapshots_are_used(tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, real = [], transactions.from_side_files
-    monkeypatch.setattr(transactions, "from_side_files", lambda *given: found.append(real(*given)) or found[-1])
+    calls = watched(monkeypatch, transactions, "from_side_files")
     with_files = rows(tier, **COMMITTED)
-    assert found[0] is not None
-    assert found[0].aborted
+    assert calls[0][-1].aborted
     for path in tier.glob("*.txnindex"):
         path.write_bytes(b"\1" + path.read_bytes()[1:])
     assert rows(tier, **COMMITTED).equals(with_files)
     for path in (*tier.glob("*.snapshot"), *tier.glob("*.txnindex")):
         path.unlink()
     assert rows(tier, **COMMITTED).equals(with_files)
-    assert found[2] is None
+    assert calls[2][-1] is None
 
 
 def test_an_index_of_aborts_that_was_lost_is_not_taken_for_absent(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,19 +103,18 @@ def test_an_index_of_aborts_that_was_lost_is_not_taken_for_absent(tier: Path, mo
     def parts() -> list[pa.Table]:
         return [rows(tier, **COMMITTED, end_offset=end) for end in (None, *BASES[1:-1], BASES[2] + 17)]
 
-    whole, walked, real = parts(), [], transactions._abort_markers
-    monkeypatch.setattr(transactions, "_abort_markers", lambda segment: walked.append(segment.base_offset) or real(segment))
+    whole, walked = parts(), watched(monkeypatch, transactions, "_abort_markers")
     assert parts() == whole
     for path in tier.glob("*.txnindex"):
         saved = path.read_bytes()
         path.unlink()
         walked.clear()
         assert parts() == whole
-        assert int(path.name[:20]) in walked
+        assert int(path.name[:20]) in {segment.base_offset for segment, _ in walked}
         path.write_bytes(saved)
     walked.clear()
     rows(tier, **COMMITTED, end_offset=10)
-    assert BASES[-2] not in walked
+    assert BASES[-2] not in {segment.base_offset for segment, _ in walked}
 
 
 def test_leader_epochs_that_are_not_those_of_the_batches_give_up_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -154,8 +144,8 @@ def test_copies_that_overlap_are_read_once(tmp_path: Path) -> None:
     assert values(folder, start_offset=70, end_offset=160) == expected(70, 159)
     assert kolumn.batches(folder).num_rows == 20
     assert kolumn.verify(folder).ok
-    with pytest.raises(kolumn.ArgumentError, match=r"only some of its offsets belong to the log"):
-        kolumn.convert(folder, tmp_path / "made", format="kafka", magic=2)
+    words = "only some of its offsets belong to the log"
+    raises(kolumn.ArgumentError, words, kolumn.convert, folder, tmp_path / "made", format="kafka", magic=2)
 
 
 def test_a_leader_that_was_given_up_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -172,9 +162,7 @@ def test_a_leader_that_was_given_up_is_left_out(tmp_path: Path, caplog: pytest.L
     assert [offset for offset, _ in found] == list(range(200))
     assert found[100:] == expected(100, 199, "new")
     assert "offsets 120 to 149 are of a leader whose log was given up" in caplog.text
-    local = tmp_path / "b" / "t-0"
-    local.mkdir(parents=True)
-    (local / f"{180:020d}.log").write_bytes(b"".join([*numbered(180, 189, "new", 2), *numbered(190, 229, "last", 5)]))
+    local = write_log(tmp_path / "b", (180, [*numbered(180, 189, "new", 2), *numbered(190, 229, "last", 5)]))
     (local / "leader-epoch-checkpoint").write_text(checkpoint([(2, 170), (5, 190)]))
     assert values(folder, local)[100:] == [*expected(100, 189, "new"), *expected(190, 229, "last")]
 
@@ -208,11 +196,8 @@ def test_other_names_are_no_tier(tmp_path: Path, name: str) -> None:
     """A topic whose name looks like one with an id is none either: its segments have no ids."""
     put(tmp_path / name, 0, numbered(0, 9))
     raises(kolumn.ArgumentError, "no segment", rows, tmp_path)
-    folder = tmp_path / f"{T}-5"
-    folder.mkdir()
-    (folder / f"{0:020d}.log").write_bytes(b"".join(numbered(0, 9)))
-    found = kolumn.read(folder, columns=["topic", "partition"])
-    assert (found["topic"][0].as_py(), found["partition"][0].as_py()) == (T, 5)
+    folder = write_log(tmp_path, (0, numbered(0, 9))).rename(tmp_path / f"{T}-5")
+    assert kolumn.read(folder, columns=["topic", "partition"]).to_pylist()[0] == {"topic": T, "partition": 5}
 
 
 @pytest.mark.skipif("KOLUMN_CORPUS" not in os.environ, reason="needs KOLUMN_CORPUS")
@@ -253,9 +238,8 @@ def test_copies_that_no_broker_reads_are_left_out(tmp_path: Path, caplog: pytest
     assert "bad0" in dict(values(folder)).values()
     events = [(one, number) for one in good for number in (0, 1)] + [(begun, 0), (deleted, 0), (deleted, 1), (deleted, 2)]
     notes = [batch([Record(i, value=state(one, number))]) for i, (one, number) in enumerate(events)]
-    metadata = tmp_path / "logs" / "__remote_log_metadata-0"
-    metadata.mkdir(parents=True)
-    (metadata / f"{0:020d}.log").write_bytes(b"".join([*notes, batch([Record(len(notes), value=b"unknown, of orders")])]))
+    notes.append(batch([Record(len(notes), value=b"unknown, of orders")]))
+    metadata = write_log(tmp_path / "logs", (0, notes)).rename(tmp_path / "logs" / "__remote_log_metadata-0")
     expect = [*expected(0, 149), *expected(150, 249, "bad")]
     caplog.clear()
     found = kolumn.read([folder, metadata], columns=["topic", "offset", "value"])
@@ -263,9 +247,6 @@ def test_copies_that_no_broker_reads_are_left_out(tmp_path: Path, caplog: pytest
     assert list(zip(mine["offset"].to_pylist(), mine["value"].cast(pa.string()).to_pylist(), strict=True)) == expect
     assert f"2 segments of a tier are left out, which brokers do not read by __remote_log_metadata: the first is {begun}" in caplog.text
     assert "COPY_SEGMENT_STARTED" in caplog.text
-    local = tmp_path / "logs" / "orders-3"
-    local.mkdir()
-    (local / f"{250:020d}.log").write_bytes(b"".join(numbered(250, 259)))
-    assert values(folder, local) == [*expect, *expected(250, 259)]
-    assert values(folder, local, replicas="merge") == [*expect, *expected(250, 259)]
+    local = write_log(tmp_path / "logs", (250, numbered(250, 259))).rename(tmp_path / "logs" / "orders-3")
+    assert values(folder, local) == values(folder, local, replicas="merge") == [*expect, *expected(250, 259)]
     assert kolumn.verify([folder, local]).ok

@@ -4,6 +4,7 @@ import contextlib
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import kolumn
+from kit import asked
 from kit.corpus import Case, cases
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
 from kit.fuzz import MUTANTS
 from kit.outcome import raises
 from kit.replicas import write_log
 from kolumn.copies.transactions import from_headers, from_side_files
-from kolumn.core.errors import KolumnError
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
 from kolumn.source.side_files import ABORTED as ABORTED_ENTRY
@@ -28,16 +29,13 @@ from kolumn.source.side_files import ABORTED as ABORTED_ENTRY
 CASES = [case for case in cases() if case.directory.with_name(case.directory.name + ".committed.parquet").exists()]
 COLUMNS = {"offset": "offset", "timestampMs": "timestamp_ms", "timestampType": "timestamp_type", "key": "key", "value": "value"}
 ABORT, COMMIT = 0, 1
+offsets = partial(asked.offsets, isolation_level="read_committed")
 
 of_every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 def committed(source: object, **options: Any) -> pa.Table:
     return kolumn.read(source, **{"isolation_level": "read_committed", "columns": [*COLUMNS, "headers"], **options})
-
-
-def offsets(source: object, **options: Any) -> list[int]:
-    return committed(source, columns=["offset"], **options)["offset"].to_pylist()
 
 
 def consumed(case: Case) -> pa.Table:
@@ -55,15 +53,13 @@ def copied(case: Case, folder: Path, keep: Callable[[Path], bool]) -> Path:
     return target
 
 
-WAYS = pytest.mark.parametrize(
-    "options",
-    [{}, {"threads": 2, "chunk_bytes": 1}, {"binary": "view", "threads": 1}, {"errors": "skip"}],
-    ids=lambda options: ",".join(f"{name}={value}" for name, value in options.items()) or "default",
-)
+WAYS: list[dict[str, Any]] = [
+    {}, {"threads": 2, "chunk_bytes": 1}, {"binary": "view", "threads": 1}, {"errors": "skip"}, {"threads": 3, "memory_bytes": 1},
+]  # fmt: skip
 
 
 @pytest.mark.sample
-@WAYS
+@pytest.mark.parametrize("options", WAYS, ids=str)
 @of_every_case
 def test_rows_are_those_of_a_consumer(case: Case, options: dict[str, Any]) -> None:
     found, expected = committed(case.directory, **options), consumed(case)
@@ -83,8 +79,16 @@ def test_side_files_change_nothing(case: Case, gone: set[str], tmp_path: Path) -
 
 
 @of_every_case
-def test_both_ways_are_taken(case: Case) -> None:
-    """Complete side files contain the transactions, and the log has the same ones."""
+def test_states_and_both_ways_to_learn_them(case: Case) -> None:
+    rows = kolumn.read(case.directory, columns=["offset", "isTransactional", "transaction", "isControl"], include_control=True)
+    assert pc.all(pc.equal(pc.equal(rows["transaction"], "none"), pc.invert(rows["isTransactional"]))).as_py()
+    data = rows.filter(pc.invert(rows["isControl"]))
+    stable = pc.min(data.filter(pc.equal(data["transaction"], "open"))["offset"]).as_py()
+    kept = data.filter(pc.is_in(data["transaction"], pa.array(["none", "committed"])))
+    if stable is not None:
+        kept = kept.filter(pc.less(kept["offset"], stable))
+    assert kept["offset"].to_pylist() == consumed(case)["offset"].to_pylist()
+    # Complete side files contain the transactions, and the log has the same ones.
     segments = [one for one in find_segments(case.directory) if one.base_offset is not None]
     found, walked = from_side_files(segments, Options()), from_headers(segments, Options())
     assert (found is not None) == all(Path(one.path).with_suffix(".txnindex").exists() for one in segments)
@@ -95,31 +99,14 @@ def test_both_ways_are_taken(case: Case) -> None:
 
 
 @of_every_case
-def test_states(case: Case) -> None:
-    rows = kolumn.read(case.directory, columns=["offset", "isTransactional", "transaction", "isControl"], include_control=True)
-    assert pc.all(pc.equal(pc.equal(rows["transaction"], "none"), pc.invert(rows["isTransactional"]))).as_py()
-    data = rows.filter(pc.invert(rows["isControl"]))
-    stable = pc.min(data.filter(pc.equal(data["transaction"], "open"))["offset"]).as_py()
-    kept = data.filter(pc.is_in(data["transaction"], pa.array(["none", "committed"])))
-    if stable is not None:
-        kept = kept.filter(pc.less(kept["offset"], stable))
-    assert kept["offset"].to_pylist() == consumed(case)["offset"].to_pylist()
-
-
-@of_every_case
-def test_a_range_of_offsets_in_the_middle_of_transactions(case: Case) -> None:
-    everything = offsets(case.directory)
-    last = max(kolumn.read(case.directory, columns=["offset"], include_control=True)["offset"].to_pylist())
+def test_ranges_that_cut_transactions_and_single_segments(case: Case) -> None:
+    everything = consumed(case)["offset"].to_pylist()
+    assert [offset for path in case.segments for offset in offsets(path)] == everything
+    last = max(asked.offsets(case.directory, include_control=True))
     chance = random.Random(case.directory.name)
     for _ in range(12):
         start, end = sorted((chance.randint(0, last), chance.randint(0, last + 1)))
-        found = committed(case.directory, start_offset=start, end_offset=end, columns=["value"])
-        assert len(found) == sum(start <= offset < end for offset in everything)
-
-
-@of_every_case
-def test_one_segment_is_read_with_what_its_neighbours_say(case: Case) -> None:
-    assert [offset for path in case.segments for offset in offsets(path)] == consumed(case)["offset"].to_pylist()
+        assert offsets(case.directory, start_offset=start, end_offset=end) == [one for one in everything if start <= one < end]
 
 
 @pytest.mark.parametrize("suffix", [".txnindex", ".snapshot"])
@@ -148,7 +135,6 @@ def plain(offset: int, producer: int = -1) -> bytes:
 
 
 def log(folder: Path, *entries: bytes) -> Path:
-    """Transactions that are not in any corpus."""
     shutil.rmtree(folder / "t-0", ignore_errors=True)
     return write_log(folder, (0, list(entries)))
 
@@ -171,7 +157,10 @@ def test_producers_that_use_their_ids_again_and_open_transactions(tmp_path: Path
     assert offsets(log(tmp_path / "2", plain(0), data(1, 7), spoiled(control_batch(2, COMMIT)), plain(3)), errors="skip") == [0]
     source = log(tmp_path / "2", plain(0), spoiled(data(1, 9)), plain(2))
     assert offsets(source, errors="skip") == [0, 2]
-    raises(KolumnError, "stored checksum", committed, source)
+    raises(kolumn.KolumnError, "stored checksum", committed, source)
+    # A transaction begins with its first intact batch, also if it is aborted.
+    source = log(tmp_path / "2", spoiled(data(0, 7)), data(1, 7), data(2, 7), control_batch(3, ABORT), plain(4))
+    assert states(source, errors="skip") == ["aborted", "aborted", "aborted", "none"]
     # No broker compresses them, but Java's reader accepts it.
 
     def entry(offset: int, key: bytes | None) -> bytes:
@@ -207,7 +196,7 @@ def test_mutants_give_rows_of_the_original_or_an_error(tmp_path: Path) -> None:
         mutant[chance.choice(covered)] ^= 1 << chance.randrange(8)
         source = log(tmp_path, bytes(mutant[: chance.choice([len(mutant), chance.randrange(len(mutant))])]))
         assert not {3, 6} & set(offsets(source, errors="skip"))
-        with contextlib.suppress(KolumnError):
+        with contextlib.suppress(kolumn.KolumnError):
             assert set(offsets(source)) <= {0, 1, 2, 7}
 
 

@@ -4,17 +4,19 @@ import json
 import logging
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2
 
 import kolumn
+from kit.asked import skipping
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.outcome import raises
+from kit.protobuf_values import message_class
 from kit.replicas import copy, flip, write_log
 from kolumn.formats.v2 import ABORT
 from kolumn.values.decoder import Bodies
@@ -138,7 +140,6 @@ def test_fields_as_columns_are_null_where_the_value_is_invalid(tmp_path: Path) -
 
 
 def test_payloads_as_strings(log: Path) -> None:
-    """They are the columns of bytes alone: a typed column has its own types."""
     how: dict[str, Any] = {**JSON, "payload": "string", "columns": ["key", "value", "valueRaw"]}
     found = kolumn.read(log, end_offset=ROWS - 1, **how)
     assert found.schema.types == [pa.string(), TYPE, pa.string()]
@@ -177,8 +178,7 @@ def test_damage_is_left_out_as_without_types(log: Path, tmp_path: Path) -> None:
     flip(segment, segment.stat().st_size // 2)
     plain = kolumn.read(folder, errors="skip")
     assert 0 < plain.num_rows < ROWS
-    skipped = kolumn.Skipped()
-    found = kolumn.read(folder, errors="skip", on_damage=skipped, **JSON)
+    found, skipped = skipping(folder, **JSON)
     assert found["offset"].equals(plain["offset"])
     assert found["value"].to_pylist() == [expected(i) for i in plain["offset"].to_pylist()]
     assert len(skipped.damage) == 1
@@ -249,29 +249,18 @@ def test_separated_and_fixed_fields(tmp_path: Path) -> None:
     assert found["valueValid"].to_pylist() == [True, False, False]
 
 
-class Collection(dict[int, Schema]):
+def collection(subjects: dict[str, str], alone: str | None = None, first: str | None = None) -> Any:
     """Schemas by subject, as `kolumn.values.schemas.schema.Schemas`; ``first`` has the id 1."""
 
-    def __init__(self, subjects: dict[str, str], alone: str | None = None, first: str | None = None) -> None:
-        self.subjects, self.alone, self.first = subjects, alone, first or of_schema()
+    def schema(text: str | None) -> Schema | None:
+        return None if text is None else Schema("JSON", text, id=1)
 
-    def newest(self, subject: str) -> Schema | None:
-        return Schema("JSON", self.subjects[subject], id=1) if subject in self.subjects else None
-
-    def only(self) -> Schema | None:
-        return None if self.alone is None else Schema("JSON", self.alone, id=1)
-
-    def by_id(self, id: int) -> Schema | None:
-        return Schema("JSON", self.first, id=1) if id == 1 else None
-
-    def by_guid(self, guid: UUID) -> Schema | None:
-        return None
-
-    def by_fingerprint(self, fingerprint: int) -> Schema | None:
-        return None
-
-    def version(self, subject: str, version: int) -> Schema | None:
-        return None
+    return SimpleNamespace(
+        newest=lambda subject: schema(subjects.get(subject)),
+        only=lambda: schema(alone),
+        by_id=lambda id: schema(first or of_schema()) if id == 1 else None,
+        **dict.fromkeys(("by_guid", "by_fingerprint", "version"), lambda *_: None),
+    )
 
 
 def of_schema(**types: str) -> str:
@@ -286,7 +275,7 @@ def topics(tmp_path: Path) -> Path:
 
 
 def test_the_newest_schema_of_the_topic(topics: Path) -> None:
-    schemas = Collection({"a-value": of_schema(x="integer"), "b-value": of_schema(y="string")})
+    schemas = collection({"a-value": of_schema(x="integer"), "b-value": of_schema(y="string")})
     how: dict[str, Any] = {"value_format": "registry", "value_schemas": schemas}
     for topic, type, value in (("a", pa.struct([("x", pa.int64())]), {"x": 1}), ("b", pa.struct([("y", pa.string())]), {"y": "t"})):
         found = kolumn.read(topics / f"{topic}-0", **how)
@@ -297,15 +286,15 @@ def test_the_newest_schema_of_the_topic(topics: Path) -> None:
 
 
 def test_a_collection_without_subjects(topics: Path) -> None:
-    found = kolumn.read(topics, value_format="registry", value_schemas=Collection({}, of_schema(x="integer")))
+    found = kolumn.read(topics, value_format="registry", value_schemas=collection({}, of_schema(x="integer")))
     assert found["value"].to_pylist() == [{"x": 1}, {"x": 2}]
-    found = kolumn.read(topics, value_format="registry", value_schemas=Collection({}, first=of_schema(y="string")))
+    found = kolumn.read(topics, value_format="registry", value_schemas=collection({}, first=of_schema(y="string")))
     assert found["value"].to_pylist() == [{"y": None}, {"y": "t"}]
     write(topics / "c-0", [b"\0\0\0\0\2{}"])
-    with pytest.raises(kolumn.ArgumentError, match="no schema of c-value in value_schemas"):
-        kolumn.read(topics / "c-0", value_format="registry", value_schemas=Collection({}))
+    words = "no schema of c-value in value_schemas"
+    raises(kolumn.ArgumentError, words, kolumn.read, topics / "c-0", value_format="registry", value_schemas=collection({}))
     with pytest.raises(kolumn.ArgumentError, match="the newest schema is of JSON; take 'registry'"):
-        kolumn.read(topics, value_format="avro", value_schemas=Collection({}, of_schema(x="integer")))
+        kolumn.read(topics, value_format="avro", value_schemas=collection({}, of_schema(x="integer")))
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -375,35 +364,22 @@ def test_a_framing_in_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert found["valueSchemaId"].to_pylist() == list(range(50))
 
 
-@pytest.mark.parametrize("key_as", ["struct", "columns"])
-def test_a_type_that_is_no_struct_is_the_column(tmp_path: Path, key_as: Any) -> None:
+def test_a_type_that_is_no_struct_is_the_column(tmp_path: Path) -> None:
     keys: list[bytes | None] = [bytes([2 * len(name)]) + name for name in (b"ada", b"", b"grace")]
     write(tmp_path / "t-0", [None] * 4, [*keys, b"\2"])
-    for schema in ('"string"', {"type": "string"}):
+    for schema, key_as in (('"string"', "struct"), ({"type": "string"}, "columns")):
         found = kolumn.read(tmp_path / "t-0", key_format="avro", key_schema=schema, key_as=key_as, columns=["key", "keyValid"])
         assert found.schema.types == [pa.string(), pa.bool_()]
         assert found["key"].to_pylist() == ["ada", "", "grace", None]
 
 
 PROTO = 'syntax = "proto3"; package a; message A { bool no = 1; } message B { int32 x = 1; string y = 2; }'
+FIELDS = [{"name": name, "number": number, "type": type, "label": 1} for number, name, type in ((1, "x", 5), (2, "y", 9))]
+FILE = {"name": "b.proto", "package": "a", "syntax": "proto3", "message_type": [{"name": "A"}, {"name": "B", "field": FIELDS}]}
+SET = descriptor_pb2.FileDescriptorSet(file=[FILE]).SerializeToString()
 
 
-def _files() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(name="b.proto", package="a", syntax="proto3")
-    file.message_type.add(name="A")
-    message = file.message_type.add(name="B")
-    for number, name, type in ((1, "x", 5), (2, "y", 9)):
-        message.field.add(name=name, number=number, type=type, label=1)
-    return descriptor_pb2.FileDescriptorSet(file=[file])
-
-
-def _class() -> Any:
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(_files().file[0])
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("a.B"))
-
-
-@pytest.mark.parametrize("schema", [PROTO, _files().SerializeToString(), _class()], ids=["text", "set", "class"])
+@pytest.mark.parametrize("schema", [PROTO, SET, message_class(SET, "a.B")], ids=["text", "set", "class"])
 def test_what_may_describe_protobuf(tmp_path: Path, schema: Any) -> None:
     write(tmp_path / "t-0", [b"\x08\5\x12\1t", b"", b"\x08"])
     how: dict[str, Any] = {"value_format": "protobuf", "value_schema": schema, "value_message": "a.B"}
