@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 import kolumn
 from kit import rows_as_lines
+from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kolumn.cli import app, lines
 from kolumn.cli.lines import json_lines, text_lines
 from kolumn.core.schema import RECORD_COLUMNS
 
-CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 FORMATTERS = [(json_lines, rows_as_lines.json_lines), (text_lines, rows_as_lines.text_lines)]
 
 BYTES = [
@@ -68,19 +68,16 @@ def test_columns_say_what_records_say(formatter: Any, reference: Any) -> None:
             assert printed(formatter, part) == reference(part), seed
     # The text of a value does not depend on its neighbours.
     for value in BYTES:
-        headers = [[{"key": "a", "value": value}, {"key": "", "value": b"\xff"}]]
-        batch = pa.RecordBatch.from_arrays(
-            [pa.array([value], pa.binary()), pa.array(headers, RECORD_COLUMNS["headers"])], ["value", "headers"]
-        )
+        headers = pa.array([[{"key": "a", "value": value}, {"key": "", "value": b"\xff"}]], RECORD_COLUMNS["headers"])
+        batch = pa.RecordBatch.from_arrays([pa.array([value], pa.binary()), headers], ["value", "headers"])
         assert printed(formatter, batch) == reference(batch), value
     # Many bytes that are nearly UTF-8.
     rng = random.Random(7)
-    alphabet = bytes(
-        (0x41, 0x22, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF3, 0xF4, 0xF5, 0xFF)
-    )
+    alphabet = bytes.fromhex("4122808f909fa0bfc1c2dfe0e1edeff0f3f4f5ff")
     values = [bytes(rng.choices(alphabet, k=rng.randrange(6))) for _ in range(20_000)]
     batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
     assert printed(formatter, batch) == reference(batch)
+    assert rows_as_lines.shown(b"\xff") == ("/w==", "base64")
 
 
 @pytest.mark.parametrize(("formatter", "reference"), FORMATTERS)
@@ -107,8 +104,6 @@ def test_times_have_one_width_and_sort_as_text() -> None:
 
 
 # `kolumn cat --key`, `--grep`, `--since` and `-f`: which records are printed, and in which form?
-
-
 NOON = 1_700_000_000_000
 ROWS: list[tuple[bytes | None, bytes | None, list[Any]]] = [
     (b"ada", b'{"n": 1}', []), (b"bob", b'{"n": 22}', [(b"trace", b"x1"), (b"none", None)]), (b"ada", None, []),

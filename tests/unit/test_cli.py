@@ -1,11 +1,11 @@
-"""The command line: its output, its exit codes, and Parquet files, which are whole or absent."""
+"""The command line: its output, its exit codes, signals, outputs that cannot be written, names that are not UTF-8, refused targets."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -13,16 +13,19 @@ import pytest
 
 import kolumn
 from kit.command_line import run
-from kit.rows_as_lines import shown
+from kit.corpus import HERE as CORPUS
+from kit.outcome import raises
+from kolumn.cli.ending import exit_code_of
+from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.machine.compile_ahead import GROUPS
+from kolumn.tools.parquet import write_parquet
 
-CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 TOPIC = CORPUS / "upgraded" / "upgraded-gzip-0"
 
 
-def started(*args: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command in a new process, with these variables in its environment."""
-    command = [sys.executable, "-c", "from kolumn.cli import main; main()", *map(str, args)]
+def started(*args: object, shell: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command in a new process, with these variables in its environment, to which a shell does something."""
+    command = ["sh", "-c", f'"$@" {shell}', "sh", sys.executable, "-c", "from kolumn.cli import main; main()", *map(str, args)]
     return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -40,47 +43,34 @@ def damaged(tmp_path):
 def test_help_is_quick_and_needs_no_decoder():
     code = "import sys, kolumn.cli; sys.exit(any(m in sys.modules for m in ('numba', 'pyarrow', 'pyspark')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    out = started("--help")
-    assert out.returncode == 0
-    for name in ("verify", "inspect", "cat", "to-parquet", "convert", "compact", "apply-retention", "space", "schemas", "doctor"):
-        assert name in out.stdout
+    out = run("--help")
+    names = ("verify", "inspect", "cat", "to-parquet", "convert", "compact", "apply-retention", "space", "schemas", "doctor")
+    assert (out.returncode, [name for name in names if name not in out.stdout]) == (0, [])
     assert run("--version").stdout == f"kolumn {kolumn.__version__}\n"
 
 
 def test_verify(damaged):
-    good = run("verify", TOPIC)
-    assert good.returncode == 0
-    assert good.stdout.startswith("OK: ")
-    bad = run("verify", damaged)
-    assert bad.returncode == 1
-    assert "crc" in bad.stdout
-    assert "\x1b" not in bad.stdout
+    good, bad = run("verify", TOPIC), run("verify", damaged)
+    assert (good.returncode, good.stdout[:4]) == (0, "OK: ")
+    assert (bad.returncode, "crc" in bad.stdout, "\x1b" in bad.stdout) == (1, True, False)
     found = json.loads(run("verify", "--json", damaged).stdout)
-    assert found["ok"] is False
-    assert found["damage"] == kolumn.verify(damaged).damage.to_pylist()
+    assert (found["ok"], found["damage"]) == (False, kolumn.verify(damaged).damage.to_pylist())
 
 
-@pytest.mark.parametrize(
-    ("args", "code"),
-    [
-        (("verify", "/no/such/place"), 2), (("cat", "--columns", "offst", TOPIC), 2), (("cat", "--start-timestamp", "yesterday", TOPIC), 2),
-        (("cat",), 2), (("to-parquet", "--compression", "zip", TOPIC, "target"), 2),
-    ],
-)  # fmt: skip
-def test_wrong_arguments(args, code, tmp_path):
-    out = run(*args, cwd=tmp_path)
-    assert (out.returncode, out.stdout) == (code, "")
-    assert "Traceback" not in out.stderr
-    assert out.stderr
+def test_wrong_arguments(tmp_path):
+    for args in (
+        ("verify", "/no/such/place"), ("cat", "--columns", "offst", TOPIC), ("cat", "--start-timestamp", "yesterday", TOPIC), ("cat",),
+        ("to-parquet", "--compression", "zip", TOPIC, "target"), ("to-parquet", TOPIC), ("convert", TOPIC),
+        ("apply-retention", TOPIC, "out"), ("convert", "--to", "csv", TOPIC, "out"),
+    ):  # fmt: skip
+        out = run(*args, cwd=tmp_path)
+        assert (out.returncode, out.stdout, "Traceback" in out.stderr, out.stderr != "") == (2, "", False, True), args
 
 
 def test_damage_ends_cat_with_the_message_of_the_library(damaged):
-    with pytest.raises(kolumn.CorruptBatchError) as caught:
-        kolumn.read(damaged)
-    out, said = run("cat", damaged), str(caught.value).replace("errors='skip'", "--errors skip")
+    said = str(raises(kolumn.CorruptBatchError, "errors='skip'", kolumn.read, damaged)).replace("errors='skip'", "--errors skip")
+    out = run("cat", damaged)
     assert (out.returncode, out.stderr) == (1, f"kolumn: {said}\n")
-    assert "--errors skip" in said
-    assert run("cat", "--errors", "skip", damaged).returncode == 1
 
 
 def test_inspect_json_is_the_batch_table_and_cat_prints_a_range():
@@ -88,17 +78,6 @@ def test_inspect_json_is_the_batch_table_and_cat_prints_a_range():
     assert (lines, len(run("inspect", "--limit", 2, TOPIC).stdout.splitlines())) == (kolumn.batches(TOPIC).to_pylist(), 3)
     out = run("cat", "--columns", "offset", "--start-offset", 10, "--end-offset", 13, TOPIC)
     assert out.stdout == "offset=10\noffset=11\noffset=12\n"
-
-
-def test_cat_json_says_how_bytes_areshown():
-    lines = [json.loads(line) for line in run("cat", "--json", "--include-headers", "--limit", 200, TOPIC).stdout.splitlines()]
-    rows = kolumn.read(TOPIC, include_headers=True).slice(0, 200).to_pylist()
-    for line, row in zip(lines, rows, strict=True):
-        assert line["offset"] == row["offset"]
-        for name in ("key", "value"):
-            assert (line[name], line.get(f"{name}Encoding")) == ((None, None) if row[name] is None else shown(row[name]))
-        assert [h["key"] for h in line["headers"]] == [h["key"] for h in row["headers"]]
-    assert shown(b"\xff") == ("/w==", "base64")
 
 
 def test_isolation_level(tmp_path):
@@ -136,48 +115,27 @@ def test_to_parquet(damaged, tmp_path):
     assert [f for f in (tmp_path / "lake").rglob("*") if f.is_file()] == [], "nothing is left of a damaged segment"
 
 
-def test_to_parquet_leaves_nothing_when_it_is_interrupted(tmp_path):
-    source = tmp_path / "many-0"
-    source.mkdir()
-    data = (CORPUS / "v2-java" / "java-zstd-0" / "00000000000000000000.log").read_bytes()
-    (source / "00000000000000000000.log").write_bytes(data * 60)
-    target = tmp_path / "lake"
-    script = "from kolumn.cli import main; main()"
-    command = [sys.executable, "-c", script, "to-parquet", "--row-group-rows", "100", str(source), str(target)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    while not list(target.rglob("*.partial")):
-        assert process.poll() is None, "it was done before it could be interrupted"
-        time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    _, message = process.communicate(timeout=60)
-    assert process.returncode != 0, message
-    assert [f for f in target.rglob("*") if f.is_file()] == []
-
-
-def test_doctor():
-    found = json.loads(started("doctor", "--json").stdout)
-    assert found["cpu"]["backend"] == "can run"
-    assert found["gpu"]["backend"].startswith("can't run")
-    assert found["packages"]["pyarrow"]
-    assert found["cpu"]["gzip"].startswith("ISA-L")
-    assert found["cpu"]["zstd"].startswith("libzstd")
-    assert "CRC-32C" in run("doctor").stdout
-    assert "Kolumn" in found["spark"]["workers' Python"]
-
-
-def test_doctor_and_warmup_say_whether_machine_code_is_there(tmp_path):
+def test_doctor_and_warmup(tmp_path):
     environment = {"KOLUMN_NATIVE": "1", "KOLUMN_CACHE_DIR": str(tmp_path)}
-    found = json.loads(started("doctor", "--json", **environment).stdout)["cpu"]
-    missing = "reading, small segments, writing, typed values, Avro, Protobuf, JSON"
-    assert found["machine code"] == f"not there for {missing}: compiled on first use, or by `kolumn warmup`"
-    folder = Path(found["machine code cache"])
+    found = json.loads(started("doctor", "--json", **environment).stdout)
+    cpu, missing = found["cpu"], "reading, small segments, writing, typed values, Avro, Protobuf, JSON"
+    assert (cpu["backend"], found["gpu"]["backend"][:9], cpu["gzip"][:5], cpu["zstd"][:7]) == ("can run", "can't run", "ISA-L", "libzstd")
+    assert found["packages"]["pyarrow"]
+    assert "Kolumn" in found["spark"]["workers' Python"]
+    assert cpu["machine code"] == f"not there for {missing}: compiled on first use, or by `kolumn warmup`"
+    folder = Path(cpu["machine code cache"])
     assert folder.parent == tmp_path
     folder.mkdir()
     for group in GROUPS:
         (folder / f"{group}.ready").touch(mode=0o644)
-    assert json.loads(started("doctor", "--json", **environment).stdout)["cpu"]["machine code"] == "there"
-    assert started("warmup", **environment).stdout.startswith("nothing to do, all ")
-    assert json.loads(started("warmup", "--json", **environment).stdout)["folder"] == str(folder)
+    program = "from typer.testing import CliRunner; from kolumn.cli import app\n"
+    program += "for words in (['doctor', '--json'], ['warmup'], ['warmup', '--json']): print(CliRunner().invoke(app, words).stdout, end='')"
+    command = [sys.executable, "-c", program]
+    out = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True).stdout
+    doctor, warmup, as_json = out.splitlines()
+    assert json.loads(doctor)["cpu"]["machine code"] == "there"
+    assert (warmup.startswith("nothing to do, all "), json.loads(as_json)["folder"]) == (True, str(folder))
+    assert "CRC-32C" in run("doctor").stdout
 
 
 def test_compilation_is_shown_on_a_terminal_alone():
@@ -203,7 +161,6 @@ def test_convert_says_what_is_lost_before_and_after(tmp_path):
     assert kolumn.read(tmp_path / "out").num_rows == kolumn.read(TOPIC).num_rows
     out = json.loads(run("convert", "--to", "v3-compact", "--json", TOPIC, tmp_path / "three").stdout)
     assert (out["records"], out["lost"]) == (kolumn.read(TOPIC).num_rows, {})
-    assert (run("convert", "--to", "csv", TOPIC, tmp_path / "four").returncode, run("convert", TOPIC).returncode) == (2, 2)
     assert run("verify", "--format", "v3-compact", tmp_path / "three").returncode == 0
 
 
@@ -211,8 +168,160 @@ def test_compact_and_clean(tmp_path):
     out = json.loads(run("compact", "--json", "--include-active", CORPUS / "compacted" / "compact-none-0", tmp_path / "out").stdout)
     assert out["retained"] == kolumn.verify(tmp_path / "out").records < out["records"]
     done = run("apply-retention", "--retention-ms", "0", TOPIC, tmp_path / "clean")
-    assert (done.returncode, done.stderr.splitlines()[-1], run("apply-retention", TOPIC, tmp_path / "clean").returncode) == (
-        0,
-        "0 segments stay",
-        2,
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "0 segments stay")
+
+
+NAME = os.fsdecode(b"bad-\xfftopic-0")
+RETAIN = ("apply-retention", "--retention-ms", "9999999999999")
+PRINTING = [
+    ("verify", TOPIC), ("inspect", TOPIC), ("cat", TOPIC), ("cat", "--json", "--limit", "1", TOPIC), ("stats", TOPIC), ("space",),
+    ("columns",), ("doctor",), ("--help",), ("--version",),
+]  # fmt: skip
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """A topic directory whose name is not UTF-8."""
+    folder = tmp_path / NAME
+    shutil.copytree(TOPIC, folder)
+    return folder
+
+
+@pytest.mark.parametrize("args", PRINTING, ids=lambda args: " ".join(str(one) for one in args[:2] if one != TOPIC))
+def test_output_that_cannot_be_written(args: tuple[object, ...]) -> None:
+    out = run(*args, stdout="/dev/full")
+    assert (out.returncode, out.stderr) == (3, "kolumn: output cannot be written: No space left on device\n")
+
+
+def test_outputs_that_are_closed_or_full(damaged: Path, tmp_path: Path) -> None:
+    out = started("verify", TOPIC, shell=">&-")
+    assert (out.returncode, out.stderr) == (3, "kolumn: output cannot be written: Bad file descriptor\n")
+    # It does not matter where nothing is printed.
+    assert started("to-parquet", TOPIC, tmp_path / "lake", shell=">&- <&-").returncode == 0
+    assert sum(pq.ParquetFile(path).metadata.num_rows for path in (tmp_path / "lake").rglob("*.parquet")) == 1000
+    # Damage, and an output that cannot be written.
+    assert run("verify", damaged, stdout="/dev/full").returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        (("to-parquet",), "topic=bad-%FFtopic/partition=0/00000000000000000000.parquet"),
+        *((name, f"{NAME}/00000000000000000000.log") for name in (("convert", "--json"), ("compact",), RETAIN)),
+    ],
+)
+def test_names_that_are_no_text_are_written(odd: Path, tmp_path: Path, name: tuple[str, ...], made: str) -> None:
+    """`test_hostile_names.py` asks how commands print them."""
+    out = run(*name, odd, "-o", tmp_path / "out")
+    assert (out.returncode, "Traceback" in out.stderr, (tmp_path / "out" / made).is_file()) == (0, False, True)
+    if "--json" in name:
+        assert [Path(path) for path in json.loads(out.stdout)["segments"]] == [tmp_path / "out" / made]
+
+
+def test_the_library_reads_names_that_are_no_text(odd: Path) -> None:
+    table = kolumn.read(odd, columns=["topic", "segment", "offset"])
+    assert set(table["topic"].to_pylist()) == {r"bad-\xfftopic"}
+    assert table["segment"][0].as_py().endswith(r"/bad-\xfftopic-0/00000000000000000000.log")
+    assert kolumn.verify(odd).ok
+    out = run("verify", odd / NAME)
+    assert (out.returncode, "Traceback" in out.stderr) == (2, False)
+
+
+@pytest.mark.parametrize("name", [("to-parquet",), ("convert",), ("compact",), RETAIN])
+def test_nothing_goes_into_a_data_folder(tmp_path: Path, name: tuple[str, ...]) -> None:
+    """Most likely the target was forgotten, so that the last source is used as the target."""
+    for one in ("orders-0", "orders-1"):
+        shutil.copytree(TOPIC, tmp_path / one)
+    before = sorted(tmp_path.rglob("*"))
+    for last in (tmp_path / "orders-1", *([tmp_path] if name == ("to-parquet",) else [])):
+        out = run(*name, tmp_path / "orders-0", last)
+        assert (out.returncode, f"{last} contains Kafka segments" in out.stderr) == (2, True)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_targets(tmp_path: Path) -> None:
+    assert run("convert", TOPIC, "--output", tmp_path / "out").returncode == 0
+    with pytest.raises(ArgumentError, match=r"s3://lake: .*kolumn\.spark_plugin\.export"):
+        list(write_parquet([], "s3://lake", None, 1, "zstd", False))
+
+
+READING = """
+import kolumn, kolumn.cli, kolumn.decode.pipeline, os, signal, sys, time
+# Ignored from the start under nohup or in the background of a shell, where tests may run.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+decode_chunk = kolumn.decode.pipeline.decode_chunk
+def slow(*arguments, **named):
+    # In one call: threads must not mix their lines.
+    os.write(2, b"reading\\n")
+    time.sleep(0.3)
+    return decode_chunk(*arguments, **named)
+path = sys.argv[1]
+# What threads import lazily is imported before: Python forgets an interrupt, and exits with 1, if a thread executes text after it.
+warm = kolumn.read(path, threads=1)
+kolumn.decode.pipeline.decode_chunk = slow
+"""
+CALLS = {
+    "read": "kolumn.read(path, chunk_bytes=100, threads=1)",
+    "read by threads": "kolumn.read(path, chunk_bytes=100, threads=3)",
+    "scan by threads": "[None for _ in kolumn.scan(path, chunk_bytes=100, threads=3)]",
+    "verify": "kolumn.verify(path, chunk_bytes=100, threads=2)",
+    "cat": "sys.argv = ['kolumn', 'cat', path]; kolumn.cli.main()",
+    "stats": "sys.argv = ['kolumn', 'stats', path]; kolumn.cli.main()",
+    "verify on the command line": "sys.argv = ['kolumn', 'verify', path]; kolumn.cli.main()",
+}
+
+
+def signalled(call: str, number: signal.Signals) -> tuple[int, str]:
+    """Exit code and standard error of a process that gets a signal while it decodes; `tests/faults` has those that write."""
+    command = [sys.executable, "-c", READING + CALLS[call], str(TOPIC)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr.readline() == "reading\n"
+        process.send_signal(number)
+        said = process.stderr.read()
+        return process.wait(60), said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_signals_end_a_command(number: signal.Signals) -> None:
+    code, said = signalled("verify on the command line", number)
+    assert (code, "Traceback" in said) == (128 + number, False)
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("call", [call for call in CALLS if call != "verify on the command line"])
+def test_signals_while_chunks_are_decoded(call: str, number: signal.Signals) -> None:
+    """The API raises Python's own interrupt; commands print one line and return an exit code. Nothing hangs, with or without threads."""
+    code, said = signalled(call, number)
+    if "cli" in CALLS[call]:
+        assert (code, "Traceback" in said) == (128 + number, False)
+    else:
+        # Arrow's reader, which calls the generator, may wrap the interrupt in an error of its own.
+        assert code == -number or (code == 1 and "scan" in call)
+        assert ("KeyboardInterrupt" in said) == (number == signal.SIGINT and code == -number) or "scan" in call
+        assert "Error" in said or "Interrupt" in said or "Cancelled" in said or number == signal.SIGTERM
+
+
+def test_nohup_is_respected() -> None:
+    script = (
+        "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from kolumn.cli.ending import prepare_process; prepare_process(); print(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN)"
     )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, RecursionError, type("PanicException", (BaseException,), {})])
+def test_an_error_that_nobody_expected_is_no_damage(
+    kind: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> int:
+        raise kind("in \x1b[31m a name")
+
+    monkeypatch.delenv("KOLUMN_DEBUG", raising=False)
+    assert exit_code_of(fail) == 3
+    said = capsys.readouterr().err
+    assert said.startswith(rf"kolumn: internal error: {kind.__name__}: in \x1b[31m a name. KOLUMN_DEBUG=1 prints")
+    assert said.count("\n") == 1
+    monkeypatch.setenv("KOLUMN_DEBUG", "1")
+    raises(kind, "", exit_code_of, fail)

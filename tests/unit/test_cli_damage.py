@@ -1,31 +1,26 @@
-"""Each command reports how much it left out, in agreement with `verify`, and ends with exit code 1."""
+"""Commands: what they left out, in agreement with `verify`; typed values; `kolumn schemas`; a segment on standard input."""
 
 import io
 import json
-import subprocess
+import shutil
 import sys
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 import kolumn
-from kit import command_line
+from kit.command_line import run
+from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
-from kolumn.cli import app, common, main
+from kolumn.cli import main
 from kolumn.cli.lines import data_of, json_lines, text_lines
 
 TIME = 1_760_000_000_000
-
-
-def run(*args: object) -> Any:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture
@@ -56,34 +51,35 @@ def line(damaged: Path) -> str:
 def test_reading_says_what_it_left_out(damaged: Path, line: str, command: str) -> None:
     for options in ([], ["--json"]):
         out = run(command, "--errors", "skip", *options, damaged.parent)
-        assert (out.exit_code, out.stderr, out.stdout != "") == (1, line, True)
+        assert (out.returncode, out.stderr, out.stdout != "") == (1, line, True)
     damaged.write_bytes(batch([Record(0, b"key", b"value", TIME)]))
     out = run(command, "--errors", "skip", damaged.parent)
-    assert (out.exit_code, out.stderr) == (0, "")
+    assert (out.returncode, out.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("command", "options"), [("to-parquet", []), ("convert", []), ("compact", ["--include-active"])])
 def test_writing_ends_with_one(damaged: Path, line: str, tmp_path: Path, command: str, options: list[str]) -> None:
     out = run(command, "--errors", "skip", *options, damaged.parent, tmp_path / "out")
-    assert out.exit_code == 1
-    if command == "to-parquet":
-        assert out.stderr == f"12 records in 1 file below {tmp_path / 'out'}\n{line}"
-    else:
-        assert f"orders-3/{damaged.name}: position " in out.stderr
+    lost = kolumn.verify(damaged).damage.to_pylist()
+    told = [] if command == "to-parquet" else [f"left out: {damaged}: position {row['position']}: {row['reason']}" for row in lost]
+    assert (out.returncode, out.stderr.splitlines()[1:]) == (1, [*told, line.strip()])
+    assert command != "to-parquet" or out.stderr.startswith(f"12 records in 1 file below {tmp_path / 'out'}\n")
 
 
-def test_summaries_have_the_numbers(damaged: Path) -> None:
+def test_summaries_have_the_numbers(damaged: Path, tmp_path: Path) -> None:
     lost = kolumn.verify(damaged).damage.to_pylist()
     expected = [2, sum(row["size"] for row in lost), sum(row["recordsLost"] or 0 for row in lost)]
-    for command in ("stats", "space"):
-        found = json.loads(run(command, "--json", damaged).stdout.splitlines()[0])
+    writing = ("--errors", "skip", "-o", tmp_path / "out")
+    for command, *options in (("stats",), ("space",), ("convert", *writing), ("compact", "--include-active", *writing)):
+        found = json.loads(run(command, "--json", damaged.parent, *options).stdout.splitlines()[0])
         assert [found[name] for name in ("damagedStretches", "damagedBytes", "recordsLost")] == expected, command
+        assert not options or (found["damaged"], found["batchesOverLimit"]) == (2, 0), command
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
     for function in (kolumn.batches, kolumn.space):
         skipped = kolumn.Skipped()
         function(damaged, errors="skip", on_damage=skipped)
-        assert [(piece.position, piece.size, piece.reason) for piece in skipped.damage] == [
-            (row["position"], row["size"], row["reason"]) for row in lost
-        ]
+        told = [(piece.position, piece.size, piece.reason) for piece in skipped.damage]
+        assert told == [(row["position"], row["size"], row["reason"]) for row in lost]
 
 
 def test_inspect_has_a_row_for_each_stretch(damaged: Path) -> None:
@@ -99,7 +95,7 @@ def test_inspect_has_a_row_for_each_stretch(damaged: Path) -> None:
     assert (stretch["position"], stretch["size"], stretch["damage"]) == (lost["position"], lost["size"], lost["reason"])
     damaged.write_bytes(damaged.read_bytes()[:300])
     out = run("inspect", "--errors", "raise", damaged)
-    assert (out.exit_code, "WRONG" in out.stdout) == (1, True)
+    assert (out.returncode, "WRONG" in out.stdout) == (1, True)
 
 
 def test_only_the_first_places_are_named(damaged: Path) -> None:
@@ -110,30 +106,19 @@ def test_only_the_first_places_are_named(damaged: Path) -> None:
     said = run("cat", "--errors", "skip", damaged).stderr
     assert said.startswith("10 damaged stretches left out: ")
     assert "; and 4 more); `kolumn verify` lists them" in said
+    damaged.write_bytes(b"".join(batches[:2]))
+    assert run("cat", "--errors", "skip", damaged).stderr.endswith(f"(orders-3/{damaged.name} at 0); `kolumn verify` lists it\n")
 
 
 def test_messages_name_options_as_they_are_typed(damaged: Path, tmp_path: Path) -> None:
     assert "Read with --errors skip to go on" in run("cat", damaged).stderr
     assert run("cat", "--errors", "leave", damaged).stderr == "kolumn: --errors leave: expected one of raise, skip\n"
-    assert run("cat", "--start-timestamp", "one day", damaged).stderr.startswith(
-        "kolumn: --start-timestamp 'one day': expected ms since 1970"
-    )
+    said = run("cat", "--start-timestamp", "one day", damaged).stderr
+    assert said.startswith("kolumn: --start-timestamp 'one day': expected ms since 1970")
     (tmp_path / "big-0").mkdir()
     (tmp_path / "big-0" / f"{0:020}.log").write_bytes(batch([Record(0, b"key", b"value" * 1000, TIME)], codec=1))
     said = run("cat", "--max-batch-bytes", "100", tmp_path / "big-0").stderr
     assert "Read with --errors skip, or raise --max-batch-bytes or --max-ratio if the data are trusted and memory is there." in said
-
-
-def test_what_conversion_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    """The result of the conversion counts stretches, as `verify` does."""
-    skipped = kolumn.Skipped([kolumn.Damage("orders-3/a.log", 70, 10, 5, 7, "crc: wrong", 3)])
-    assert common.say_of(SimpleNamespace(damage=[], skipped=skipped)) == 1
-    said = f"left out: orders-3/a.log: position 70: crc: wrong\n{skipped} (orders-3/a.log at 70); `kolumn verify` lists it\n"
-    assert capsys.readouterr().err == said
-    assert common.counts_of(SimpleNamespace(damage=[1], skipped=skipped)) == {
-        "damaged": 1, "damagedStretches": 1, "damagedBytes": 10, "recordsLost": 3, "batchesOverLimit": 0,
-    }  # fmt: skip
-    assert common.say_of(SimpleNamespace(damage=[], skipped=kolumn.Skipped())) == 0
 
 
 SCHEMA = '{"id": "int64", "name": "string", "items": [{"price": "float64"}]}'
@@ -149,7 +134,6 @@ def log(tmp_path: Path) -> Path:
 
 def test_cat_prints_structs_as_json(log: Path) -> None:
     out = run("cat", "--json", log, *JSON, "--columns", "offset,value,valueValid")
-    assert out.exit_code == 0
     assert [json.loads(line) for line in out.stdout.splitlines()] == [
         {"offset": 0, "value": {"id": 1, "name": 'a"é', "items": [{"price": 0.5}, None]}, "valueValid": True},
         {"offset": 1, "value": None, "valueValid": False},
@@ -157,7 +141,6 @@ def test_cat_prints_structs_as_json(log: Path) -> None:
         {"offset": 3, "value": {"id": None, "name": None, "items": []}, "valueValid": True},
     ]
     out = run("cat", log, *JSON, "--value-columns", "id", "--columns", "offset,value")
-    assert out.exit_code == 0
     assert out.stdout == 'offset=0  value={"id": 1}\noffset=1  value=null\noffset=2  value=null\noffset=3  value={"id": null}\n'
 
 
@@ -165,25 +148,25 @@ def test_a_schema_in_a_file(log: Path, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text(SCHEMA)
     how = ["--value-format", "json", "--value-as", "columns", "--columns", "value"]
     out = run("cat", "--json", log, *how, "--value-schema", tmp_path / "schema.json", "--limit", 1)
-    assert (out.exit_code, json.loads(out.stdout)) == (0, {"id": 1, "name": 'a"é', "items": [{"price": 0.5}, None]})
+    assert (out.returncode, json.loads(out.stdout)) == (0, {"id": 1, "name": 'a"é', "items": [{"price": 0.5}, None]})
     out = run("cat", log, *how, "--value-schema", "missing.json")
-    assert out.exit_code == 2
+    assert out.returncode == 2
     assert "--value-schema missing.json: neither a schema nor a file that can be read" in out.stderr
 
 
 def test_errors_have_the_words_of_the_shell(log: Path) -> None:
     out = run("cat", log, *JSON, "--value-errors", "raise", "--columns", "offset,value")
-    assert (out.exit_code, out.stdout.count("\n")) == (3, 2)
+    assert (out.returncode, out.stdout.count("\n")) == (3, 2)
     assert all(words in out.stderr for words in ("offset 2: value: 1 bytes", "--value-errors keep"))
     out = run("cat", log, "--key-format", "jsom")
-    assert out.exit_code == 2
+    assert out.returncode == 2
     assert all(words in out.stderr for words in ("--key-format jsom", "did you mean 'json'"))
 
 
 def test_to_parquet(log: Path, tmp_path: Path) -> None:
     columns = ["offset", "value", "valueValid", "valueRaw"]
     out = run("to-parquet", log, tmp_path / "out", *JSON, "--columns", ",".join(columns))
-    assert out.exit_code == 0, out.stderr
+    assert out.returncode == 0, out.stderr
     found = pq.ParquetFile(next((tmp_path / "out").rglob("*.parquet"))).read()
     assert found.to_pylist() == kolumn.read(log, columns=columns, value_format="json", value_schema=SCHEMA).to_pylist()
 
@@ -217,10 +200,6 @@ def test_every_type_has_a_json_text() -> None:
 RECORD = '{"type":"record","name":"O","fields":[]}'
 
 
-def schemas(*args: object) -> subprocess.CompletedProcess[str]:
-    return command_line.run("schemas", *args)
-
-
 def write(folder: Path, *values: dict[str, object]) -> Path:
     keys = [{"keytype": "SCHEMA", "subject": one["subject"], "version": one["version"], "magic": 1} for one in values]
     table = {"key": [json.dumps(key).encode() for key in keys], "value": [json.dumps(value).encode() for value in values]}
@@ -237,49 +216,48 @@ def logs(tmp_path: Path) -> Path:
 
 
 def test_schemas_as_a_table_as_json_and_as_text(logs: Path) -> None:
-    out = schemas(logs)
+    out = run("schemas", logs)
     assert (out.returncode, out.stderr) == (0, "")
     lines = [line.split() for line in out.stdout.splitlines()]
     assert lines[0] == ["subject", "version", "id", "type", "references", "deleted"]
     assert (lines[1], lines[2]) == (["m", "3", "8", "PROTOBUF", "in.proto", "(inner", "2)", "yes"], ["orders-value", "1", "7", "AVRO"])
-    m, orders = (json.loads(line) for line in schemas("--json", logs / "_schemas-0").stdout.splitlines())
+    m, orders = (json.loads(line) for line in run("schemas", "--json", logs / "_schemas-0").stdout.splitlines())
     assert m["references"] == [{"name": "in.proto", "subject": "inner", "version": 2}]
     assert (m["deleted"], m["schemaType"], m["guid"] is None, orders["schema"]) == (True, "PROTOBUF", False, RECORD)
     assert list(orders) == ["subject", "version", "id", "guid", "schemaType", "references", "schema", "deleted"]
-    out = schemas(logs, "--id", 7)
+    out = run("schemas", logs, "--id", 7)
     assert (out.returncode, out.stdout, out.stderr) == (0, f"{RECORD}\n", "")
-    assert json.loads(schemas(logs, "--id", 7, "--json").stdout)["schema"] == RECORD
-    missing = schemas(logs, "--id", 9)
+    assert json.loads(run("schemas", logs, "--id", 7, "--json").stdout)["schema"] == RECORD
+    missing = run("schemas", logs, "--id", 9)
     assert (missing.returncode, missing.stdout, "no schema has the id 9" in missing.stderr) == (2, "", True)
 
 
 def test_files_and_nothing(tmp_path: Path) -> None:
     for source in (tmp_path, tmp_path / "no"):
-        out = schemas(source)
+        out = run("schemas", source)
         assert (out.returncode, out.stdout, str(tmp_path) in out.stderr) == (2, "", True)
     (tmp_path / "4.avsc").write_text(RECORD)
-    out = schemas(tmp_path)
+    out = run("schemas", tmp_path)
     assert (out.returncode, out.stdout.splitlines()[1].split()) == (0, ["4", "AVRO"])
 
 
 def test_what_is_left_out_is_said(logs: Path) -> None:
     write(logs.parent / "wrong", {"subject": "a", "version": 1, "id": 1, "schema": RECORD}, {"subject": "b", "version": 1, "id": "2"})
-    out = schemas(logs.parent / "wrong")
+    out = run("schemas", logs.parent / "wrong")
     assert (out.returncode, len(out.stdout.splitlines())) == (1, 2)
     assert out.stderr.startswith("left out: 1 record with")
     (log,) = (logs / "_schemas-0").glob("*.log")
     data = bytearray(log.read_bytes())
     data[80] ^= 1
     log.write_bytes(data)
-    out = schemas(logs)
+    out = run("schemas", logs)
     assert (out.returncode, len(out.stdout.splitlines())) == (1, 2)
     assert all(words in out.stderr for words in ("1 record", "kolumn verify"))
 
 
 # ``-``: a segment on standard input.
-SEGMENT = Path(__file__).resolve().parents[1] / "data" / "corpus" / "upgraded" / "upgraded-gzip-0" / f"{0:020}.log"
-OF_NAMES = ("segment", "topic", "partition", "state")
-"""What follows from the name of a file."""
+SEGMENT = CORPUS / "upgraded" / "upgraded-gzip-0" / f"{0:020}.log"
+OF_NAMES = ("segment", "topic", "partition", "state")  # what follows from the name of a file
 
 
 class Input(io.TextIOWrapper):

@@ -1,18 +1,23 @@
-"""The framings, byte by byte: Java's readers accept the same ones, and find errors at the same places. Each case also runs compiled."""
+"""The framings, byte by byte, as Java reads and writes them; another library reads what is written. Each case also runs compiled."""
 
 import struct
 import zlib
 from typing import Any
 
+import cramjam
+import lz4.frame
 import numpy as np
 import pytest
 
-from kolumn.cpu_fallback.inflate import blocks
-from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats.codecs import DEFLATE, END, LZ4_BLOCK, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws, gzip, lz4, snappy, zstd
+from kolumn.cpu_fallback.encode.frames import BLOCK
+from kolumn.cpu_fallback.inflate import blocks, libraries
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.formats.codecs import DEFLATE, END, LZ4, LZ4_BLOCK, SNAPPY, SNAPPY_BLOCK, STORED, ZSTD_FRAME, flaws, gzip, snappy, zstd
+from kolumn.formats.codecs import lz4 as lz4_frames
 from kolumn.formats.codecs.lz4 import xxh32
+from kolumn.writers.entries import compress, compress_all
 
-MODULES = {1: gzip, 2: snappy, 3: lz4, 4: zstd}
+MODULES = {1: gzip, 2: snappy, 3: lz4_frames, 4: zstd}
 LZ4_JAVA = bytes.fromhex("04224d18 60 40 82")  # magic, FLG: version 1 and independent blocks, BD: 64 KiB, header checksum
 LZ4_V0 = bytes.fromhex("04224d18 60 40 1a")  # the same with the checksum of formats 0 (KAFKA-3160)
 END_MARK = bytes(4)
@@ -20,11 +25,6 @@ XERIAL = bytes.fromhex("82534e4150505900 00000001 00000001")  # magic, version, 
 ABC = b"\x03\x08abc"  # raw snappy: 3 bytes, a literal of 3, its bytes
 GZIP_ABC = bytes.fromhex("1f8b 08 00 00000000 00 ff 4b4c4a0600 c2412435 03000000")  # head, deflate, CRC-32, size
 ZSTD_ABC = bytes.fromhex("28b52ffd 00 50 190000") + b"abc"  # magic, descriptor, window 1 MiB, last raw block of 3
-
-
-@compiled
-def xxh32_compiled(buf: int, at: int, end: int) -> int:
-    return xxh32(buf, at, end)
 
 
 def plain(codec: int, payload: bytes, magic: int = 2) -> tuple[int, int, list[tuple[int, bytes, int]]]:
@@ -45,8 +45,7 @@ def plain(codec: int, payload: bytes, magic: int = 2) -> tuple[int, int, list[tu
 def walk(codec: int, payload: bytes, magic: int = 2) -> tuple[int, int, list[tuple[int, bytes, int]]]:
     """The result of `plain`, after a comparison with that of the compiled functions."""
     buf = np.frombuffer(payload + bytes(64), np.uint8)
-    one = lambda x: np.array([x], np.int64)  # noqa: E731
-    table, flaw, where, _ = blocks.frame(buf, one(0), one(len(payload)), one(codec), one(magic), one(1 << 40))
+    table, flaw, where, _ = blocks.frame(buf, *(np.array([one], np.int64) for one in (0, len(payload), codec, magic, 1 << 40)))
     rows = [(int(kind), payload[source:stop], int(bound)) for _, kind, source, stop, bound in table.tolist()]
     answer = int(flaw[0]), int(where[0]), rows
     assert answer == plain(codec, payload, magic)
@@ -60,15 +59,6 @@ def lz4_header(flags: int, descriptor: int = 0x40, middle: bytes = b"") -> bytes
 
 def stored(data: bytes) -> bytes:
     return struct.pack("<I", len(data) | 1 << 31) + data
-
-
-@pytest.mark.parametrize(
-    ("data", "digest"),
-    [(b"", 0x02CC5D05), (b"a", 0x550D7456), (b"abc", 0x32D153FF), (b"Nobody inspects the spammish repetition", 0xE2293B2F)],
-)
-def test_xxh32_gives_the_published_digests(data: bytes, digest: int) -> None:
-    buf = np.frombuffer(data + b"x", np.uint8)
-    assert xxh32(data, 0, len(data)) == digest == xxh32_compiled(buf.ctypes.data, 0, len(data))
 
 
 def test_lz4_header_checksum_is_skipped_for_magic_0_alone() -> None:
@@ -126,9 +116,7 @@ def test_snappy_framings() -> None:
     [
         (XERIAL[:8] + bytes(8), flaws.INNER_HEADER, 16),  # version 0
         (XERIAL[:9], flaws.INNER_HEADER, 16),
-        (b"\xff\xff\xff\xff", flaws.BLOCK_LENGTH, 16),
-        (bytes(4), flaws.BLOCK_LENGTH, 16),
-        (struct.pack(">i", (512 << 20) + 1) + ABC, flaws.BLOCK_LENGTH, 16),
+        *((length + ABC, flaws.BLOCK_LENGTH, 16) for length in (b"\xff\xff\xff\xff", bytes(4), struct.pack(">i", (512 << 20) + 1))),
         (struct.pack(">i", 6) + ABC, flaws.CUT, 25),
         (struct.pack(">i", 5) + b"\xff\xff\xff\xff\x0f", flaws.PREAMBLE, 20),
         (struct.pack(">i", 6) + b"\x80\x80\x80\x80\x80\x00", flaws.PREAMBLE, 20),  # six bytes
@@ -158,11 +146,8 @@ def test_zstd_frames() -> None:
 @pytest.mark.parametrize(
     ("payload", "flaw"),
     [
-        (ZSTD_ABC[:-1], flaws.CUT),
-        (ZSTD_ABC[:3], flaws.CUT),
-        (ZSTD_ABC + b"x", flaws.MAGIC),
-        (ZSTD_ABC + b"garbage!", flaws.MAGIC),
-        (ZSTD_ABC + ZSTD_ABC[:-1], flaws.CUT),
+        *((payload, flaws.CUT) for payload in (ZSTD_ABC[:-1], ZSTD_ABC[:3], ZSTD_ABC + ZSTD_ABC[:-1])),
+        *((ZSTD_ABC + tail, flaws.MAGIC) for tail in (b"x", b"garbage!")),
         (bytes.fromhex("5a2a4d18 05000000") + b"skip", flaws.CUT),
         (bytes.fromhex("28b52ffd 01 50 01 190000") + b"abc", flaws.DICTIONARY),
         (bytes.fromhex("28b52ffd 08 50 190000") + b"abc", flaws.RESERVED),
@@ -220,3 +205,69 @@ def test_gzip_trailer_and_what_follows() -> None:
     assert gzip.following(GZIP_ABC[15:], 0, 8, crc, 4) == (flaws.TRAILER, 0)
     assert gzip.following(GZIP_ABC[15:], 0, 8, crc + 1, size) == (flaws.TRAILER, 0)
     assert gzip.following(GZIP_ABC[15:], 0, 7, crc, size) == (flaws.CUT, 7)
+
+
+# Payloads that compiled code compresses.
+NOISE = np.random.default_rng(7).bytes(200_000)
+PAYLOADS = [
+    b"", b"a", b"abc" * 5000, NOISE[:1], NOISE[:BLOCK], bytes(BLOCK), bytes(BLOCK + 1), NOISE, NOISE[:70_000] + bytes(100_000),
+    b"words and " * 30_000,
+]  # fmt: skip
+
+
+def together(payloads: list[bytes], gap: int, magic: int) -> list[bytes]:
+    source = np.frombuffer(b"".join(payloads) + bytes(PAD), np.uint8)
+    size = np.array([len(one) for one in payloads], np.int64)
+    start = source.ctypes.data + np.cumsum(size) - size
+    made = compress_all(LZ4, start, size, np.full(len(size), gap, np.int64), magic)
+    assert made is not None
+    data, packed = made
+    stops = np.cumsum(packed + gap)
+    assert len(data) == stops[-1]
+    return [data[stop - length : stop].tobytes() for stop, length in zip(stops.tolist(), packed.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("gap", [0, 61])
+def test_frames_mean_the_payloads(gap: int) -> None:
+    frames = together(PAYLOADS, gap, 2)
+    assert [lz4.frame.decompress(frame) for frame in frames] == PAYLOADS
+    for frame, payload in zip(frames, PAYLOADS, strict=True):
+        one = compress(LZ4, memoryview(payload), -1)
+        assert frame[:7] == one[:7]
+        # Stored blocks have no freedom at all; the others may differ by the version of the library.
+        assert len(frame) <= len(payload) + 7 + 4 + 4 * (len(payload) // BLOCK + 1)
+        assert abs(len(frame) - len(one)) <= 0.05 * len(one) + 16
+
+
+def test_the_header_checksum_of_format_0() -> None:
+    """KAFKA-3160."""
+    (frame,) = together([b"abc" * 100], 0, 0)
+    assert frame[:7] == compress(LZ4, memoryview(b"abc" * 100), -1, 0)[:7] != compress(LZ4, memoryview(b"abc" * 100), -1, 1)[:7]
+
+
+def test_without_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "LZ4_PLACES", ("no.such.module", "libnone.so.0"))
+    libraries.liblz4.cache_clear()
+    one = np.zeros(1, np.int64)
+    assert compress_all(LZ4, one, one, one, 2) is None
+    libraries.liblz4.cache_clear()
+
+
+LARGEST = 32 << 10
+SNAPPY_PAYLOADS = [
+    *(NOISE[:size] for size in (0, 1, 60, 61, 257, LARGEST - 1, LARGEST, LARGEST + 1, 100_000)), bytes(1), bytes(LARGEST + 1),
+    b"abc" * 40_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("payload", SNAPPY_PAYLOADS, ids=len)
+def test_another_decompressor_returns_what_went_in(payload: bytes) -> None:
+    made = compress(SNAPPY, memoryview(payload), -1)
+    assert made[:16] == XERIAL
+    parts, at = list[bytes](), 16
+    while at < len(made):
+        (size,) = struct.unpack_from(">i", made, at)
+        parts.append(bytes(cramjam.snappy.decompress_raw(made[at + 4 : at + 4 + size])))
+        at += 4 + size
+    assert (at, b"".join(parts)) == (len(made), payload)
+    assert all(len(part) == LARGEST for part in parts[:-1])

@@ -41,28 +41,23 @@ def kept(made: Any) -> int:
 
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("headers", [0, 5])
-@pytest.mark.parametrize("share", [1.0, 0.9, 0.51, 0.3, 0.01, 0.0])
-def test_a_result_keeps_twice_its_bytes_at_most(share: float, headers: int, apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_keeps_twice_its_bytes_at_most(headers: int, apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of values it keeps memory of its own: whoever keeps no values keeps no memory of them."""
     if apart:
         monkeypatch.setattr(memory, "TOGETHER", 0)
-    rows, count = int(ROOM * share), int(ROOM * share) if headers else 0
-    made, at = written(rows, rows * 10, rows * 20, count)
-    columns = made.columns(at)
-    del made
-    needed = rows * (8 + 8 + 4 + 4 + 10 + 20) + (count * (4 + 4 + 4 + 1) if headers else 0)
-    assert kept(columns) <= 2.1 * needed + 10_000
-    assert (columns.offset.size, columns.key.ends.size, columns.key.data.size) == (8 * rows, 4 * (rows + 1), 10 * rows)
-    assert columns.value.data.size == 20 * rows
-
-
-def test_columns_are_in_two_blocks() -> None:
-    """Whoever keeps no values keeps no memory of them."""
-    made, at = written(ROOM, 10 * ROOM, 20 * ROOM)
-    columns = made.columns(at)
-    others = columns.offset, columns.timestamp, columns.key.ends, columns.key.data, columns.value.ends
-    addresses = {part.parent.address for part in others}
-    assert len(addresses) == 1
-    assert columns.value.data.parent.address not in addresses
+    for share in (1.0, 0.9, 0.51, 0.3, 0.01, 0.0):
+        rows, count = int(ROOM * share), int(ROOM * share) if headers else 0
+        made, at = written(rows, rows * 10, rows * 20, count)
+        columns = made.columns(at)
+        del made
+        needed = rows * (8 + 8 + 4 + 4 + 10 + 20) + count * (4 + 4 + 4 + 1)
+        assert kept(columns) <= 2.1 * needed + 10_000
+        sizes = columns.offset.size, columns.key.ends.size, columns.key.data.size, columns.value.data.size
+        assert sizes == (8 * rows, 4 * (rows + 1), 10 * rows, 20 * rows)
+        if share == 1 and not apart:
+            others = columns.offset, columns.timestamp, columns.key.ends, columns.key.data, columns.value.ends
+            (address,) = {part.parent.address for part in others}
+            assert columns.value.data.parent.address != address
 
 
 @pytest.mark.parametrize("mode", [COPY, VIEW, SKIP])
@@ -77,15 +72,11 @@ def test_parts_do_not_overlap(mode: int) -> None:
 
 def of(offset: int, count: int, *, nulls: bool) -> bytes:
     """A batch in which every third key and every second value is null, or none."""
-    return batch(
-        [
-            Record(
-                offset + i, None if nulls and i % 3 == 0 else b"k%d" % i, None if nulls and i % 2 else b"v" * i, 5,
-                ((b"h", None if nulls and i % 5 == 0 else b"x"),) * (i % 3),
-            )
-            for i in range(count)
-        ]
-    )  # fmt: skip
+    keys = [None if nulls and i % 3 == 0 else b"k%d" % i for i in range(count)]
+    values = [None if nulls and i % 2 else b"v" * i for i in range(count)]
+    headers = [((b"h", None if nulls and i % 5 == 0 else b"x"),) * (i % 3) for i in range(count)]
+    rows = zip(range(offset, offset + count), keys, values, headers, strict=True)
+    return batch([Record(number, key, value, 5, some) for number, key, value, some in rows])
 
 
 def malformed(entry: bytes) -> bytes:
@@ -107,23 +98,14 @@ def test_nulls_of_what_is_left_out_do_not_count(columns: list[str], binary: Any,
     """Of batches whose count is wrong what was decoded is overwritten by the next ones; then they are decoded again, without the count."""
     whole = [of(0, 50, nulls=True), of(50, 9, nulls=False), of(100, 40, nulls=True), of(140, 200, nulls=False), of(340, 60, nulls=True)]
     bad = [malformed(of(59, 41, nulls=True)), malformed(of(400, 20, nulls=True))]
-    for name, parts in {
-        "all": [whole[0], whole[1], bad[0], whole[2], whole[3], whole[4], bad[1]],
-        "first": [bad[0], whole[3]],
-        "only": [whole[1], bad[0]],
-    }.items():
-        path = tmp_path / f"{name}.log"
-        path.write_bytes(b"".join(parts))
-        found = kolumn.read(path, columns=columns, binary=binary, errors="skip", threads=1)
-        alone = []
-        for i, part in enumerate(parts):
-            one = tmp_path / f"{name}-{i}.log"
-            one.write_bytes(part)
-            alone.append(kolumn.read(one, columns=columns, binary=binary, errors="raise" if part in whole else "skip", threads=1))
-        assert found.to_pylist() == pa.concat_tables(alone).to_pylist()
-        check(found)
-        for table in alone:
-            check(table)
+    for number, parts in enumerate([[*whole[:2], bad[0], *whole[2:], bad[1]], [bad[0], whole[3]], [whole[1], bad[0]]]):
+        tables = []
+        for i, (data, errors) in enumerate([(b"".join(parts), "skip"), *((one, "raise" if one in whole else "skip") for one in parts)]):
+            path = tmp_path / f"{number}-{i}.log"
+            path.write_bytes(data)
+            tables.append(kolumn.read(path, columns=columns, binary=binary, errors=errors, threads=1))
+            check(tables[-1])
+        assert tables[0].to_pylist() == pa.concat_tables(tables[1:]).to_pylist()
 
 
 @pytest.mark.parametrize("columns", [["offset", "key", "value"], ["offset", "key", "value", "headers"]])
@@ -148,13 +130,10 @@ def test_nulls_of_several_segments_and_messages(columns: list[str], tmp_path: Pa
 
 @pytest.mark.parametrize("nulls", [1, 5])
 @pytest.mark.parametrize("length", [1, 2, 3, 5])
-def test_nulls_of_headers_that_are_decoded_twice(length: int, nulls: int, tmp_path: Path) -> None:
+def test_nulls_of_headers_that_are_decoded_twice(length: int, nulls: int, path: Path) -> None:
     """The loop for short headers leaves a record to the general one at a length of more than two bytes; Java accepts up to five."""
     headers = ((b"null", None),) * nulls + ((b"last", b"value"),)
-    body = record_body(Record(0, b"k", b"v", 5, headers), 0, 5)
-    end = varint(5) + b"value"
-    body = body.removesuffix(end) + overlong(varint(5), length) + b"value"
-    path = tmp_path / "headers.log"
+    body = record_body(Record(0, b"k", b"v", 5, headers), 0, 5).removesuffix(varint(5) + b"value") + overlong(varint(5), length) + b"value"
     path.write_bytes(raw_batch((varint(len(body)) + body) * 3, 3, last_delta=2, base_timestamp=5, max_timestamp=5))
     found = kolumn.read(path, columns=["headers"], threads=1)
     found.validate(full=True)

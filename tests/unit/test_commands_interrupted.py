@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.corpus import HERE as CORPUS
 
-CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 COMMANDS: dict[str, list[str]] = {
     "PATH": ["{log}"], "overview": ["overview", "--json", "{log}"], "verify": ["verify", "{log}"], "inspect": ["inspect", "{log}"],
     "cat": ["cat", "{log}"], "cat --json": ["cat", "--json", "{log}/upgraded-gzip-0"], "stats": ["stats", "{log}"],
@@ -27,12 +27,11 @@ COMMANDS: dict[str, list[str]] = {
     "tidy": ["tidy", "{out}"], "columns": ["columns"], "jar": ["jar"], "doctor": ["doctor"], "help": ["cat", "--help"],
 }  # fmt: skip
 NO_FILES = {"columns", "jar", "doctor", "help", "tidy"}
-NEEDS = {"report": "matplotlib", "sql": "duckdb"}
 WARM = r"""
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import kolumn, kolumn.cli, kolumn.tools.statistics, kolumn.cli.ending, kolumn.tools.parquet
-import pyarrow.compute, pyarrow.parquet, rich.console, rich.progress
+import matplotlib.backends.backend_svg, matplotlib.figure, pyarrow.compute, pyarrow.parquet, rich.console, rich.progress
 log = sys.argv[1]
 # What is imported and loaded on first use; one thread, for a process with several cannot be forked.
 kolumn.read(f"{log}/upgraded-gzip-0", threads=1)
@@ -117,30 +116,20 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
     assert found.process.returncode == 0
 
 
-def needs(name: str) -> None:
-    if name in NEEDS:
-        pytest.importorskip(NEEDS[name])
-
-
 @pytest.mark.sample
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_reader_that_closes_the_pipe(place: Place, name: str) -> None:
-    needs(name)
     place.fresh(name)
     code, _, said = place.run(name, closed=True)
-    assert code == 0, said
-    assert "Traceback" not in said
-    assert "Broken pipe" not in said
+    assert (code, "Traceback" in said, "Broken pipe" in said) == (0, False, False), said
 
 
 @pytest.mark.sample
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NO_FILES])
 def test_interrupts(place: Place, name: str) -> None:
-    needs(name)
     before = place.fresh(name)
     code, steps, said = place.run(name)
-    assert code == 0, said
-    assert steps
+    assert (code, steps > 0) == (0, True), said
     after = place.files()
     for at in sorted({1, steps // 2 + 1}):
         place.fresh(name)

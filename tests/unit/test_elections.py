@@ -9,6 +9,7 @@ from kolumn.copies.elections import EpochRun, Known, Notes, Strand, elect, place
 from kolumn.source.segments import HIGHEST
 
 Runs = list[Known]
+DAMAGED = [(0, 9, 0), (20, 29, 1)]
 
 
 def strand(number: int, runs: Runs, headers: Sequence[Known] = (), doubts: Sequence[Known] = ()) -> Strand:
@@ -50,11 +51,10 @@ def test_the_newest_epoch_decides(copies: list[Runs], expected: list[int | None]
 
 def test_damage_of_the_log_at_a_change_of_leaders() -> None:
     """Where its own bytes are damaged, another copy's count if a header tells the epoch, or if they fill the damage."""
-    log = strand(0, [(0, 9, 0), (20, 29, 1)], doubts=[(10, 19, 500)])
-    assert borders(log, strand(1, [(0, 15, 0)])) == [None, 10]
-    assert borders(strand(0, [(0, 9, 0), (20, 29, 1)], doubts=[(10, 19, 500)]), strand(1, [(0, 15, 0)]), fills=True) == [None, None]
-    assert borders(strand(0, [(0, 9, 0), (20, 29, 1)], headers=[(10, 19, 0)]), strand(1, [(0, 25, 0)])) == [None, 20]
-    assert borders(strand(0, [(0, 9, 0), (20, 29, 1)], headers=[(10, 19, 1)]), strand(1, [(0, 25, 0)])) == [None, 10]
+    assert borders(strand(0, DAMAGED, doubts=[(10, 19, 500)]), strand(1, [(0, 15, 0)])) == [None, 10]
+    assert borders(strand(0, DAMAGED, doubts=[(10, 19, 500)]), strand(1, [(0, 15, 0)]), fills=True) == [None, None]
+    assert borders(strand(0, DAMAGED, headers=[(10, 19, 0)]), strand(1, [(0, 25, 0)])) == [None, 20]
+    assert borders(strand(0, DAMAGED, headers=[(10, 19, 1)]), strand(1, [(0, 25, 0)])) == [None, 10]
     # The same epoch on both sides is known between.
     assert borders(strand(0, [(0, 29, 1)], doubts=[(10, 19, 500)]), strand(1, [(0, 15, 1)])) == [None, None]
     # An epoch that no intact entry has is damaged as its batch is.

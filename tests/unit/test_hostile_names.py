@@ -8,8 +8,9 @@ import os
 import pickle
 import pkgutil
 import shutil
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 import kolumn
 from kit.command_line import run
 from kit.encoder import Record, batch
-from kolumn.cli import app
+from kolumn.cli import app, main
 from kolumn.core.errors import Code, CorruptBatchError, KolumnError, PayloadError, escaped
 
 FORGED = "OK: 1 segment, forged"
@@ -52,41 +53,48 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / f"one {NAME}"
 
 
+@pytest.fixture
+def ran(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> Callable[..., tuple[object, str, str]]:
+    """Runs a command in this process, and returns exit code, output and standard error: the commands import their packages once."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args: object) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kolumn", *map(str, args)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfdbinary.readouterr()
+        return ended.value.code, out.decode(), err.decode()
+
+    return call
+
+
 def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
     """What each command is asked: something that works, something about damage, something that cannot be done."""
     missing, target, copy = disk / f"missing {NAME}", work / f"new {NAME}", disk.with_name(f"two {NAME}")
     shutil.copytree(disk, work / f"own {NAME}")
-    readers: dict[str, list[list[object]]] = {
-        name: [["--errors", "skip", disk], [disk], [missing], [disk, copy]] for name in ("cat", "stats")
-    }
     (work / f"taken {NAME}").mkdir()
     (work / f"taken {NAME}" / "file").write_bytes(b"")
+    skip, query = ("--errors", "skip"), f'select count(*), min(offset) from "{escaped(NAME)}"'
+    one: list[list[object]] = [[disk], [missing]]
+    several = [*one, [disk, copy]]
+    skipping = [[*skip, disk], *several]
     writers: dict[str, list[list[object]]] = {
         name: [
-            [*extra, "--errors", "skip", disk, "-o", target / name],
-            [*extra, disk, "-o", target / f"{name} 2"],
-            [*extra, missing, "-o", target],
-            [*extra, disk, copy, "-o", target / f"{name} 3"],
-            [*extra, "--errors", "skip", disk, "-o", copy],
+            [*extra, *skip, disk, "-o", target / name], [*extra, disk, "-o", target / f"{name} 2"], [*extra, missing, "-o", target],
+            [*extra, disk, copy, "-o", target / f"{name} 3"], [*extra, *skip, disk, "-o", copy],
         ]
         for name, extra in (("to-parquet", ()), ("convert", ("--codec", "zstd")), ("compact", ("--include-active",)))
     }  # fmt: skip
-    query = ["select * from nothing", f'select count(*), min(offset) from "{escaped(NAME)}"']
     return {
-        **readers, **writers,
-        "overview": [[disk], [missing], [disk, copy]],
-        "verify": [[disk], [missing], [disk, copy]],
-        "explain": [[disk], [missing]],
-        "inspect": [[disk], [missing]],
-        "space": [[disk], [missing]],
+        **dict.fromkeys(("cat", "stats"), skipping), **writers, **dict.fromkeys(("overview", "verify"), several),
+        **dict.fromkeys(("explain", "inspect", "space", "schemas", "groups", "transactions"), one),
         "apply-retention": [["--retention-ms", "1", disk, "-o", target / "clean"], ["--retention-ms", "1", missing, "-o", target]],
         "report": [[disk, "-o", work / f"{NAME}.html"], [disk, "-o", missing / "x.html"]],
-        "sql": [[*extra, disk, one] for one in query for extra in ((), ("--errors", "skip"))],
+        "sql": [[disk, "select * from nothing"], [disk, query], [*skip, disk, query]],
         "tidy": [[missing], [work]],
-        "schemas": [[disk], [missing]],
-        "groups": [[disk], [missing]],
-        "transactions": [[disk], [missing]],
-        "rebuild-index": [[work / f"own {NAME}"], ["--errors", "skip", work / f"own {NAME}"], [missing]],
+        "rebuild-index": [[work / f"own {NAME}"], [*skip, work / f"own {NAME}"], [missing]],
         "recover": [[disk, copy, "-o", target / "recover"], [disk, "-o", disk], [missing, "-o", target]],
     }  # fmt: skip
 
@@ -98,33 +106,23 @@ def forms(command: str) -> list[tuple[str, ...]]:
     return [("--text",), ("--json",)] if command in _IN_PIPES else [(), ("--json",)] if "json" in has else [()]
 
 
-def test_no_command_prints_a_name_as_it_is(disk: Path, tmp_path: Path) -> None:
+def test_no_command_prints_a_name_as_it_is(disk: Path, tmp_path: Path, ran: Callable[..., tuple[object, str, str]]) -> None:
     asked = arguments(disk, tmp_path)
     assert {one.name for one in app.registered_commands if not one.hidden} == {*asked, *_SILENT}
     told = 0
-    for number, (name, cases) in enumerate(asked.items()):
-        for args in cases:
-            for form in forms(name):
-                out = tmp_path / f"out{number}"
-                done = run(name, *form, *args, stdout=str(out), cwd=tmp_path)
-                text = out.read_bytes().decode() + done.stderr
-                assert done.returncode in (0, 1, 2, 3), text
-                assert "internal error" not in text
-                assert "Traceback" not in text
-                assert unsafe(text) == [], (name, form, text)
-                told += r"\x1b]0;title" in text.replace("\\u001b", r"\x1b")
-                if form == ("--json",):
-                    for line in out.read_text().splitlines():
-                        json.loads(line)
-                out.unlink()
+    for command, form in [((name, *args), form) for name, cases in asked.items() for args in cases for form in forms(name)]:
+        code, out, err = ran(*command, *form)
+        text = out + err
+        assert code in (0, 1, 2, 3), text
+        assert not [words for words in ("internal error", "Traceback") if words in text]
+        assert unsafe(text) == [], (command, form, text)
+        told += r"\x1b]0;title" in text.replace("\\u001b", r"\x1b")
+        if form == ("--json",):
+            assert all(json.loads(line) is not None for line in out.splitlines())
     assert told > 40
-
-
-def test_usage_errors(tmp_path: Path) -> None:
-    for args in (("rebuild-index", "a", NAME), (f"a{NAME}",), ("verify", f"--{NAME}")):
-        out = run(*args, cwd=tmp_path)
-        assert out.returncode == 2
-        assert not {"\x1b", "\x9b", "\u202e"} & {*out.stderr}
+    for wrong in (("rebuild-index", "a", NAME), (f"a{NAME}",), ("verify", f"--{NAME}")):
+        code, _, err = ran(*wrong)
+        assert (code, {"\x1b", "\x9b", "\u202e"} & {*err}) == (2, set())
 
 
 def test_json_has_the_value_itself(disk: Path) -> None:
@@ -135,14 +133,14 @@ def test_json_has_the_value_itself(disk: Path) -> None:
         assert [row["topic"], row["key"], row["headers"][0]["key"], row["headers"][0]["value"]] == [NAME] * 4
 
 
-def every_error() -> Iterator[type[KolumnError]]:
+def every_error() -> list[type[KolumnError]]:
     for module in pkgutil.walk_packages(kolumn.__path__, "kolumn."):
         if not module.name.startswith(("kolumn.spark_plugin", "kolumn.kernels")):
             importlib.import_module(module.name)
     found = [KolumnError]
     for one in found:
         found += one.__subclasses__()
-    yield from found
+    return found
 
 
 def test_every_error_escapes_names() -> None:

@@ -71,13 +71,6 @@ def test_what_serialisers_write_needs_no_other_reader(left, separators, ascii) -
     assert (found.field("id").to_pylist(), found.field("ts").null_count) == ([row["id"] for row in rows], 50)
 
 
-def test_rows_of_both_readers_are_in_order(left) -> None:
-    values = [
-        b'{"id": 1}', b'{"id": 1.5}', b'{"i\\u0064": 3}', b"", b'{"id": 4, "ts": "no time"}', b'{"id": 5, "amount": NaN}', b'{"id": 6}',
-    ]  # fmt: skip
-    assert (read(ORDER, values).field("id").to_pylist(), left) == ([1, None, 3, None, None, 5, 6], [4])
-
-
 def test_columns_grow(left) -> None:
     kind = nested_type(dict.fromkeys("abcdefghijklmnopqrst", "string") | {"list": [["string"]]})
     rows = [{"a": "x" * 70_000}, {"list": [["y" * k for k in range(100)]] * 20}, {"t": "z" * 9_000, "list": []}]
@@ -88,18 +81,11 @@ def test_columns_grow(left) -> None:
 def test_what_is_passed_over_is_checked_whole(left) -> None:
     kind = nested_type({"id": "int64"})
     fine = [b"[" * depth + b"]" * depth for depth in (1, 61, 62, 63, 64, 200)]
-    fine += [
-        b'{"a":' * 30 + b"1" + b"}" * 30, b"1e99", b"-0.5E-07", b"1" * 40, b'"\\u00e9\\ud83d\\ude00\xc3\xa9"', b"[ ]", b"{ }",
-        b"[1 , {} ,null]",
-    ]  # fmt: skip
-    wrong = [
-        b"[" * 5 + b"]" * 4, b"[}", b"{]", b"[1,]", b'{"a":1,}', b'{"a"}', b"{1:1}", b"01", b"1.", b"-", b"1e", b"tru", b"nul", b"+1",
-        b"[1 2]",
-    ]  # fmt: skip
-    wrong += [
-        b'"\\ud83d"', b'"\\ude00"', b'"\\q"', b'"\x1f"', b'"\xff"', b'"\xed\xa0\x80"', b"", b"'a'", b'"a', b"\x00", b"[1,,2]",
-        b'{"a":1 "b":2}', b'{,"a":1}',
-    ]  # fmt: skip
+    fine += [b'{"a":' * 30 + b"1" + b"}" * 30, b"1e99", b"-0.5E-07", b"1" * 40, b'"\\u00e9\\ud83d\\ude00\xc3\xa9"']
+    fine += [b"[ ]", b"{ }", b"[1 , {} ,null]"]
+    wrong = [b"[" * 5 + b"]" * 4, b"[}", b"{]", b"[1,]", b'{"a":1,}', b'{"a"}', b"{1:1}", b"01", b"1.", b"-", b"1e", b"tru", b"nul", b"+1"]
+    wrong += [b"[1 2]", b'"\\ud83d"', b'"\\ude00"', b'"\\q"', b'"\x1f"', b'"\xff"', b'"\xed\xa0\x80"', b"", b"'a'", b'"a', b"\x00"]
+    wrong += [b"[1,,2]", b'{"a":1 "b":2}', b'{,"a":1}']
     for other in (b'{"more":%s,"id":7}', b'{"id":7,"more":%s}', b'{"id":7,"more":[%s]}', b'{"id":7,"more":{"x":%s}}'):
         assert read(kind, [other % value for value in fine]).field("id").to_pylist() == [7] * len(fine)
         expected: list[int | None] = [None] * len(wrong)
@@ -144,10 +130,8 @@ def test_doubles_are_rounded_as_python_rounds(left) -> None:
     numbers = [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(20_000)]
     texts = [repr(number) for number in numbers if number == number and abs(number) >= 2.3e-308]
     texts += [repr(round(rng.uniform(-1e6, 1e6), rng.randrange(8))) for _ in range(2_000)]
-    texts += [
-        f"{rng.randrange(10 ** rng.randrange(1, 19))}{rng.choice('eE')}{rng.choice(('', '+', '-'))}{rng.randrange(280)}"
-        for _ in range(9_000)
-    ]
+    signs = ("e", "E", "e+", "E+", "e-", "E-")
+    texts += [f"{rng.randrange(10 ** rng.randrange(1, 19))}{rng.choice(signs)}{rng.randrange(280)}" for _ in range(9_000)]
     texts += [f"{rng.randrange(1000)}.{rng.randrange(10**15):015d}" for _ in range(2_000)]
     assert (bits(doubles(texts)), left) == (bits([float(text) for text in texts]), [])
 

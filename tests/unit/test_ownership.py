@@ -5,11 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import kolumn
+from kit.source_tree import modules, parsed
 from kolumn.core import cache
 from kolumn.core.cache import digest, file_objection, fingerprint, objection
 from kolumn.cpu_fallback.machine import loops
@@ -18,7 +20,7 @@ from kolumn.kernels.machine import image
 NOBODY = 65534
 
 
-def give_away(path: Path, monkeypatch: pytest.MonkeyPatch, *inside: Path) -> None:
+def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make another user the owner of a path. Root changes the owner; other users seem to be another user, who owns the other paths."""
     if os.getuid() == 0:
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
@@ -33,33 +35,21 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def test_own_folders_are_fine(folder: Path) -> None:
-    assert objection(folder) is None
-    assert objection(folder / "not" / "there") is None
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o757, 0o1777])
-def test_others_may_write(folder: Path, mode: int) -> None:
-    folder.chmod(mode)
-    assert objection(folder) == f"{folder} can be written by other users (mode {mode:04o})"
-
-
-def test_a_group_may_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_may_write_to_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder above counts too unless it is sticky, and so does a group unless nobody else is in it."""
+    assert objection(folder) is objection(folder / "not" / "there") is None
+    for mode in (0o777, 0o757, 0o1777):
+        folder.chmod(mode)
+        assert objection(folder) == f"{folder} can be written by other users (mode {mode:04o})"
     folder.chmod(0o770)
-    monkeypatch.setattr("kolumn.core.cache._is_private", lambda gid: False)
-    assert "other users" in str(objection(folder))
-    monkeypatch.setattr("kolumn.core.cache._is_private", lambda gid: True)
-    assert objection(folder) is None
-
-
-def test_a_folder_above_counts_unless_it_is_sticky(folder: Path) -> None:
+    for is_private in (False, True):
+        monkeypatch.setattr("kolumn.core.cache._is_private", lambda gid, given=is_private: given)
+        assert ("other users" in str(objection(folder)), objection(folder) is None) == (not is_private, is_private)
+    folder.chmod(0o700)
     folder.parent.chmod(0o777)
     assert str(objection(folder)).startswith(str(folder.parent))
     folder.parent.chmod(0o1777)
     assert objection(folder) is None
-
-
-def test_folder_of_another_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give_away(folder, monkeypatch)
     assert "belongs to another user" in str(objection(folder))
 
@@ -119,10 +109,8 @@ def test_a_planted_folder_is_refused(named: str | None, folder: Path, tmp_path: 
         assert cache.cache_folder() is None
     third.chmod(0o700)
     cache.cache_folder.cache_clear()
-    if named == "KOLUMN_CACHE_DIR":
-        with pytest.warns(UserWarning, match=f"KOLUMN_CACHE_DIR is not used .*{folder}"):
-            assert cache.cache_folder() == third
-    else:
+    is_told = named == "KOLUMN_CACHE_DIR"
+    with pytest.warns(UserWarning, match=f"KOLUMN_CACHE_DIR is not used .*{folder}") if is_told else nullcontext():
         assert cache.cache_folder() == third
 
 
@@ -178,7 +166,9 @@ def test_planted_machine_code_does_not_run(folder: Path, tmp_path: Path) -> None
     """The attack of a user of the same machine: wait for the folder's name, then put machine code there."""
     environment = {**os.environ, "KOLUMN_NATIVE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", PLANTED, str(folder)], env=environment, check=True)
-    environment |= {"KOLUMN_CACHE_DIR": str(folder), "XDG_CACHE_HOME": str(own_cache(tmp_path))}
+    # An empty cache folder of the user, for the one loop: it alone is compiled.
+    (tmp_path / "home").mkdir(mode=0o700)
+    environment |= {"KOLUMN_CACHE_DIR": str(folder), "XDG_CACHE_HOME": str(tmp_path / "home")}
 
     def used() -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-c", USED], env=environment, capture_output=True, text=True, check=True)
@@ -189,13 +179,6 @@ def test_planted_machine_code_does_not_run(folder: Path, tmp_path: Path) -> None
     assert answer.stdout.startswith("1000 ")
     assert str(folder) not in answer.stdout
     assert "can be written by other users" in answer.stderr
-
-
-def own_cache(tmp_path: Path) -> Path:
-    """An empty cache folder of the user, for the one loop: it alone is compiled."""
-    home = tmp_path / "home"
-    home.mkdir(mode=0o700)
-    return home
 
 
 PACKAGE = Path(kolumn.__file__).parent
@@ -231,50 +214,32 @@ def test_what_changes_it(backend: str, copy: Path) -> None:
 
 @pytest.mark.parametrize("backend", SOURCES)
 def test_nothing_compiled_comes_from_elsewhere(backend: str) -> None:
-    """Compiled functions, and the constants that they use, contain no names from modules that the fingerprint leaves out."""
-    inside = {name.removesuffix(".py") for name in SOURCES[backend]}
+    """Compiled functions, and the constants beside them, contain no names from modules that the fingerprint leaves out."""
+    inside = tuple(name.removesuffix(".py") for name in SOURCES[backend])
     found = 0
-    for path in [file for name in inside for file in sources(PACKAGE / name)]:
-        tree = ast.parse(path.read_text())
-        used = frozen(tree, scalar=bool({"formats", "codecs"} & set(path.relative_to(PACKAGE).parts)))
-        assert not used & imported_from_outside(tree, inside), path
+    for path in [path for path in modules() if f"{path.with_suffix('')}/".startswith(tuple(f"{part}/" for part in inside))]:
+        used = frozen(parsed(path), is_scalar="formats" in path.parts)
+        assert not used & from_outside(parsed(path), inside), path
         found += bool(used)
     assert found > 20
 
 
-def sources(place: Path) -> list[Path]:
-    """Modules of a package, and of the packages in it; links are followed."""
-    return [Path(folder, name) for folder, _, names in os.walk(place, followlinks=True) for name in names if name.endswith(".py")]
-
-
-def imported_from_outside(tree: ast.Module, inside: set[str]) -> set[str]:
+def from_outside(tree: ast.Module, inside: tuple[str, ...]) -> set[str]:
     """Names that a module imports from the parts of Kolumn that are not ``inside``."""
-    names = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
-            package, _, inner = node.module.partition(".")
-            for alias in node.names:
-                full = f"{inner}.{alias.name}".strip(".").replace(".", "/")
-                if package == "kolumn" and not any(f"{full}/".startswith(f"{part}/") for part in inside):
-                    names.add(alias.asname or alias.name)
-    return names
+    parts = tuple(f"kolumn.{part.replace('/', '.')}." for part in inside)
+    imports = [(node.module, one) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names]
+    own = [(f"{module}.{one.name}.", one.asname or one.name) for module, one in imports if str(module).partition(".")[0] == "kolumn"]
+    return {name for full, name in own if not full.startswith(parts)}
 
 
-def frozen(tree: ast.Module, scalar: bool) -> set[str]:
-    """Names that compiled functions of a module use, and names in the definitions of the constants among those."""
-    constants: dict[str, set[str]] = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                constants |= dict.fromkeys(names_in(target), names_in(node.value))
-    functions = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and (scalar or any(names_in(one) & _DECORATORS for one in node.decorator_list))
-    ]
-    used = {name for function in functions for line in function.body for name in names_in(line)}
-    while more := {inner for name in used for inner in constants.get(name, set())} - used:
-        used |= more
+def frozen(tree: ast.Module, is_scalar: bool) -> set[str]:
+    """Names in compiled functions of a module, and in the definitions of the constants among those."""
+    functions = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
+    compiled = [one for one in functions if is_scalar or any(names_in(decorator) & _DECORATORS for decorator in one.decorator_list)]
+    used = {name for one in compiled for line in one.body for name in names_in(line)}
+    for one in reversed(tree.body):
+        if isinstance(one, ast.Assign) and used & {name for target in one.targets for name in names_in(target)}:
+            used |= names_in(one.value)
     return used
 
 
@@ -287,5 +252,5 @@ def names_in(node: ast.AST) -> set[str]:
 
 def test_the_test_above_can_fail() -> None:
     tree = ast.parse("from kolumn.options import LIMIT\n_LIMIT = 2 * LIMIT\n@compiled\ndef loop(a: int) -> int:\n    return a + _LIMIT\n")
-    assert frozen(tree, scalar=False) & imported_from_outside(tree, {"formats"}) == {"LIMIT"}
-    assert not imported_from_outside(tree, {"options"})
+    assert frozen(tree, is_scalar=False) & from_outside(tree, ("formats",)) == {"LIMIT"}
+    assert not from_outside(tree, ("options",))

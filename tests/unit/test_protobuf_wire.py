@@ -1,23 +1,25 @@
-"""Protobuf's wire format: what upb takes and refuses; in plain Python and compiled, with nothing read after the end."""
+"""What decoders of values are made of, in plain Python and compiled: Protobuf's wire format as upb reads it, copies, UTF-8 and ASCII."""
 
 import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from google.protobuf import empty_pb2
 from google.protobuf.message import DecodeError
 from numba import njit
 
-import kolumn.cpu_fallback.values.protobuf  # noqa: F401
-from kit.bodies import Guarded
+import kolumn.cpu_fallback.values.protobuf
+import kolumn.cpu_fallback.values.words
+import kolumn.values.wire.compiled  # noqa: F401
+from kit.bodies import Guarded, bodies
 from kit.protobuf_values import body, in_edition, message_class, mutants, plain, schema, varint
 from kolumn.core.deferred import apply
+from kolumn.formats import words
 from kolumn.formats.words import address_of
 from kolumn.values.memory import ColumnLayout, ColumnMemory
-from kolumn.values.protobuf import finished, tables
+from kolumn.values.protobuf import ProtobufDecoder, finished, tables
 from kolumn.values.protobuf_schema import file_of, shape
 from kolumn.values.wire import columns, protobuf
 from kolumn.values.wire import protobuf_wire as wire
@@ -27,75 +29,62 @@ from kolumn.values.wire.protobuf import FRAMES, GROUPS, ProtobufProgram
 apply()
 
 MALFORMED = wire.MALFORMED
+EMPTY, NUMBER = (ProtobufDecoder(f'syntax = "proto3"; message A {{ {field} }}') for field in ("", "uint64 x = 1;"))
 
 
-@njit
-def _compiled_uvarint(at: int, stop: int) -> Any:
-    return wire.uvarint(at, stop)
+def by_plain_python(function: Callable[..., Any], value: bytes, *more: int) -> Any:
+    """The value and the position after it, relative to the first byte; 64-bit values without a sign."""
+    guarded = Guarded([value])
+    at = guarded.at[0]
+    number, after = function(at, at + len(value), *more)
+    return int(number) & (2**64 - 1), after - at if after >= 0 else after
 
 
-@njit
-def _compiled_tag(at: int, stop: int) -> Any:
-    return wire.tag_at(at, stop)
+def by_the_loop(decoder: ProtobufDecoder, *values: bytes) -> list[Any]:
+    return [row and row.get("x") for row in decoder.decode(bodies(values))[0].to_pylist()]
 
 
-@njit
-def _compiled_number(at: int, stop: int, kind: int) -> Any:
-    return wire.number_at(at, stop, kind)
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**21 - 1, 2**35, 2**49 + 5, 2**56 - 1, 2**56, 2**63 - 1, 2**63, 2**64 - 1])
+def test_varints(value: int) -> None:
+    size = len(varint(value))
+    fine = [varint(value, more) for more in range(11 - size)]
+    wrong = [*(varint(value)[:cut] for cut in range(size)), varint(value, 11 - size)]
+    for rest in (b"", b"\xff" * 12):
+        assert [by_plain_python(wire.uvarint, one + rest) for one in fine] == [(value, len(one)) for one in fine]
+        assert by_plain_python(wire.uvarint, wrong[-1] + rest) == (0, MALFORMED)
+    assert [by_plain_python(wire.uvarint, one) for one in wrong] == [(0, MALFORMED)] * len(wrong)
+    assert by_the_loop(NUMBER, *(b"\x08" + one for one in (*fine, *wrong))) == [value] * len(fine) + [None] * len(wrong)
 
 
-@njit
-def _compiled_after(at: int, stop: int, tag: int, depth: int, numbers: int) -> Any:
-    return wire.after_field(at, stop, tag, depth, numbers)
+def test_the_tenth_byte_has_one_bit_and_tags_have_32_bits_and_five_bytes() -> None:
+    for number, tail in ((0, b"\x80" * 9 + b"\x02"), (2**64 - 1, b"\xff" * 9 + b"\x7f")):
+        assert (by_plain_python(wire.uvarint, tail), by_the_loop(NUMBER, b"\x08" + tail)) == ((number, 10), [number])
+    assert (by_plain_python(wire.tag_at, varint(2**32 - 1)), by_plain_python(wire.tag_at, varint(8, 4))) == ((2**32 - 1, 5), (8, 5))
+    for wrong in (varint(8, 5), varint(2**32), varint(2**32 + 8)):
+        assert by_plain_python(wire.tag_at, wrong) == (0, MALFORMED)
+        assert by_the_loop(NUMBER, varint(8, 4) + b"\7", wrong + b"\7") == [7, None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "bits", "row"),
+    [(wire.VARINT4, "int32", varint(-1), 2**64 - 1, -1), (wire.ZIGZAG4, "sint32", varint(2**32 - 1), 2**64 - 2**31, -(2**31)),
+     (wire.ZIGZAG4, "sint32", varint(2**40 + 3), 2**64 - 2, -2), (wire.ZIGZAG8, "sint64", varint(2**64 - 1), 2**63, -(2**63)),
+     (wire.BOOL, "bool", varint(2**40), 1, True), (wire.BOOL, "bool", b"\x80" * 9 + b"\x02", 0, False),
+     (wire.ENUM, "E", varint(-5), 2**64 - 5, "F"), (wire.ENUM, "E", varint(2**32 + 5), 5, "G"),
+     (wire.FIXED4, "fixed32", b"\1\2\3\xff", 0xFF030201, 0xFF030201),
+     (wire.FIXED8, "fixed64", b"\1\0\0\0\0\0\0\xff", 0xFF00000000000001, 0xFF00000000000001)],
+)  # fmt: skip
+def test_numbers(kind: int, name: str, value: bytes, bits: int, row: Any) -> None:
+    assert by_plain_python(wire.number_at, value, kind) == (bits, len(value))
+    assert by_plain_python(wire.number_at, value[:-1], kind)[1] == MALFORMED
+    decoder = ProtobufDecoder(f'syntax = "proto3"; enum E {{ D = 0; F = -5; G = 5; }} message A {{ {name} x = 1; }}')
+    tag = {wire.FIXED4: b"\x0d", wire.FIXED8: b"\x09"}.get(kind, b"\x08")
+    assert by_the_loop(decoder, tag + value, tag + value[:-1]) == [row, None]
 
 
 @njit
 def _compiled_lowest(bits: int) -> Any:
     return wire.lowest_bit(bits)
-
-
-def both(plain_one: Callable[..., Any], compiled: Callable[..., Any], value: bytes, *more: int) -> Any:
-    """The value and the position after it, relative to the first byte; 64-bit values without a sign."""
-    guarded = Guarded([value])
-    at = guarded.at[0]
-    found = []
-    for one in (plain_one, compiled):
-        number, after = one(at, at + len(value), *more)
-        found.append((int(number) & (2**64 - 1), after - at if after >= 0 else after))
-    assert found[0] == found[1]
-    return found[0]
-
-
-@pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 2**21 - 1, 2**35, 2**49 + 5, 2**56 - 1, 2**56, 2**63 - 1, 2**63, 2**64 - 1])
-@pytest.mark.parametrize("rest", [b"", b"\xff" * 12])
-def test_varints(value: int, rest: bytes) -> None:
-    size = len(varint(value))
-    assert both(wire.uvarint, _compiled_uvarint, varint(value) + rest) == (value, size)
-    for cut in range(size):
-        assert both(wire.uvarint, _compiled_uvarint, varint(value)[:cut]) == (0, MALFORMED)
-    for more in range(1, 11 - size):
-        assert both(wire.uvarint, _compiled_uvarint, varint(value, more) + rest) == (value, size + more)
-    assert both(wire.uvarint, _compiled_uvarint, varint(value, 11 - size) + rest) == (0, MALFORMED)
-
-
-def test_the_tenth_byte_has_one_bit_and_tags_have_32_bits_and_five_bytes() -> None:
-    assert both(wire.uvarint, _compiled_uvarint, b"\x80" * 9 + b"\x02") == (0, 10)
-    assert both(wire.uvarint, _compiled_uvarint, b"\xff" * 9 + b"\x7f") == (2**64 - 1, 10)
-    assert (both(wire.tag_at, _compiled_tag, varint(2**32 - 1)), both(wire.tag_at, _compiled_tag, varint(8, 4))) == ((2**32 - 1, 5), (8, 5))
-    assert both(wire.tag_at, _compiled_tag, varint(8, 5)) == (0, MALFORMED)
-    assert both(wire.tag_at, _compiled_tag, varint(2**32)) == (0, MALFORMED)
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "bits"),
-    [(wire.VARINT4, varint(-1), 2**64 - 1), (wire.ZIGZAG4, varint(2**32 - 1), 2**64 - 2**31), (wire.ZIGZAG4, varint(2**40 + 3), 2**64 - 2),
-     (wire.ZIGZAG8, varint(2**64 - 1), 2**63), (wire.BOOL, varint(2**40), 1), (wire.BOOL, b"\x80" * 9 + b"\x02", 0),
-     (wire.ENUM, varint(-5), 2**64 - 5), (wire.ENUM, varint(2**32 + 5), 5), (wire.FIXED4, b"\1\2\3\xff", 0xFF030201),
-     (wire.FIXED8, b"\1\0\0\0\0\0\0\xff", 0xFF00000000000001)],
-)  # fmt: skip
-def test_numbers(kind: int, value: bytes, bits: int) -> None:
-    assert both(wire.number_at, _compiled_number, value, kind) == (bits, len(value))
-    assert both(wire.number_at, _compiled_number, value[:-1], kind)[1] == MALFORMED
 
 
 @pytest.mark.parametrize("bit", [0, 1, 5, 61])
@@ -108,26 +97,22 @@ def test_unknown_fields_end_where_upb_ends_them() -> None:
     rng = random.Random(7)
     kind = message_class(schema(rng))
     numbers = np.empty(wire.MOST_NESTED, np.int64)
-    refused = 0
-    for _ in range(60):
-        value = body(rng, kind.DESCRIPTOR, 0.3)
-        for one in [value, *mutants(rng, value, value, 5)]:
-            guarded = Guarded([one])
-            at, stop = guarded.at[0], guarded.at[0] + len(one)
-            while MALFORMED < at < stop:
-                tag, at = wire.tag_at(at, stop)
-                if at > 0:
-                    after = wire.after_field(at, stop, tag, 0, address_of(numbers))
-                    assert after == _compiled_after(at, stop, tag, 0, address_of(numbers))
-                    at = after
-            try:
-                empty_pb2.Empty.FromString(one)
-                fine = True
-            except DecodeError:
-                fine = False
-                refused += 1
-            assert (at == stop) == fine
-    assert refused > 20
+    values = [body(rng, kind.DESCRIPTOR, 0.3) for _ in range(60)]
+    values += [one for value in values for one in mutants(rng, value, value, 5)]
+    valid = EMPTY.decode(bodies(values))[1].tolist()
+    for value, is_valid in zip(values, valid, strict=True):
+        guarded = Guarded([value])
+        at, stop = guarded.at[0], guarded.at[0] + len(value)
+        while MALFORMED < at < stop:
+            tag, at = wire.tag_at(at, stop)
+            at = wire.after_field(at, stop, tag, 0, address_of(numbers)) if at > 0 else at
+        try:
+            empty_pb2.Empty.FromString(value)
+            fine = True
+        except DecodeError:
+            fine = False
+        assert (at == stop) == is_valid == fine
+    assert valid.count(False) > 20
 
 
 @pytest.mark.parametrize(("depth", "groups", "fine"), [(0, 100, True), (0, 101, False), (1, 99, True), (1, 100, False), (99, 1, True)])
@@ -160,27 +145,17 @@ def test_the_interpreter_in_plain_python_writes_what_the_loop_writes(seed: int) 
     parts = shape(file.message("M0"))
     layout = ColumnLayout.of(parts.raw)
     table = tables(parts, layout)
-    memory = np.empty(FRAMES // 8, np.int64), np.empty(GROUPS // 8, np.int64)
-    program = ProtobufProgram(*(one.ctypes.data for one in (table.messages, table.fields, table.direct, table.symbols, *memory)))
+    frames = np.empty(FRAMES // 8, np.int64), np.empty(GROUPS // 8, np.int64)
+    program = ProtobufProgram(*(one.ctypes.data for one in (table.messages, table.fields, table.direct, table.symbols, *frames)))
     values = [body(rng, file.message("M0"), 0.2) for _ in range(6)]
     values += [one for value in values[:3] for one in mutants(rng, value, values[0], 2)]
     guarded = Guarded(values)
-    arrays = [finished(parts, _written(one, layout, program, guarded, values)) for one in (protobuf.write_message, _compiled_message)]
-    assert [plain(one) for one in arrays[0]] == [plain(one) for one in arrays[1]]
-
-
-@njit
-def _compiled_message(t: Any, p: Any, row: int, at: int, stop: int) -> int:
-    return protobuf.write_message(t, p, row, at, stop)
-
-
-def _written(write: Any, layout: ColumnLayout, program: ProtobufProgram, guarded: Guarded, values: list[bytes]) -> pa.Array:
     # Little room, so that every column and level has to grow.
     memory, row = ColumnMemory(layout, len(values), 1, 1), 0
     while row < len(values):
         target, at = memory.target, guarded.at[row]
         columns.restore(target, row)
-        code = write(target, program, row, at, at + len(values[row]))
+        code = protobuf.write_message(target, program, row, at, at + len(values[row]))
         if code > 0:
             columns.restore(target, row)
             memory.grow(code)
@@ -189,4 +164,84 @@ def _written(write: Any, layout: ColumnLayout, program: ProtobufProgram, guarded
             columns.restore(target, row)
             protobuf.write_null(target, program, row)
         row += 1
-    return memory.array(len(values))
+    found = finished(parts, memory.array(len(values)))
+    assert [plain(one) for one in found] == [plain(one) for one in ProtobufDecoder(made, "M0").decode(bodies(values))[0]]
+
+
+@njit
+def _moved(source: int, target: int) -> Any:
+    words.store64(target, words.load64(source))
+    words.store32(target + 8, words.load32(source))
+    words.store16(target + 12, words.loadu32(source))
+    words.store8(target + 14, words.load32(source))
+    return words.load32(source), words.loadu32(source)
+
+
+def test_words() -> None:
+    source, (plain_one, compiled) = np.array([-(2**40) - 5]), np.zeros((2, 2), np.int64)
+    assert _moved.py_func(source.ctypes.data, plain_one.ctypes.data) == _moved(source.ctypes.data, compiled.ctypes.data) == (-5, 2**32 - 5)
+    assert plain_one.tolist() == compiled.tolist() == [source[0], 0x00FBFFFBFFFFFFFB]
+
+
+@njit
+def _compiled_copy(target: Any, source: Any, size: int) -> None:
+    columns.copy(address_of(target), address_of(source), size)
+
+
+@njit
+def _compiled_ascii(target: Any, source: Any, size: int) -> int:
+    return columns.copy_ascii(address_of(target), address_of(source), size)
+
+
+@njit
+def _compiled_utf8(source: Any, size: int) -> bool:
+    return columns.is_utf8(address_of(source), size)
+
+
+@njit
+def _compiled_is_ascii(source: Any, size: int) -> bool:
+    return columns.is_ascii(address_of(source), size)
+
+
+@pytest.mark.parametrize("compiled", [_compiled_copy, _compiled_ascii], ids=["copy", "copy_ascii"])
+def test_copies_touch_nothing_else(compiled: Callable[..., Any]) -> None:
+    for size in range(130):
+        source = np.arange(size + 1, dtype=np.uint8)
+        target = np.full(size + 64, 0xEE, np.uint8)
+        bits = compiled(target, source[:size].copy() if size else source, size)
+        assert target[:size].tolist() == source[:size].tolist()
+        assert (target[size:] == 0xEE).all()
+        if compiled is _compiled_ascii:
+            assert (bits >= 0x80) == (size > 0x80)
+
+
+def test_text_is_what_python_takes_for_utf8() -> None:
+    random = np.random.default_rng(3)
+    pieces = [
+        b"a", "é".encode(), "€".encode(), "😀".encode(), b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80", b"\xe2\x82", b"\xf5",
+    ]  # fmt: skip
+    for _ in range(2000):
+        data = b"".join(pieces[k] for k in random.choice(len(pieces), 4, p=[0.3, 0.2, 0.15, 0.11, *6 * [0.04]]))
+        try:
+            data.decode()
+            fine = True
+        except UnicodeDecodeError:
+            fine = False
+        array = np.frombuffer(data, np.uint8)
+        assert columns.is_utf8(array.ctypes.data, len(data)) == _compiled_utf8(array, len(data)) == fine
+
+
+def test_ascii_by_words() -> None:
+    """Of strings anywhere in words; the bytes around them are not looked at."""
+    words = np.full(6, -1, np.int64)
+    memory = words.view(np.uint8)
+    for begin in range(8, 17):
+        for size in range(25):
+            memory[:] = 0xFF
+            memory[begin : begin + size] = 0x7F
+            own = memory[begin:]
+            assert columns.is_ascii(own.ctypes.data, size) == _compiled_is_ascii(own, size) == 1
+            for at in range(begin, begin + size):
+                memory[at] = 0x80
+                assert columns.is_ascii(own.ctypes.data, size) == _compiled_is_ascii(own, size) == 0
+                memory[at] = 0x7F

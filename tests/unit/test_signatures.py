@@ -1,4 +1,4 @@
-"""Options of reads are one list: functions, commands, Spark and the documentation have them from there."""
+"""Options of reads are one list: functions, commands, Spark and the documentation have them from there. Old names work, and warn."""
 
 import inspect
 import pickle
@@ -7,13 +7,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Set
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, get_args
+from unittest.mock import Mock
 
 import pytest
 import typer
 
 import kolumn
+from kit.command_line import run
+from kit.corpus import HERE as CORPUS
+from kit.outcome import raises
+from kit.plain_spark import load
 from kolumn import spark_plugin
 from kolumn.cli import app
 from kolumn.core import errors, keywords
@@ -70,9 +76,7 @@ NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
 def test_the_checked_options_have_the_fields_and_the_defaults_of_the_list() -> None:
     kept = {field.name: field.default for field in fields(Options) if field.name not in ("typed", "remarks")}
     assert kept.keys() == OPTIONS.keys() - PAYLOAD_DEFAULTS.keys()
-    assert {name: default for name, default in kept.items() if name not in OPEN} == {
-        name: DEFAULTS[name] for name in kept if name not in OPEN
-    }
+    assert [name for name in kept.keys() - OPEN if kept[name] != DEFAULTS[name]] == []
     assert {DEFAULTS[name] for name in OPEN} == {None}
     # What is open is filled in.
     given = {name: None for name, default in DEFAULTS.items() if default is None}
@@ -85,17 +89,14 @@ def test_the_checked_options_have_the_fields_and_the_defaults_of_the_list() -> N
 def test_functions_take_the_options_of_the_list(function: Callable[..., Any]) -> None:
     own = {name: one for name, one in parameters(function).items() if name in TAKEN[function]}
     assert own.keys() == TAKEN[function]
-    assert {name: (one.default, one.annotation) for name, one in own.items()} == {
-        name: (OPTIONS[name].default, OPTIONS[name].type) for name in own
-    }
+    assert [name for name, one in own.items() if (one.default, one.annotation) != (OPTIONS[name].default, OPTIONS[name].type)] == []
     assert {one.kind for one in own.values()} == {inspect.Parameter.KEYWORD_ONLY}
 
 
 @pytest.mark.parametrize(("function", "name"), [(function, name) for function, names in NO_EFFECT.items() for name in names], ids=label)
 def test_an_option_without_an_effect_is_refused_by_name(function: Callable[..., Any], name: str) -> None:
     assert name not in parameters(function)
-    with pytest.raises(ArgumentError, match=rf"option '{name}'.*: .*"):
-        function(None, "a", **{name: None})
+    raises(ArgumentError, rf"option '{name}'.*: .*", function, None, "a", **{name: None})
 
 
 @pytest.mark.parametrize(
@@ -126,13 +127,6 @@ def test_options_of_values_and_of_keys_are_the_same() -> None:
         own, other = OPTIONS[name], OPTIONS[re.sub("^(key|value)", lambda match: {"key": "value", "value": "key"}[match[1]], name)]
         assert (own.type, own.default) == (other.type, other.default)
     assert (get_args(keywords.Format), set(get_args(keywords.Codec))) == (layouts.FORMAT_NAMES, set(kolumn.formats.codecs.known.NAMES))
-
-
-@pytest.mark.parametrize("function", PUBLIC, ids=label)
-def test_every_parameter_is_shown_with_its_type(function: Callable[..., Any]) -> None:
-    kinds = {one.kind for one in parameters(function).values()}
-    assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
-    assert not [name for name, one in parameters(function).items() if one.annotation is inspect.Parameter.empty]
 
 
 def test_every_option_is_documented() -> None:
@@ -166,14 +160,15 @@ def test_spark_has_the_options_of_the_list() -> None:
 
 
 @pytest.mark.parametrize("function", [function for function in PUBLIC if parameters(function)], ids=label)
-def test_a_keyword_that_does_not_exist(function: Callable[..., Any]) -> None:
+def test_parameters_have_types_and_a_keyword_that_does_not_exist_is_refused(function: Callable[..., Any]) -> None:
+    empty, found = inspect.Parameter.empty, parameters(function).values()
+    assert not {one.kind for one in found} & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    assert not [one.name for one in found if one.annotation is empty]
     if function in (rapids.explain, spark_plugin.register, spark_plugin.configure):
         return
-    empty = inspect.Parameter.empty
-    needed = [None for one in parameters(function).values() if one.default is empty and one.kind is not inspect.Parameter.KEYWORD_ONLY]
+    needed = [None for one in found if one.default is empty and one.kind is not inspect.Parameter.KEYWORD_ONLY]
     for kind in (ArgumentError, TypeError):
-        with pytest.raises(kind, match="unknown option 'colour'"):
-            function(*needed, colour="red")
+        raises(kind, "unknown option 'colour'", function, *needed, colour="red")
 
 
 @pytest.mark.parametrize(
@@ -182,26 +177,19 @@ def test_a_keyword_that_does_not_exist(function: Callable[..., Any]) -> None:
     ids=label,
 )
 def test_the_nearest_one_is_named(function: Callable[..., Any], name: str, near: str) -> None:
-    with pytest.raises(ArgumentError, match=f"unknown option '{name}', did you mean '{near}'"):
-        function("a", "b", **{name: 1})
+    raises(ArgumentError, f"unknown option '{name}', did you mean '{near}'", function, "a", "b", **{name: 1})
 
 
 def test_errors_are_pythons_own_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FileNotFoundError, match="no such file or directory") as missing:
-        kolumn.read(tmp_path / "nowhere")
-    assert isinstance(missing.value, ArgumentError)
+    assert isinstance(raises(FileNotFoundError, "no such file or directory", kolumn.read, tmp_path / "nowhere"), ArgumentError)
     log = tmp_path / "t-0" / f"{0:020}.log"
     log.parent.mkdir()
     log.write_bytes(bytes(100))
-    monkeypatch.setattr("kolumn.source.segment_file.os.open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
-    with pytest.raises(OSError, match=f"{log.name}: cannot be opened: Permission denied") as unreadable:
-        kolumn.read(log)
-    assert isinstance(unreadable.value, kolumn.KolumnError)
+    monkeypatch.setattr("kolumn.source.segment_file.os.open", Mock(side_effect=PermissionError(13, "Permission denied")))
+    assert isinstance(raises(OSError, f"{log.name}: cannot be opened: Permission denied", kolumn.read, log), kolumn.KolumnError)
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "polars.io.plugins", None)
-    with pytest.raises(ImportError, match=r"pip install 'kolumn\[polars\]'") as package:
-        kolumn.scan_polars(log)
-    assert isinstance(package.value, kolumn.MissingError)
+    assert isinstance(raises(ImportError, r"pip install 'kolumn\[polars\]'", kolumn.scan_polars, log), kolumn.MissingError)
 
 
 @pytest.mark.parametrize("kind", [errors.StorageError, errors.MissingPathError, errors.MissingPackageError, errors.UnknownOptionError])
@@ -209,6 +197,46 @@ def test_errors_cross_processes(kind: type[kolumn.KolumnError]) -> None:
     for lines in (("one",), ("one", "two"), ("one", "two", "three")):
         found = pickle.loads(pickle.dumps(kind(*lines)))
         assert (type(found), str(found)) == (kind, "\n".join(lines))
+
+
+LOG = CORPUS / "upgraded" / "upgraded-gzip-0"
+RENAMED = {"Cleaning": "Retention", "clean": "apply_retention", "assign_offsets": "broker.assign_offsets", "mirror": "broker.mirror"}
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_functions_by_their_old_names(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=rf"kolumn\.{old} is called kolumn\.{new} now"):
+        found = getattr(kolumn, old)
+    assert found is attrgetter(new)(kolumn)
+    assert old not in dir(kolumn)
+
+
+def test_an_option_by_its_old_name() -> None:
+    with pytest.warns(DeprecationWarning, match="option 'keys' is called 'private_keys' now"):
+        found = kolumn.read(LOG, keys={"key1": "no.pem"})  # type: ignore[call-arg]
+    assert found.equals(kolumn.read(LOG, private_keys={"key1": "no.pem"}))
+    with pytest.raises(kolumn.ArgumentError, match="keys"):
+        kolumn.apply_retention(LOG, "out", retention_ms=1, keys={})  # type: ignore[call-arg]
+    with pytest.raises(kolumn.ArgumentError, match="unknown option 'keys'"):
+        kolumn.read(LOG, keys={}, private_keys={})  # type: ignore[call-arg]
+
+
+def test_a_command_by_its_old_name(tmp_path: Path) -> None:
+    done, expected = (run(name, "--retention-ms", "0", LOG, tmp_path / name) for name in ("clean", "apply-retention"))
+    assert (done.returncode, expected.returncode) == (0, 0)
+    assert done.stderr.splitlines()[1:] == expected.stderr.splitlines()
+    assert "deprecated" in done.stderr.splitlines()[0]
+    assert "\n  clean" not in run("--help").stdout
+
+
+def test_sources_of_spark_by_their_old_names() -> None:
+    with pytest.warns(DeprecationWarning, match="option keys is called privateKeys now"):
+        assert LoadOptions.of({"path": "x", "keys": "k=/p"}).decode == LoadOptions.of({"path": "x", "privateKeys": "k=/p"}).decode
+    with pytest.warns(DeprecationWarning, match=r'format\("kolumn-damage"\) is called format\("kolumn"\).option\("table", "damage"\) now'):
+        source = spark_plugin.DamageSource({"path": str(LOG)})
+    assert source.read_options == LoadOptions.of({"path": str(LOG), "table": "damage"})
+    assert source.schema() == load(LOG, table="damage").schema
+    raises(kolumn.ArgumentError, "unknown option 'table'", source.writer, source.schema(), False)
 
 
 RIGHT = """

@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,7 +15,9 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
+from kit.outcome import raises
 from kolumn.core.errors import ArgumentError, MissingError, PayloadError
 from kolumn.source.segments import find_segments
 from kolumn.source.storage import _file_system
@@ -27,23 +30,24 @@ def segment_in(folder: Path) -> Path:
     return path
 
 
-def test_links_to_nothing_are_passed_over(tmp_path: Path) -> None:
-    """A half-restored backup may have such links next to segments; existing folders and links are followed."""
+def found(source: Path) -> list[tuple[str | None, int | None]]:
+    return [(segment.topic, segment.base_offset) for segment in find_segments(source)]
+
+
+def test_links(tmp_path: Path) -> None:
+    """A half-restored backup may have links to nothing next to segments; existing folders and links are followed.
+
+    With any name, a folder is not entered again from below itself, and its other contents are read.
+    """
     folder = tmp_path / "t-0"
     segment_in(folder)
     (folder / f"{1:020}.log").symlink_to(folder / "gone")
     (tmp_path / "u-0").symlink_to(folder)
-    assert [(segment.topic, segment.base_offset) for segment in find_segments(tmp_path)] == [("t", 0), ("u", 0)]
-
-
-def test_a_link_to_where_it_is(tmp_path: Path) -> None:
-    """With any name: a folder is not entered again from below itself, and its other contents are read."""
-    segment_in(tmp_path / "t-0")
+    assert found(tmp_path) == [("t", 0), ("u", 0)]
     (tmp_path / "loop-0").symlink_to(".")
     (tmp_path / "loop-1").symlink_to(tmp_path)
-    (tmp_path / "t-0" / "up-0").symlink_to("..")
-    (tmp_path / "u-0").symlink_to("t-0")
-    assert [(segment.topic, segment.base_offset) for segment in find_segments(tmp_path)] == [("t", 0), ("u", 0)]
+    (folder / "up-0").symlink_to("..")
+    assert found(tmp_path) == [("t", 0), ("u", 0)]
     assert len(find_segments(tmp_path / "*-0")) > 1
     assert kolumn.read(tmp_path).num_rows == 0
 
@@ -53,7 +57,7 @@ def test_links_around(tmp_path: Path) -> None:
     for name, other in (("a-0", "b-0"), ("b-0", "a-0")):
         segment_in(tmp_path / name)
         (tmp_path / name / f"x{other}").symlink_to(tmp_path / other)
-    assert [segment.topic for segment in find_segments(tmp_path)] == ["a", "xb", "b", "xa"]
+    assert found(tmp_path) == [("a", 0), ("xb", 0), ("b", 0), ("xa", 0)]
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "/dev/urandom", "/proc/self/mem", "/proc/self/status"])
@@ -61,8 +65,7 @@ def test_what_is_no_regular_file(name: str) -> None:
     if not Path(name).exists():
         pytest.skip("not on this system")
     for call in (kolumn.read, kolumn.scan, kolumn.verify, kolumn.batches):
-        with pytest.raises(ArgumentError, match=f"{name}: not a regular file"):
-            call(name)
+        raises(ArgumentError, f"{name}: not a regular file", call, name)
 
 
 def test_pipes_and_sockets(tmp_path: Path) -> None:
@@ -81,7 +84,8 @@ def test_pipes_and_sockets(tmp_path: Path) -> None:
         os.close(here)
     with listening:
         for one in (5, 6):
-            done = threading.Thread(target=_refused, args=(folder / f"{one:020}.log",), daemon=True)
+            asked = (ArgumentError, "not a regular file", kolumn.read, folder / f"{one:020}.log")
+            done = threading.Thread(target=raises, args=asked, daemon=True)
             done.start()
             done.join(30)
             assert not done.is_alive()
@@ -89,28 +93,20 @@ def test_pipes_and_sockets(tmp_path: Path) -> None:
             assert [segment.path for segment in find_segments(source)] == [str(path)]
 
 
-def _refused(path: Path) -> None:
-    with pytest.raises(ArgumentError, match="not a regular file"):
-        kolumn.read(path)
-
-
 def test_a_topic_with_a_line_feed_and_a_path_below_a_file(tmp_path: Path) -> None:
     path = segment_in(tmp_path / "new\nline-3")
-    (found,) = find_segments(tmp_path)
-    assert (found.topic, found.partition) == ("new\nline", 3)
-    with pytest.raises(ArgumentError, match="no such file or directory"):
-        kolumn.read(path / "b.log")
+    (segment,) = find_segments(tmp_path)
+    assert (segment.topic, segment.partition) == ("new\nline", 3)
+    raises(ArgumentError, "no such file or directory", kolumn.read, path / "b.log")
 
 
 def test_why_a_url_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the reasons of both libraries: one of them may know the scheme and have failed."""
-    monkeypatch.setitem(__import__("sys").modules, "fsspec.core", None)
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
     _file_system.cache_clear()
-    with pytest.raises(MissingError, match=r"nosuch://bucket: pyarrow: .*nosuch.*; fsspec: .*kolumn\[remote\]"):
-        kolumn.read("nosuch://bucket/x")
+    raises(MissingError, r"nosuch://bucket: pyarrow: .*nosuch.*; fsspec: .*kolumn\[remote\]", kolumn.read, "nosuch://bucket/x")
 
 
-CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 TOPIC = CORPUS / "v2-java" / "java-zstd-0"
 DAY = datetime(2025, 10, 9, tzinfo=UTC)
 
@@ -125,20 +121,18 @@ class Odd(os.PathLike):
 )
 def test_what_is_no_source(source: Any) -> None:
     for function in (kolumn.read, kolumn.scan, kolumn.batches, kolumn.verify):
-        with pytest.raises(ArgumentError, match=r"expected a path as str or os.PathLike, or a list of paths, found "):
-            function(source)
+        raises(ArgumentError, r"expected a path as str or os.PathLike, or a list of paths, found ", function, source)
 
 
 def test_what_is_a_source_and_a_file_open_for_text_is_none() -> None:
     """It is iterable, but its lines are not names of files."""
-    with open(__file__) as file, pytest.raises(ArgumentError, match=r"expected a path .*: open a file with mode 'rb'"):
-        kolumn.read(file)
+    with open(__file__) as file:
+        raises(ArgumentError, r"expected a path .*: open a file with mode 'rb'", kolumn.read, file)
     rows = kolumn.read(TOPIC).num_rows
     assert rows
     for source in (str(TOPIC), [TOPIC], (str(TOPIC),), {TOPIC}, iter([TOPIC]), (path for path in [TOPIC])):
         assert kolumn.read(source).num_rows == rows
-    with pytest.raises(ArgumentError, match="no source given"):
-        kolumn.read([])
+    raises(ArgumentError, "no source given", kolumn.read, [])
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
@@ -147,14 +141,11 @@ def test_segments_further_down(tmp_path: Path, levels: int) -> None:
     folder.mkdir(parents=True)
     (folder / f"{0:020}.log").write_bytes(batch([Record(0, b"key", b"value", 0)]))
     pattern = os.path.join(tmp_path, "x", *"*" * levels)
-    with pytest.raises(ArgumentError) as caught:
-        kolumn.read(tmp_path / "x")
-    assert "nor in topic-partition directories one level below it; there are some further down: name " in str(caught.value)
-    assert str(caught.value).endswith(repr(pattern))
+    said = "nor in topic-partition directories one level below it; there are some further down: name "
+    assert str(raises(ArgumentError, said, kolumn.read, tmp_path / "x")).endswith(repr(pattern))
     assert kolumn.read(pattern).num_rows == 1
     (folder / f"{0:020}.log").unlink()
-    with pytest.raises(ArgumentError, match=r"one level below it$"):
-        kolumn.read(tmp_path / "x")
+    raises(ArgumentError, r"one level below it$", kolumn.read, tmp_path / "x")
 
 
 @pytest.mark.parametrize(
@@ -170,8 +161,8 @@ def test_times_as_text(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("moment", ["yesterday", "", "2025-13-01", 1.5, True, b"2025"])
 def test_what_is_no_time(moment: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"start_timestamp=.*: expected ms since 1970 as an int, a datetime, or ISO 8601 text"):
-        kolumn.read(TOPIC, start_timestamp=moment)
+    said = r"start_timestamp=.*: expected ms since 1970 as an int, a datetime, or ISO 8601 text"
+    raises(ArgumentError, said, kolumn.read, TOPIC, start_timestamp=moment)
 
 
 @pytest.mark.parametrize(("binary", "text"), [("contiguous", pa.string()), ("view", pa.string_view())])
@@ -185,8 +176,7 @@ def test_payload_as_strings(tmp_path: Path, binary: str, text: pa.DataType) -> N
     assert [column.view(plain.schema.field("value").type) for column in found["value"].chunks] == plain["value"].chunks
     assert found.drop(["key", "value", "headers"]).equals(plain.drop(["key", "value", "headers"]))
     assert kolumn.scan(path, payload="string").schema.field("value").type == pa.string()
-    with pytest.raises(ArgumentError, match="payload='text': expected binary or string"):
-        kolumn.read(path, payload="text")
+    raises(ArgumentError, "payload='text': expected binary or string", kolumn.read, path, payload="text")
 
 
 OTHER = {
@@ -207,9 +197,8 @@ def test_payloads_that_are_no_strings(tmp_path: Path, column: str, options: dict
     found = reader.read_next_batch()
     found.validate(full=True)
     assert (found.schema, found.num_rows) == (reader.schema, 2)
-    with pytest.raises(PayloadError, match=rf"a\.log: offset 2: {column}: not UTF-8\. Read with payload='binary'") as caught:
-        reader.read_next_batch()
-    assert (caught.value.offset, caught.value.column, str(pickle.loads(pickle.dumps(caught.value)))) == (2, column, str(caught.value))
+    error = raises(PayloadError, rf"a\.log: offset 2: {column}: not UTF-8\. Read with payload='binary'", reader.read_next_batch)
+    assert (error.offset, error.column, str(pickle.loads(pickle.dumps(error)))) == (2, column, str(error))
     # Columns that nobody asked for are not looked at.
     assert kolumn.read(path, payload="string", columns=["topic"]).num_rows == 4
 

@@ -1,18 +1,25 @@
-"""The decoder of Protobuf: types, well-known types, columns, what precedes messages, writers' schemas, and threads."""
+"""Protobuf: types, columns, what precedes messages, writers' schemas; text with imports, descriptors, classes, and what is refused."""
 
+import base64
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2
+from google.protobuf import descriptor_pb2, duration_pb2, struct_pb2, timestamp_pb2
 
 from kit.bodies import bodies
-from kit.protobuf_values import plain, varint
+from kit.outcome import raises
+from kit.protobuf_values import message_class, plain, varint
 from kolumn.core.errors import ArgumentError
+from kolumn.values import protobuf_schema as module
 from kolumn.values.protobuf import ProtobufDecoder
-from kolumn.values.protobuf_schema import file_of
-from kolumn.values.schemas.schema import Schema
+from kolumn.values.protobuf_schema import Place, file_of
+from kolumn.values.schemas.collections import ListedSchemas
+from kolumn.values.schemas.schema import Reference, Registered, Schema
 from kolumn.values.wire import framing
 
 ORDER = """
@@ -61,14 +68,9 @@ def order() -> ProtobufDecoder:
 def test_types(order: ProtobufDecoder) -> None:
     state, when = pa.dictionary(pa.int32(), pa.string()), pa.timestamp("ns", "UTC")
     more = pa.struct([pa.field("on", pa.bool_(), nullable=False)])
-    item = pa.struct(
-        [
-            pa.field("sku", pa.string(), nullable=False),
-            pa.field("count", pa.uint32(), nullable=False),
-            pa.field("seen", pa.list_(pa.field("element", when)), nullable=False),
-            pa.field("more", pa.map_(pa.int32(), pa.field("value", more, nullable=False)), nullable=False),
-        ]
-    )
+    kinds = {"sku": pa.string(), "count": pa.uint32(), "seen": pa.list_(pa.field("element", when)),
+             "more": pa.map_(pa.int32(), pa.field("value", more, nullable=False))}  # fmt: skip
+    item = pa.struct([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
     assert order.type == pa.struct(
         [
             pa.field("id", pa.int64(), nullable=False), pa.field("note", pa.string()), pa.field("state", state),
@@ -108,30 +110,6 @@ def test_times(order: ProtobufDecoder, seconds: int, nanos: int, found: int | No
     assert rows[1]["at"] is None
 
 
-def test_messages_in_parts_and_members_of_a_oneof(order: ProtobufDecoder) -> None:
-    """Parts are merged; a member removes the others, elements of its lists too, and lists of the rows after it begin where they should."""
-    value = field(6, field(1, 7)) + field(1, 5) + field(6, field(2, 9)) + field(8, b"") + field(8, field(1, 3)) + field(8, b"")
-    row = decoded(order, [value])[0]
-    assert (row["at"], row["maybe"], row["id"]) == (7 * 10**9 + 9, 3, 5)
-    item = field(1, b"s") + field(3, field(1, 4)) + field(4, field(1, 2) + field(2, field(1, 1)))
-    values = [
-        field(10, item) + field(9, b"c"), field(9, b"c") + field(10, item), field(10, item) + field(9, b"") + field(10, field(2, 6)), b"",
-    ]  # fmt: skip
-    rows = decoded(order, values)
-    full = {"sku": "s", "count": 0, "seen": [4 * 10**9], "more": {"map": {2: {"on": True}}}}
-    assert [row["card"] for row in rows] == ["c", None, None, None]
-    assert [row["gift"] for row in rows] == [None, full, {"sku": "", "count": 6, "seen": [], "more": {"map": {}}}, None]
-
-
-def test_lists_of_lists_in_a_removed_message_or_a_bad_row_leave_nothing() -> None:
-    text = """syntax = "proto3"; message A { oneof o { B b = 1; int32 x = 2; } } message B { repeated C c = 1; }
-              message C { repeated int32 n = 1; repeated string s = 2; }"""
-    first, second = (field(1, field(1, field(1, number) + field(2, b"ab"))) for number in (1, 7))
-    rows = decoded(ProtobufDecoder(text, "A"), [first + first + field(2, 5) + second, first + field(2, 6), first + b"\x0f", second])
-    one = {"n": [7], "s": ["ab"]}
-    assert rows == [{"b": {"c": [one]}, "x": None}, {"b": None, "x": 6}, None, {"b": {"c": [one]}, "x": None}]
-
-
 @pytest.mark.parametrize("count", [2, 16, 17, 3000])
 @pytest.mark.parametrize("kind", ["string", "int32", "bool", "fixed64"])
 def test_the_last_of_equal_keys_counts(count: int, kind: str) -> None:
@@ -165,16 +143,14 @@ def test_columns() -> None:
      (("at.seconds",), "at is one column"), (("marks.value",), "marks is one column"), (("gift.more.key",), "gift.more is one column")],
 )  # fmt: skip
 def test_columns_that_are_not_there(columns: tuple[str, ...], said: str) -> None:
-    with pytest.raises(ArgumentError, match=said):
-        ProtobufDecoder(ORDER, "Order", columns)
+    raises(ArgumentError, said, ProtobufDecoder, ORDER, "Order", columns)
 
 
 def test_messages_that_contain_themselves_have_no_type() -> None:
     with pytest.raises(ArgumentError, match=r"fields\.value\.struct_value: message google.protobuf.Struct contains itself"):
         ProtobufDecoder(struct_pb2.Struct)
     text = 'syntax = "proto3"; message A { int32 x = 1; B b = 2; } message B { A a = 1; int32 y = 2; }'
-    with pytest.raises(ArgumentError, match=r"b\.a: message A contains itself"):
-        ProtobufDecoder(text, "A")
+    raises(ArgumentError, r"b\.a: message A contains itself", ProtobufDecoder, text, "A")
     assert decoded(ProtobufDecoder(text, "A", ("x", "b.y")), [field(1, 1) + field(2, field(2, 2))]) == [{"x": 1, "b": {"y": 2}}]
 
 
@@ -275,3 +251,126 @@ def test_threads_share_a_decoder(order: ProtobufDecoder) -> None:
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda chunk: decoded(order, chunk), chunks))
     assert [[row["id"] for row in rows] for rows in found] == [[1000 * chunk + k for k in range(200)] for chunk in range(8)]
+
+
+TEXT = 'syntax = "proto3"; package a; message A { message B { message C {} } message D {} } message Z {}'
+
+
+def listed(**schemas: Schema) -> ListedSchemas:
+    """Schemas by subject and version."""
+    return ListedSchemas(Registered(name[:-1], int(name[-1]), one) for name, one in schemas.items())
+
+
+def test_messages_by_name_and_place() -> None:
+    file = file_of(TEXT)
+    assert file.message("a.A.D").full_name == file.message("A.D").full_name == "a.A.D"
+    assert file.places() == {
+        "a.A": Place((0,), 0, ("a.A", "A")), "a.A.B": Place((0, 0), 1, ("a.A.B", "B")), "a.A.B.C": Place((0, 0, 0), 2, ("a.A.B.C", "C")),
+        "a.A.D": Place((0, 1), 3, ("a.A.D", "D")), "a.Z": Place((1,), 4, ("a.Z", "Z")),
+    }  # fmt: skip
+    raises(ArgumentError, r"has no message 'Q': it has a\.A, a\.Z", file.message, "Q")
+    raises(ArgumentError, r"name the message of schema\.proto: it has a\.A, a\.Z", file.message, None)
+    assert file_of('syntax = "proto3"; message One { message Two {} }').message(None).full_name == "One"
+
+
+def test_what_has_an_index_and_a_short_name() -> None:
+    """Entries of maps and groups have no index. Apicurio's serializers write the last part of a name: it means no inner message."""
+    text = 'syntax = "proto2"; message A { map<int32, B> m = 1; optional group G = 2 { optional int32 x = 1; } message B {} }'
+    assert file_of(text).places() == {"A": Place((0,), 0, ("A", "A")), "A.B": Place((0, 0), 1, ("A.B", "B"))}
+    text = 'syntax = "proto3"; package p; message A { message B {} message C {} } message B { message C {} }'
+    names = {name: place.names for name, place in file_of(text).places().items()}
+    assert names == {"p.A": ("p.A", "A"), "p.A.B": ("p.A.B",), "p.A.C": ("p.A.C",), "p.B": ("p.B", "B"), "p.B.C": ("p.B.C",)}
+
+
+def test_references_are_written_where_they_are_imported() -> None:
+    money = Schema("PROTOBUF", 'syntax = "proto3"; package m; import "units.proto"; message Money { units.Unit unit = 1; }',
+                   (Reference("units.proto", "units", 1),))  # fmt: skip
+    units = Schema("PROTOBUF", 'syntax = "proto3"; package units; message Unit { string name = 1; }')
+    text = 'syntax = "proto3"; import "deep/money.proto"; message Pay { m.Money money = 1; }'
+    pay = Schema("PROTOBUF", text, (Reference("deep/money.proto", "money", 3),), id=7)
+    schemas = listed(money3=money, units1=units)
+    found = file_of(pay, schemas)
+    assert (found.message(None).fields[0].message_type.fields[0].message_type.full_name, list(found.places())) == ("units.Unit", ["Pay"])
+    raises(ArgumentError, r"schema 7 imports 'deep/money\.proto': money 3 is not there", file_of, pay)
+    raises(ArgumentError, r"imports 'units\.proto': units 1 is not there", file_of, pay, listed(money3=money))
+
+
+def test_descriptors_in_base64_with_imports() -> None:
+    """Imports of google/protobuf are nobody's references."""
+    main = descriptor_pb2.FileDescriptorProto(name="main.proto", dependency=["other.proto", "google/protobuf/timestamp.proto"])
+    message = main.message_type.add(name="A")
+    message.field.add(name="b", number=1, type=11, label=1, type_name=".B")
+    message.field.add(name="t", number=2, type=11, label=1, type_name=".google.protobuf.Timestamp")
+    other = descriptor_pb2.FileDescriptorProto(name="other.proto")
+    other.message_type.add(name="B")
+    texts = [base64.b64encode(one.SerializeToString()).decode() for one in (main, other)]
+    schema = Schema("PROTOBUF", texts[0], (Reference("other.proto", "other", 1),))
+    file = file_of(schema, listed(other1=Schema("PROTOBUF", texts[1])))
+    assert [field.message_type.full_name for field in file.message(None).fields] == ["B", "google.protobuf.Timestamp"]
+    raises(ArgumentError, "a file that it imports is not one", file_of, schema, listed(other1=Schema("PROTOBUF", "syntax = ...")))
+
+
+@pytest.mark.parametrize("name", ["/tmp/out.proto", "../out.proto", "a/../../out.proto", "a\\b.proto", "", "."])
+def test_names_of_references_that_lead_elsewhere_are_refused(name: str) -> None:
+    other = Schema("PROTOBUF", 'syntax = "proto3"; message X {}')
+    with pytest.raises(ArgumentError, match="cannot be the name of an imported file"):
+        file_of(Schema("PROTOBUF", TEXT, (Reference(name, "x", 1),)), listed(x1=other))
+
+
+def test_files_outside_are_not_imported_and_errors_name_the_line_and_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "other.proto").write_text('syntax = "proto3"; message X {}')
+    raises(ArgumentError, "is not valid", file_of, f'syntax = "proto3"; import "{tmp_path}/other.proto"; message A {{ X x = 1; }}')
+    with pytest.raises(ArgumentError, match=r"^schema 9 is not valid: schema\.proto:2:\d+: "):
+        file_of(Schema("PROTOBUF", 'syntax = "proto3";\nmessage A { strin x = 1; }', id=9))
+    raises(ArgumentError, "schema 3 is of type AVRO, not PROTOBUF", file_of, Schema("AVRO", '"int"', id=3))
+
+
+def test_sets_of_file_descriptors() -> None:
+    files = descriptor_pb2.FileDescriptorSet()
+    main = files.file.add(name="main.proto", dependency=["other.proto"])
+    main.message_type.add(name="A").field.add(name="b", number=1, type=11, label=1, type_name=".B")
+    files.file.insert(0, descriptor_pb2.FileDescriptorProto(name="other.proto"))
+    files.file[0].message_type.add(name="B")
+    assert file_of(files.SerializeToString()).message(None).full_name == "A"
+    turned = descriptor_pb2.FileDescriptorSet(file=[files.file[1], files.file[0]])
+    assert file_of(turned.SerializeToString()).message("A").full_name == "A"
+    for wrong, said in [(b"abc", "not a FileDescriptorSet"), (b"", "without files"),
+                        (descriptor_pb2.FileDescriptorSet(file=[main]).SerializeToString(), "is not valid")]:  # fmt: skip
+        raises(ArgumentError, said, file_of, wrong)
+    files.file[0].dependency.append("main.proto")
+    raises(ArgumentError, "imports itself", file_of, files.SerializeToString())
+
+
+FILES = descriptor_pb2.FileDescriptorSet()
+FILES.file.add(name="one.proto", package="t").message_type.add(name="M0")
+DESCRIPTORS = FILES.SerializeToString()
+
+
+def test_generated_classes() -> None:
+    assert file_of(timestamp_pb2.Timestamp).message("google.protobuf.Timestamp").full_name == "google.protobuf.Timestamp"
+    assert file_of(message_class(DESCRIPTORS)).message(None).full_name == "t.M0"
+    raises(ArgumentError, "not <class 'int'>", file_of, int)
+
+
+@pytest.mark.parametrize(("package", "schema"), [("google.protobuf", DESCRIPTORS), ("grpc_tools", TEXT)])
+def test_missing_packages_are_named(package: str, schema: bytes | str) -> None:
+    program = f"""
+import sys
+sys.modules[{package!r}] = None
+from kolumn.core.errors import MissingError
+from kolumn.values.protobuf_schema import file_of
+try:
+    file_of({schema!r})
+except MissingError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "pip install 'kolumn[protobuf]'" in done.stdout
+
+
+def test_protoc_ends_and_has_no_modules_of_the_callers_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "importlib.py").write_text("raise SystemExit(3)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert file_of(TEXT).message("Z").name == "Z"
+    monkeypatch.setattr(module, "_SECONDS", 0.001)
+    raises(ArgumentError, "protoc took longer", file_of, TEXT)
