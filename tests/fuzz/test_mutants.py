@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import kolumn
-from kit.differential import compare, make, run_all
+from kit.differential import compare, compare_bounded, make
 from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
 from kit.encoder import Record, batch, raw_batch, record_body, varint
-from kit.fuzz import FIRST, MUTANTS
+from kit.fuzz import FIRST, MUTANTS, listed, over_seeds
 
 JUDGED_OTHERWISE = 2000
 """One of so many mutants may lose an intact entry: if several pieces of damage meet, or stale bytes overlap intact ones, there are two
@@ -65,12 +65,10 @@ def test_a_record_with_room_for_half_of_its_headers(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(4 * 3600)
 def test_mutants() -> None:
-    failures = list(run_all(MUTANTS, min(len(os.sched_getaffinity(0)), 16), FIRST))
+    failures = over_seeds(compare_bounded, MUTANTS, alone=0)
     # An entry that was lost after damage, for which there may be two readings, is no wrong row.
     wrong = [one for one in failures if "is lost or differs" not in one[1] and "are lost in silence" not in one[1]]
-    listing = "\n".join(f"seed {seed}: {text}" for seed, text in failures)
-    replay = " ".join(str(seed) for seed, _ in failures)
-    report = f"{len(failures)} mutants differ:\n{listing}\nreplay in tests/: python -m kit.differential {replay}"
+    report = f"{len(failures)} mutants differ:\n{listed(failures, 'kit.differential')}"
     print(report)
     assert not wrong, report
     assert len(failures) <= max(1, MUTANTS // JUDGED_OTHERWISE), report
