@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.avro_values import bodies, registered
+from kit.avro_values import registered
 from kit.encoder import with_crc
+from kit.guarded import bodies
 from kit.outcome import raises
 from kolumn.core.schema import HEADERS
 from kolumn.values.avro.decoder import AvroDecoder

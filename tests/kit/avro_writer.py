@@ -1,5 +1,6 @@
 """Random Avro values, written with every variation that the format allows, and damage to them."""
 
+import math
 import random
 import struct
 from typing import Any
@@ -66,7 +67,8 @@ def random_value(rng: random.Random, schema: Schema) -> Any:
     if kind == "array":
         return [random_value(rng, schema["items"]) for _ in range(rng.choice((0, 1, 2, 3, 9)))]
     if kind == "map":
-        return [(random_value(rng, "string"), random_value(rng, schema["values"])) for _ in range(rng.choice((0, 1, 2)))]
+        keys = dict.fromkeys(random_value(rng, "string") for _ in range(rng.choice((0, 1, 2))))
+        return [(key, random_value(rng, schema["values"])) for key in keys]
     if kind == "enum":
         return rng.randrange(len(schema["symbols"]))
     if is_decimal(schema):
@@ -80,10 +82,12 @@ def random_value(rng: random.Random, schema: Schema) -> Any:
         return rng.randrange(DAYS[kind, logical])
     number = rng.choice((0, 1, -1, rng.getrandbits(6), rng.getrandbits(20), -rng.getrandbits(31), rng.getrandbits(31)))
     return {
-        "null": None, "boolean": rng.random() < 0.5, "int": number, "float": struct.unpack("<f", struct.pack("<f", rng.random()))[0],
-        "long": number if rng.random() < 0.6 else rng.getrandbits(64) - 2**63, "double": rng.random(),
+        "null": None, "boolean": rng.random() < 0.5, "int": rng.choice((number, number, 2**31 - 1, -(2**31))),
+        "float": struct.unpack("<f", struct.pack("<f", rng.choice((rng.random(), -0.0, math.inf, 2**-149))))[0],
+        "long": number if rng.random() < 0.6 else rng.getrandbits(64) - 2**63,
+        "double": rng.choice((rng.random(), -0.0, -math.inf, 5e-324, 1.7e308)),
         "bytes": rng.randbytes(rng.choice((0, 1, 3, 8, 17, 40))),
-        "string": "".join(rng.choice("abcdefgh é€😀") for _ in range(rng.choice((0, 1, 4, 8, 12, 33)))),
+        "string": "".join(rng.choice("abcdefgh\0\x7f é߿ࠀ€\uffff😀\U0010ffff") for _ in range(rng.choice((0, 1, 4, 8, 12, 33)))),
     }[kind]  # fmt: skip
 
 
@@ -94,10 +98,10 @@ def varint(value: int, longer: int = 0) -> bytes:
 
 
 class Writer:
-    """Writes values of `random_value` as the format allows: overlong numbers, blocks of any length, with and without sizes."""
+    """Writes values of `random_value` as the format allows: overlong numbers, blocks of any length, with and without sizes, keys again."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, again: float = 0.1) -> None:
+        self.rng, self.again = rng, again
 
     def number(self, value: int) -> bytes:
         return varint(value, self.rng.choice((1, 2, 9)) if self.rng.random() < 0.03 else 0)
@@ -119,7 +123,8 @@ class Writer:
         if kind == "array":
             return self.blocks([self.write(schema["items"], one) for one in value])
         if kind == "map":
-            return self.blocks([self.write("string", key) + self.write(schema["values"], one) for key, one in value])
+            pairs = [self.write("string", key) + self.write(schema["values"], one) for key, one in value]
+            return self.blocks(pairs * 2 if self.rng.random() < self.again else pairs)
         if kind in ("int", "long", "enum"):
             return self.number(value)
         if kind in ("null", "boolean"):

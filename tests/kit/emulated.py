@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import cycle
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from numba import njit
 
 from kit.kept import keeping
 from kit.ordering import Ordering
+from kolumn.core.arrays import Bytes
 from kolumn.cpu_fallback.machine.crc import link
 from kolumn.formats.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
 from kolumn.kernels import check
@@ -38,12 +39,14 @@ class HostMemory:
     """Memory that begins where device memory would, at a multiple of `PAD`, with padding on both sides."""
 
     overrun: ClassVar[list[str]] = []  # of the class: what was found written outside of a piece of memory when it was given back
+    take: ClassVar[Callable[[int], Bytes]] = staticmethod(partial(np.empty, dtype=np.uint8))  # of the class: takes memory
 
     def __init__(self, size: int, data: bytes = b"") -> None:
         # The last bytes are those that were asked for, where there are more.
         self.size, real = size, max(size, len(data))
         self._fill = next(FILLS)
-        self._whole = np.full(real + 3 * PAD, self._fill, np.uint8)
+        self._whole = self.take(real + 3 * PAD)
+        self._whole[:] = self._fill
         begin = PAD + -self._whole.ctypes.data % PAD
         if data:
             self._whole[begin : begin + real] = np.frombuffer(data, np.uint8)

@@ -35,9 +35,8 @@ WHOLE, APART, SOME_LANES, STRANDED = range(4)
 """How a block ended: well; lanes of a warp wait at different places; some lanes only; not all threads reach a barrier of the block."""
 _FULL = 0xFFFFFFFF
 _FILES = (__file__, ptx_ir.__file__, ptx_text.__file__, ptx_memory.__file__)
-_BFLY, _IDX, _UP, _BALLOT, _WARP_BARRIER = SHUFFLE, SHUFFLE + 1, SHUFFLE + 2, BALLOT, WARP_BARRIER
+_BFLY, _IDX, _UP = SHUFFLE, SHUFFLE + 1, SHUFFLE + 2
 _TID, _GIVE, _ASK, _MASK, _FLAG, _COUNTERS, _SYNCS, _SEGMENT = (8 * at for at in (TID, GIVE, ASK, MASK, FLAG, COUNTERS, SYNCS, SEGMENT))
-_WARP, _SHUFFLE, _WHOLE, _APART, _SOME_LANES, _STRANDED = WARP, SHUFFLE, WHOLE, APART, SOME_LANES, STRANDED
 
 
 @cache
@@ -138,7 +137,7 @@ def run_together(code, context, block, threads, visits, registers, kinds, found)
     two threads that are not where they should be together.
     """
     at, give, ask, flag = np.zeros((4, threads), np.int64)
-    ready, warps, syncs = np.ones(threads, np.bool_), -(-threads // _WARP), load64(context + _SYNCS)
+    ready, warps, syncs = np.ones(threads, np.bool_), -(-threads // WARP), load64(context + _SYNCS)
     while True:
         moved = False
         for t in range(threads):
@@ -152,33 +151,33 @@ def run_together(code, context, block, threads, visits, registers, kinds, found)
                 at[t] = _run(code, registers[t].ctypes.data, context, block * threads + t)
                 give[t], ask[t] = load64(context + _GIVE), load64(context + _ASK)
                 kind = kinds[at[t]]
-                part = _SHUFFLE <= kind < _BALLOT and load64(context + _SEGMENT) != (0 if kind == _UP else _WARP - 1)
+                part = SHUFFLE <= kind < BALLOT and load64(context + _SEGMENT) != (0 if kind == _UP else WARP - 1)
                 if part or load64(context + _MASK) & _FULL != _FULL:
                     found[:] = t
-                    return _SOME_LANES
+                    return SOME_LANES
         if not moved:
             break
         for warp in range(warps):
-            first, stop = warp * _WARP, min((warp + 1) * _WARP, threads)
+            first, stop = warp * WARP, min((warp + 1) * WARP, threads)
             place = at[first]
             for t in range(first, stop):
                 if at[t] != place:
                     found[0], found[1] = first, t
-                    return _APART
-            if kinds[place] == _BALLOT:
+                    return APART
+            if kinds[place] == BALLOT:
                 votes = 0
                 for t in range(first, stop):
                     votes |= (give[t] & 1) << (t - first)
                 give[first:stop], ready[first:stop] = votes, True
-            elif kinds[place] >= _SHUFFLE:
+            elif kinds[place] >= SHUFFLE:
                 given = give[first:stop].copy()
                 for t in range(first, stop):
                     lane, kind = t - first, kinds[place]
                     wanted = lane ^ ask[t] if kind == _BFLY else ask[t] if kind == _IDX else lane - ask[t] if kind == _UP else lane + ask[t]
-                    flag[t] = 0 <= wanted < _WARP
+                    flag[t] = 0 <= wanted < WARP
                     give[t] = given[wanted if flag[t] else lane]
                     ready[t] = True
-            elif kinds[place] == _WARP_BARRIER:
+            elif kinds[place] == WARP_BARRIER:
                 store64(syncs + 8 * (1 + warp), load64(syncs + 8 * (1 + warp)) + 1)
                 ready[first:stop] = True
         if ready.any():
@@ -187,12 +186,12 @@ def run_together(code, context, block, threads, visits, registers, kinds, found)
         for t in range(threads):
             if at[t] != at[0]:
                 found[0], found[1] = 0, t
-                return _STRANDED
+                return STRANDED
         if at[0] == 0:
-            return _WHOLE
+            return WHOLE
         store64(syncs, load64(syncs) + 1)
         ready[:] = True
-    return _WHOLE
+    return WHOLE
 
 
 def kinds_of(translation: Translation) -> Int64s:

@@ -134,14 +134,4 @@ def _change_size(inner: list[bytes]) -> bytes:
 
 
 def _compact(payload: bytes, count: int) -> bytes:
-    whole = drafts.compact_batch(3, [payload], last_delta=9, base_timestamp=TIME, max_delta=9)
-    at = len(whole) - len(payload) - 4
-    return drafts.compact_entry(3, (whole[:at] + struct.pack(">i", count) + whole[at + 4 :])[_covered_from(whole) :])
-
-
-def _covered_from(whole: bytes) -> int:
-    """Where what the checksum of a batch of format 3 covers begins: after its offset, length, epoch, magic and checksum."""
-    at = 8
-    while whole[at] & 0x80:
-        at += 1
-    return at + 1 + 4 + 1 + 4
+    return drafts.compact_batch(3, [payload], count=count, last_delta=9, base_timestamp=TIME, max_delta=9)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kit.corpus import cases
+from kit.corpus import HERE
 from kit.source_tree import LINKED, imports, modules
 
 CUDA = {"cudf", "cupy", "cuda", "kvikio", "nvcomp", "nvidia", "pylibcudf", "rmm"}
@@ -44,21 +44,10 @@ def test_only_the_spark_plugin_knows_spark_and_the_command_line_the_terminal() -
 
 @pytest.mark.parametrize("module", [path for path in modules() if path.parts[0] == "formats" and "machine_code" not in path.parts], ids=str)
 def test_formats_know_no_file(module: Path) -> None:
-    allowed: tuple[str, ...] = (
-        "numpy",
-        "ctypes",
-        "collections",
-        "dataclasses",
-        "enum",
-        "importlib",
-        "types",
-        "typing",
-        "kolumn.core.arrays",
-        "kolumn.formats",
-        "kolumn.core.errors",
-    )
+    ours = {"kolumn.core.arrays", "kolumn.core.errors", "kolumn.formats"}
+    allowed = {"numpy", "ctypes", "collections", "dataclasses", "enum", "importlib", "types", "typing", *ours}
     # `layouts` reads an environment variable.
-    allowed += ("os",) if module.name == "layouts.py" else ()
+    allowed |= {"os"} if module.name == "layouts.py" else set()
     assert [name for name in imports(module) if not is_in(name, *allowed)] == []
 
 
@@ -111,7 +100,7 @@ def test_importing_is_light(name: str, heavy: set[str]) -> None:
 
 def test_reading_and_commands_do_not_load_pandas() -> None:
     """Nor do arrays of strings, numbers and flags: PyArrow would import it for the first one that is made from Python objects."""
-    directory = next(case.directory for case in cases() if case.directory.name == "compact-txn-0")
+    directory = HERE / "compacted" / "compact-txn-0"
     program = (
         "import sys, kolumn; from kit.outcome import COLUMNS; source = sys.argv[1];"
         "kolumn.read(source, columns=COLUMNS, include_control=True); list(kolumn.scan(source)); list(kolumn.batches(source));"
@@ -128,7 +117,6 @@ def test_reading_and_commands_do_not_load_pandas() -> None:
     program = "import sys, kolumn; kolumn.read; kolumn.write; kolumn.verify; sys.exit('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
     # Though they make arrays from Python objects; other packages still find it.
-    directory = next(case.directory for case in cases() if case.directory.name == "compact-txn-0")
     program = (
         "import atexit, importlib.util, sys; from kolumn.cli import main; sys.argv[0] = 'kolumn';"
         "atexit.register(lambda: print('pandas' in sys.modules, importlib.util.find_spec('pandas') is not None, file=sys.stderr)); main()"

@@ -66,21 +66,10 @@ def test_classes_have_one_meaning() -> None:
 
 
 NAME_A_LAYOUT = {
-    "cpu_fallback/check.py",
-    "cpu_fallback/encode/batches.py",
-    "cpu_fallback/stream.py",
-    "cpu_fallback/stream_messages.py",
-    "damage/intact.py",
-    "decode/device/inflate.py",
-    "decode/chunk.py",
-    "decode/observed.py",
-    "log/seek.py",
-    "tools/sizes.py",
-    "writers/compaction/cleaner.py",
-    "broker.py",
-    "writers/conversion/regroup.py",
-    "writers/encoders.py",
-}
+    "cpu_fallback/check.py", "cpu_fallback/encode/batches.py", "cpu_fallback/stream.py", "cpu_fallback/stream_messages.py",
+    "damage/intact.py", "decode/device/inflate.py", "decode/chunk.py", "decode/observed.py", "log/seek.py", "tools/sizes.py",
+    "writers/compaction/cleaner.py", "broker.py", "writers/conversion/regroup.py", "writers/encoders.py",
+}  # fmt: skip
 """Files outside of `formats` with a path that only one layout has. All others ask `kolumn.formats.layouts` for facts."""
 
 

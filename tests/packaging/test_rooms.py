@@ -45,17 +45,11 @@ def test_tracked_files_are_below_12_mib() -> None:
 
 MOST_ANY = 100
 """Parameters, attributes and results have types; `Any` is only for compiler intrinsics and for objects of packages without types."""
-INTRINSICS = {
-    Path("cpu_fallback/encode/key_map.py"),
-    Path("cpu_fallback/machine/address.py"),
-    Path("cpu_fallback/machine/crc.py"),
-    Path("cpu_fallback/machine/emit.py"),
-    Path("cpu_fallback/values/words.py"),
-    Path("kernels/machine/nvptx.py"),
-    Path("kernels/machine/kernel.py"),
-    Path("formats/machine_code/deferred.py"),
-    Path("formats/machine_code/words.py"),
-}
+INTRINSICS = {Path(f"{name}.py") for name in (
+    "cpu_fallback/encode/key_map", "cpu_fallback/machine/address", "cpu_fallback/machine/crc", "cpu_fallback/machine/emit",
+    "cpu_fallback/values/words", "kernels/machine/nvptx", "kernels/machine/kernel", "formats/machine_code/deferred",
+    "formats/machine_code/words",
+)}  # fmt: skip
 """Modules whose functions emit LLVM IR: builders, contexts and signatures have no types."""
 
 

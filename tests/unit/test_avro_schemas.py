@@ -6,7 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kit.avro_values import bodies, registered, written
+from kit.avro_values import registered, written
+from kit.guarded import bodies
 from kolumn.core.errors import ArgumentError
 from kolumn.values.avro.decoder import AvroDecoder
 from kolumn.values.avro.schema import parse

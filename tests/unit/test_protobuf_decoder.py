@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import duration_pb2, struct_pb2, timestamp_pb2
 
-from kit.bodies import bodies
+from kit.guarded import bodies
 from kit.protobuf_values import plain, varint
 from kolumn.core.errors import ArgumentError
 from kolumn.values.protobuf.decoder import ProtobufDecoder

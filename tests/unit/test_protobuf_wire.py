@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from numba import njit
 
 import kolumn.cpu_fallback.values.protobuf  # noqa: F401
-from kit.bodies import Guarded
+from kit.guarded import Guarded
 from kit.protobuf_values import body, in_edition, message_class, mutants, plain, schema, varint
 from kolumn.formats.machine_code.deferred import apply
 from kolumn.formats.machine_code.words import address_of
