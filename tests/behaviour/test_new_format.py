@@ -19,8 +19,7 @@ from kit.framed import sound_rows
 from kit.oracle import Row
 from kit.outcome import raises
 from kit.replicas import write_log
-from kit.wrong_drafts import ONE, TIME, WRONG
-from kit.wrong_records import Case, cases
+from kit.wrong_records import ONE, TIME, WRONG, Case, cases
 from kolumn.core.errors import ArgumentError, Code, CorruptBatchError, FormatError
 from kolumn.log.headers import headers
 from kolumn.source.segments import Segment

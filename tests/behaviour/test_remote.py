@@ -19,8 +19,8 @@ import pytest
 import kolumn
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
+from kit.fuzz import pairs
 from kit.outcome import raises
-from kit.pairs import pairs
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import segment_file, storage
 from kolumn.source.read_ahead import open_ranges

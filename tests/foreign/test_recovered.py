@@ -4,13 +4,12 @@ import base64
 import os
 import random
 import shutil
-import socket
 import subprocess
 import tarfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 import kolumn
 from kit.corpus import HERE
 from kit.elections import make
-from kit.java import NEEDS_JAVA
+from kit.java import NEEDS_JAVA, free_port, running
 from kit.replicas import copy, last_bytes
 
 pytestmark = NEEDS_JAVA
@@ -36,12 +35,6 @@ offsets.topic.replication.factor=1
 log.retention.ms=-1
 log.cleaner.enable=false
 """
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Cluster:
@@ -60,24 +53,8 @@ class Cluster:
     def _java(self, *arguments: str) -> list[str]:
         return ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", self.classes, *arguments]
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        with open(self.output, "ab") as output:
-            process = subprocess.Popen(self._java("kafka.Kafka", str(self.settings)), stdout=output, stderr=output)
-        try:
-            end = time.monotonic() + 120
-            while not self._listens():
-                alive = process.poll() is None and time.monotonic() < end
-                assert alive, self.output.read_text()[-3000:]
-                time.sleep(0.3)
-            yield
-        finally:
-            process.terminate()
-            process.wait(60)
-
-    def _listens(self) -> bool:
-        with socket.socket() as one:
-            return one.connect_ex(("127.0.0.1", self.port)) == 0
+    def running(self) -> AbstractContextManager[None]:
+        return running(self._java("kafka.Kafka", str(self.settings)), self.port, self.output)
 
     def forget(self, topics: set[str]) -> None:
         """Make the last shutdown an unclean one, of a broker that knew nothing of some topics."""

@@ -264,12 +264,6 @@ V0_WRAPPER = """
 """
 
 
-def rows(path: Path, data: bytes) -> list[tuple]:
-    path.write_bytes(data)
-    table = kolumn.read(path, columns=COLUMNS)
-    return [tuple(row.values()) for row in table.to_pylist()]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -282,12 +276,12 @@ def rows(path: Path, data: bytes) -> list[tuple]:
     ids=["v0", "v0 tombstone", "v1 append time", "v1 wrapper", "v0 wrapper"],
 )
 def test_golden(path: Path, text: str, expected: list[tuple]) -> None:
-    assert rows(path, unhex(text)) == expected
+    assert records(path, text, *COLUMNS) == expected
 
 
 def test_formats_mix_and_wrappers_have_no_base_offset(path: Path) -> None:
-    data = b"".join(map(unhex, (V0, V0_TOMBSTONE, V1_APPEND_TIME, V1_WRAPPER, V0_WRAPPER)))
-    assert [row[0] for row in rows(path, data)] == [5, 6, 7, 10, 12, 20, 21]
+    found = records(path, V0 + V0_TOMBSTONE + V1_APPEND_TIME + V1_WRAPPER + V0_WRAPPER, "offset")
+    assert [row[0] for row in found] == [5, 6, 7, 10, 12, 20, 21]
     path.write_bytes(unhex(V1_WRAPPER))
     (row,) = kolumn.batches(path).to_pylist()
     assert (row["baseOffset"], row["count"], row["lastOffset"]) == (None, None, 12)

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +106,25 @@ def replay(compare: Compare) -> None:
 def examples(most: int) -> int:
     """All of them in CI; a third in `make test`, which people wait for, and which draws other ones each time."""
     return most if os.environ.get("CI") else most // 3
+
+
+def pairs(*values: Sequence[Any], more: int = 0) -> list[tuple[Any, ...]]:
+    """Cases of these parameters in which every two values of two of them meet, and ``more`` cases that differ from commit to commit.
+
+    Greedily, each is the one of some that has the most pairs which no case before it has.
+    """
+    whole, rng = list(product(*(range(len(one)) for one in values))), random.Random(0)
+    missing = {pair for case in whole for pair in _pairs(case)}
+    chosen: list[tuple[int, ...]] = []
+    while missing:
+        best = max(rng.sample(whole, min(len(whole), 100)), key=lambda case: len(missing & _pairs(case)))
+        if missing & _pairs(best):
+            chosen.append(best)
+            missing -= _pairs(best)
+    left = [case for case in whole if case not in chosen]
+    chosen += random.Random(FIRST).sample(left, min(more, len(left)))
+    return [tuple(one[at] for one, at in zip(values, case, strict=True)) for case in sorted(chosen)]
+
+
+def _pairs(case: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
+    return set(combinations(enumerate(case), 2))

@@ -1,6 +1,6 @@
 """A machine that runs the PTX of kernels on the CPU, and refuses what a GPU would not do, or not reliably.
 
-    PTX ──▶ ptx_text ──▶ ptx_ir (LLVM IR) ──▶ ptx_threads (machine code; threads, warps, blocks) ──▶ ptx_memory (every access checked)
+    PTX ──▶ ptx_ir (instructions; LLVM IR) ──▶ ptx_threads (machine code; threads, warps, blocks) ──▶ ptx_memory (every access checked)
 
 It stands where the loops of `kit.emulated` stand: ``Emulated(machine.run)``. The blocks of a launch run one after the other.
 """

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import cfunc, types
 
-from kit.kept import keeping
+from kit.emulated import keeping
 from kolumn.core.arrays import Int64s
 from kolumn.formats.machine_code.words import load64, store64
 

@@ -22,11 +22,10 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from kit import ptx_ir, ptx_memory, ptx_text
-from kit.kept import keeping, kept_in
-from kit.ptx_ir import BALLOT, BARRIER, SHUFFLE, WARP_BARRIER, Translation
+from kit import ptx_ir, ptx_memory
+from kit.emulated import keeping, kept_in
+from kit.ptx_ir import BALLOT, BARRIER, SHUFFLE, WARP_BARRIER, Text, Translation, parse
 from kit.ptx_memory import ASK, COUNTERS, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, access
-from kit.ptx_text import Text, parse
 from kolumn.core.arrays import Int64s
 from kolumn.formats.machine_code.words import load64, store64
 from kolumn.kernels.machine.kernel import WARP
@@ -34,7 +33,7 @@ from kolumn.kernels.machine.kernel import WARP
 WHOLE, APART, SOME_LANES, STRANDED = range(4)
 """How a block ended: well; lanes of a warp wait at different places; some lanes only; not all threads reach a barrier of the block."""
 _FULL = 0xFFFFFFFF
-_FILES = (__file__, ptx_ir.__file__, ptx_text.__file__, ptx_memory.__file__)
+_FILES = (__file__, ptx_ir.__file__, ptx_memory.__file__)
 _BFLY, _IDX, _UP = SHUFFLE, SHUFFLE + 1, SHUFFLE + 2
 _TID, _GIVE, _ASK, _MASK, _FLAG, _COUNTERS, _SYNCS, _SEGMENT = (8 * at for at in (TID, GIVE, ASK, MASK, FLAG, COUNTERS, SYNCS, SEGMENT))
 
