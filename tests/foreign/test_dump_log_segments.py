@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 import kolumn
-from foreign.test_written import CODECS, CORPUS, WAYS, sample
+from foreign.test_written import WAYS, sample
+from kit.corpus import HERE as CORPUS
 from kit.corpus import cases
 from kit.dumped import BROKERS, DECODERS, Printed, differences, kept, printed, same, topic_of
 from kit.java import NEEDS_JAVA
+from kit.streams import CODECS
 
 SEGMENTS = sorted({segment for case in cases() if case.directory.parent.name == "internal" for segment in case.segments})
 FOLDER = "t-0"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any, ClassVar
@@ -44,17 +44,21 @@ FREED = 0xDD
 """What memory holds that was freed."""
 
 
+def take(size: int) -> Bytes:
+    """Memory of the host; `kit.on_gpu` takes what is page-locked."""
+    return np.empty(size, np.uint8)
+
+
 class HostMemory:
     """Memory that begins where device memory would, at a multiple of `PAD`, with padding on both sides."""
 
     overrun: ClassVar[list[str]] = []  # of the class: what was found written outside of a piece of memory when it was given back
-    take: ClassVar[Callable[[int], Bytes]] = staticmethod(partial(np.empty, dtype=np.uint8))  # of the class: takes memory
 
     def __init__(self, size: int, data: bytes = b"") -> None:
         # The last bytes are those that were asked for, where there are more.
         self.size, real = size, max(size, len(data))
         self._fill = next(FILLS)
-        self._whole = self.take(real + 3 * PAD)
+        self._whole = take(real + 3 * PAD)
         self._whole[:] = self._fill
         begin = PAD + -self._whole.ctypes.data % PAD
         if data:

@@ -61,7 +61,7 @@ if not FAKE:
     _arch = int(cupy.cuda.Device().compute_capability)
     _most = 32 * cupy.cuda.Device().attributes["MultiProcessorCount"]
     _functions = {}
-    emulated.HostMemory.take = staticmethod(lambda size: np.frombuffer(_pool.malloc(size), np.uint8, size))
+    emulated.take = lambda size: np.frombuffer(_pool.malloc(size), np.uint8, size)
 
 
 def run(kernel, n, args):
