@@ -12,20 +12,14 @@ from kit.avro_reader import Schema, kind_of
 from kolumn.values.decoder import Bodies
 from kolumn.values.schemas.schema import Schema as Registered
 
-_LOGICAL = [
-    {"type": "int", "logicalType": "date"},
-    {"type": "int", "logicalType": "time-millis"},
-    {"type": "long", "logicalType": "time-micros"},
-    {"type": "long", "logicalType": "timestamp-millis"},
-    {"type": "long", "logicalType": "timestamp-micros"},
-    {"type": "long", "logicalType": "local-timestamp-nanos"},
-    {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-    {"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 7},
-    {"type": "string", "logicalType": "uuid"},
-    # Not valid, so they are ignored.
-    {"type": "int", "logicalType": "timestamp-millis"},
-    {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3},
-]
+_LOGICAL: list[dict[str, Any]] = [
+    *({"type": kind, "logicalType": name} for kind, name in (
+        ("int", "date"), ("int", "time-millis"), ("long", "time-micros"), ("long", "timestamp-millis"), ("long", "timestamp-micros"),
+        ("long", "local-timestamp-nanos"), ("string", "uuid"), ("int", "timestamp-millis"),
+    )),
+    *({"type": "bytes", "logicalType": "decimal", "precision": most, "scale": scale} for most, scale in ((9, 2), (60, 7), (2, 3))),
+]  # fmt: skip
+"""The last of both are not valid, so they are ignored."""
 _FIXED_LOGICAL: list[dict[str, Any]] = [
     {"logicalType": "decimal", "precision": 18, "scale": 4, "size": 8},
     {"logicalType": "duration", "size": 12},

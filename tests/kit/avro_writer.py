@@ -11,48 +11,26 @@ from kit.encoder import overlong
 
 HOSTILE = (0, 1, -1, 2, 63, 64, -64, 127, 128, 65535, 65536, 70000, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
 
-_PLACE: Schema = {
-    "type": "record", "name": "Place", "fields": [
-        {"name": "x", "type": "double"},
-        {"name": "name", "type": "string"},
-        {"name": "tags", "type": {"type": "array", "items": "string"}},
-    ],
-}  # fmt: skip
-_ITEM: Schema = {
-    "type": "record", "name": "Item", "fields": [
-        {"name": "sku", "type": "string"},
-        {"name": "qty", "type": "int"},
-        {"name": "parts", "type": {"type": "array", "items": "long"}},
-    ],
-}  # fmt: skip
-_PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3}
-_HUGE = {"type": "fixed", "name": "Huge", "size": 20, "logicalType": "decimal", "precision": 45, "scale": 0}
-EVERYTHING: Schema = {
-    "type": "record", "name": "Everything", "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "small", "type": "int"},
-        {"name": "flag", "type": "boolean"},
-        {"name": "f", "type": "float"},
-        {"name": "d", "type": "double"},
-        {"name": "text", "type": "string"},
-        {"name": "raw", "type": "bytes"},
-        {"name": "note", "type": ["null", "string"]},
-        {"name": "count", "type": ["long", "null"]},
-        {"name": "nothing", "type": "null"},
-        {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN", "BLUE"]}},
-        {"name": "fixed", "type": {"type": "fixed", "name": "Five", "size": 5}},
-        {"name": "price", "type": _PRICE},
-        {"name": "huge", "type": ["null", _HUGE]},
-        {"name": "span", "type": {"type": "fixed", "name": "Span", "size": 12, "logicalType": "duration"}},
-        {"name": "time", "type": {"type": "int", "logicalType": "time-millis"}},
-        {"name": "any", "type": ["null", "boolean", "string", "double", {"type": "array", "items": "int"}]},
-        {"name": "place", "type": ["null", _PLACE]},
-        {"name": "items", "type": {"type": "array", "items": _ITEM}},
-        {"name": "attributes", "type": {"type": "map", "values": ["null", {"type": "map", "values": "string"}]}},
-        {"name": "nulls", "type": {"type": "array", "items": "null"}},
-        {"name": "empty", "type": {"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}},
-    ],
-}  # fmt: skip
+
+def _record(name: str, **fields: Schema) -> Schema:
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in fields.items()]}
+
+
+def _many(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+EVERYTHING: Schema = _record(
+    "Everything", id="long", small="int", flag="boolean", f="float", d="double", text="string", raw="bytes", note=["null", "string"],
+    count=["long", "null"], nothing="null", color={"type": "enum", "name": "Color", "symbols": ["RED", "GREEN", "BLUE"]},
+    fixed={"type": "fixed", "name": "Five", "size": 5}, price={"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3},
+    huge=["null", {"type": "fixed", "name": "Huge", "size": 20, "logicalType": "decimal", "precision": 45, "scale": 0}],
+    span={"type": "fixed", "name": "Span", "size": 12, "logicalType": "duration"}, time={"type": "int", "logicalType": "time-millis"},
+    any=["null", "boolean", "string", "double", _many("int")],
+    place=["null", _record("Place", x="double", name="string", tags=_many("string"))],
+    items=_many(_record("Item", sku="string", qty="int", parts=_many("long"))),
+    attributes={"type": "map", "values": ["null", {"type": "map", "values": "string"}]}, nulls=_many("null"), empty=_many(_record("Empty")),
+)  # fmt: skip
 """A record with every kind of field."""
 
 

@@ -47,12 +47,8 @@ def batches(draw: st.DrawFn, offset: int) -> tuple[Entry, int]:
         at += 1
     data = batch(
         records, codec=codec, style=draw(st.sampled_from(STYLES[codec])), flags=flags, base_offset=offset, base_timestamp=base_time,
-        last_offset=max(at - 1, offset),
-        max_timestamp=append_time if flags & LOG_APPEND_TIME else None,
-        producer_id=pid,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        leader_epoch=leader,
+        last_offset=max(at - 1, offset), max_timestamp=append_time if flags & LOG_APPEND_TIME else None, producer_id=pid,
+        producer_epoch=epoch, base_sequence=sequence, leader_epoch=leader,
     )  # fmt: skip
     return Entry(data, tuple(rows)), max(at, offset + 1)
 
