@@ -15,8 +15,7 @@ import kolumn
 from kit import drafts
 from kit.differential import rows_of
 from kit.encoder import TRANSACTIONAL, Record, batch, message, raw_batch
-from kit.framed import sound_rows
-from kit.oracle import Row
+from kit.oracle import Row, sound_rows
 from kit.outcome import raises
 from kit.replicas import write_log
 from kit.wrong_records import ONE, TIME, WRONG, Case, cases

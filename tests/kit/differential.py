@@ -15,7 +15,6 @@ import pyarrow as pa
 import kolumn
 from kit import oracle
 from kit.corpus import small_segments
-from kit.framed import sound_rows
 from kit.fuzz import replay
 from kit.guarded import guard_columns
 from kit.mutate import Mutant, make_segment, mutate
@@ -148,13 +147,13 @@ def increasing(rows: list[oracle.Row]) -> bool:
 
 
 def skipping(path: Path, both: bool, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
-    """``errors="skip"``: all rows of all intact entries, of damaged ones the rows that `kit.framed` finds; other functions agree."""
+    """``errors="skip"``: all rows of all intact entries, of damaged ones the rows that `oracle.sound_rows` finds; other functions agree."""
     expected = oracle.read(mutant.data)
     found = read(path, both, errors="skip", **options)
     by_position = {at: list(rows) for at, rows in groupby(found, key=lambda row: row.position)}
     expect(list(by_position) == sorted(by_position), "skip: order")
     for entry in expected.entries:
-        if rows := sound_rows(mutant.data[entry.position : entry.position + entry.size], entry.position):
+        if rows := oracle.sound_rows(mutant.data[entry.position : entry.position + entry.size], entry.position):
             lost = "intact entry at {} is lost or differs" if entry.error is None else "sound records at {} are not what is read"
             expect(by_position.get(entry.position) == rows, "skip: " + lost.format(entry.position))
     if mutant.ordered and increasing(found):
@@ -166,7 +165,7 @@ def skipping(path: Path, both: bool, mutant: Mutant, entries: list[bytes], **opt
             expect(by_position.get(at, []) == rows, f"skip: untouched entry at {at} is lost or differs")
     for at, rows in by_position.items():
         size = int.from_bytes(mutant.data[at + 8 : at + 12], "big", signed=True)
-        expect(sound_rows(mutant.data[at : at + 12 + size], at) == rows, f"skip: rows from a damaged entry at {at}")
+        expect(oracle.sound_rows(mutant.data[at : at + 12 + size], at) == rows, f"skip: rows from a damaged entry at {at}")
     listed = kolumn.batches(path, errors="skip", **{name: one for name, one in options.items() if name != "binary"})
     missing = set(by_position) - set(listed.filter(listed["crcValid"])["position"].to_pylist())
     expect(not missing, f"batches: the entries at {missing} are read and not listed")
