@@ -17,13 +17,14 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from fastavro import schemaless_reader, schemaless_writer
+from fastavro import schemaless_reader
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.struct_pb2 import ListValue, Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 import kolumn
+from kit.avro_values import encoded
 from kit.guarded import bodies as guarded
 from kit.protobuf_values import expected, plain
 from kolumn.core.schema import HEADERS
@@ -79,12 +80,6 @@ class Producer:
         return pa.array(self.values, pa.binary()), pa.array(self.headers, HEADERS)
 
 
-def body_of(schema: Any, given: Any) -> bytes:
-    out = io.BytesIO()
-    schemaless_writer(out, schema, given)
-    return out.getvalue()
-
-
 def test_prefixes_and_headers_of_all_serializers(client: SchemaRegistryClient) -> None:
     made = Producer(client)
     made.avro(ROW)
@@ -99,9 +94,9 @@ def test_prefixes_and_headers_of_all_serializers(client: SchemaRegistryClient) -
     assert made.values[0] == bytes.fromhex("0000000001 0a02 0668c3a9")
     values, headers = made.columns()
     found, ids = Framer("auto", schemas_of(client)).bodies(values, headers)
-    avro, older, json_schema = body_of(AVRO, ROW), body_of(OLDER, {"id": 6}), b'{"id":1}'
+    avro, older, json_schema = encoded(AVRO, ROW), encoded(OLDER, {"id": 6}), b'{"id":1}'
     bodies = [None if size < 0 else string_at(int(at), int(size)) for at, size in zip(found.address, found.length, strict=True)]
-    assert bodies == [avro, older, avro, avro, json_schema, b'{"id":2}', None, body_of(AVRO, {"id": 7, "c": None})]
+    assert bodies == [avro, older, avro, avro, json_schema, b'{"id":2}', None, encoded(AVRO, {"id": 7, "c": None})]
     named, prefix = kinds.CONFLUENT_HEADER, kinds.CONFLUENT
     assert found.framing.tolist() == [prefix, prefix, named, kinds.CONFLUENT_GUID, prefix, named, kinds.NONE, prefix]
     texts = [None if index < 0 else json.loads(found.schemas[index].text) for index in found.schema.tolist()]

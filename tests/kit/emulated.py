@@ -212,10 +212,14 @@ def keeping(*files: str) -> Iterator[bool]:
         yield folder is not None
 
 
-def kept(loop: Callable[..., None]) -> Any:
-    """Compiled, and kept for other processes."""
-    with keeping(__file__) as possible:
-        return njit(cache=possible)(loop)
+def kept(*files: str, compiler: Callable[..., Any] = njit) -> Callable[[Callable[..., Any]], Any]:
+    """Compiles a function, which is kept for other processes."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        with keeping(*files) as possible:
+            return compiler(cache=possible)(function)
+
+    return compiled
 
 
 @cache
@@ -224,7 +228,7 @@ def _loop(kernel: Kernel) -> Any:
     body, lanes = kernel.body, kernel.lanes
     if kernel.staged:
 
-        @kept
+        @kept(__file__)
         def staged_thread(n: int, args: Any) -> None:
             for i in range(n):
                 body(i, args.tables, args)
@@ -232,14 +236,14 @@ def _loop(kernel: Kernel) -> Any:
         return staged_thread
     if lanes == 1:
 
-        @kept
+        @kept(__file__)
         def one_thread(n: int, args: Any) -> None:
             for i in range(n):
                 body(i, args)
 
         return one_thread
 
-    @kept
+    @kept(__file__)
     def some_lanes(n: int, args: Any) -> None:
         for i in range(n):
             for lane in range(lanes):
@@ -248,7 +252,7 @@ def _loop(kernel: Kernel) -> Any:
     return some_lanes
 
 
-@kept
+@kept(__file__)
 def _check(n: int, args: Any, steps: Any) -> None:
     for i in range(n):
         register = 0

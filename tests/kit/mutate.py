@@ -67,13 +67,14 @@ def make_entry(rng: random.Random, records: list[Record]) -> bytes:
 
 def mutate(rng: random.Random, entries: list[bytes]) -> Mutant:
     """Damage a segment in one way, or in two."""
-    name = rng.choice(list(ANYWHERE) + list(INSIDE) * 2)
-    return anywhere(rng, entries, name) if name in ANYWHERE else _inside(rng, entries, name)
+    name = rng.choice([*ANYWHERE, "rearrange"] + list(INSIDE) * 2)
+    return _inside(rng, entries, name) if name in INSIDE else anywhere(rng, entries, name)
 
 
 def anywhere(rng: random.Random, entries: list[bytes], name: str) -> Mutant:
     """Damage at any place, which no checksum hides."""
-    return _found(ANYWHERE[name](rng, entries), entries, name, ordered=name not in ("splice", "rearrange"))
+    data = _rearranged(rng, entries) if name == "rearrange" else ANYWHERE[name](rng, b"".join(entries))
+    return _found(data, entries, name, ordered=name not in ("splice", "rearrange"))
 
 
 def _found(data: bytes, entries: list[bytes], kind: str, ordered: bool = True) -> Mutant:
@@ -81,56 +82,55 @@ def _found(data: bytes, entries: list[bytes], kind: str, ordered: bool = True) -
     return Mutant(data, kind, tuple(sorted(place for place in places if place[0] >= 0)), ordered)
 
 
-def _flip(rng: random.Random, entries: list[bytes]) -> bytes:
-    data = bytearray(b"".join(entries))
+def _flip(rng: random.Random, data: bytes) -> bytes:
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
-        at = rng.randrange(len(data))
-        data[at] ^= 1 << rng.randrange(8)
-    return bytes(data)
+        data = flipped(rng, data)
+    return data
 
 
-def _truncate(rng: random.Random, entries: list[bytes]) -> bytes:
-    data = b"".join(entries)
+def flipped(rng: random.Random, data: bytes, low: int = 0) -> bytes:
+    """One bit is another one."""
+    at = rng.randrange(low, len(data))
+    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+
+
+def _truncate(rng: random.Random, data: bytes) -> bytes:
     return data[: rng.randrange(len(data))]
 
 
-def _zero_tail(rng: random.Random, entries: list[bytes]) -> bytes:
-    return _truncate(rng, entries) + bytes(rng.choice((1, 12, 17, 18, 40, 500)))
+def _zero_tail(rng: random.Random, data: bytes) -> bytes:
+    return _truncate(rng, data) + bytes(rng.choice((1, 12, 17, 18, 40, 500)))
 
 
-def _delete(rng: random.Random, entries: list[bytes]) -> bytes:
-    data = b"".join(entries)
+def _delete(rng: random.Random, data: bytes) -> bytes:
     low = rng.randrange(len(data))
     return data[:low] + data[low + rng.choice((1, 4, 12, 40, 200)) :]
 
 
-def _insert(rng: random.Random, entries: list[bytes]) -> bytes:
-    data = b"".join(entries)
+def _insert(rng: random.Random, data: bytes) -> bytes:
     at = rng.randrange(len(data))
     return data[:at] + rng.choice((rng.randbytes, bytes))(rng.choice((1, 8, 12, 18, 61, 100))) + data[at:]
 
 
-def _overwrite(rng: random.Random, entries: list[bytes]) -> bytes:
-    data = b"".join(entries)
+def _overwrite(rng: random.Random, data: bytes) -> bytes:
     low = rng.randrange(len(data))
     junk = rng.choice((rng.randbytes, bytes))(rng.choice((2, 4, 8, 20, 100)))[: len(data) - low]
     return data[:low] + junk + data[low + len(junk) :]
 
 
-def _splice(rng: random.Random, entries: list[bytes]) -> bytes:
-    data = b"".join(entries)
+def _splice(rng: random.Random, data: bytes) -> bytes:
     low, high = sorted(rng.sample(range(len(data) + 1), 2))
     at = rng.randrange(len(data))
     return data[:at] + data[low:high] + data[at:]
 
 
-def _rearrange(rng: random.Random, entries: list[bytes]) -> bytes:
+def _rearranged(rng: random.Random, entries: list[bytes]) -> bytes:
     return b"".join(entries[rng.randrange(len(entries))] for _ in range(rng.randint(1, 8)))
 
 
-ANYWHERE: dict[str, Callable[[random.Random, list[bytes]], bytes]] = {
+ANYWHERE: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "flip": _flip, "truncate": _truncate, "zero tail": _zero_tail, "delete": _delete, "insert": _insert, "overwrite": _overwrite,
-    "splice": _splice, "rearrange": _rearrange,
+    "splice": _splice,
 }  # fmt: skip
 
 

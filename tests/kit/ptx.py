@@ -27,12 +27,12 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 from kit import ptx_ir
 from kit import ptx_memory as memory
-from kit.emulated import HostMemory, keeping, kept_in
+from kit.emulated import HostMemory, kept, kept_in
 from kit.ptx_ir import BALLOT, BARRIER, SHUFFLE, WARP_BARRIER, Text, Translation, parse
 from kit.ptx_memory import ASK, COUNTERS, FLAG, GIVE, MASK, SEGMENT, SYNCS, TID, access
 from kolumn.core.arrays import Int64s
@@ -112,11 +112,6 @@ def _keep(place: Path, data: bytes) -> None:
     os.replace(file.name, place)
 
 
-def _kept(function):
-    with keeping(*_FILES) as possible:
-        return njit(cache=possible)(function)
-
-
 @intrinsic
 def _run(typing, address, registers, context, number):
     """Call the function of a thread at an address."""
@@ -130,7 +125,7 @@ def _run(typing, address, registers, context, number):
     return types.int64(types.int64, types.int64, types.int64, types.int64), emit
 
 
-@_kept
+@kept(*_FILES)
 def run_apart(code, context, block, threads, visits):
     """Run the threads of a block one after the other; how often each was in each basic block is added to ``visits``."""
     for t in range(threads):
@@ -139,7 +134,7 @@ def run_apart(code, context, block, threads, visits):
         _run(code, 0, context, block * threads + t)
 
 
-@_kept
+@kept(*_FILES)
 def run_together(code, context, block, threads, visits, registers, kinds, found):
     """Run the threads of a block, which wait for each other; returns `WHOLE`, or what is wrong.
 

@@ -9,12 +9,13 @@ Everything that is asked at each access is in one array of int64, the *context*,
 """
 
 import bisect
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numba import cfunc, types
+from numba import cfunc, njit, types
 
-from kit.emulated import keeping
+from kit.emulated import kept
 from kolumn.core.arrays import Int64s
 from kolumn.formats.machine_code.words import load64, store64
 
@@ -49,13 +50,7 @@ class Wrong(NamedTuple):
     other: int
 
 
-def _inline(function):
-    from numba import njit
-
-    return njit(inline="always")(function)
-
-
-@_inline
+@njit(inline="always")
 def _ordered(context, tag, place, own, thread):
     """Whether an access, ``tag`` and ``place`` of a cell, is ordered before what ``thread`` does now, whose tag is ``own``."""
     if (tag >> 32) != (own >> 32) or tag == own:
@@ -70,13 +65,7 @@ def _ordered(context, tag, place, own, thread):
     return other // _WARP == thread // _WARP and load64(syncs + 8 * (1 + thread % block // _WARP)) > (place >> 20) & 0xFFFFF
 
 
-def _kept_callback(function):
-    """A function that machine code calls, compiled, and kept for other processes."""
-    with keeping(__file__) as possible:
-        return cfunc(_int64(*[_int64] * 7), cache=possible)(function)
-
-
-@_kept_callback
+@kept(__file__, compiler=partial(cfunc, _int64(*[_int64] * 7)))
 def access(context, address, width, write, line, thread, value):
     """1 where the access may be done; what is wrong with it is noted in the context, with the first one's particulars."""
     kind, other = 0, 0

@@ -13,7 +13,7 @@ import kolumn
 from kit import oracle
 from kit.corpus import cases
 from kit.encoder import Record
-from kit.mutate import ANYWHERE, make_entry, make_records
+from kit.mutate import anywhere, make_entry, make_records
 
 COLUMNS = ["offset", "key", "value", "timestampMs"]
 ALL_COLUMNS = ["offset", "timestampMs", "key", "value", "headers", "topic", "partition", "leaderEpoch", "controlType"]
@@ -58,7 +58,7 @@ def damaged(rng: random.Random, log: Log, folder: Path, often: float) -> set[int
     whole: set[int] = set()
     for base, own in cut(rng, log):
         entries = [log.entries[i] for i in own]
-        data = ANYWHERE[rng.choice(KINDS)](rng, entries) if rng.random() < often else b"".join(entries)
+        data = anywhere(rng, entries, rng.choice(KINDS)).data if rng.random() < often else b"".join(entries)
         (folder / f"{base:020}.log").write_bytes(data)
         whole |= {index for index in own if log.entries[index] in data}
     return whole
