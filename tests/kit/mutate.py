@@ -2,7 +2,7 @@
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from kit.encoder import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, varint, with_crc, wrapper
@@ -22,12 +22,16 @@ class Mutant:
 
 def make_segment(rng: random.Random) -> list[bytes]:
     """A few entries of any format and codec, offsets increasing, as a segment of some kilobytes at most."""
-    entries, offset = [], rng.choice((0, 1, 100, 1 << 33))
-    for _ in range(rng.randint(2, 6)):
+    offset = rng.choice((0, 1, 100, 1 << 33))
+    return [entry for _, entry in entries_from(rng, offset, rng.randint(2, 6))]
+
+
+def entries_from(rng: random.Random, offset: int, count: int) -> Iterator[tuple[int, bytes]]:
+    """Entries with the offsets at which they begin, which may have holes between them."""
+    for _ in range(count):
         records = make_records(rng, offset, rng.randint(1, 6))
-        entries.append(make_entry(rng, records))
+        yield offset, make_entry(rng, records)
         offset = records[-1].offset + rng.choice((1, 1, 1, 5))
-    return entries
 
 
 def make_records(rng: random.Random, offset: int, count: int) -> list[Record]:
