@@ -86,11 +86,14 @@ class Aiven:
     ) -> Path:  # fmt: skip
         """Write a segment; returns its manifest. ``indexes`` are by their names there: "offset", "timestamp", …"""
         data_key, aad = os.urandom(32), os.urandom(32)
+
+        def sealed(part: bytes) -> bytes:
+            return part if self.key is None else (iv := os.urandom(12)) + AESGCM(data_key).encrypt(iv, part, aad)
+
         parts = [data[at : at + self.chunk] for at in range(0, len(data), self.chunk)]
         if self.zstd:
             parts = [zstandard.ZstdCompressor().compress(part) for part in parts]
-        if self.key is not None:
-            parts = [(iv := os.urandom(12)) + AESGCM(data_key).encrypt(iv, part, aad) for part in parts]
+        parts = list(map(sealed, parts))
         folder = self.root / f"{topic}-{uuid_of(topic)}" / str(partition)
         folder.mkdir(parents=True, exist_ok=True)
         stem = folder / f"{first:020d}-{uuid_of(f'{topic}{partition}{first}')}"
@@ -102,9 +105,7 @@ class Aiven:
             index |= {"transformedChunkSize": len(parts[0]) if parts else 0, "finalTransformedChunkSize": len(parts[-1]) if parts else 0}
         places: dict[str, Any] = dict.fromkeys(("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction"))
         stored = b""
-        for name, part in (indexes or {}).items():
-            if self.key is not None:
-                part = (iv := os.urandom(12)) + AESGCM(data_key).encrypt(iv, part, aad)
+        for name, part in ((name, sealed(part)) for name, part in (indexes or {}).items()):
             places[name] = {"position": len(stored), "size": len(part)}
             stored += part
         Path(f"{stem}.indexes").write_bytes(stored)

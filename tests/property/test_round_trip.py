@@ -1,6 +1,5 @@
 """Kolumn reads all that the independent encoder writes, and options of the read do not change the records."""
 
-import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,11 +27,8 @@ def same(one: pa.Table, other: pa.Table) -> None:
 
 
 @pytest.fixture(scope="module")
-def path() -> Path:
-    folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        (Path(scratch) / "topic-0").mkdir()
-        yield Path(scratch) / "topic-0" / "00000000000000000000.log"
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("topic-", numbered=True) / "00000000000000000000.log"
 
 
 @QUICK
