@@ -12,7 +12,7 @@ from kit.encoder import overlong
 HOSTILE = (0, 1, -1, 2, 63, 64, -64, 127, 128, 65535, 65536, 70000, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
 
 
-def _record(name: str, **fields: Schema) -> Schema:
+def _record(name: str, /, **fields: Schema) -> Schema:
     return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in fields.items()]}
 
 
