@@ -259,22 +259,19 @@ class Translation:
 
     def _sync(self, one: Instruction) -> None:
         self._count()
-        kind = {"bar.sync": BARRIER, "bar.warp.sync": WARP_BARRIER}.get(one.name, -1)
+        kind, told = {"bar.sync": BARRIER, "bar.warp.sync": WARP_BARRIER}.get(one.name, -1), dict[int, str]()
         if one.name.startswith("shfl.sync."):
             kind = SHUFFLES[one.name.split(".")[2]]
             target, give, ask, segment, mask = one.operands
-            self._out.append(f"  store i64 {self._get(give, 64)}, ptr {self._context(GIVE)}")
-            self._out.append(f"  store i64 {self._get(ask, 64)}, ptr {self._context(ASK)}")
-            self._out.append(f"  store i64 {self._get(segment, 64)}, ptr {self._context(SEGMENT)}")
-            self._out.append(f"  store i64 {self._get(mask, 64)}, ptr {self._context(MASK)}")
+            told = {GIVE: give, ASK: ask, SEGMENT: segment, MASK: mask}
         elif one.name == "vote.sync.ballot.b32":
             kind, (target, give, mask) = BALLOT, one.operands
-            self._out.append(f"  store i64 {self._get(give, 64)}, ptr {self._context(GIVE)}")
-            self._out.append(f"  store i64 {self._get(mask, 64)}, ptr {self._context(MASK)}")
+            told = {GIVE: give, MASK: mask}
         elif kind == WARP_BARRIER:
-            self._out.append(f"  store i64 {self._get(one.operands[0], 64)}, ptr {self._context(MASK)}")
+            told = {MASK: one.operands[0]}
         elif kind < 0 or one.operands != ("0",):
             raise UnknownError(f"line {one.line}: {one.name} {one.operands}")
+        self._out += [f"  store i64 {self._get(operand, 64)}, ptr {self._context(at)}" for at, operand in told.items()]
         self.syncs.append(Sync(kind, one.line))
         number = len(self.syncs)
         self._out += [f"  store i64 {number}, ptr %regs", f"  ret i32 {number}", f"resume{number}:"]
