@@ -205,7 +205,7 @@ def kinds_of(translation: Translation) -> Int64s:
 
 
 _KINDS = {memory.MISALIGNED: "not aligned", memory.OUTSIDE: "outside of every piece of memory", memory.RACE: "a race with thread"}
-_APART = "threads of a warp wait at different places"
+_code_of = cache(Code.of)
 
 
 class FaultError(AssertionError):
@@ -247,7 +247,7 @@ class Machine:
     def code(self, kernel: Kernel) -> Code:
         """Machine code of a kernel."""
         if kernel.name not in self._codes:
-            self._codes[kernel.name] = made = _code(self.ptx(kernel))
+            self._codes[kernel.name] = made = _code_of(self.ptx(kernel))
             for name, data in made.text.constants.items():
                 self.pieces.add(made.address_of(name), 0, len(data))
         return self._codes[kernel.name]
@@ -299,8 +299,8 @@ class Machine:
         self._report(kernel, code, context)
         where = [(block * kernel.block + int(t), int(registers[int(t), 0])) for t in dict.fromkeys(found)]
         places = " and ".join(f"thread {thread} {_place(code, number)}" for thread, number in where)
-        some = "a synchronisation of some lanes only"
-        what = {APART: _APART, SOME_LANES: some}.get(ended, "not all threads of the block reach a barrier")
+        known = {APART: "threads of a warp wait at different places", SOME_LANES: "a synchronisation of some lanes only"}
+        what = known.get(ended, "not all threads of the block reach a barrier")
         raise FaultError(f"{kernel.name}: {what}: {places}")
 
     def _report(self, kernel: Kernel, code: Code, context: Int64s) -> None:
@@ -336,15 +336,6 @@ class Machine:
             yield self
         finally:
             HostMemory.__init__, HostMemory.__del__ = begin, end
-
-
-_CODES: dict[str, Code] = {}
-
-
-def _code(ptx: str) -> Code:
-    if ptx not in _CODES:
-        _CODES[ptx] = Code.of(ptx)
-    return _CODES[ptx]
 
 
 def _issued(visits: Int64s, sizes: list[int]) -> Int64s:
