@@ -168,7 +168,7 @@ class Warm:
     def __enter__(self) -> "Warm":
         context = multiprocessing.get_context("spawn")
         self._asked, connection = context.Pipe()
-        self._process = context.Process(target=serve, args=(connection,))
+        self._process = context.Process(target=serve, args=(connection,), daemon=True)
         self._process.start()
         connection.close()
         return self
