@@ -5,6 +5,7 @@ import json
 import zlib
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -402,6 +403,7 @@ def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
         ("long", "80", ABSENT), ("long", "", ABSENT), ("long", "02 02", ABSENT),  # a byte too many
         ("null", "", None), ("boolean", "01", True), ("boolean", "00", False), ("boolean", "02", ABSENT),
         ("float", "00 00 80 3f", 1.0), ("double", "00 00 00 00 00 00 f0 bf", -1.0), ("double", "00 00 00 00 00 00 f0", ABSENT),
+        ("float", "00 00 80 ff", -inf), ("double", "00 00 00 00 00 00 f0 7f", inf), ("double", "9c 75 00 88 3c e4 37 7e", 1e300),
         ("string", "06 66 6f 6f", "foo"), ("string", "02 ff", ABSENT), ("string", "01 66", ABSENT),  # the specification's "foo"; -1 bytes
         ("bytes", "04 ff 00", b"\xff\x00"), ("bytes", "06 ff 00", ABSENT),
         # An array [3, 27], in one block, in one with its size, and with a wrong size.
