@@ -16,7 +16,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 # What `make test` leaves out, as a pytest marker expression.
 TESTS ?= not slow and not nightly
 # Processes that share the tests, a file at a time, in the order of the folders: files of few, long tests are not left for the end, where one
-# process would wait for the other. One of them has the Spark session, and what needs it (tests/kit/one_session.py); 0: all in one process.
+# process would wait for the other. One of them has the Spark session, and what needs it (tests/conftest.py); 0: all in one process.
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help

@@ -57,7 +57,7 @@ PYTEST = (
 )  # fmt: skip
 """The project's own options need plugins that a bare machine may lack."""
 KERNEL_TESTS = [
-    f"tests/gpu/test_{one}.py" for one in ("ptx", "frame", "values", "values_same", "nested_values", "message_values", "registry_values")
+    f"tests/gpu/test_{one}.py" for one in ("ptx", "frame", "early_columns", "nested_values", "message_values", "registry_values")
 ]
 HOST_ONLY = (
     "not loops and not planted and not fault and not guesses_that_are_right and not good_batch_that_is_called"

@@ -164,7 +164,7 @@ def _same(step: str, what: str, path: Path, **options: Any) -> None:
 def corpus() -> None:
     """Every segment of the corpus, in the three ways, errors raised and skipped. Exits with 42 where a context was lost; go on after it."""
     from kit.corpus import cases
-    from kit.hidden import nothing_hidden
+    from kit.emulated import nothing_hidden
 
     segments = [(case, segment) for case in cases() for segment in case.segments]
     # The CPU decompresses again what the device did wrong: that must not be hidden.
@@ -181,7 +181,7 @@ def mutants(seconds: str, first: str) -> None:
     """Damaged segments of shipped formats and drafts, until the time is over."""
     import kolumn
     from kit.draft_segments import FORMATS, Maker
-    from kit.hidden import nothing_hidden
+    from kit.emulated import nothing_hidden
     from kit.mutate import make_segment, mutate
     from kolumn.kernels import check
 

@@ -6,6 +6,7 @@ import random
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,22 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).pare
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Of several processes, one has the Spark session."""
-    from kit.one_session import OneSession
+    """Files go to processes one at a time, but for those that ask for the Spark session: one process has it, which takes 2 GiB."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "with a session" if needs_session(file) else file
 
     return OneSession(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@cache
+def needs_session(file: str) -> bool:
+    """Whether a file of tests, by its path from the root, asks for the fixture."""
+    text = (Path(__file__).parents[1] / file).read_text()
+    return "spark: SparkSession" in text or 'getfixturevalue("spark")' in text
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -81,8 +94,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     config.stash[LEFT_OUT] = sum(map(len, sampled.values())) - sum(item.get_closest_marker("sample") is not None for item in items)
     if hasattr(config, "workerinput"):
-        from kit.one_session import needs_session
-
         config.workeroutput["left out"] = config.stash[LEFT_OUT]  # type: ignore[attr-defined]
         items.sort(key=lambda item: not needs_session(item.nodeid.split("::")[0]))
 

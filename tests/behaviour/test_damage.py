@@ -15,8 +15,8 @@ import kolumn
 from kit import asked
 from kit.draft_segments import FORMATS, Maker
 from kit.encoder import Record, batch, control_batch, message, varint, with_crc, wrapper
+from kit.fuzz import pairs
 from kit.outcome import raises
-from kit.pairs import pairs
 from kolumn.damage.search import Search
 from kolumn.formats import crc
 

@@ -16,12 +16,10 @@ from kit import drafts
 from kit.asked import offsets, skipping
 from kit.differential import rows_of
 from kit.encoder import TRANSACTIONAL, Record, batch, message, raw_batch
-from kit.framed import sound_rows
-from kit.oracle import Row
+from kit.oracle import Row, sound_rows
 from kit.outcome import raises
 from kit.replicas import write_log
-from kit.wrong_drafts import ONE, TIME, WRONG
-from kit.wrong_records import Case, cases
+from kit.wrong_records import ONE, TIME, WRONG, Case, cases
 from kolumn.core.errors import Code
 from kolumn.decode.host.headers import headers
 from kolumn.source.segments import Segment

@@ -20,8 +20,8 @@ import kolumn
 from kit.asked import offsets, put, watched
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
+from kit.fuzz import pairs
 from kit.outcome import raises
-from kit.pairs import pairs
 from kolumn.source import segment_file, storage
 from kolumn.source.read_ahead import open_ranges
 from kolumn.source.segment_file import SegmentFile

@@ -52,17 +52,13 @@ PYD = [{"id": 1, "price": 1.5, "flag": True}, {"id": 2, "price": 3.0, "flag": No
     [
         # A keyword without a column does not cost the other members.
         ("json-schema-registry", "jax", {}, [JAX]),
-        not_yet(
-            "a member without a column refuses the topic, also if it is not asked for",
-            *("json-schema-registry", "pyd", {"value_columns": ["id", "price", "flag"]}, PYD),
-        ),
+        not_yet("a member without a column refuses the topic, also if it is not asked for",
+                "json-schema-registry", "pyd", {"value_columns": ["id", "price", "flag"]}, PYD),
         not_yet("there are no maps of JSON", "json-schema-registry", "pyd", {}, [{"tags": [("k", "v")]}, {"tags": None}]),
         not_yet("allOf is refused", "json-schema-registry", "allof", {}, [{"a": 1, "b": "x"}]),
         not_yet("oneOf of objects is refused", "json-schema-registry", "multi", {}, [{"a": 1}, {"b": "x"}]),
-        not_yet(
-            "references to other schemas of the topic are not followed",
-            *("json-schema-registry", "refd", {}, [{"id": 1, "addr": {"street": "x"}}]),
-        ),
+        not_yet("references to other schemas of the topic are not followed",
+                "json-schema-registry", "refd", {}, [{"id": 1, "addr": {"street": "x"}}]),
         # Keys of an old registry, deleted schemas and contexts: what is in the log is decoded.
         ("schemas-legacy-keys", "live", {}, [{"a": 1}, {"a": 2}]),
         ("schemas-legacy-keys", "soft", {}, [{"a": 1, "b": "q"}]),
@@ -79,13 +75,11 @@ PYD = [{"id": 1, "price": 1.5, "flag": True}, {"id": 2, "price": 3.0, "flag": No
         (SELF, "ev", EV, [{"id": 5, "nick": "nn", "big": None}, {"id": 1, "nick": None, "big": None}]),
         (SELF, "node", {"value_message": "ex.Node", "value_columns": ["value"]}, [{"value": 1}]),
         (SELF, "person", {"value_message": "ex.Person", "value_columns": ["name"]}, [{"name": "a"}]),
-        not_yet(
-            "value_columns of Avro does not get past a field that contains itself",
-            *(SELF, "wrap", {"value_columns": ["id", "after"]}, [{"id": 7, "after": "z"}, {"id": 8, "after": "y"}]),
-        ),
+        not_yet("value_columns of Avro does not get past a field that contains itself",
+                SELF, "wrap", {"value_columns": ["id", "after"]}, [{"id": 7, "after": "z"}, {"id": 8, "after": "y"}]),
     ],
     ids=lambda given: given if isinstance(given, str) else "",
-)
+)  # fmt: skip
 def test_registered_schemas(disk: Disk, case: str, topic: str, options: dict[str, Any], right: list[dict[str, Any]]) -> None:
     found = values(disk(case), topic, **options)
     if topic in ("pyd", "multi"):

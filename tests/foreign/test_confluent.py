@@ -17,17 +17,23 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
-from fastavro import schemaless_reader, schemaless_writer
+from fastavro import schemaless_reader
+from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.struct_pb2 import ListValue, Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 import kolumn
+from kit.avro_values import encoded
+from kit.guarded import bodies as guarded
+from kit.protobuf_values import expected, plain
 from kolumn.core.schema import HEADERS
 from kolumn.readers.schemas import schemas_of
 from kolumn.values.framing import Framer
+from kolumn.values.protobuf import ProtobufDecoder
+from kolumn.values.protobuf_schema import file_of
 from kolumn.values.schemas.collections import ServiceSchemas
-from kolumn.values.schemas.schema import Reference
+from kolumn.values.schemas.schema import Reference, Schema
 from kolumn.values.wire import framing as kinds
 
 AVRO = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}, {"name": "c", "type": ["null", "string"]}]}
@@ -74,12 +80,6 @@ class Producer:
         return pa.array(self.values, pa.binary()), pa.array(self.headers, HEADERS)
 
 
-def body_of(schema: Any, given: Any) -> bytes:
-    out = io.BytesIO()
-    schemaless_writer(out, schema, given)
-    return out.getvalue()
-
-
 def test_prefixes_and_headers_of_all_serializers(client: SchemaRegistryClient) -> None:
     made = Producer(client)
     made.avro(ROW)
@@ -94,9 +94,9 @@ def test_prefixes_and_headers_of_all_serializers(client: SchemaRegistryClient) -
     assert made.values[0] == bytes.fromhex("0000000001 0a02 0668c3a9")
     values, headers = made.columns()
     found, ids = Framer("auto", schemas_of(client)).bodies(values, headers)
-    avro, older, json_schema = body_of(AVRO, ROW), body_of(OLDER, {"id": 6}), b'{"id":1}'
+    avro, older, json_schema = encoded(AVRO, ROW), encoded(OLDER, {"id": 6}), b'{"id":1}'
     bodies = [None if size < 0 else string_at(int(at), int(size)) for at, size in zip(found.address, found.length, strict=True)]
-    assert bodies == [avro, older, avro, avro, json_schema, b'{"id":2}', None, body_of(AVRO, {"id": 7, "c": None})]
+    assert bodies == [avro, older, avro, avro, json_schema, b'{"id":2}', None, encoded(AVRO, {"id": 7, "c": None})]
     named, prefix = kinds.CONFLUENT_HEADER, kinds.CONFLUENT
     assert found.framing.tolist() == [prefix, prefix, named, kinds.CONFLUENT_GUID, prefix, named, kinds.NONE, prefix]
     texts = [None if index < 0 else json.loads(found.schemas[index].text) for index in found.schema.tolist()]
@@ -213,3 +213,66 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "confluent_kafka.schema_registry", None)
     with pytest.raises(kolumn.MissingError, match=r"pip install 'kolumn\[registry\]'"):
         schemas_of("http://x")
+
+
+# Values of ProtobufSerializer, with the schemas that it registers, become columns.
+
+
+TEXT = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+message Order {
+  int64 id = 1; string name = 2; google.protobuf.Timestamp at = 3; repeated Line lines = 4;
+  message Line { double price = 1; }
+}
+message Refund { int64 id = 1; message Why { string text = 1; } Why why = 2; }
+"""
+
+
+MAPS = 'syntax = "proto3"; message A { map<string, int32> m = 1; message B { int32 x = 1; } message C { int32 x = 1; } }'
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_messages_after_a_map() -> None:
+    """This client counts entries of maps, Confluent's Java classes do not; it registers descriptors, and they .proto text."""
+    client, context = SchemaRegistryClient.new_client({"url": "mock://maps"}), SerializationContext("orders", MessageField.VALUE)
+    values = []
+    for number, name in enumerate(("A.B", "A.C")):
+        kind = message_factory.GetMessageClass(file_of(MAPS).message(name))
+        values.append(ProtobufSerializer(kind, client, {"use.deprecated.format": False})(kind(x=number), context))
+    assert [(value or b"")[5:8].hex() for value in values] == ["040002", "040004"]
+    how: dict[str, Any] = {"prefix": 5, "framing": kinds.CONFLUENT, "schema": 0}
+    by_python, by_java = Schema("PROTOBUF", str(client.get_schema(1).schema_str)), Schema("PROTOBUF", MAPS)
+    for name, written, expected_rows in (("A.B", by_python, [0, None]), ("A.C", by_python, [None, 1]), ("A.C", by_java, [0, None])):
+        array, _ = ProtobufDecoder(MAPS, name).decode(guarded(values, schemas=[written], **how))
+        assert [row and row["x"] for row in array.to_pylist()] == expected_rows
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["Order", "Refund", "Order.Line", "Refund.Why"])
+def test_values_of_confluents_serializer(name: str) -> None:
+    file = file_of(TEXT)
+    classes: dict[str, Any] = {
+        one: message_factory.GetMessageClass(file.message(one)) for one in ("Order", "Refund", "Order.Line", "Refund.Why")
+    }
+    client = SchemaRegistryClient.new_client({"url": "mock://typed"})
+    context = SerializationContext("orders", MessageField.VALUE)
+    made = {
+        "Order": classes["Order"](id=5, name="hé", lines=[classes["Order.Line"](price=2.5), classes["Order.Line"]()]),
+        "Refund": classes["Refund"](id=-1, why=classes["Refund.Why"](text="broken")),
+        "Order.Line": classes["Order.Line"](price=1.5),
+        "Refund.Why": classes["Refund.Why"](text="late"),
+    }
+    made["Order"].at.FromNanoseconds(1_700_000_000_123_456_789)
+    values = [ProtobufSerializer(classes[one], client, {"use.deprecated.format": False})(message, context) for one, message in made.items()]
+    assert all(value is not None and value[0] == 0 for value in values)
+    ids = [int.from_bytes((value or b"")[1:5], "big") for value in values]
+    known = {one: client.get_schema(one) for one in set(ids)}
+    schemas = [Schema("PROTOBUF", str(known[one].schema_str), id=one) for one in sorted(known)]
+    decoder = ProtobufDecoder(TEXT, name)
+    where = [sorted(known).index(one) for one in ids]
+    array, valid = decoder.decode(guarded(values, prefix=5, framing=kinds.CONFLUENT, schema=where, schemas=schemas))
+    assert valid.tolist() == [one == name for one in made]
+    wanted = [expected(classes[name], message.SerializeToString()) if one == name else None for one, message in made.items()]
+    assert [plain(one) for one in array] == wanted

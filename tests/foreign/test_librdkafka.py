@@ -82,7 +82,6 @@ def test_records(producer: tuple[str, Producer], tmp_path: Path) -> None:
 
 
 KCAT = shutil.which("kcat") or shutil.which("kafkacat")
-MOMENT = 1_700_000_000_000
 ROWS: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
     (b"ada", b'{"n": 1}', []), (b"bob", b"two\nlines", [("trace", b"x1"), ("none", None), ("empty", b"")]), (b"eve", None, []),
     (None, b"\xff\xfe bytes", [("h", b"\xe9")]), (b"", b"", []),
@@ -95,8 +94,7 @@ TEMPLATES = [r"Topic %t [%p] at offset %o: key %k: %s\n", r"%R%s", r"%K/%S %T %h
 def test_as_kcat(template: str, tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     records = [
-        Record(i, key, value, MOMENT + i, tuple((name.encode(), data) for name, data in headers))
-        for i, (key, value, headers) in enumerate(ROWS)
+        Record(i, key, value, T + i, tuple((name.encode(), data) for name, data in headers)) for i, (key, value, headers) in enumerate(ROWS)
     ]
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(batch(records))
     ours = CliRunner().invoke(app, ["cat", "-f", template, str(tmp_path / "orders-0")])
@@ -108,7 +106,7 @@ def as_kcat_prints(template: str) -> bytes:
     producer = Producer({"test.mock.num.brokers": 1})
     broker = next(iter(producer.list_topics(timeout=10).brokers.values()))
     for i, (key, value, headers) in enumerate(ROWS):
-        producer.produce("orders", value, key, partition=0, timestamp=MOMENT + i, headers=headers)
+        producer.produce("orders", value, key, partition=0, timestamp=T + i, headers=headers)
     producer.flush(10)
     command = [
         str(KCAT), "-C", "-q", "-e", "-b", f"{broker.host}:{broker.port}", "-t", "orders", "-p", "0", "-o", "beginning", "-f", template,

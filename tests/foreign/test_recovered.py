@@ -1,20 +1,84 @@
-"""A real broker starts on what `recover` wrote, and serves every record of it."""
+"""A real broker serves every record of what `recover` wrote, and a consumer reads the same rows of a tier that a broker wrote."""
 
+import base64
+import os
+import random
 import shutil
+import subprocess
 import tarfile
 import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 import kolumn
-from kit.broker import Cluster
 from kit.corpus import HERE
 from kit.elections import make
-from kit.java import NEEDS_JAVA
+from kit.java import NEEDS_JAVA, free_port, running
 from kit.replicas import copy, last_bytes
 
 pytestmark = NEEDS_JAVA
+LEVELS = ("read_uncommitted", "read_committed")
+COLUMNS = ["offset", "key", "value"]
+SETTINGS = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+log.dirs={logs}
+offsets.topic.replication.factor=1
+log.retention.ms=-1
+log.cleaner.enable=false
+"""
+
+
+class Cluster:
+    """A cluster of one broker, with its class path, a folder that does not exist, and lines of settings."""
+
+    def __init__(self, classes: str, home: Path, more: str = "") -> None:
+        home.mkdir()
+        self.classes, self.logs, self.settings, self.output = classes, home / "logs", home / "server.properties", home / "output"
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.settings.write_text(SETTINGS.format(port=self.port, controller=free_port(), logs=self.logs) + more)
+        name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # In one argument: a name may begin with "-".
+        subprocess.run(self._java("kafka.tools.StorageTool", "format", f"--cluster-id={name}", "-c", str(self.settings)), check=True)
+
+    def _java(self, *arguments: str) -> list[str]:
+        return ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", self.classes, *arguments]
+
+    def running(self) -> AbstractContextManager[None]:
+        return running(self._java("kafka.Kafka", str(self.settings)), self.port, self.output)
+
+    def forget(self, topics: set[str]) -> None:
+        """Make the last shutdown an unclean one, of a broker that knew nothing of some topics."""
+        (self.logs / ".kafka_cleanshutdown").unlink(missing_ok=True)
+        for path in self.logs.glob("*-checkpoint"):
+            lines = [line for line in path.read_text().splitlines()[2:] if line.rsplit(" ", 2)[0] not in topics]
+            path.write_text("".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)))
+
+    def records(self, topic: str, isolation: str) -> list[dict[str, Any]]:
+        consumer = Consumer(
+            {"bootstrap.servers": self.address, "group.id": "g", "isolation.level": isolation, "enable.partition.eof": True}
+        )
+        consumer.assign([TopicPartition(topic, 0, -2)])
+        found: list[dict[str, Any]] = []
+        while True:
+            message = consumer.poll(60)
+            assert message is not None, f"{topic}: nothing came after {len(found)} records"
+            if message.error():
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                consumer.close()
+                return found
+            found.append({"offset": message.offset(), "key": message.key(), "value": message.value()})
+
+
 NAMES = (
     *("transactional/txn-lz4-0", "transactional/txn-open-0", "v2-java/java-zstd-0", "upgraded/upgraded-lz4-0"),
     *("compacted/compact-zstd-0", "v1/v1-lz4-0", "v0/v0-lz4-0"),
@@ -39,11 +103,10 @@ def served(broker: str, root: Path, folders: dict[str, Path]) -> None:
         shutil.copytree(folder, place)
         (place / "partition.metadata").write_bytes(metadata)
     cluster.forget(set(folders))
-    columns = ["offset", "key", "value"]
     with cluster.running():
         for topic, folder in folders.items():
-            for isolation in ("read_uncommitted", "read_committed"):
-                expected = kolumn.read(folder, columns=columns, isolation_level=isolation).to_pylist()
+            for isolation in LEVELS:
+                expected = kolumn.read(folder, columns=COLUMNS, isolation_level=isolation).to_pylist()
                 assert cluster.records(topic, isolation) == expected, (topic, isolation)
                 assert expected or isolation == "read_committed"
 
@@ -79,3 +142,101 @@ def test_a_broker_serves_what_is_left_of_odd_logs(broker: str, tmp_path: Path) -
             found[f"seed-{seed}"] = tmp_path / "out" / f"{seed}" / "t-0"
     assert len(found) > 50
     served(broker, tmp_path / "broker", found)
+
+
+# A tier that a broker of Kafka 4.3.0 wrote, with segments copied twice and a deleted one.
+
+TIERED = """remote.log.storage.system.enable=true
+remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
+remote.log.storage.manager.impl.prefix=rsm.config.
+rsm.config.dir={tier}
+remote.log.metadata.manager.class.name=org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
+remote.log.metadata.manager.listener.name=PLAINTEXT
+rlmm.config.remote.log.metadata.topic.replication.factor=1
+rlmm.config.remote.log.metadata.topic.num.partitions=1
+remote.log.manager.task.interval.ms=500
+log.retention.check.interval.ms=1000
+log.segment.delete.delay.ms=100
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+"""
+
+
+def transactions(address: str, number: int, name: str, random: random.Random) -> None:
+    """Each third is aborted."""
+    producer = Producer({"bootstrap.servers": address, "transactional.id": name, "linger.ms": 5, "batch.num.messages": 25})
+    producer.init_transactions(60)
+    for i in range(number):
+        producer.begin_transaction()
+        for j in range(50):
+            producer.produce("orders", f"{name}-{i}-{j}-".encode() + random.randbytes(random.randrange(100, 6000)), f"k{j}", partition=0)
+        producer.flush(60)
+        if i % 3 == 1:
+            producer.abort_transaction(60)
+        else:
+            producer.commit_transaction(60)
+
+
+def change(address: str, **settings: str) -> None:
+    entries = [ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
+    admin = AdminClient({"bootstrap.servers": address})
+    changed = admin.incremental_alter_configs([ConfigResource("topic", "orders", incremental_configs=entries)])
+    for one in changed.values():
+        one.result(60)
+
+
+def wait(until: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.3)
+
+
+def test_rows_are_those_of_a_consumer(tool: str, tmp_path: Path) -> None:
+    tier, given = tmp_path / "tier", random.Random(24)
+    cluster = Cluster(tool, tmp_path / "broker", TIERED.format(tier=tier))
+    local = cluster.logs / "orders-0"
+
+    def logs() -> list[str]:
+        return sorted(path.name for path in tier.glob("kafka-tiered-storage/orders-0-*/*.log"))
+
+    def closed() -> int:
+        return len(list(local.glob("*.log"))) - 1
+
+    with cluster.running():
+        admin = AdminClient({"bootstrap.servers": cluster.address})
+        settings = {"remote.storage.enable": "true", "segment.bytes": str(1 << 20), "local.retention.bytes": "-1", "retention.bytes": "-1"}
+        admin.create_topics([NewTopic("orders", 1, 1, config=settings)])["orders"].result(60)
+        transactions(cluster.address, 30, "first", given)
+        wait(lambda: closed() > 2 and len(logs()) == closed())
+    # A broker that has lost what it knew of the tier copies everything again.
+    for path in cluster.logs.glob("__remote_log_metadata-*"):
+        shutil.rmtree(path)
+    cluster.forget({"__remote_log_metadata"})
+    before = logs()
+    with cluster.running():
+        wait(lambda: len(logs()) == 2 * len(before))
+        transactions(cluster.address, 12, "second", given)
+        wait(lambda: len({name[:20] for name in logs()}) == closed())
+        change(cluster.address, local_retention_bytes="1")
+        wait(lambda: closed() == 0)
+        compare(cluster, tier, local)
+        size = sum(path.stat().st_size for path in tier.glob("kafka-tiered-storage/orders-0-*/*.log"))
+        known = set(logs())
+        change(cluster.address, retention_bytes=str(size // 3))
+        wait(lambda: len(logs()) < len(known))
+        time.sleep(3)
+        compare(cluster, tier, local)
+    assert kolumn.verify(tier / "kafka-tiered-storage").ok
+
+
+def compare(cluster: Cluster, tier: Path, local: Path) -> None:
+    """The rows of the tier and the broker's folder are the consumer's, from the first offset that it was given."""
+    for level in LEVELS:
+        expected = cluster.records("orders", level)
+        found = kolumn.read([tier / "kafka-tiered-storage", local], columns=COLUMNS, isolation_level=level).to_pylist()
+        assert len(expected) > 300
+        found = [row for row in found if row["offset"] >= expected[0]["offset"]]
+        assert found == expected, level
+        assert os.listdir(tier)

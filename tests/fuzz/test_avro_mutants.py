@@ -10,9 +10,10 @@ from typing import Any
 import fastavro
 
 from kit.avro_reader import NotAvroError, as_column, of_column, read
-from kit.avro_values import bodies, plain, registered, side_by_side
+from kit.avro_values import plain, registered, side_by_side
 from kit.avro_writer import EVERYTHING, Writer, damaged, random_value
 from kit.fuzz import FIRST, MUTANTS
+from kit.guarded import bodies
 from kolumn.values.avro import AvroDecoder
 
 LAXER = (

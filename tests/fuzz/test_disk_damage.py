@@ -7,7 +7,7 @@ import pytest
 
 from kit.disk_damage import KINDS, make
 from kit.fuzz import MUTANTS, none_fails
-from kit.truth import failures
+from kit.truth import compare
 
 COUNT = MUTANTS // 8
 """Each mutant is read in many ways, which takes longer than a mutant of `test_mutants`."""
@@ -15,7 +15,7 @@ COUNT = MUTANTS // 8
 
 @pytest.mark.timeout(4 * 3600)
 def test_what_is_intact_comes_back() -> None:
-    none_fails(failures, COUNT, "kit.truth")
+    none_fails(compare, COUNT, "kit.truth")
 
 
 def test_the_mutants_are_of_all_kinds_and_hold_intact_entries() -> None:

@@ -15,9 +15,9 @@ import pytest
 from kit import json_values
 from kit.avro_reader import NotAvroError, as_column, of_column
 from kit.avro_reader import read as read_avro
-from kit.bodies import bodies
 from kit.framings import Headers, Message, NoBodyError, body_of
 from kit.fuzz import FIRST, MUTANTS
+from kit.guarded import bodies
 from kit.protobuf_values import expected, message_class, mutants, plain
 from kolumn.core.schema import HEADERS
 from kolumn.values.avro import AvroDecoder

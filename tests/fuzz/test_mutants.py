@@ -7,17 +7,16 @@ import random
 import subprocess
 import sys
 from contextlib import suppress
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kolumn
-from kit.differential import compare, make, run_all
+from kit.differential import compare, compare_bounded, make
 from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
 from kit.encoder import Record, batch, raw_batch, record_body, varint
-from kit.fuzz import FIRST, MUTANTS
+from kit.fuzz import FIRST, MUTANTS, listed, over_seeds
 
 JUDGED_OTHERWISE = 2000
 """One of so many mutants may lose an intact entry: if several pieces of damage meet, or stale bytes overlap intact ones, there are two
@@ -65,12 +64,10 @@ def test_a_record_with_room_for_half_of_its_headers(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(4 * 3600)
 def test_mutants() -> None:
-    failures = list(run_all(MUTANTS, min(len(os.sched_getaffinity(0)), 16), FIRST))
+    failures = over_seeds(compare_bounded, MUTANTS, alone=0)
     # An entry that was lost after damage, for which there may be two readings, is no wrong row.
     wrong = [one for one in failures if "is lost or differs" not in one[1] and "are lost in silence" not in one[1]]
-    listing = "\n".join(f"seed {seed}: {text}" for seed, text in failures)
-    replay = " ".join(str(seed) for seed, _ in failures)
-    report = f"{len(failures)} mutants differ:\n{listing}\nreplay in tests/: python -m kit.differential {replay}"
+    report = f"{len(failures)} mutants differ:\n{listed(failures, 'kit.differential')}"
     print(report)
     assert not wrong, report
     assert len(failures) <= max(1, MUTANTS // JUDGED_OTHERWISE), report
@@ -115,8 +112,7 @@ def test_damaged_segments(format: str, tmp_path: Path) -> None:
     judged = []
     for seed in (*HARD_DRAFTS.get(format, ()), *range(FIRST, FIRST + COUNT)):
         entries = _segment(format, seed)
-        bounds = list(pairwise(accumulate((len(entry.data) for entry in entries), initial=0)))
-        data, hit = damage(b"".join(entry.data for entry in entries), bounds, random.Random(seed))
+        data, hit = damage([entry.data for entry in entries], random.Random(seed))
         path = tmp_path / "a.log"
         path.write_bytes(data)
         known, of_hit = {row for entry in entries for row in entry.rows}, set(map(_contents, entries[hit].rows))
@@ -124,8 +120,10 @@ def test_damaged_segments(format: str, tmp_path: Path) -> None:
         unknown = set(found) - known
         assert set(map(_contents, unknown)) <= of_hit, seed
         assert found == _read(path, format=format, threads=2, chunk_bytes=64, errors="skip"), seed
-        assert unknown or set(found) >= {row for i, entry in enumerate(entries) if i != hit for row in entry.rows}, seed
-        if unknown:
+        lost = {row for i, entry in enumerate(entries) if i != hit for row in entry.rows} - set(found)
+        # Messages of format 0 have absolute offsets inside a wrapper too, so that their rows are known ones.
+        assert not lost or unknown or not set(entries[hit].rows).isdisjoint(found), seed
+        if unknown or lost:
             judged.append(seed)
         report = kolumn.verify(path, format=format)
         if report.ok:

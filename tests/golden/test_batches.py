@@ -5,6 +5,7 @@ import json
 import zlib
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 import kolumn
-from kit.avro_values import bodies, registered
+from kit.avro_values import registered
 from kit.encoder import with_crc
+from kit.guarded import bodies
 from kit.outcome import raises
 from kolumn.core.schema import HEADERS
 from kolumn.values.avro import AvroDecoder
@@ -263,12 +265,6 @@ V0_WRAPPER = """
 """
 
 
-def rows(path: Path, data: bytes) -> list[tuple]:
-    path.write_bytes(data)
-    table = kolumn.read(path, columns=COLUMNS)
-    return [tuple(row.values()) for row in table.to_pylist()]
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -281,12 +277,12 @@ def rows(path: Path, data: bytes) -> list[tuple]:
     ids=["v0", "v0 tombstone", "v1 append time", "v1 wrapper", "v0 wrapper"],
 )
 def test_golden(path: Path, text: str, expected: list[tuple]) -> None:
-    assert rows(path, unhex(text)) == expected
+    assert records(path, text, *COLUMNS) == expected
 
 
 def test_formats_mix_and_wrappers_have_no_base_offset(path: Path) -> None:
-    data = b"".join(map(unhex, (V0, V0_TOMBSTONE, V1_APPEND_TIME, V1_WRAPPER, V0_WRAPPER)))
-    assert [row[0] for row in rows(path, data)] == [5, 6, 7, 10, 12, 20, 21]
+    found = records(path, V0 + V0_TOMBSTONE + V1_APPEND_TIME + V1_WRAPPER + V0_WRAPPER, "offset")
+    assert [row[0] for row in found] == [5, 6, 7, 10, 12, 20, 21]
     path.write_bytes(unhex(V1_WRAPPER))
     (row,) = kolumn.batches(path).to_pylist()
     assert (row["baseOffset"], row["count"], row["lastOffset"]) == (None, None, 12)
@@ -407,6 +403,7 @@ def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
         ("long", "80", ABSENT), ("long", "", ABSENT), ("long", "02 02", ABSENT),  # a byte too many
         ("null", "", None), ("boolean", "01", True), ("boolean", "00", False), ("boolean", "02", ABSENT),
         ("float", "00 00 80 3f", 1.0), ("double", "00 00 00 00 00 00 f0 bf", -1.0), ("double", "00 00 00 00 00 00 f0", ABSENT),
+        ("float", "00 00 80 ff", -inf), ("double", "00 00 00 00 00 00 f0 7f", inf), ("double", "9c 75 00 88 3c e4 37 7e", 1e300),
         ("string", "06 66 6f 6f", "foo"), ("string", "02 ff", ABSENT), ("string", "01 66", ABSENT),  # the specification's "foo"; -1 bytes
         ("bytes", "04 ff 00", b"\xff\x00"), ("bytes", "06 ff 00", ABSENT),
         # An array [3, 27], in one block, in one with its size, and with a wrong size.

@@ -73,7 +73,7 @@ def _nvcomp(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
     """Make ``backend="gpu"`` use the device; the emulated one, to look into, or None for Kolumn's own runtime."""
-    from kit.hidden import nothing_hidden
+    from kit.emulated import nothing_hidden
 
     if request.node.get_closest_marker("gpu"):
         for package in ("cupy", "rmm"):
@@ -96,8 +96,7 @@ def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
 @pytest.fixture(params=["loops", "ptx"])
 def emulated(request: pytest.FixtureRequest) -> Iterator["Emulated"]:
     """The emulated device, whose kernels run as compiled loops, and as PTX with races looked for."""
-    from kit.emulated import Emulated, HostMemory, run_loops
-    from kit.hidden import nothing_hidden
+    from kit.emulated import Emulated, HostMemory, nothing_hidden, run_loops
 
     HostMemory.overrun.clear()
     if request.param == "loops":

@@ -19,15 +19,14 @@ import kolumn
 from kit.corpus import cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
-from kit.emulated import Emulated, HostMemory, run_loops
+from kit.emulated import Emulated, HiddenError, HostMemory, nothing_hidden, run_loops
 from kit.encoder import LOG_APPEND_TIME, Record, batch, message, raw_batch, wrapper
 from kit.fuzz import TURN
-from kit.hidden import HiddenError, nothing_hidden
 from kit.mutate import make_segment, mutate
 from kit.outcome import COLUMNS, outcome
 from kit.ptx import FaultError, Machine, shipped
 from kit.source_tree import modules
-from kit.wrong_drafts import WRONG
+from kit.wrong_records import WRONG
 from kolumn.formats import crc, legacy, table, v2
 from kolumn.formats.layout import Layout
 from kolumn.formats.words import load32, load64, store32

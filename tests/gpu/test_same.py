@@ -16,9 +16,8 @@ import kolumn
 from kit import device_columns, wrong_records
 from kit.corpus import cases
 from kit.draft_segments import FORMATS, Maker
-from kit.emulated import Emulated
+from kit.emulated import Emulated, HiddenError
 from kit.encoder import Record, batch, raw_batch
-from kit.hidden import HiddenError
 from kit.outcome import COLUMNS, outcome
 from kolumn.decode.device import chunk as on_device
 from kolumn.formats.codecs import DEFLATE, SNAPPY_BLOCK, ZSTD_FRAME

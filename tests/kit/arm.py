@@ -14,20 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llvmlite import binding
-from unicorn import (
-    UC_ARCH_ARM64,
-    UC_ERR_FETCH_PROT,
-    UC_ERR_FETCH_UNMAPPED,
-    UC_HOOK_MEM_READ_UNMAPPED,
-    UC_HOOK_MEM_WRITE_UNMAPPED,
-    UC_MODE_ARM,
-    UC_PROT_EXEC,
-    UC_PROT_READ,
-    UC_PROT_WRITE,
-    Uc,
-    UcError,
-)
-from unicorn.arm64_const import UC_ARM64_REG_LR, UC_ARM64_REG_PC, UC_ARM64_REG_SP, UC_ARM64_REG_X0, UC_ARM64_REG_X1
+from unicorn import Uc, UcError, arm64_const, unicorn_const
 
 from kolumn.cpu_fallback.machine import loops
 from kolumn.cpu_fallback.machine.processor import ARM_TRIPLE
@@ -51,8 +38,8 @@ class Processor:
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
-        self._machine = Uc(UC_ARCH_ARM64, UC_MODE_ARM)
-        self._machine.hook_add(UC_HOOK_MEM_READ_UNMAPPED | UC_HOOK_MEM_WRITE_UNMAPPED, self._map)
+        self._machine = Uc(unicorn_const.UC_ARCH_ARM64, unicorn_const.UC_MODE_ARM)
+        self._machine.hook_add(unicorn_const.UC_HOOK_MEM_READ_UNMAPPED | unicorn_const.UC_HOOK_MEM_WRITE_UNMAPPED, self._map)
         self._stack = ctypes.create_string_buffer(_STACK)
         self._code, self._data = list[tuple[int, int]](), list[tuple[int, int]]()
         """What is mapped."""
@@ -67,20 +54,20 @@ class Processor:
             address = engine.get_function_address(entry)
             if not any(start <= address < end for start, end in self._code):
                 self._look()
-                self._appear(address, UC_PROT_READ | UC_PROT_EXEC, self._code)
+                self._appear(address, unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_EXEC, self._code)
         return lambda words, results: self._run(address, words, results)
 
     def _run(self, entry: int, words: bytes, results: Any) -> int:
         with self._turn:
             machine, place = self._machine, entry
-            machine.reg_write(UC_ARM64_REG_X0, ctypes.cast(words, ctypes.c_void_p).value)
-            machine.reg_write(UC_ARM64_REG_X1, ctypes.addressof(results))
-            machine.reg_write(UC_ARM64_REG_SP, (ctypes.addressof(self._stack) + _STACK) & -16)
-            machine.reg_write(UC_ARM64_REG_LR, _RETURN)
+            machine.reg_write(arm64_const.UC_ARM64_REG_X0, ctypes.cast(words, ctypes.c_void_p).value)
+            machine.reg_write(arm64_const.UC_ARM64_REG_X1, ctypes.addressof(results))
+            machine.reg_write(arm64_const.UC_ARM64_REG_SP, (ctypes.addressof(self._stack) + _STACK) & -16)
+            machine.reg_write(arm64_const.UC_ARM64_REG_LR, _RETURN)
             self._look()
             while place != _RETURN:
                 place = self._until_call(place)
-            return int(ctypes.c_int32(machine.reg_read(UC_ARM64_REG_X0)).value)
+            return int(ctypes.c_int32(machine.reg_read(arm64_const.UC_ARM64_REG_X0)).value)
 
     def _until_call(self, place: int) -> int:
         """Run until the loop returns, or through a call of a C function; returns where it goes on."""
@@ -88,12 +75,12 @@ class Processor:
         try:
             machine.emu_start(place, _RETURN)
         except UcError as error:
-            if error.errno not in (UC_ERR_FETCH_PROT, UC_ERR_FETCH_UNMAPPED):
+            if error.errno not in (unicorn_const.UC_ERR_FETCH_PROT, unicorn_const.UC_ERR_FETCH_UNMAPPED):
                 raise
-            function = _FUNCTION(machine.reg_read(UC_ARM64_REG_PC))
-            given = [machine.reg_read(UC_ARM64_REG_X0 + number) for number in range(8)]
-            machine.reg_write(UC_ARM64_REG_X0, function(*map(_signed, given)))
-            return int(machine.reg_read(UC_ARM64_REG_LR))
+            function = _FUNCTION(machine.reg_read(arm64_const.UC_ARM64_REG_PC))
+            given = [machine.reg_read(arm64_const.UC_ARM64_REG_X0 + number) for number in range(8)]
+            machine.reg_write(arm64_const.UC_ARM64_REG_X0, function(*map(_signed, given)))
+            return int(machine.reg_read(arm64_const.UC_ARM64_REG_LR))
         return _RETURN
 
     def _look(self) -> bool:
@@ -114,7 +101,7 @@ class Processor:
 
     def _map(self, machine: Uc, access: int, address: int, size: int, value: int, data: object) -> bool:
         """Let the memory that a loop uses appear."""
-        return self._appear(address, UC_PROT_READ | UC_PROT_WRITE, self._data)
+        return self._appear(address, unicorn_const.UC_PROT_READ | unicorn_const.UC_PROT_WRITE, self._data)
 
     def _appear(self, address: int, rights: int, mapped: list[tuple[int, int]]) -> bool:
         """Map pages of this process around an address; False if it has none there."""

@@ -1,33 +1,25 @@
-"""Avro schemas and values by Hypothesis, writers' schemas with readers' that they can be read by, and bodies in memory for Kolumn."""
+"""Avro schemas by Hypothesis, with readers' schemas for them, and what fastavro writes and reads."""
 
 import io
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import fastavro
 import numpy as np
 from hypothesis import strategies as st
 
-from kit.avro_reader import DAYS, Schema, is_decimal, kind_of
-from kit.bodies import bodies as guarded_bodies
+from kit.avro_reader import Schema, kind_of
 from kolumn.values.decoder import Bodies
 from kolumn.values.schemas.schema import Schema as Registered
 
-_LOGICAL = [
-    {"type": "int", "logicalType": "date"},
-    {"type": "int", "logicalType": "time-millis"},
-    {"type": "long", "logicalType": "time-micros"},
-    {"type": "long", "logicalType": "timestamp-millis"},
-    {"type": "long", "logicalType": "timestamp-micros"},
-    {"type": "long", "logicalType": "local-timestamp-nanos"},
-    {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
-    {"type": "bytes", "logicalType": "decimal", "precision": 60, "scale": 7},
-    {"type": "string", "logicalType": "uuid"},
-    # Not valid, so they are ignored.
-    {"type": "int", "logicalType": "timestamp-millis"},
-    {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 3},
-]
+_LOGICAL: list[dict[str, Any]] = [
+    *({"type": kind, "logicalType": name} for kind, name in (
+        ("int", "date"), ("int", "time-millis"), ("long", "time-micros"), ("long", "timestamp-millis"), ("long", "timestamp-micros"),
+        ("long", "local-timestamp-nanos"), ("string", "uuid"), ("int", "timestamp-millis"),
+    )),
+    *({"type": "bytes", "logicalType": "decimal", "precision": most, "scale": scale} for most, scale in ((9, 2), (60, 7), (2, 3))),
+]  # fmt: skip
+"""The last of both are not valid, so they are ignored."""
 _FIXED_LOGICAL: list[dict[str, Any]] = [
     {"logicalType": "decimal", "precision": 18, "scale": 4, "size": 8},
     {"logicalType": "duration", "size": 12},
@@ -89,37 +81,6 @@ def _unions(draw: st.DrawFn, depth: int, names: _Names) -> Schema:
     return draw(st.permutations(list(found.values()))) if found else ["null"]
 
 
-def values(schema: Schema) -> st.SearchStrategy[Any]:
-    """Values of a schema as fastavro writes them without logical types."""
-    kind = kind_of(schema)
-    logical = schema.get("logicalType") if isinstance(schema, dict) else None
-    if kind == "union":
-        return st.one_of([values(one) for one in schema])
-    if kind == "record":
-        return st.fixed_dictionaries({field["name"]: values(field["type"]) for field in schema["fields"]})
-    if kind == "array":
-        return st.lists(values(schema["items"]), max_size=3)
-    if kind == "map":
-        return st.dictionaries(st.text(max_size=3), values(schema["values"]), max_size=3)
-    if kind == "enum":
-        return st.sampled_from(schema["symbols"])
-    if (kind, logical) in DAYS:
-        return st.integers(0, DAYS[kind, logical] - 1)
-    if is_decimal(schema):
-        digits = 10 ** schema["precision"] - 1
-        size = schema.get("size")
-        return st.integers(-digits, digits).map(lambda n: n.to_bytes(size or n.bit_length() // 8 + 1, "big", signed=True))
-    if logical == "duration":
-        return st.tuples(*[st.integers(0, 2**31 - 1)] * 3).map(lambda parts: b"".join(one.to_bytes(4, "little") for one in parts))
-    if kind == "fixed":
-        return st.binary(min_size=schema["size"], max_size=schema["size"])
-    return {
-        "null": st.none(), "boolean": st.booleans(), "int": st.integers(-(2**31), 2**31 - 1), "long": st.integers(-(2**63), 2**63 - 1),
-        "float": st.floats(width=32, allow_nan=False), "double": st.floats(allow_nan=False), "bytes": st.binary(max_size=20),
-        "string": st.text(max_size=20),
-    }[kind]  # fmt: skip
-
-
 def plain(schema: Schema) -> Schema:
     """The schema without logical types, for fastavro: it then returns what is in the bytes."""
     if isinstance(schema, list):
@@ -159,9 +120,77 @@ def side_by_side(values: list[bytes], schema: list[int] | None = None, schemas: 
     return Bodies(at, length, none, none, none - 1 if schema is None else np.array(schema, np.int64), schemas, held=data)
 
 
-def bodies(
-    data: Sequence[bytes | None], schema: Sequence[int] | None = None, writers: Sequence[Registered] = (), prefix: int = 0,
-    bare: bool = False,
-) -> Bodies:  # fmt: skip
-    """Values in memory that ends where they end; ``prefix`` bytes of each stand in front of its body, None is a row without a value."""
-    return guarded_bodies(data, schema=-1 if schema is None else schema, schemas=writers, prefix=prefix, bare=bare)
+# Long to float is not among them: fastavro returns a float64 for it, which is rounded twice.
+_PROMOTIONS = {"int": ["long", "float", "double"], "long": ["double"], "float": ["double"], "string": ["bytes"], "bytes": ["string"]}
+_WIDER = {"int": ("float", "double"), "long": ("float", "double"), "string": ("bytes",), "bytes": ("string",)}
+_DEFAULTS: list[tuple[Schema, Any]] = [
+    ("int", -7), ("long", 2**40), ("float", 0.5), ("double", 0.1), ("boolean", True), ("string", "défaut"), ("bytes", "\u00ff\u0000a"),
+    ("null", None), (["null", "long"], None), (["long", "null"], 5), (["null", "string", "long"], None),
+    ({"type": "enum", "name": "DE", "symbols": ["A", "B"]}, "B"), ({"type": "fixed", "name": "DF", "size": 2}, "\u0001\u00fe"),
+    ({"type": "fixed", "name": "DD", "size": 4, "logicalType": "decimal", "precision": 5, "scale": 1}, "\u00ff\u00ff\u00ff\u00fe"),
+    ({"type": "array", "items": "string"}, ["a", "", "bcd"]),
+    ({"type": "array", "items": {"type": "array", "items": "int"}}, [[1], [], [2, 3]]),
+    ({"type": "map", "values": "long"}, {"k": 1, "l": -2}),
+    ({"type": "record", "name": "DR", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": {"type": "array", "items": "long"}}]},
+     {"a": 3, "b": [4]}),
+]  # fmt: skip
+
+
+@st.composite
+def readers(draw: st.DrawFn, schema: Schema, added: list[int] | None = None) -> Schema:
+    """A reader's schema: fields dropped, added with a default, renamed by an alias, promoted, in another order; values that may be null."""
+    added = [] if added is None else added
+    kind = kind_of(schema)
+    if kind == "record":
+        made = draw(_reading(schema, added))
+    elif kind == "array":
+        made = {**schema, "items": draw(readers(schema["items"], added))}
+    elif kind == "map":
+        made = {**schema, "values": draw(readers(schema["values"], added))}
+    elif kind == "enum" and draw(st.booleans()):
+        symbols = draw(st.permutations([*schema["symbols"], "OTHER"]))
+        kept = [one for one in symbols if one == "OTHER" or draw(st.integers(0, 3))]
+        made = {**schema, "symbols": kept, "default": "OTHER"}
+    elif isinstance(schema, str) and schema in _PROMOTIONS and draw(st.booleans()):
+        made = draw(st.sampled_from(_PROMOTIONS[schema]))
+    else:
+        made = schema
+    if kind not in ("union", "null") and draw(st.integers(0, 3)) == 0:
+        return draw(st.permutations(["null", made]))
+    return made
+
+
+@st.composite
+def _reading(draw: st.DrawFn, schema: Schema, added: list[int]) -> Schema:
+    fields = []
+    for field in schema["fields"]:
+        if draw(st.integers(0, 4)) == 0:
+            continue
+        made = {**field, "type": draw(readers(field["type"], added))}
+        if draw(st.integers(0, 3)) == 0:
+            made = {**made, "name": f"new_{field['name']}", "aliases": ["unused", field["name"]]}
+        fields.append(made)
+    for _ in range(draw(st.integers(0, 2))):
+        number = draw(st.integers(0, len(_DEFAULTS) - 1))
+        # Names of types are defined once.
+        if number not in added:
+            added.append(number)
+            kind, default = _DEFAULTS[number]
+            fields.append({"name": f"d{number}", "type": kind, "default": default})
+    return {**schema, "fields": draw(st.permutations(fields))}
+
+
+def is_ambiguous(schema: Schema) -> bool:
+    """Whether a union has a type that could be promoted to one before it: Java and Kolumn take the same type, fastavro the first match."""
+    if isinstance(schema, list):
+        kinds = [kind_of(one) for one in schema]
+        found = any(kinds[k] in _WIDER.get(kind, ()) for number, kind in enumerate(kinds) for k in range(number))
+        return found or any(map(is_ambiguous, schema))
+    if not isinstance(schema, dict):
+        return False
+    inner = [field["type"] for field in schema.get("fields", ())]
+    return any(map(is_ambiguous, [*inner, *(schema[key] for key in ("items", "values") if key in schema)]))
+
+
+def theirs(data: bytes, writer: Schema, reader: Schema) -> Any:
+    return fastavro.schemaless_reader(io.BytesIO(data), plain(writer), plain(reader))

@@ -10,48 +10,26 @@ from kit.encoder import overlong
 
 HOSTILE = (0, 1, -1, 2, 63, 64, -64, 127, 128, 65535, 65536, 70000, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
 
-_PLACE: Schema = {
-    "type": "record", "name": "Place", "fields": [
-        {"name": "x", "type": "double"},
-        {"name": "name", "type": "string"},
-        {"name": "tags", "type": {"type": "array", "items": "string"}},
-    ],
-}  # fmt: skip
-_ITEM: Schema = {
-    "type": "record", "name": "Item", "fields": [
-        {"name": "sku", "type": "string"},
-        {"name": "qty", "type": "int"},
-        {"name": "parts", "type": {"type": "array", "items": "long"}},
-    ],
-}  # fmt: skip
-_PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3}
-_HUGE = {"type": "fixed", "name": "Huge", "size": 20, "logicalType": "decimal", "precision": 45, "scale": 0}
-EVERYTHING: Schema = {
-    "type": "record", "name": "Everything", "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "small", "type": "int"},
-        {"name": "flag", "type": "boolean"},
-        {"name": "f", "type": "float"},
-        {"name": "d", "type": "double"},
-        {"name": "text", "type": "string"},
-        {"name": "raw", "type": "bytes"},
-        {"name": "note", "type": ["null", "string"]},
-        {"name": "count", "type": ["long", "null"]},
-        {"name": "nothing", "type": "null"},
-        {"name": "color", "type": {"type": "enum", "name": "Color", "symbols": ["RED", "GREEN", "BLUE"]}},
-        {"name": "fixed", "type": {"type": "fixed", "name": "Five", "size": 5}},
-        {"name": "price", "type": _PRICE},
-        {"name": "huge", "type": ["null", _HUGE]},
-        {"name": "span", "type": {"type": "fixed", "name": "Span", "size": 12, "logicalType": "duration"}},
-        {"name": "time", "type": {"type": "int", "logicalType": "time-millis"}},
-        {"name": "any", "type": ["null", "boolean", "string", "double", {"type": "array", "items": "int"}]},
-        {"name": "place", "type": ["null", _PLACE]},
-        {"name": "items", "type": {"type": "array", "items": _ITEM}},
-        {"name": "attributes", "type": {"type": "map", "values": ["null", {"type": "map", "values": "string"}]}},
-        {"name": "nulls", "type": {"type": "array", "items": "null"}},
-        {"name": "empty", "type": {"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}},
-    ],
-}  # fmt: skip
+
+def _record(name: str, /, **fields: Schema) -> Schema:
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in fields.items()]}
+
+
+def _many(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+EVERYTHING: Schema = _record(
+    "Everything", id="long", small="int", flag="boolean", f="float", d="double", text="string", raw="bytes", note=["null", "string"],
+    count=["long", "null"], nothing="null", color={"type": "enum", "name": "Color", "symbols": ["RED", "GREEN", "BLUE"]},
+    fixed={"type": "fixed", "name": "Five", "size": 5}, price={"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 3},
+    huge=["null", {"type": "fixed", "name": "Huge", "size": 20, "logicalType": "decimal", "precision": 45, "scale": 0}],
+    span={"type": "fixed", "name": "Span", "size": 12, "logicalType": "duration"}, time={"type": "int", "logicalType": "time-millis"},
+    any=["null", "boolean", "string", "double", _many("int")],
+    place=["null", _record("Place", x="double", name="string", tags=_many("string"))],
+    items=_many(_record("Item", sku="string", qty="int", parts=_many("long"))),
+    attributes={"type": "map", "values": ["null", {"type": "map", "values": "string"}]}, nulls=_many("null"), empty=_many(_record("Empty")),
+)  # fmt: skip
 """A record with every kind of field."""
 
 
@@ -66,7 +44,8 @@ def random_value(rng: random.Random, schema: Schema) -> Any:
     if kind == "array":
         return [random_value(rng, schema["items"]) for _ in range(rng.choice((0, 1, 2, 3, 9)))]
     if kind == "map":
-        return [(random_value(rng, "string"), random_value(rng, schema["values"])) for _ in range(rng.choice((0, 1, 2)))]
+        keys = dict.fromkeys(random_value(rng, "string") for _ in range(rng.choice((0, 1, 2))))
+        return [(key, random_value(rng, schema["values"])) for key in keys]
     if kind == "enum":
         return rng.randrange(len(schema["symbols"]))
     if is_decimal(schema):
@@ -80,10 +59,12 @@ def random_value(rng: random.Random, schema: Schema) -> Any:
         return rng.randrange(DAYS[kind, logical])
     number = rng.choice((0, 1, -1, rng.getrandbits(6), rng.getrandbits(20), -rng.getrandbits(31), rng.getrandbits(31)))
     return {
-        "null": None, "boolean": rng.random() < 0.5, "int": number, "float": struct.unpack("<f", struct.pack("<f", rng.random()))[0],
-        "long": number if rng.random() < 0.6 else rng.getrandbits(64) - 2**63, "double": rng.random(),
+        "null": None, "boolean": rng.random() < 0.5, "int": rng.choice((number, number, 2**31 - 1, -(2**31))),
+        "float": struct.unpack("<f", struct.pack("<f", rng.choice((rng.random(), -0.0, 2**-149))))[0],
+        "long": number if rng.random() < 0.6 else rng.getrandbits(64) - 2**63,
+        "double": rng.choice((rng.random(), -0.0, 5e-324, -1e-300)),
         "bytes": rng.randbytes(rng.choice((0, 1, 3, 8, 17, 40))),
-        "string": "".join(rng.choice("abcdefgh é€😀") for _ in range(rng.choice((0, 1, 4, 8, 12, 33)))),
+        "string": "".join(rng.choice("abcdefgh\0\x7f é߿ࠀ€\uffff😀\U0010ffff") for _ in range(rng.choice((0, 1, 4, 8, 12, 33)))),
     }[kind]  # fmt: skip
 
 
@@ -94,10 +75,10 @@ def varint(value: int, longer: int = 0) -> bytes:
 
 
 class Writer:
-    """Writes values of `random_value` as the format allows: overlong numbers, blocks of any length, with and without sizes."""
+    """Writes values of `random_value` as the format allows: overlong numbers, blocks of any length, with and without sizes, keys again."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, again: float = 0.1) -> None:
+        self.rng, self.again = rng, again
 
     def number(self, value: int) -> bytes:
         return varint(value, self.rng.choice((1, 2, 9)) if self.rng.random() < 0.03 else 0)
@@ -119,7 +100,8 @@ class Writer:
         if kind == "array":
             return self.blocks([self.write(schema["items"], one) for one in value])
         if kind == "map":
-            return self.blocks([self.write("string", key) + self.write(schema["values"], one) for key, one in value])
+            pairs = [self.write("string", key) + self.write(schema["values"], one) for key, one in value]
+            return self.blocks(pairs * 2 if self.rng.random() < self.again else pairs)
         if kind in ("int", "long", "enum"):
             return self.number(value)
         if kind in ("null", "boolean"):

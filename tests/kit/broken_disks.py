@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kit.disk_damage import text
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, message, wrapper
 from kit.streams import GZIP, NONE, SNAPPY, ZSTD
 
@@ -247,11 +248,7 @@ def _overwritten(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
     low = rng.choice((rng.choice(starts), rng.randrange(len(data) + 1)))
     high = min(len(data), low + rng.choice((10, 80, 80, 200, 600)))
     low, high = (max((at for at in starts if edge - 16 < at <= edge), default=edge) for edge in (low, high))
-    return data[:low] + rng.choice((bytes, rng.randbytes, _text))(max(high - low, 0)) + data[max(high, low) :]
-
-
-def _text(size: int) -> bytes:
-    return (b"2024-01-01 00:00:00 INFO a line of another file\n" * (size // 48 + 1))[:size]
+    return data[:low] + rng.choice((bytes, rng.randbytes, text))(max(high - low, 0)) + data[max(high, low) :]
 
 
 def _zeros(rng: random.Random, data: bytes, starts: list[int]) -> bytes:

@@ -7,7 +7,7 @@ environment, what it imports, a closed stream) needs one of its own.
 import atexit
 import gc
 import importlib
-import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -16,6 +16,7 @@ import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from functools import cache
 from io import StringIO
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,32 +25,24 @@ CORPUS = Path(__file__).resolve().parent.parent / "data" / "corpus"
 
 def run(*args: object, cwd: Path | None = None, stdout: str = "") -> subprocess.CompletedProcess[str]:
     """Run a command, and return its exit code and what it printed; with ``stdout`` it prints into this file instead."""
-    process = _process()
     with tempfile.TemporaryDirectory() as folder:
-        out, err = Path(folder, "out"), Path(folder, "err")
-        request = [[*map(str, args)], str(cwd or Path.cwd()), stdout or str(out), str(err), dict(os.environ)]
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        code = int(process.stdout.readline())
-        return subprocess.CompletedProcess(["kolumn", *request[0]], code, "" if stdout else out.read_text(), err.read_text())
+        out, err, given = Path(folder, "out"), Path(folder, "err"), [*map(str, args)]
+        _commands().send((given, cwd or Path.cwd(), stdout or out, err, dict(os.environ)))
+        code = _commands().recv()
+        return subprocess.CompletedProcess(["kolumn", *given], code, "" if stdout else out.read_text(), err.read_text())
 
 
 @cache
-def _process() -> subprocess.Popen[str]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", "from kit.command_line import serve; serve()"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-    atexit.register(_end, process)
-    return process
+def _commands() -> Connection:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    context.Process(target=serve, args=(there,), daemon=True).start()
+    there.close()
+    return here
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    with process:
-        pass
-
-
-def serve() -> None:
-    """Fork a child for each line of standard input, and answer with its exit code."""
+def serve(commands: Connection) -> None:
+    """Fork a child for each command, and answer with its exit code."""
     import kolumn
     import kolumn.cli.ending
     import kolumn.tools.statistics
@@ -61,17 +54,17 @@ def serve() -> None:
     for arguments in (["columns"], ["convert"]):
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()), suppress(SystemExit):
             kolumn.cli.app(arguments)
-    answers = os.fdopen(os.dup(1), "w")
     gc.freeze()
-    while line := sys.stdin.readline():
-        child = os.fork()
-        if not child:
-            _be_command(*json.loads(line))
-        answers.write(f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n")
-        answers.flush()
+    with suppress(EOFError):
+        while True:
+            command = commands.recv()
+            child = os.fork()
+            if not child:
+                _be_command(*command)
+            commands.send(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
-def _be_command(arguments: list[str], folder: str, out: str, err: str, environment: dict[str, str]) -> NoReturn:
+def _be_command(arguments: list[str], folder: Path, out: Path, err: Path, environment: dict[str, str]) -> NoReturn:
     """End as a process ends that has run nothing else, but for taking apart what Python has loaded."""
     from kolumn.cli import main
 

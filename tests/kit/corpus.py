@@ -88,6 +88,7 @@ def _files(case: Case) -> dict[str, Any]:
     return {path.name: pq.read_table(path) if path.suffix == ".parquet" else path.read_bytes() for path in found}
 
 
+@lru_cache(1)
 def small_segments(limit: int = 4096) -> list[list[bytes]]:
     """Entries in the first ``limit`` bytes of each of the repository's segments: food for damage."""
     found = []

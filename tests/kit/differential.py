@@ -1,15 +1,9 @@
 """Kolumn against the independent reader, mutant by mutant. ``python -m kit.differential SEED`` in ``tests`` replays one."""
 
 import faulthandler
-import multiprocessing
-import os
 import random
 import resource
-import sys
-import tempfile
-import traceback
 import zlib
-from collections.abc import Iterator
 from functools import cache
 from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
@@ -21,7 +15,7 @@ import pyarrow as pa
 import kolumn
 from kit import oracle
 from kit.corpus import small_segments
-from kit.framed import sound_rows
+from kit.fuzz import replay
 from kit.guarded import guard_columns
 from kit.mutate import Mutant, make_segment, mutate
 from kit.paths import GENERAL, without
@@ -34,7 +28,6 @@ SECONDS_EACH = 30
 MEMORY = 1 << 30
 """Resident memory that a process may reach, in bytes: segments have some kilobytes."""
 ADDRESS_SPACE = 16 << 30
-FAILURES = 100
 
 
 def rows_of(table: pa.Table) -> list[oracle.Row]:
@@ -58,7 +51,7 @@ def read(path: Path, both: bool = True, **options: Any) -> list[oracle.Row]:
 
 
 def expect_same(whole: Any, other: Any, text: str) -> None:
-    """Raise `Difference` unless another way to read gave the same error, or the same columns."""
+    """Raise an AssertionError unless another way to read gave the same error, or the same columns."""
     if isinstance(whole, kolumn.CorruptBatchError):
         same = isinstance(other, kolumn.CorruptBatchError) and str(other) == str(whole)
     else:
@@ -75,26 +68,17 @@ def _outcome(path: Path, columns: list[str], options: dict[str, Any]) -> Any:
     return table
 
 
-@cache
-def _food() -> list[list[bytes]]:
-    return small_segments()
-
-
 def make(seed: int) -> tuple[list[bytes], Mutant]:
     """Original entries and the mutant of a seed."""
     rng = random.Random(seed)
-    entries = rng.choice(_food()) if rng.random() < 0.2 else make_segment(rng)
+    entries = rng.choice(small_segments()) if rng.random() < 0.2 else make_segment(rng)
     return entries, mutate(rng, entries)
 
 
-class Difference(AssertionError):  # noqa: N818 - it is a finding
-    """Kolumn and the independent reader disagree."""
-
-
 def expect(condition: bool, text: str) -> None:
-    """Raise `Difference` unless the condition holds."""
+    """Raise an AssertionError with a text, and nothing else, unless the condition holds."""
     if not condition:
-        raise Difference(text)
+        raise AssertionError(text)
 
 
 def compare(seed: int, path: Path) -> None:
@@ -163,13 +147,13 @@ def increasing(rows: list[oracle.Row]) -> bool:
 
 
 def skipping(path: Path, both: bool, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
-    """``errors="skip"``: all rows of all intact entries, of damaged ones the rows that `kit.framed` finds; other functions agree."""
+    """``errors="skip"``: all rows of all intact entries, of damaged ones the rows that `oracle.sound_rows` finds; other functions agree."""
     expected = oracle.read(mutant.data)
     found = read(path, both, errors="skip", **options)
     by_position = {at: list(rows) for at, rows in groupby(found, key=lambda row: row.position)}
     expect(list(by_position) == sorted(by_position), "skip: order")
     for entry in expected.entries:
-        if rows := sound_rows(mutant.data[entry.position : entry.position + entry.size], entry.position):
+        if rows := oracle.sound_rows(mutant.data[entry.position : entry.position + entry.size], entry.position):
             lost = "intact entry at {} is lost or differs" if entry.error is None else "sound records at {} are not what is read"
             expect(by_position.get(entry.position) == rows, "skip: " + lost.format(entry.position))
     if mutant.ordered and increasing(found):
@@ -181,7 +165,7 @@ def skipping(path: Path, both: bool, mutant: Mutant, entries: list[bytes], **opt
             expect(by_position.get(at, []) == rows, f"skip: untouched entry at {at} is lost or differs")
     for at, rows in by_position.items():
         size = int.from_bytes(mutant.data[at + 8 : at + 12], "big", signed=True)
-        expect(sound_rows(mutant.data[at : at + 12 + size], at) == rows, f"skip: rows from a damaged entry at {at}")
+        expect(oracle.sound_rows(mutant.data[at : at + 12 + size], at) == rows, f"skip: rows from a damaged entry at {at}")
     listed = kolumn.batches(path, errors="skip", **{name: one for name, one in options.items() if name != "binary"})
     missing = set(by_position) - set(listed.filter(listed["crcValid"])["position"].to_pylist())
     expect(not missing, f"batches: the entries at {missing} are read and not listed")
@@ -217,53 +201,26 @@ def peak_memory() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def run(seeds: range, folder: str, current: Any, results: Any) -> None:
-    """Compare the mutants of many seeds; the process dies with a stack trace where one takes too long, or writes past its memory."""
+@cache
+def _bounded() -> None:
+    """Let a process of its own end where a loop writes past its columns, or takes more memory than there can be any need for."""
     guard_columns()
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    path = Path(folder) / f"{seeds.start}.log"
-    failures = []
-    for seed in seeds:
-        current.value = seed
-        faulthandler.dump_traceback_later(SECONDS_EACH, exit=True)
-        try:
-            compare(seed, path)
-        except Exception as error:
-            text = str(error) if isinstance(error, Difference) else traceback.format_exc()
-            failures.append((seed, f"{make(seed)[1].kind}: {text}"))
-        if len(failures) >= FAILURES:
-            break
-    faulthandler.cancel_dump_traceback_later()
-    peak = peak_memory()
-    if peak > MEMORY:
-        failures.append((seeds.start, f"{peak >> 20} MiB of resident memory"))
-    results.put(failures)
 
 
-def run_all(count: int, processes: int, first: int = 0) -> Iterator[tuple[int, str]]:
-    """Compare ``count`` mutants in several processes and give (seed, what is wrong) for each that fails."""
-    context = multiprocessing.get_context("spawn")
-    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=folder, prefix="kolumn-fuzz-") as scratch:
-        jobs = []
-        for index in range(processes):
-            seeds = range(first + count * index // processes, first + count * (index + 1) // processes)
-            current, results = context.Value("q", seeds.start), context.SimpleQueue()
-            process = context.Process(target=run, args=(seeds, scratch, current, results), daemon=True)
-            process.start()
-            jobs.append((process, current, results))
-        for process, current, results in jobs:
-            process.join()
-            if process.exitcode:
-                yield current.value, f"the process died: exit code {process.exitcode}"
-            else:
-                yield from results.get()
+def compare_bounded(seed: int, folder: Path) -> None:
+    """Compare a mutant in bounded time and memory; the process dies with a stack trace where it takes too long."""
+    _bounded()
+    faulthandler.dump_traceback_later(SECONDS_EACH, exit=True)
+    try:
+        compare(seed, folder / "0.log")
+        peak = peak_memory()
+        expect(peak <= MEMORY, f"{peak >> 20} MiB of resident memory")
+    except AssertionError as error:
+        raise AssertionError(f"{make(seed)[1].kind}: {error}") from None
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        original, damaged = make(int(argument))
-        print(argument, damaged.kind, [len(entry) for entry in original], damaged.untouched)
-        target = Path(tempfile.gettempdir()) / f"kolumn-mutant-{argument}.log"
-        compare(int(argument), target)
-        print("no difference")
+    replay(compare_bounded)

@@ -2,7 +2,7 @@
 
 A mutant is made of whole entries of a real segment and one accident: bytes that are gone, that came twice, that were zeroed, that lie in
 another order; lengths that lead to where another entry ends. What is intact in it is known from the bytes alone: each original
-entry, wherever it stands whole. Shares no code with Kolumn, nor with `mutate`, whose damage is aimed at parsers.
+entry, wherever it stands whole. Shares no code with Kolumn. Damage of `mutate` is aimed at parsers.
 """
 
 import random
@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 
 from kit import oracle
 from kit.corpus import cases
+from kit.mutate import flipped
 
 LARGEST = 150_000
 """Bytes of a segment at most."""
@@ -65,7 +66,7 @@ def make(seed: int) -> Mutant:
     for _ in range(100):
         entries = _some(rng)
         kind = rng.choice(list(KINDS))
-        data = KINDS[kind](rng, entries)
+        data = KINDS[kind](rng, b"".join(entries), _starts(entries))
         if data is None:
             continue
         if rng.random() < 0.15:
@@ -138,86 +139,84 @@ def _starts(entries: list[bytes]) -> list[int]:
     return list(accumulate(map(len, entries), initial=0))
 
 
-def _cut_to_a_border(rng: random.Random, entries: list[bytes]) -> bytes | None:
+def _cut_to_a_border(rng: random.Random, data: bytes, starts: list[int]) -> bytes | None:
     """Bytes of an entry are gone, and its length leads exactly to the end of a later one."""
-    data, starts = b"".join(entries), _starts(entries)
+    last = len(starts) - 2
     for _ in range(60):
-        i = rng.randrange(len(entries) - 1)
-        j = rng.randint(i + 1, min(len(entries) - 1, i + 6))
+        i = rng.randrange(last)
+        j = rng.randint(i + 1, min(last, i + 6))
         if rng.random() < 0.3:
-            j = len(entries) - 1
-        gone = starts[j + 1] - starts[i + 1]
+            j = last
         low = rng.randrange(starts[i] + 12, starts[i + 1])
-        high = low + gone
+        high = low + starts[j + 1] - starts[i + 1]
         if any(high <= starts[k] for k in range(i + 1, j + 1)):
             return data[:low] + data[high:]
     return None
 
 
-def _length_to_a_border(rng: random.Random, entries: list[bytes]) -> bytes:
+def _length_to_a_border(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
     """A length that leads to the end of a later entry, and mostly bytes that are wrong too."""
-    starts = _starts(entries)
-    i = rng.randrange(len(entries) - 1)
-    j = rng.choice((i + 1, min(i + 2, len(entries) - 1), rng.randrange(i + 1, len(entries)), len(entries) - 1))
-    data = bytearray(b"".join(entries))
-    struct.pack_into(">i", data, starts[i] + 8, starts[j + 1] - starts[i] - 12)
-    if rng.random() < 0.7:
-        data[rng.randrange(starts[i] + 17, starts[i + 1])] ^= 1 << rng.randrange(8)
-    if rng.random() < 0.2:
-        data[rng.randrange(starts[j] + 17, starts[j + 1])] ^= 1 << rng.randrange(8)
-    return bytes(data)
+    last = len(starts) - 2
+    i = rng.randrange(last)
+    j = rng.choice((i + 1, min(i + 2, last), rng.randint(i + 1, last), last))
+    data = _with_length(data, starts[i], starts[j + 1] - starts[i] - 12)
+    for k, often in ((i, 0.7), (j, 0.2)):
+        if rng.random() < often:
+            data = data[: starts[k]] + _flipped(rng, data[starts[k] : starts[k + 1]]) + data[starts[k + 1] :]
+    return data
 
 
-def _wrong_length(rng: random.Random, entries: list[bytes]) -> bytes:
-    data, starts = bytearray(b"".join(entries)), _starts(entries)
-    i = rng.randrange(len(entries))
-    length = rng.choice((0, -1, 13, 14, 49, rng.randrange(1 << 20), 1 << 30, len(entries[i]) - 12 + rng.randint(-40, 40)))
-    struct.pack_into(">i", data, starts[i] + 8, length)
-    if rng.random() < 0.5:
-        data[rng.randrange(starts[i] + 17, starts[i + 1])] ^= 1 << rng.randrange(8)
-    return bytes(data)
+def _wrong_length(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
+    i = rng.randrange(len(starts) - 1)
+    own = starts[i + 1] - starts[i] - 12
+    length = rng.choice((0, -1, 13, 14, 49, rng.randrange(1 << 20), 1 << 30, own + rng.randint(-40, 40)))
+    entry = _with_length(data[starts[i] : starts[i + 1]], 0, length)
+    return data[: starts[i]] + (_flipped(rng, entry) if rng.random() < 0.5 else entry) + data[starts[i + 1] :]
 
 
-def _delete(rng: random.Random, entries: list[bytes]) -> bytes:
-    data = b"".join(entries)
+def _with_length(data: bytes, at: int, length: int) -> bytes:
+    return data[: at + 8] + struct.pack(">i", length) + data[at + 12 :]
+
+
+def _delete(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
     low = rng.randrange(len(data))
-    high = min(len(data), low + rng.choice((1, 4, 17, 100, 512, 1000, 4096, rng.randrange(1, len(data)))))
-    return data[:low] + data[high:]
+    return data[:low] + data[low + rng.choice((1, 4, 17, 100, 512, 1000, 4096, rng.randrange(1, len(data)))) :]
 
 
-def _insert(rng: random.Random, entries: list[bytes]) -> bytes:
-    data = b"".join(entries)
-    at = rng.choice((rng.randrange(len(data)), rng.choice(_starts(entries))))
+def _insert(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
+    at = rng.choice((rng.randrange(len(data)), rng.choice(starts)))
     size = rng.choice((1, 8, 12, 17, 26, 61, 100, 512, 4096))
-    return data[:at] + rng.choice((rng.randbytes, bytes, _text))(size) + data[at:]
+    return data[:at] + rng.choice((rng.randbytes, bytes, text))(size) + data[at:]
 
 
-def _text(size: int) -> bytes:
+def text(size: int) -> bytes:
     return (b"2024-01-01 00:00:00 INFO a line of another file\n" * (size // 48 + 1))[:size]
 
 
-def _sector(rng: random.Random, entries: list[bytes]) -> bytes:
+def _sector(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
     """A sector was zeroed, or another file's bytes are in it: at its place on disk, or around the border of two entries."""
-    data, size = b"".join(entries), rng.choice((512, 512, 4096))
-    border = rng.choice(_starts(entries))
+    size, border = rng.choice((512, 512, 4096)), rng.choice(starts)
     low = rng.choice((rng.randrange(len(data)) // size * size, max(0, border - rng.randint(0, size)), border))
     high = min(len(data), low + size)
-    return data[:low] + rng.choice((bytes, bytes, rng.randbytes, _text))(high - low) + data[high:]
+    return data[:low] + rng.choice((bytes, bytes, rng.randbytes, text))(high - low) + data[high:]
 
 
-def _neighbours(rng: random.Random, entries: list[bytes]) -> bytes:
+def _neighbours(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
     """Two entries in a row are damaged, each in a way of its own; sometimes with an intact one between them."""
-    i = rng.randrange(len(entries) - 1)
-    j = min(len(entries) - 1, i + rng.choice((1, 1, 2)))
-    damaged = list(entries)
-    for k in (i, j):
-        damaged[k] = rng.choice(HURT)(rng, damaged[k])
-    return b"".join(damaged)
+    i = rng.randrange(len(starts) - 2)
+    return _hurt(rng, data, starts, i, min(len(starts) - 2, i + rng.choice((1, 1, 2))))
+
+
+def _hurt(rng: random.Random, data: bytes, starts: list[int], *which: int) -> bytes:
+    """Some entries are damaged."""
+    entries = [data[low:high] for low, high in pairwise(starts)]
+    for i in which:
+        entries[i] = rng.choice(HURT)(rng, entries[i])
+    return b"".join(entries)
 
 
 def _flipped(rng: random.Random, entry: bytes) -> bytes:
-    at = rng.randrange(16, len(entry))
-    return entry[:at] + bytes([entry[at] ^ 1 << rng.randrange(8)]) + entry[at + 1 :]
+    return flipped(rng, entry, 16)
 
 
 def _shorter(rng: random.Random, entry: bytes) -> bytes:
@@ -231,44 +230,41 @@ def _longer(rng: random.Random, entry: bytes) -> bytes:
 
 
 def _stretched(rng: random.Random, entry: bytes) -> bytes:
-    return entry[:8] + struct.pack(">i", len(entry) - 12 + rng.randint(-30, 300)) + entry[12:]
+    return _with_length(entry, 0, len(entry) - 12 + rng.randint(-30, 300))
 
 
-def _duplicate(rng: random.Random, entries: list[bytes]) -> bytes:
+def _duplicate(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
     """A block was written twice."""
-    data = b"".join(entries)
-    low, high = _block(rng, entries)
+    low, high = _block(rng, data, starts)
     return data[:high] + data[low:high] + data[high:]
 
 
-def _swap(rng: random.Random, entries: list[bytes]) -> bytes:
+def _swap(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
     """Two blocks next to each other lie in the wrong order."""
-    data = b"".join(entries)
-    low, high = _block(rng, entries)
+    low, high = _block(rng, data, starts)
     middle = rng.randint(low, high)
     return data[:low] + data[middle:high] + data[low:middle] + data[high:]
 
 
-def _block(rng: random.Random, entries: list[bytes]) -> tuple[int, int]:
-    size = len(b"".join(entries))
+def _block(rng: random.Random, data: bytes, starts: list[int]) -> tuple[int, int]:
     if rng.random() < 0.4:
-        low, high = sorted(rng.sample(_starts(entries), 2))
+        low, high = sorted(rng.sample(starts, 2))
         return low, high
     step = rng.choice((1, 1, 512, 4096))
-    low, high = sorted(rng.randrange(size + 1) // step * step for _ in range(2))
-    return low, high if high > low else size
+    low, high = sorted(rng.randrange(len(data) + 1) // step * step for _ in range(2))
+    return low, high if high > low else len(data)
 
 
-def _head_cut(rng: random.Random, entries: list[bytes]) -> bytes:
-    data = b"".join(entries)
-    return data[rng.randint(1, len(data) - len(entries[-1])) :]
+def _flips(rng: random.Random, data: bytes, starts: list[int]) -> bytes:
+    entries = [data[low:high] for low, high in pairwise(starts)]
+    return b"".join(_flipped(rng, entry) if rng.random() < 0.2 else entry for entry in entries)
 
 
 HURT = (_flipped, _shorter, _longer, _stretched)
-KINDS: dict[str, Callable[[random.Random, list[bytes]], bytes | None]] = {
+KINDS: dict[str, Callable[[random.Random, bytes, list[int]], bytes | None]] = {
     "cut to a border": _cut_to_a_border, "length to a border": _length_to_a_border, "wrong length": _wrong_length, "delete": _delete,
-    "insert": _insert, "sector": _sector, "neighbours": _neighbours, "duplicate": _duplicate, "swap": _swap, "head cut": _head_cut,
-    "first": lambda rng, entries: b"".join([rng.choice(HURT)(rng, entries[0]), *entries[1:]]),
-    "last": lambda rng, entries: b"".join([*entries[:-1], rng.choice(HURT)(rng, entries[-1])]),
-    "flips": lambda rng, entries: b"".join(_flipped(rng, entry) if rng.random() < 0.2 else entry for entry in entries),
+    "insert": _insert, "sector": _sector, "neighbours": _neighbours, "duplicate": _duplicate, "swap": _swap, "flips": _flips,
+    "head cut": lambda rng, data, starts: data[rng.randint(1, starts[-2]) :],
+    "first": lambda rng, data, starts: _hurt(rng, data, starts, 0),
+    "last": lambda rng, data, starts: _hurt(rng, data, starts, len(starts) - 2),
 }  # fmt: skip

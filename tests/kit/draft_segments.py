@@ -158,17 +158,11 @@ class Maker:
         return Entry(data, rows)
 
 
-def damage(data: bytes, bounds: list[tuple[int, int]], rng: random.Random) -> tuple[bytes, int]:
+def damage(entries: list[bytes], rng: random.Random) -> tuple[bytes, int]:
     """Damaged bytes, and which entry was hit; its offset is left alone, since no checksum covers that."""
-    changed, hit = bytearray(data), rng.randrange(len(bounds))
-    start, end = bounds[hit]
-    place = rng.choice([start + 8, start + 9, start + 11, start + 16, rng.randrange(start + 8, end), rng.randrange(start + 8, end)])
-    kind = rng.randint(0, 3)
-    if kind == 0:
-        changed[place] ^= 1 << rng.randint(0, 7)
-    elif kind == 1:
-        changed[place] = rng.randint(0, 255)
-    else:
-        stop = min(place + rng.randint(1, 30), end)
-        changed[place:stop] = bytes(stop - place) if kind == 2 else rng.randbytes(stop - place)
-    return bytes(changed), hit
+    hit, kind = rng.randrange(len(entries)), rng.randint(0, 3)
+    entry = bytearray(entries[hit])
+    place = rng.choice([8, 9, 11, 16, rng.randrange(8, len(entry)), rng.randrange(8, len(entry))])
+    stop = min(place + rng.randint(1, 30), len(entry)) if kind > 1 else place + 1
+    entry[place:stop] = bytes([entry[place] ^ 1 << rng.randint(0, 7)]) if kind == 0 else (rng.randbytes, bytes)[kind == 2](stop - place)
+    return b"".join([*entries[:hit], entry, *entries[hit + 1 :]]), hit

@@ -79,11 +79,12 @@ def bare_record(record: Record, base: int, base_timestamp: int, attributes: byte
 
 def compact_batch(
     offset: int, records: Sequence[bytes], *, last_delta: int, base_timestamp: int, max_delta: int, codec: int = NONE, flags: int = 0x80,
-    producer: tuple[int, int, int] = (-1, -1, -1), leader_epoch: int = 0, style: str = "",
+    producer: tuple[int, int, int] = (-1, -1, -1), leader_epoch: int = 0, style: str = "", count: int | None = None,
 ) -> bytes:  # fmt: skip
     """A batch of format 3; without bit 7 in ``flags`` its records have attributes."""
     covered = struct.pack(">h", codec | flags) + uvarint(last_delta) + varint(base_timestamp) + varint(max_delta)
-    covered += struct.pack(">qhii", *producer, len(records)) + (compress(codec, b"".join(records), style) if records else b"")
+    covered += struct.pack(">qhii", *producer, len(records) if count is None else count)
+    covered += compress(codec, b"".join(records), style) if records else b""
     return compact_entry(offset, covered, leader_epoch)
 
 

@@ -23,8 +23,6 @@ DECODERS = {
 LINE = re.compile(r"\| offset: (\d+) .*?headerKeys: \[\] (?:key: (\{.*?\}) payload: (\{.*\}|<DELETE>)|payload: (\{.*\})|(\w+):? (\{.*\}))$")
 REMOTE = re.compile(r"\| offset: (\d+) .*?headerKeys: \[\] payload: (Remote\w+\{.*\})$")
 MARKER = re.compile(r"\| offset: (\d+) .*? endTxnMarker: (COMMIT|ABORT) coordinatorEpoch: (-?\d+)$")
-CONTROL = {"LeaderChange": "LEADER_CHANGE", "SnapshotHeader": "SNAPSHOT_HEADER", "SnapshotFooter": "SNAPSHOT_FOOTER"}
-CONTROL |= {"KRaftVersion": "KRAFT_VERSION", "KRaftVoters": "KRAFT_VOTERS"}
 PROTOCOL = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 DEFAULTS: tuple[Any, ...] = (None, -1, -2, 0, "", [], False, "A" * 22)
 """What the tool leaves out: fields that a version does not have, and tagged fields with their default."""
@@ -116,7 +114,7 @@ def differences(row: dict[str, Any], key: Any, value: Any, control: str | None) 
     """Places at which a row and the tool's JSON of its key and value differ."""
     own = row["key"]
     if control is not None:
-        assert own["type"] == CONTROL.get(control, control)
+        assert own["type"] == _spelled(control)
         yield from same(row["value"][row["value"]["type"]], value)
         return
     if key is not None:
@@ -131,5 +129,9 @@ def differences(row: dict[str, Any], key: Any, value: Any, control: str | None) 
         return
     assert one["version"] == int(value["version"])
     if key is None:
-        assert re.sub(r"(?<=[a-z])(?=[A-Z])", "_", one["type"]).upper() == value["type"]
+        assert _spelled(one["type"]) == value["type"]
     yield from same(one.get(one["type"]) or {}, value["data"], "value")
+
+
+def _spelled(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()

@@ -1,16 +1,13 @@
 """Copies of a partition whose leaders changed, with damage, merged by the reference and by Kolumn.
 
-``python -m kit.elections SEED`` in ``tests`` prints what both make of the copies of a seed.
+``python -m kit.elections SEED`` in ``tests`` compares those of one seed.
 """
 
 import logging
 import random
 import struct
-import sys
-import tempfile
 import time
-import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -19,6 +16,7 @@ from typing import Any
 import kolumn
 from kit import oracle
 from kit.broken_disks import Entry, History, batched_anew, compacted, damaged, mix, not_truncated, rolled, written_twice
+from kit.fuzz import replay
 from kit.merge_reference import NO_COPIES, File, Merged, all_strands, contents, merged, same
 
 COLUMNS = ["offset", "key", "value", "timestampMs"]
@@ -230,30 +228,14 @@ def _of_recovery(done: kolumn.Recovery, target: Path, expected: Merged | str) ->
         yield f"recover: {len(written)} rows and {told} in the report, intact are {shown}"
 
 
-def failures(seeds: Iterable[int]) -> Iterator[tuple[int, str]]:
-    """Compare the cases of many seeds; (seed, what differs) for each that does."""
+def compare(seed: int, folder: Path) -> None:
+    """Merge and recover the copies of a seed."""
     # A line for each divergence.
     logging.getLogger("kolumn.replicas").setLevel(logging.ERROR)
-    for seed in seeds:
-        with tempfile.TemporaryDirectory(prefix="kolumn-elections-") as folder:
-            case = make(seed, Path(folder) / "disks")
-            try:
-                found = list(differences(case, Path(folder) / "recovered"))
-            except Exception:
-                found = [traceback.format_exc()]
-        if found:
-            yield seed, f"{'; '.join(found)} ({'; '.join(case.traits)})"
+    case = make(seed, folder / "disks")
+    found = list(differences(case, folder / "recovered"))
+    assert not found, f"{'; '.join(found)} ({'; '.join(case.traits)})"
 
 
 if __name__ == "__main__":
-    for seed in map(int, sys.argv[1:]):
-        with tempfile.TemporaryDirectory(prefix="kolumn-elections-") as folder:
-            case = make(seed, Path(folder) / "disks")
-            print(f"seed {seed}: {'; '.join(case.traits)}")
-            for strand in all_strands(case.copies):
-                print(f"  b{strand.copy}: epochs {strand.runs()}, of headers {strand.headers}, {strand.stretches}")
-            expected, found = merged(case.copies), {row[0]: row for row in rows_of(case.folders, replicas="merge")}
-            rows = {} if isinstance(expected, str) else expected.rows
-            for at in sorted(rows.keys() | found.keys()):
-                print(f"  {at:6} {[(row.key, row.value) for row in rows.get(at, ())]!s:50} {found.get(at)}")
-            print(*differences(case, Path(folder) / "recovered"), sep="\n")
+    replay(compare)

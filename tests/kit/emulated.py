@@ -1,28 +1,39 @@
 """A device in host memory: kernels run as compiled loops on the CPU, or as PTX by `kit.ptx`, and a CPU's codecs stand for nvCOMP."""
 
 import ctypes
+import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import cycle
+from pathlib import Path
 from typing import Any, ClassVar
 
 import cramjam
 import lz4.block
+import numba
 import numpy as np
+import pytest
 import zstandard
 from isal import isal_zlib
 from numba import njit
 
-from kit.kept import keeping
 from kit.ordering import Ordering
+from kolumn.core.arrays import Bytes, Int64s
+from kolumn.core.cache import cache_folder, fingerprint
+from kolumn.core.deferred import apply
 from kolumn.cpu_fallback.machine.crc import link
+from kolumn.decode.device.inflate import InflatedOnDevice, Inflater
 from kolumn.formats.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME, gzip
+from kolumn.formats.entries import Entries
+from kolumn.formats.layouts import EXTRA
 from kolumn.kernels import check
 from kolumn.kernels.fields.hop import SLICES, hop
 from kolumn.kernels.machine import staging
+from kolumn.kernels.machine.image import SOURCES
 from kolumn.kernels.machine.kernel import WARP, Kernel
 from kolumn.kernels.machine.runtime import PAD
 from kolumn.kernels.machine.staging import Block
@@ -34,6 +45,11 @@ FREED = 0xDD
 """What memory holds that was freed."""
 
 
+def take(size: int) -> Bytes:
+    """Memory of the host; `kit.on_gpu` takes what is page-locked."""
+    return np.empty(size, np.uint8)
+
+
 class HostMemory:
     """Memory that begins where device memory would, at a multiple of `PAD`, with padding on both sides."""
 
@@ -43,7 +59,8 @@ class HostMemory:
         # The last bytes are those that were asked for, where there are more.
         self.size, real = size, max(size, len(data))
         self._fill = next(FILLS)
-        self._whole = np.full(real + 3 * PAD, self._fill, np.uint8)
+        self._whole = take(real + 3 * PAD)
+        self._whole[:] = self._fill
         begin = PAD + -self._whole.ctypes.data % PAD
         if data:
             self._whole[begin : begin + real] = np.frombuffer(data, np.uint8)
@@ -178,10 +195,32 @@ _INFLATE: dict[int, Callable[[bytes, int], bytes]] = {
 """What nvCOMP does, which looks neither at the checksum of a gzip member nor at the bytes after it."""
 
 
-def kept(loop: Callable[..., None]) -> Any:
-    """Compiled, and kept for other processes."""
-    with keeping(__file__) as possible:
-        return njit(cache=possible)(loop)
+@cache
+def kept_in(*files: str) -> Path | None:
+    """Folder for what is compiled of these files, and of what a kernel is made of; None if there is no place for one."""
+    folder, own = cache_folder(), hashlib.sha256(b"".join(Path(one).read_bytes() for one in files)).hexdigest()[:16]
+    return folder and folder / fingerprint(*SOURCES, drafts=EXTRA) / own
+
+
+@contextmanager
+def keeping(*files: str) -> Iterator[bool]:
+    """What Numba is told to keep is kept in `kept_in` while the context lasts; whether it can be kept."""
+    apply()
+    folder = kept_in(*files)
+    with pytest.MonkeyPatch.context() as patch:
+        if folder is not None:
+            patch.setattr(numba.config, "CACHE_DIR", str(folder))
+        yield folder is not None
+
+
+def kept(*files: str, compiler: Callable[..., Any] = njit) -> Callable[[Callable[..., Any]], Any]:
+    """Compiles a function, which is kept for other processes."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        with keeping(*files) as possible:
+            return compiler(cache=possible)(function)
+
+    return compiled
 
 
 @cache
@@ -190,7 +229,7 @@ def _loop(kernel: Kernel) -> Any:
     body, lanes = kernel.body, kernel.lanes
     if kernel.staged:
 
-        @kept
+        @kept(__file__)
         def staged_thread(n: int, args: Any) -> None:
             for i in range(n):
                 body(i, args.tables, args)
@@ -198,14 +237,14 @@ def _loop(kernel: Kernel) -> Any:
         return staged_thread
     if lanes == 1:
 
-        @kept
+        @kept(__file__)
         def one_thread(n: int, args: Any) -> None:
             for i in range(n):
                 body(i, args)
 
         return one_thread
 
-    @kept
+    @kept(__file__)
     def some_lanes(n: int, args: Any) -> None:
         for i in range(n):
             for lane in range(lanes):
@@ -214,7 +253,7 @@ def _loop(kernel: Kernel) -> Any:
     return some_lanes
 
 
-@kept
+@kept(__file__)
 def _check(n: int, args: Any, steps: Any) -> None:
     for i in range(n):
         register = 0
@@ -238,3 +277,28 @@ def run_loops(kernel: Kernel, n: int, args: Any) -> None:
         _loop(hop)(n // SLICES, args)
     else:
         _loop(kernel)(n, args)
+
+
+class HiddenError(AssertionError):
+    """A payload without a flaw was decompressed by the CPU, although it was planned for the device."""
+
+
+@contextmanager
+def nothing_hidden() -> Iterator[None]:
+    """Fail a read in which the CPU decompresses what the device should have, and finds nothing wrong with it.
+
+    The CPU looks again at a batch that kernels call wrong, and decompresses again what nvCOMP did not. So a kernel that calls a good batch
+    wrong, or a checksum of a gzip member, would only make reads slower. Tests of kernels have to see it.
+    """
+    whole: Any = Inflater.on_cpu
+
+    def on_cpu(inflater: Inflater, piece: slice, slow: Int64s, entries: Entries, result: InflatedOnDevice) -> None:
+        unplanned = ~inflater.todo.on_cpu[piece][slow]
+        whole(inflater, piece, slow, entries, result)
+        hidden = slow[unplanned & (entries.code[slow] == 0)]
+        if len(hidden):
+            raise HiddenError(f"the device refused the batches at {entries.position[hidden].tolist()}, and the CPU finds nothing wrong")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Inflater, "on_cpu", on_cpu)
+        yield

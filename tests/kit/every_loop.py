@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 import kolumn
-from kit.bodies import bodies
+from kit.guarded import bodies
 from kit.wrong_records import cases
 from kolumn.cpu_fallback.machine.loops import LOOPS
 from kolumn.values.avro import AvroDecoder

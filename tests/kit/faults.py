@@ -8,11 +8,9 @@ operation fails. `fsync` is counted but not done: a kill does not need it, and t
 import errno
 import hashlib
 import json
+import multiprocessing
 import os
-import pickle
 import signal
-import struct
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -20,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -167,15 +166,16 @@ class Warm:
     """The process whose children run writers."""
 
     def __enter__(self) -> "Warm":
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        command = [sys.executable, "-W", "ignore", "-c", "from kit.faults import serve; serve()"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        context = multiprocessing.get_context("spawn")
+        self._asked, connection = context.Pipe()
+        self._process = context.Process(target=serve, args=(connection,), daemon=True)
+        self._process.start()
+        connection.close()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._process.stdin.close()
-        self._process.wait(60)
-        self._process.stdout.close()
+        self._asked.close()
+        self._process.join(60)
 
     @contextmanager
     def on_one_core(self) -> Iterator[None]:
@@ -189,21 +189,16 @@ class Warm:
 
     def run(self, writer: Writer, source: Path, target: Path, at: int = 0, action: str = "", mask: int | None = None) -> Outcome:
         """Run a writer, with this umask; at the step with this number, from 1 on, the action happens."""
-        request = pickle.dumps((writer.name, str(source), str(target), at, action, mask))
-        self._process.stdin.write(struct.pack(">q", len(request)) + request)
-        self._process.stdin.flush()
-        (size,) = struct.unpack(">q", self._process.stdout.read(8))
-        outcome: Outcome = pickle.loads(self._process.stdout.read(size))
+        self._asked.send((writer.name, source, target, at, action, mask))
+        outcome: Outcome = self._asked.recv()
         assert outcome.code != 96, "a file was opened for writing under its final name"
         return outcome
 
 
-def serve() -> None:
-    """Main loop of the warm process: it runs each writer once, then requests from standard input."""
+def serve(requests: Connection) -> None:
+    """Main loop of the warm process: it runs each writer once, then what is asked for."""
     from faults.writers import WRITERS, make_source
 
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
     by_name = {writer.name: writer for writer in WRITERS}
     with tempfile.TemporaryDirectory() as folder:
         source = make_source(Path(folder, "source"))
@@ -212,12 +207,10 @@ def serve() -> None:
             if writer.before is not None:
                 writer.before(source, target)
             assert writer.run(source, target) == 0, writer.name
-    while len(head := sys.stdin.buffer.read(8)) == 8:
-        name, source_name, target_name, at, action, mask = pickle.loads(sys.stdin.buffer.read(struct.unpack(">q", head)[0]))
-        outcome = _forked(by_name[name], Path(source_name), Path(target_name), at, action, mask)
-        answer = pickle.dumps(outcome)
-        answers.write(struct.pack(">q", len(answer)) + answer)
-        answers.flush()
+    with suppress(EOFError):
+        while True:
+            name, *given = requests.recv()
+            requests.send(_forked(by_name[name], *given))
 
 
 def _forked(writer: Writer, source: Path, target: Path, at: int, action: str, mask: int | None) -> Outcome:

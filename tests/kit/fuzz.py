@@ -2,17 +2,22 @@
 
 import multiprocessing
 import os
+import random
+import shutil
 import subprocess
+import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from concurrent.futures.process import BrokenProcessPool
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 _EACH = 100
-Failures = Callable[[range], Iterable[tuple[int, str]]]
-"""Seeds of which something is wrong, and what."""
+Compare = Callable[[int, Path], object]
+"""Compares what a seed makes in an empty folder, and raises what is wrong."""
 
 
 def commits() -> int:
@@ -48,42 +53,78 @@ def tried(steps: Sequence[Any], few: int) -> list[Any]:
     return list(steps[TURN % every :: every])
 
 
-def failing(compare: Callable[[int], object], seeds: Iterable[int]) -> list[tuple[int, str]]:
+def failing(compare: Compare, seeds: Iterable[int]) -> list[tuple[int, str]]:
     """Seeds for which a comparison raises, and what: an AssertionError is a finding, another error has its trace."""
     wrong = []
-    for seed in seeds:
-        try:
-            compare(seed)
-        except AssertionError as error:
-            wrong.append((seed, str(error)))
-        except Exception:
-            wrong.append((seed, traceback.format_exc()))
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None, prefix="kolumn-fuzz-") as scratch:
+        for seed in seeds:
+            folder = Path(scratch, str(seed))
+            folder.mkdir()
+            try:
+                compare(seed, folder)
+            except AssertionError as error:
+                wrong.append((seed, str(error)))
+            except Exception:
+                wrong.append((seed, traceback.format_exc()))
+            shutil.rmtree(folder)
     return wrong
 
 
-def over_seeds(failures: Failures, count: int, alone: int = 500) -> list[tuple[int, str]]:
+def over_seeds(compare: Compare, count: int, alone: int = 500) -> list[tuple[int, str]]:
     """The failures of ``count`` seeds from `FIRST` on; of more than ``alone`` in several processes."""
     seeds = range(FIRST, FIRST + count)
     if count <= alone:
-        return list(failures(seeds))
+        return failing(compare, seeds)
     jobs = [seeds[start : start + _EACH] for start in range(0, count, _EACH)]
-    processes = min(len(os.sched_getaffinity(0)), 16)
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return [one for found in pool.map(partial(_listed, failures), jobs) for one in found]
+    wrong: list[tuple[int, str]] = []
+    with ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), 16), mp_context=multiprocessing.get_context("spawn")) as pool:
+        for job, done in [(job, pool.submit(failing, compare, job)) for job in jobs]:
+            try:
+                wrong += done.result()
+            except BrokenProcessPool:
+                wrong.append((job.start, f"a process died; this is the first of {len(job)} seeds that were not done"))
+    return wrong
 
 
-def _listed(failures: Failures, seeds: range) -> list[tuple[int, str]]:
-    return list(failures(seeds))
-
-
-def none_fails(failures: Failures, count: int, module: str, alone: int = 500) -> None:
+def none_fails(compare: Compare, count: int, module: str, alone: int = 500) -> None:
     """Assert that nothing is wrong of ``count`` seeds; the message says how each is replayed."""
-    wrong = over_seeds(failures, count, alone)
+    wrong = over_seeds(compare, count, alone)
+    assert not wrong, f"{len(wrong)} of {count}:\n{listed(wrong, module)}"
+
+
+def listed(wrong: list[tuple[int, str]], module: str) -> str:
     listing = "\n".join(f"seed {seed}: {text}" for seed, text in wrong)
-    replay = " ".join(str(seed) for seed, _ in wrong)
-    assert not wrong, f"{len(wrong)} of {count}:\n{listing}\nreplay in tests/: python -m {module} {replay}"
+    return f"{listing}\nreplay in tests/: python -m {module} {' '.join(str(seed) for seed, _ in wrong)}"
+
+
+def replay(compare: Compare) -> None:
+    """Print what is wrong of the seeds that the command line names."""
+    for seed in map(int, sys.argv[1:]):
+        print(seed, *([text for _, text in failing(compare, [seed])] or ["no difference"]))
 
 
 def examples(most: int) -> int:
     """All of them in CI; a third in `make test`, which people wait for, and which draws other ones each time."""
     return most if os.environ.get("CI") else most // 3
+
+
+def pairs(*values: Sequence[Any], more: int = 0) -> list[tuple[Any, ...]]:
+    """Cases of these parameters in which every two values of two of them meet, and ``more`` cases that differ from commit to commit.
+
+    Greedily, each is the one of some that has the most pairs which no case before it has.
+    """
+    whole, rng = list(product(*(range(len(one)) for one in values))), random.Random(0)
+    missing = {pair for case in whole for pair in _pairs(case)}
+    chosen: list[tuple[int, ...]] = []
+    while missing:
+        best = max(rng.sample(whole, min(len(whole), 100)), key=lambda case: len(missing & _pairs(case)))
+        if missing & _pairs(best):
+            chosen.append(best)
+            missing -= _pairs(best)
+    left = [case for case in whole if case not in chosen]
+    chosen += random.Random(FIRST).sample(left, min(more, len(left)))
+    return [tuple(one[at] for one, at in zip(values, case, strict=True)) for case in sorted(chosen)]
+
+
+def _pairs(case: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
+    return set(combinations(enumerate(case), 2))

@@ -1,7 +1,11 @@
-"""Java for tests: what needs it is marked with `NEEDS_JAVA`, and Maven fetches what Kafka's programs are made of."""
+"""Java for tests: what needs it is marked with `NEEDS_JAVA`, Maven fetches what Kafka's programs are made of, and servers of it run."""
 
 import shutil
+import socket
 import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,3 +24,31 @@ def class_path(project: str, built: str) -> str:
     if done.returncode:
         pytest.skip(f"Maven could not fetch {project}: {done.stdout[-2000:]}")
     return str(ROOT / "build" / built / "lib" / "*")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+@contextmanager
+def running(command: list[str], port: int, output: Path) -> Iterator[None]:
+    """A server that answers on a port of this machine, whose output is appended to a file."""
+    with open(output, "ab") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+    try:
+        end = time.monotonic() + 120
+        while not _listens(port):
+            alive = process.poll() is None and time.monotonic() < end
+            assert alive, output.read_text()[-3000:]
+            time.sleep(0.3)
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0

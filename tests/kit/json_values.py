@@ -36,22 +36,24 @@ def _any_type(rng: random.Random, depth: int) -> pa.DataType:
     return pa.list_(_any_type(rng, depth - 1)) if kind > 0.7 else rng.choice(LEAVES)
 
 
-def random_value(rng: random.Random, kind: pa.DataType) -> Any:
-    """A value that mostly fits a type."""
+def random_value(rng: random.Random, kind: pa.DataType, tidy: bool = False) -> Any:
+    """A value that mostly fits a type; a ``tidy`` one has no members more, in the type's order, and short texts."""
     draw = rng.random()
     if draw < 0.05:
         return None
     if draw < 0.055:
         return anything(rng, 3)
     if pa.types.is_struct(kind):
-        members = [(field.name, random_value(rng, field.type)) for field in kind if rng.random() < 0.9]
-        if rng.random() < 0.3:
+        members = [(field.name, random_value(rng, field.type, tidy)) for field in kind if rng.random() < (0.97 if tidy else 0.9)]
+        if rng.random() < 0.3 and not tidy:
             members.append((rng.choice(("more", "idx", *NAMES)), anything(rng, 4)))
-        if rng.random() < 0.2:
+        if rng.random() < 0.2 and not tidy:
             rng.shuffle(members)
         return dict(members)
     if pa.types.is_list(kind):
-        return [random_value(rng, kind.value_type) for _ in range(rng.choice((0, 1, 1, 2, 5)))]
+        return [random_value(rng, kind.value_type, tidy) for _ in range(rng.choice((0, 1, 1, 2, 5)))]
+    if tidy and pa.types.is_string(kind) and rng.random() < 0.7:
+        return "short"
     if pa.types.is_string(kind):
         return random_text(rng)
     if pa.types.is_boolean(kind):
@@ -147,14 +149,6 @@ def alike(rng: random.Random, kind: pa.StructType, count: int, damage: float) ->
     separators, ascii = rng.choice(((",", ":"), (", ", ": "))), rng.random() < 0.5
     made = []
     for _ in range(count):
-        value = {one.name: _fitting(rng, one.type) for one in kind if rng.random() < 0.97}
+        value = {one.name: random_value(rng, one.type, tidy=True) for one in kind if rng.random() < 0.97}
         made.append(json.dumps(value, separators=separators, ensure_ascii=ascii).encode("utf-8", "surrogatepass"))
     return [damaged(rng, one) if rng.random() < damage else one for one in made]
-
-
-def _fitting(rng: random.Random, kind: pa.DataType) -> Any:
-    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
-        return [{one.name: _fitting(rng, one.type) for one in kind.value_type if rng.random() < 0.95} for _ in range(rng.randrange(4))]
-    if rng.random() < 0.02:
-        return anything(rng, 2)
-    return "short" if pa.types.is_string(kind) and rng.random() < 0.7 else random_value(rng, kind)

@@ -1,5 +1,6 @@
 """libcudf's functions over columns in host memory, where there is no GPU: pylibcudf's own objects, and Arrow in place of its kernels."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -7,36 +8,31 @@ import pyarrow as pa
 import pylibcudf as plc
 import pytest
 
+from kit import device_columns
 from kit.emulated import HostMemory
 
 _T = plc.TypeId
 _NUMBERS = {
-    _T.INT8: pa.int8(), _T.INT16: pa.int16(), _T.INT32: pa.int32(), _T.INT64: pa.int64(), _T.UINT8: pa.uint8(), _T.UINT16: pa.uint16(),
-    _T.UINT32: pa.uint32(), _T.UINT64: pa.uint64(), _T.FLOAT32: pa.float32(), _T.FLOAT64: pa.float64(),
-    _T.TIMESTAMP_MICROSECONDS: pa.timestamp("us"), _T.BOOL8: pa.uint8(),
+    _T.INT8: "int8", _T.INT16: "int16", _T.INT32: "int32", _T.INT64: "int64", _T.UINT8: "uint8", _T.UINT16: "uint16", _T.UINT32: "uint32",
+    _T.UINT64: "uint64", _T.FLOAT32: "float32", _T.FLOAT64: "float64", _T.TIMESTAMP_MICROSECONDS: "timestamp", _T.BOOL8: "uint8",
 }  # fmt: skip
 
 
 def to_arrow(column: Any) -> pa.Array:
     """What libcudf would see of a column: its rows; strings as bytes, flags as uint8."""
-    rows, nulls = column.size(), column.null_count()
-    kind = column.type().id()
-    valid = _buffer(column.null_mask())
+    return device_columns.to_arrow(_as_ours(column))
+
+
+def _as_ours(column: Any) -> Any:
+    """A column of libcudf by the names of `kolumn.kernels.columns.table.Column`."""
+    rows, mask, kind = column.size(), _buffer(column.null_mask()), column.type().id()
     assert column.offset() == 0
-    assert valid is None or valid.size >= 4 * -(-rows // 32)
-    if kind in _NUMBERS:
-        return pa.Array.from_buffers(_NUMBERS[kind], rows, [valid, _buffer(column.data())], nulls)
-    if kind == _T.STRUCT:
-        return pa.StructArray.from_arrays([to_arrow(child) for child in column.children()], ["key", "value"])
-    offsets = to_arrow(column.child(0))
-    assert len(offsets) == rows + 1
-    if kind == _T.STRING:
-        data = _buffer(column.data())
-        return pa.Array.from_buffers(
-            pa.binary(), rows, [valid, offsets.buffers()[1], data if data is not None else pa.py_buffer(b"")], nulls
-        )
-    values = to_arrow(column.child(1))
-    return pa.Array.from_buffers(pa.list_(values.type), rows, [valid, offsets.buffers()[1]], nulls, 0, [values])
+    assert mask is None or mask.size >= 4 * -(-rows // 32)
+    assert kind not in (_T.STRING, _T.LIST) or column.child(0).size() == rows + 1
+    name = _NUMBERS.get(kind) or {_T.STRING: "string", _T.STRUCT: "struct", _T.LIST: "list"}[kind]
+    bitmap, data = (one if one is None else SimpleNamespace(bytes=one) for one in (mask, _buffer(column.data()) or pa.py_buffer(b"")))
+    children = [_as_ours(child) for child in column.children()]
+    return SimpleNamespace(kind=name, rows=rows, nulls=column.null_count(), bitmap=bitmap, data=data, children=children)
 
 
 def _buffer(span: Any) -> pa.Buffer | None:

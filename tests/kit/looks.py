@@ -8,6 +8,7 @@ import builtins
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,14 @@ class Looks:
         for name in BY_FILE:
             patch.setattr(os, name, self._on_file(name, getattr(os, name)))
 
+        @contextmanager
+        def listing(path: Any) -> Iterator[Any]:
+            with scandir(path) as found:
+                yield (_Entry(entry, self) for entry in list(found))
+
         def scan(path: Any = ".") -> Any:
             self.step("scandir", path)
-            return _Listing(scandir(path), self) if str(path).startswith(self.folder) else scandir(path)
+            return listing(path) if str(path).startswith(self.folder) else scandir(path)
 
         def open_whole(path: Any, *args: Any, **kwargs: Any) -> Any:
             self.step("open", path)
@@ -112,27 +118,9 @@ class Looks:
         return call
 
 
-class _Listing:
-    """A listing whose entries are looked at one by one."""
-
-    def __init__(self, found: Any, looks: Looks) -> None:
-        self._found, self._looks = found, looks
-
-    def __enter__(self) -> Iterator[Any]:
-        return self._entries()
-
-    def __exit__(self, *error: object) -> None:
-        self._found.close()
-
-    def __iter__(self) -> Iterator[Any]:
-        return self._entries()
-
-    def _entries(self) -> Iterator[Any]:
-        for entry in list(self._found):
-            yield _Entry(entry, self._looks)
-
-
 class _Entry:
+    """An entry of a listing that is looked at alone."""
+
     def __init__(self, entry: "os.DirEntry[str]", looks: Looks) -> None:
         self._entry, self._looks = entry, looks
 

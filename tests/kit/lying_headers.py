@@ -8,7 +8,6 @@ import json
 import random
 import struct
 import sys
-import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
@@ -21,12 +20,13 @@ import pyarrow as pa
 
 import kolumn
 from kit.encoder import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, message, with_crc, wrapper
-from kit.fuzz import failing
+from kit.fuzz import replay
 from kit.mutate import make_records
 from kit.streams import STYLES
 from kolumn.log import seek
 
 TOPIC = "lies-0"
+PLACE = ["segment", "position", "offset"]
 OPTIONS: list[dict[str, Any]] = [
     {"threads": 1}, {"binary": "view", "threads": 1}, {"chunk_bytes": 100}, {"include_control": True},
     {"isolation_level": "read_committed"},
@@ -34,7 +34,7 @@ OPTIONS: list[dict[str, Any]] = [
 RANGES = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Row = tuple[str, int, int]
-"""Segment, position and offset."""
+"""Of the columns `PLACE`."""
 
 
 class Asked(NamedTuple):
@@ -160,8 +160,8 @@ def _put(form: str, entry: bytes, at: int, value: int) -> bytes:
 def compare(seed: int, scratch: Path) -> None:
     """Read ranges of one log in all ways."""
     log, rng = make(seed), random.Random(seed + 1)
-    folder = scratch / f"{seed}" / TOPIC
-    folder.mkdir(parents=True)
+    folder = scratch / TOPIC
+    folder.mkdir()
     for base, entries in log.segments:
         (folder / f"{base:020d}.log").write_bytes(b"".join(entries))
     options = rng.choice(OPTIONS)
@@ -192,10 +192,10 @@ def _asked(rng: random.Random, rows: list[tuple[Row, int]]) -> Asked:
 def _rows(folder: Path, options: dict[str, Any]) -> list[tuple[Row, int]] | None:
     """The records of a read of all, with their timestamps; None if it raises."""
     try:
-        found = kolumn.read(folder, columns=["segment", "position", "offset", "timestampMs"], **options)
+        found = kolumn.read(folder, columns=[*PLACE, "timestampMs"], **options)
     except kolumn.CorruptBatchError:
         return None
-    rows = list(zip(*(found[name].to_pylist() for name in ("segment", "position", "offset")), strict=True))
+    rows = _places(found)
     kept = set(_believed(folder, rows))
     return [(row, timestamp) for row, timestamp in zip(rows, found["timestampMs"].to_pylist(), strict=True) if row in kept]
 
@@ -220,54 +220,52 @@ def _believed(folder: Path, rows: list[Row]) -> list[Row]:
 
 
 def _read(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
-    return _of_table(kolumn.read(folder, columns=["segment", "position", "offset"], **asked._asdict(), **options))
+    return _places(kolumn.read(folder, columns=PLACE, **asked._asdict(), **options))
 
 
 def _scan(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
-    reader = kolumn.scan(folder, columns=["segment", "position", "offset"], **asked._asdict(), **options)
-    return _of_table(reader.read_all())
+    return _places(kolumn.scan(folder, columns=PLACE, **asked._asdict(), **options).read_all())
 
 
-def _of_table(found: pa.Table) -> list[Row]:
-    return list(zip(*(found[name].to_pylist() for name in ("segment", "position", "offset")), strict=True))
+def _places(found: pa.Table | pa.RecordBatch) -> list[Row]:
+    return list(zip(*(found[name].to_pylist() for name in PLACE), strict=True))
 
 
 def _cat(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
     from kolumn.cli import app
     from kolumn.cli.ending import Ended
 
-    names = {"start_offset": "--start-offset", "end_offset": "--end-offset", "start_timestamp": "--since", "end_timestamp": "--until"}
-    given = [f"{names[name]}={value}" for name, value in asked._asdict().items() if value is not None]
-    given += [f"--{name.replace('_', '-')}={value}" for name, value in _shared(options).items() if value is not True]
-    given += [f"--{name.replace('_', '-')}" for name, value in _shared(options).items() if value is True]
+    names = ("--start-offset", "--end-offset", "--since", "--until")
+    given = [f"{name}={value}" for name, value in zip(names, asked, strict=True) if value is not None]
+    for name, value in _shared(options).items():
+        given.append(f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}"))
     out = io.TextIOWrapper(io.BytesIO())
     with redirect_stdout(out), patch.object(sys, "stderr", io.StringIO()), suppress(Ended, SystemExit):
-        app(["cat", "--json", "--columns", "segment,position,offset", *given, str(folder)])
+        app(["cat", "--json", "--columns", ",".join(PLACE), *given, str(folder)])
     out.flush()
-    lines = [json.loads(line) for line in out.buffer.getvalue().splitlines()]
-    return [(line["segment"], line["position"], line["offset"]) for line in lines]
+    return [tuple(map(json.loads(line).get, PLACE)) for line in out.buffer.getvalue().splitlines()]
 
 
 def _polars(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
     import polars as pl
 
-    frame = kolumn.scan_polars(folder, columns=["segment", "position", "offset", "timestamp"], **options)
+    frame = kolumn.scan_polars(folder, columns=[*PLACE, "timestamp"], **options)
     for compared, name, value in asked.conditions:
         column, bound = pl.col(name), value if name == "offset" else _EPOCH + timedelta(microseconds=value)
         frame = frame.filter(column >= bound if compared == ">=" else column < bound)
-    return frame.select("segment", "position", "offset").collect().rows()
+    return frame.select(PLACE).collect().rows()
 
 
 def _sql(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
     from kolumn.options import Options
     from kolumn.readers.polars import Topics
 
-    topics = Topics(folder, Options.of(columns=["segment", "position", "offset", "timestamp"], **options))
+    topics = Topics(folder, Options.of(columns=[*PLACE, "timestamp"], **options))
     bound = {"offset": "{}", "timestamp": "make_timestamptz({})"}
     where = " and ".join(f'"{name}" {compared} {bound[name].format(value)}' for compared, name, value in asked.conditions)
     try:
         query = f'select segment, position, "offset" from "{TOPIC[:-2]}" where {where}'
-        return [row for batch in topics.ask(query) for row in _of_table(pa.Table.from_batches([batch]))]
+        return [row for batch in topics.ask(query) for row in _places(batch)]
     finally:
         topics.close()
 
@@ -278,19 +276,22 @@ def _shared(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _spark_options(folder: Path, options: dict[str, Any]) -> dict[str, str]:
-    names = {"errors": "errors", "include_control": "includeControl", "isolation_level": "isolationLevel"}
-    given = {names[name]: str(value).replace("True", "true") for name, value in _shared(options).items()}
-    return {"path": str(folder), "columns": "segment,position,offset,timestamp", "splitBytes": "300", **given}
+    own = {_camel(name): str(value).lower() for name, value in _shared(options).items()}
+    return {"path": str(folder), "columns": ",".join([*PLACE, "timestamp"]), "splitBytes": "300", **own}
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
 
 
 def _spark(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
     from kolumn.spark_plugin.source import RecordSource
 
-    names = ("startOffset", "endOffset", "startTimestamp", "endTimestamp")
-    given = {name: str(value) for name, value in zip(names, asked, strict=True) if value is not None}
+    given = {_camel(name): str(value) for name, value in asked._asdict().items() if value is not None}
     source = RecordSource(_spark_options(folder, options) | given)
     reader = source.reader(schema=source.schema())
-    return [row for split in reader.partitions() for batch in reader.read(split) for row in _of_table(pa.Table.from_batches([batch]))]
+    return [row for split in reader.partitions() for batch in reader.read(split) for row in _places(batch)]
 
 
 def _connector(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]:
@@ -311,7 +312,7 @@ def _connector(folder: Path, asked: Asked, options: dict[str, Any]) -> list[Row]
         task = Task(unpacked(text, Split), unpacked(plan["work"], Work))
         while (some := task.next()) is not None:
             times = [-1 if time is None else time // 1000 for time in some["timestamp"].cast(pa.int64()).to_pylist()]
-            found += [row for row, time in zip(_of_table(pa.Table.from_batches([some])), times, strict=True) if asked.has(row[2], time)]
+            found += [row for row, time in zip(_places(some), times, strict=True) if asked.has(row[2], time)]
     return found
 
 
@@ -322,12 +323,5 @@ OFTEN = {"scan": 4, "Polars": 4, "Spark": 4, "connector": 4, "cat": 1, "SQL": 1}
 """How often ranges are read in each way beside `read`: some take much longer."""
 
 
-def failures(seeds: range) -> list[tuple[int, str]]:
-    """Seeds of which something is wrong, and what."""
-    with tempfile.TemporaryDirectory(prefix="kolumn-lies-") as scratch:
-        return failing(lambda seed: compare(seed, Path(scratch)), seeds)
-
-
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        print(argument, make(int(argument)).lies, failures(range(int(argument), int(argument) + 1)) or "no difference")
+    replay(compare)

@@ -2,7 +2,7 @@
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from kit.encoder import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, varint, with_crc, wrapper
@@ -22,12 +22,16 @@ class Mutant:
 
 def make_segment(rng: random.Random) -> list[bytes]:
     """A few entries of any format and codec, offsets increasing, as a segment of some kilobytes at most."""
-    entries, offset = [], rng.choice((0, 1, 100, 1 << 33))
-    for _ in range(rng.randint(2, 6)):
+    offset = rng.choice((0, 1, 100, 1 << 33))
+    return [entry for _, entry in entries_from(rng, offset, rng.randint(2, 6))]
+
+
+def entries_from(rng: random.Random, offset: int, count: int) -> Iterator[tuple[int, bytes]]:
+    """Entries with the offsets at which they begin, which may have holes between them."""
+    for _ in range(count):
         records = make_records(rng, offset, rng.randint(1, 6))
-        entries.append(make_entry(rng, records))
+        yield offset, make_entry(rng, records)
         offset = records[-1].offset + rng.choice((1, 1, 1, 5))
-    return entries
 
 
 def make_records(rng: random.Random, offset: int, count: int) -> list[Record]:
@@ -67,94 +71,70 @@ def make_entry(rng: random.Random, records: list[Record]) -> bytes:
 
 def mutate(rng: random.Random, entries: list[bytes]) -> Mutant:
     """Damage a segment in one way, or in two."""
-    name = rng.choice(list(ANYWHERE) + list(INSIDE) * 2)
-    return ANYWHERE[name](rng, entries) if name in ANYWHERE else _inside(rng, entries, name)
+    name = rng.choice([*ANYWHERE, "rearrange"] + list(INSIDE) * 2)
+    return _inside(rng, entries, name) if name in INSIDE else anywhere(rng, entries, name)
 
 
-def joined(parts: list[tuple[bytes, int | None]], kind: str, ordered: bool = True) -> Mutant:
-    """A mutant from entries, each with its original index, or None where it is damaged."""
-    at, untouched = 0, []
-    for part, index in parts:
-        if index is not None:
-            untouched.append((at, index))
-        at += len(part)
-    return Mutant(b"".join(part for part, _ in parts), kind, tuple(untouched), ordered)
+def anywhere(rng: random.Random, entries: list[bytes], name: str) -> Mutant:
+    """Damage at any place, which no checksum hides."""
+    data = _rearranged(rng, entries) if name == "rearrange" else ANYWHERE[name](rng, b"".join(entries))
+    return _found(data, entries, name, ordered=name not in ("splice", "rearrange"))
 
 
-def _parts(entries: list[bytes]) -> list[tuple[bytes, int | None]]:
-    return [(entry, index) for index, entry in enumerate(entries)]
+def _found(data: bytes, entries: list[bytes], kind: str, ordered: bool = True) -> Mutant:
+    places = [(data.find(entry), index) for index, entry in enumerate(entries)]
+    return Mutant(data, kind, tuple(sorted(place for place in places if place[0] >= 0)), ordered)
 
 
-def _cut_at(entries: list[bytes], data: bytes, low: int, high: int, shift: int, kind: str, ordered: bool = True) -> Mutant:
-    """A mutant in which original bytes [low, high) were replaced, and the bytes after them moved by ``shift``."""
-    at, untouched = 0, []
-    for index, entry in enumerate(entries):
-        if at + len(entry) <= low:
-            untouched.append((at, index))
-        elif at >= high:
-            untouched.append((at + shift, index))
-        at += len(entry)
-    return Mutant(data, kind, tuple(untouched), ordered)
-
-
-def _flip(rng: random.Random, entries: list[bytes]) -> Mutant:
-    data, parts = bytearray(b"".join(entries)), _parts(entries)
-    starts = [sum(map(len, entries[:index])) for index in range(len(entries))]
+def _flip(rng: random.Random, data: bytes) -> bytes:
     for _ in range(rng.choice((1, 1, 1, 2, 5))):
-        at = rng.randrange(len(data))
-        data[at] ^= 1 << rng.randrange(8)
-        hit = max(index for index, start in enumerate(starts) if start <= at)
-        parts[hit] = (parts[hit][0], None)
-    return replace(joined(parts, "flip"), data=bytes(data))
+        data = flipped(rng, data)
+    return data
 
 
-def _truncate(rng: random.Random, entries: list[bytes]) -> Mutant:
-    data = b"".join(entries)
-    cut = rng.randrange(len(data))
-    return _cut_at(entries, data[:cut], cut, len(data) + 1, 0, "truncate")
+def flipped(rng: random.Random, data: bytes, low: int = 0) -> bytes:
+    """One bit is another one."""
+    at = rng.randrange(low, len(data))
+    return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
 
 
-def _zero_tail(rng: random.Random, entries: list[bytes]) -> Mutant:
-    cut = _truncate(rng, entries)
-    return replace(cut, data=cut.data + bytes(rng.choice((1, 12, 17, 18, 40, 500))), kind="zero tail")
+def _truncate(rng: random.Random, data: bytes) -> bytes:
+    return data[: rng.randrange(len(data))]
 
 
-def _delete(rng: random.Random, entries: list[bytes]) -> Mutant:
-    data = b"".join(entries)
+def _zero_tail(rng: random.Random, data: bytes) -> bytes:
+    return _truncate(rng, data) + bytes(rng.choice((1, 12, 17, 18, 40, 500)))
+
+
+def _delete(rng: random.Random, data: bytes) -> bytes:
     low = rng.randrange(len(data))
-    high = min(len(data), low + rng.choice((1, 4, 12, 40, 200)))
-    return _cut_at(entries, data[:low] + data[high:], low, high, low - high, "delete")
+    return data[:low] + data[low + rng.choice((1, 4, 12, 40, 200)) :]
 
 
-def _insert(rng: random.Random, entries: list[bytes]) -> Mutant:
-    data = b"".join(entries)
+def _insert(rng: random.Random, data: bytes) -> bytes:
     at = rng.randrange(len(data))
-    junk = rng.choice((rng.randbytes, bytes))(rng.choice((1, 8, 12, 18, 61, 100)))
-    return _cut_at(entries, data[:at] + junk + data[at:], at, at, len(junk), "insert")
+    return data[:at] + rng.choice((rng.randbytes, bytes))(rng.choice((1, 8, 12, 18, 61, 100))) + data[at:]
 
 
-def _overwrite(rng: random.Random, entries: list[bytes]) -> Mutant:
-    data = b"".join(entries)
+def _overwrite(rng: random.Random, data: bytes) -> bytes:
     low = rng.randrange(len(data))
     junk = rng.choice((rng.randbytes, bytes))(rng.choice((2, 4, 8, 20, 100)))[: len(data) - low]
-    return _cut_at(entries, data[:low] + junk + data[low + len(junk) :], low, low + len(junk), 0, "overwrite")
+    return data[:low] + junk + data[low + len(junk) :]
 
 
-def _splice(rng: random.Random, entries: list[bytes]) -> Mutant:
-    data = b"".join(entries)
+def _splice(rng: random.Random, data: bytes) -> bytes:
     low, high = sorted(rng.sample(range(len(data) + 1), 2))
     at = rng.randrange(len(data))
-    return _cut_at(entries, data[:at] + data[low:high] + data[at:], at, at, high - low, "splice", ordered=False)
+    return data[:at] + data[low:high] + data[at:]
 
 
-def _rearrange(rng: random.Random, entries: list[bytes]) -> Mutant:
-    chosen = [rng.randrange(len(entries)) for _ in range(rng.randint(1, 8))]
-    return joined([(entries[index], index) for index in chosen], "rearrange", ordered=False)
+def _rearranged(rng: random.Random, entries: list[bytes]) -> bytes:
+    return b"".join(entries[rng.randrange(len(entries))] for _ in range(rng.randint(1, 8)))
 
 
-ANYWHERE: dict[str, Callable[[random.Random, list[bytes]], Mutant]] = {
+ANYWHERE: dict[str, Callable[[random.Random, bytes], bytes]] = {
     "flip": _flip, "truncate": _truncate, "zero tail": _zero_tail, "delete": _delete, "insert": _insert, "overwrite": _overwrite,
-    "splice": _splice, "rearrange": _rearrange,
+    "splice": _splice,
 }  # fmt: skip
 
 
@@ -164,9 +144,7 @@ def _inside(rng: random.Random, entries: list[bytes], name: str) -> Mutant:
     damaged = INSIDE[name](rng, entries[index])
     if rng.random() < 0.9 and len(damaged) > 22:
         damaged = with_crc(damaged)
-    parts = _parts(entries)
-    parts[index] = (damaged, index if damaged == entries[index] else None)
-    return joined(parts, name)
+    return _found(b"".join([*entries[:index], damaged, *entries[index + 1 :]]), entries, name)
 
 
 def _header_field(rng: random.Random, entry: bytes) -> bytes:

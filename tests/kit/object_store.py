@@ -73,12 +73,6 @@ class ObjectStore(AbstractFileSystem):
         if os.path.isfile(path):
             os.unlink(path)
 
-    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        pass
-
-    def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        pass
-
 
 def _put(path: str, data: bytes) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)

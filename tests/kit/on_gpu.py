@@ -6,16 +6,14 @@ Page-locked memory has the same address on the host and on the device, so the em
 that, its launches go to the GPU, and everything else (uploads, sums, codecs) stays on the host. So this needs CuPy and the kernels, and no
 RMM, nvCOMP or pylibcudf; what fails here is the machine code of a kernel or its launch, and nothing else.
 
-ON_GPU=compare    before each launch of a kernel the compiled loop does the same on the host; the first byte that differs is named
-ON_GPU=host       no GPU: the loops of the kit run in the place of launches, to try this plugin
-ON_GPU_LOG=FILE   a line for each launch that failed, with kernel and arguments
+KOLUMN_FAKE_GPU=1   no GPU: the loops of the kit run in the place of launches, to try this plugin
+ON_GPU_LOG=FILE     a line for each launch that failed, with kernel and arguments
 An error of CUDA ends the process: its context is of no use any more. pytest-xdist starts another one and goes on.
 """
 
 import os
 import sys
 import types
-import weakref
 from collections import Counter
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -23,17 +21,13 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-MODE = os.environ.get("ON_GPU", "host" if os.environ.get("KOLUMN_FAKE_GPU") == "1" else "run")
+FAKE = os.environ.get("KOLUMN_FAKE_GPU") == "1"
 LOG = os.environ.get("ON_GPU_LOG", "")
 FATAL = (
     "cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "cudaErrorMisalignedAddress", "cudaErrorLaunchTimeout",
     "cudaErrorHardwareStackError", "cudaErrorIllegalInstruction", "cudaErrorInvalidAddressSpace", "cudaErrorInvalidPc", "cudaErrorAssert",
     "CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_MISALIGNED_ADDRESS", "cudaErrorECCUncorrectable",
 )  # fmt: skip
-LARGE = 64 << 20
-"""Bytes of all pieces together above which nothing is compared."""
-TALKING = ("check", "join", "hop_staged", "hop_sliced")
-"""Kernels whose loops on the host take another way, so that what they leave between is not the same."""
 
 
 def note(text: str) -> None:
@@ -54,16 +48,11 @@ if not there:
 
 from kit import emulated  # noqa: E402
 from kit import ptx as machine_module  # noqa: E402
-from kolumn.kernels.machine.runtime import PAD  # noqa: E402
 
 loops = emulated.run_loops
-pieces: "weakref.WeakSet" = weakref.WeakSet()
+ran = Counter()
 
-if MODE == "host":
-
-    def locked(size):
-        return np.empty(size, np.uint8)
-else:
+if not FAKE:
     import cupy
 
     from kolumn.kernels.machine.image import image
@@ -72,34 +61,18 @@ else:
     _arch = int(cupy.cuda.Device().compute_capability)
     _most = 32 * cupy.cuda.Device().attributes["MultiProcessorCount"]
     _functions = {}
-
-    def locked(size):
-        return np.frombuffer(_pool.malloc(size), np.uint8, size)
+    emulated.take = lambda size: np.frombuffer(_pool.malloc(size), np.uint8, size)
 
 
-def _made(self, size, data=b""):
-    # As HostMemory.__init__, over page-locked memory.
-    self.size, real = size, max(size, len(data))
-    self._fill = next(emulated.FILLS)
-    self._whole = locked(real + 3 * PAD)
-    self._whole[:] = self._fill
-    begin = PAD + -self._whole.ctypes.data % PAD
-    if data:
-        self._whole[begin : begin + real] = np.frombuffer(data, np.uint8)
-    self._around = self._whole[:begin], self._whole[begin + real :]
-    self.address = self._whole.ctypes.data + begin + real - size
-    self.bytes = self._whole[begin + real - size : begin + real]
-    self.block = None
-    pieces.add(self)
-
-
-emulated.HostMemory.__init__ = _made
+def run(kernel, n, args):
+    if FAKE:
+        loops(kernel, n, args)
+    else:
+        _launch(kernel, n, args)
+    ran[kernel.name] += 1
 
 
 def _launch(kernel, n, args):
-    if MODE == "host":
-        loops(kernel, n, args)
-        return
     if kernel.name not in _functions:
         _functions[kernel.name] = cupy.RawModule(path=str(image(kernel, _arch))).get_function(kernel.entry)
     blocks = kernel.grid(n) if kernel.lanes else min(kernel.grid(n), _most)
@@ -109,30 +82,6 @@ def _launch(kernel, n, args):
     except Exception as error:
         note(f"LAUNCH {kernel.name} n={n} blocks={blocks} {args}: {error} [{os.environ.get('PYTEST_CURRENT_TEST')}]")
         raise
-
-
-def run(kernel, n, args):
-    whole = sum(len(one._whole) for one in pieces) if MODE == "compare" and kernel.name not in TALKING else LARGE
-    if whole >= LARGE:
-        launch(kernel, n, args)
-        return
-    held = list(pieces)
-    before = [one._whole.copy() for one in held]
-    loops(kernel, n, args)
-    right = [one._whole.copy() for one in held]
-    for one, old in zip(held, before, strict=True):
-        one._whole[:] = old
-    launch(kernel, n, args)
-    for one, wanted in zip(held, right, strict=True):
-        if (one._whole != wanted).any():
-            wrong = np.flatnonzero(one._whole != wanted)
-            at = int(wrong[0]) + one._whole.ctypes.data - one.address
-            text = (
-                f"DIFFERS {kernel.name} n={n} {args}: {len(wrong)} bytes of a piece of {one.size} at {one.address:#x}, the first at {at}: "
-                f"{one._whole[wrong[0]]} for {wanted[wrong[0]]} [{os.environ.get('PYTEST_CURRENT_TEST')}]"
-            )
-            note(text)
-            raise AssertionError(text)
 
 
 whole_init = emulated.Emulated.__init__
@@ -164,12 +113,6 @@ class OnGpu:
 
 
 machine_module.Machine = OnGpu  # type: ignore[assignment, misc]
-ran = Counter()
-
-
-def launch(kernel, n, args):
-    _launch(kernel, n, args)
-    ran[kernel.name] += 1
 
 
 @pytest.fixture(autouse=True, scope="session")

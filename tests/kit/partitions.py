@@ -37,25 +37,20 @@ class Injury:
         return copy
 
 
+def _changed(base: int, change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda folder: log(folder, base).write_bytes(change(log(folder, base).read_bytes()))
+
+
 def _cut(base: int, size: int) -> Callable[[Path], object]:
-    return lambda folder: log(folder, base).write_bytes(log(folder, base).read_bytes()[:size])
+    return _changed(base, lambda data: data[:size])
 
 
 def _zeroed(base: int, start: int = 0) -> Callable[[Path], object]:
-    def make(folder: Path) -> None:
-        data = log(folder, base).read_bytes()
-        log(folder, base).write_bytes(data[:start] + bytes(len(data) - start))
-
-    return make
+    return _changed(base, lambda data: data[:start] + bytes(len(data) - start))
 
 
-def _flipped(base: int, position: int) -> Callable[[Path], object]:
-    def make(folder: Path) -> None:
-        data = bytearray(log(folder, base).read_bytes())
-        data[position] ^= 1
-        log(folder, base).write_bytes(data)
-
-    return make
+def _flipped(base: int, at: int) -> Callable[[Path], object]:
+    return _changed(base, lambda data: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
 
 def _removed(base: int, *suffixes: str) -> Callable[[Path], object]:
@@ -103,8 +98,7 @@ INJURIES = (
     Injury("last zeroed", _zeroed(727), 727, ((727, 899),), ("bytes of zeros",)),
     Injury("last zeroed, no index files", _all(_zeroed(727), _removed(727, "index", "timeindex")), 727),
     Injury("last log removed", _removed(727, "log"), 727, ((727, 899),), ("lists offset 899, and no log",)),
-    Injury("rolled, zeros after all of it", lambda folder: log(folder, 370).write_bytes(log(folder, 370).read_bytes() + bytes(4096)), 900,
-           remarks=(("zero-tail", None, None),)),
+    Injury("rolled, zeros after all of it", _changed(370, lambda data: data + bytes(4096)), 900, remarks=(("zero-tail", None, None),)),
     Injury("duplicated under another offset", _copied(370, "00000000000000000400.log"), 1088, ((400, 557), (370, 384)),
            ("expected offsets below 400", "expected offsets from 400 on")),
     Injury("duplicated under another name", _copied(370, "copy.log"), 1088, ((370, 384),), ("370.log has offsets of this file too",)),

@@ -112,11 +112,8 @@ def _different(request: Int64s, place: Int64s, than: Int64s | None = None) -> in
     """Different places of each request, summed; with ``than`` of the accesses alone that reach beyond it."""
     if than is not None:
         request, place = request[place != than], place[place != than]
-    if not len(request):
-        return 0
-    order = np.lexsort((place, request))
-    request, place = request[order], place[order]
-    return 1 + int(((request[1:] != request[:-1]) | (place[1:] != place[:-1])).sum())
+    places, number = np.unique(place, return_inverse=True)
+    return len(np.unique(request * len(places) + number))
 
 
 def _turns(trace: Int64s) -> int:

@@ -1,4 +1,4 @@
-"""PTX becomes LLVM IR, an instruction at a time: a function that runs one thread.
+"""PTX as text becomes a list of instructions, and these LLVM IR, one at a time: a function that runs one thread.
 
     i32 thread(registers, context, number)      context: see ptx_memory.py; number: the thread's in the launch
 
@@ -10,11 +10,12 @@ include those of a predicate that is false, since a warp issues them all the sam
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from kit.ptx_memory import ASK, COUNTERS, CTAID, FLAG, GIVE, MASK, NCTAID, NTID, PARAMS, SEGMENT, SHARED, TID
-from kit.ptx_text import Instruction, Text, bits_of
 from kolumn.core.arrays import Bytes
 
 SPECIAL = {"%tid.x": TID, "%ntid.x": NTID, "%ctaid.x": CTAID, "%nctaid.x": NCTAID}
@@ -26,6 +27,79 @@ _INTRINSICS = [
     *(f"declare i{b} @llvm.abs.i{b}(i{b}, i1)" for b in (16, 32, 64)),
     *(f"declare i{b} @llvm.ctpop.i{b}(i{b})" for b in (32, 64)),
 ]
+
+
+NOT_CODE = (".reg", ".pragma", ".loc", ".file", ".local", ".shared")
+
+
+def bits_of(kind: str) -> int:
+    """Bits of a type of PTX: ``s64``, ``b32``, ``pred``."""
+    return 1 if kind == "pred" else int(kind[1:])
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction."""
+
+    line: int  # in the text, from 1
+    name: str  # with its types: ``ld.global.u8``; a label is ``label``
+    operands: tuple[str, ...]  # the first one is the target, if there is one
+    guard: str = ""  # predicate that decides whether it is done, or empty
+    negated: bool = False  # whether the predicate has to be false
+
+
+@dataclass
+class Text:
+    """A kernel's PTX."""
+
+    text: str
+    params: list[str] = field(default_factory=list)  # names of the parameters, 64 bits each
+    registers: dict[str, int] = field(default_factory=dict)  # bits of each register
+    shared: dict[str, int] = field(default_factory=dict)  # where each array lies in the shared memory of a block
+    shared_bytes: int = 0
+    constants: dict[str, Bytes] = field(default_factory=dict)  # arrays that the text holds, by name
+    instructions: list[Instruction] = field(default_factory=list)
+
+    def at(self, line: int) -> str:
+        """A line of the text."""
+        return self.text.split("\n")[line - 1].strip()
+
+
+def parse(text: str) -> Text:
+    """Take PTX with one kernel apart, or raise a ValueError."""
+    entry = re.search(r"\.entry \w+\((.*?)\)[^{]*\{(.*)\}", text, re.S)
+    if entry is None:
+        raise ValueError("no kernel in this text")
+    head, body = entry.groups()
+    one = Text(text, params=re.findall(r"\.param \.[bsu]64 (\w+)", head))
+    if len(one.params) != head.count(".param"):
+        raise ValueError("a kernel's parameters have 64 bits each")
+    for kind, prefix, most in re.findall(r"\.reg \.(\w+)\s+%(\w+?)<(\d+)>", body):
+        one.registers.update({f"%{prefix}{i}": bits_of(kind) for i in range(int(most))})
+    for align, symbol, size in re.findall(r"\.shared \.align (\d+) \.b8 ([$\w]+)\[(\d+)\]", text):
+        # As badly aligned as it may be: at an odd multiple.
+        one.shared[symbol] = (-(-one.shared_bytes // int(align)) | 1) * int(align)
+        one.shared_bytes = one.shared[symbol] + int(size)
+    for symbol, size, given in re.findall(r"\.(?:const|global) \.align \d+ \.b8 ([$\w]+)\[(\d+)\](?: = \{([^}]*)\})?;", text):
+        values = [int(value) for value in given.split(",")] if given else []
+        one.constants[symbol] = np.array(values + [0] * (int(size) - len(values)), np.int64).astype(np.uint8)
+    first = text[: entry.start(2)].count("\n") + 1
+    for number, raw in enumerate(body.split("\n"), first):
+        line = re.sub(r"//.*", "", raw).strip()
+        if line and not line.startswith(NOT_CODE):
+            one.instructions.append(_instruction(number, line))
+    return one
+
+
+def _instruction(number: int, line: str) -> Instruction:
+    if line.endswith(":"):
+        return Instruction(number, "label", (line[:-1],))
+    guard, negated = "", False
+    if found := re.match(r"@(!?)(%p\d+)\s+(.*)", line):
+        negated, guard, line = bool(found[1]), found[2], found[3]
+    name, *rest = line.rstrip(";").split(None, 1)
+    operands = tuple(one.strip() for one in re.findall(r"\[[^\]]*\]|[^,\s]+", rest[0] if rest else ""))
+    return Instruction(number, name, operands, guard, negated)
 
 
 @dataclass(frozen=True)
@@ -185,22 +259,19 @@ class Translation:
 
     def _sync(self, one: Instruction) -> None:
         self._count()
-        kind = {"bar.sync": BARRIER, "bar.warp.sync": WARP_BARRIER}.get(one.name, -1)
+        kind, told = {"bar.sync": BARRIER, "bar.warp.sync": WARP_BARRIER}.get(one.name, -1), dict[int, str]()
         if one.name.startswith("shfl.sync."):
             kind = SHUFFLES[one.name.split(".")[2]]
             target, give, ask, segment, mask = one.operands
-            self._out.append(f"  store i64 {self._get(give, 64)}, ptr {self._context(GIVE)}")
-            self._out.append(f"  store i64 {self._get(ask, 64)}, ptr {self._context(ASK)}")
-            self._out.append(f"  store i64 {self._get(segment, 64)}, ptr {self._context(SEGMENT)}")
-            self._out.append(f"  store i64 {self._get(mask, 64)}, ptr {self._context(MASK)}")
+            told = {GIVE: give, ASK: ask, SEGMENT: segment, MASK: mask}
         elif one.name == "vote.sync.ballot.b32":
             kind, (target, give, mask) = BALLOT, one.operands
-            self._out.append(f"  store i64 {self._get(give, 64)}, ptr {self._context(GIVE)}")
-            self._out.append(f"  store i64 {self._get(mask, 64)}, ptr {self._context(MASK)}")
+            told = {GIVE: give, MASK: mask}
         elif kind == WARP_BARRIER:
-            self._out.append(f"  store i64 {self._get(one.operands[0], 64)}, ptr {self._context(MASK)}")
+            told = {MASK: one.operands[0]}
         elif kind < 0 or one.operands != ("0",):
             raise UnknownError(f"line {one.line}: {one.name} {one.operands}")
+        self._out += [f"  store i64 {self._get(operand, 64)}, ptr {self._context(at)}" for at, operand in told.items()]
         self.syncs.append(Sync(kind, one.line))
         number = len(self.syncs)
         self._out += [f"  store i64 {number}, ptr %regs", f"  ret i32 {number}", f"resume{number}:"]

@@ -9,12 +9,13 @@ Everything that is asked at each access is in one array of int64, the *context*,
 """
 
 import bisect
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numba import cfunc, types
+from numba import cfunc, njit, types
 
-from kit.kept import keeping
+from kit.emulated import kept
 from kolumn.core.arrays import Int64s
 from kolumn.formats.words import load64, store64
 
@@ -34,9 +35,7 @@ CELL = 6
 _ROW, _CELL, _WARP = 4 * 8, CELL * 8, 32
 _REGIONS, _HOW_MANY, _LAUNCH, _SYNCS, _NTID = 8 * REGIONS, 8 * HOW_MANY, 8 * LAUNCH, 8 * SYNCS, 8 * NTID
 _ERRORS, _ERROR, _TRACE, _TRACED, _ROOM = 8 * ERRORS, 8 * ERROR, 8 * TRACE, 8 * TRACED, 8 * TRACE_ROOM
-_MISALIGNED, _OUTSIDE, _RACE = MISALIGNED, OUTSIDE, RACE
 _THREADS, _LINES = (1 << 32) - 1, 24
-_TRACE_COLUMNS = TRACE_COLUMNS
 _int64 = types.int64
 
 
@@ -51,13 +50,7 @@ class Wrong(NamedTuple):
     other: int
 
 
-def _inline(function):
-    from numba import njit
-
-    return njit(inline="always")(function)
-
-
-@_inline
+@njit(inline="always")
 def _ordered(context, tag, place, own, thread):
     """Whether an access, ``tag`` and ``place`` of a cell, is ordered before what ``thread`` does now, whose tag is ``own``."""
     if (tag >> 32) != (own >> 32) or tag == own:
@@ -72,18 +65,12 @@ def _ordered(context, tag, place, own, thread):
     return other // _WARP == thread // _WARP and load64(syncs + 8 * (1 + thread % block // _WARP)) > (place >> 20) & 0xFFFFF
 
 
-def _kept_callback(function):
-    """A function that machine code calls, compiled, and kept for other processes."""
-    with keeping(__file__) as possible:
-        return cfunc(_int64(*[_int64] * 7), cache=possible)(function)
-
-
-@_kept_callback
+@kept(__file__, compiler=partial(cfunc, _int64(*[_int64] * 7)))
 def access(context, address, width, write, line, thread, value):
     """1 where the access may be done; what is wrong with it is noted in the context, with the first one's particulars."""
     kind, other = 0, 0
     if address & (width - 1):
-        kind = _MISALIGNED
+        kind = MISALIGNED
     else:
         low, high, regions = 0, load64(context + _HOW_MANY), load64(context + _REGIONS)
         while low < high:
@@ -94,7 +81,7 @@ def access(context, address, width, write, line, thread, value):
                 high = middle
         row = regions + _ROW * (low - 1)
         if low == 0 or address + width > load64(row + (8 if write else 16)):
-            kind = _OUTSIDE
+            kind = OUTSIDE
         elif load64(row + 24) != 0:
             own = (load64(context + _LAUNCH) << 32) | thread
             syncs = load64(context + _SYNCS)
@@ -106,12 +93,12 @@ def access(context, address, width, write, line, thread, value):
                 if not _ordered(context, tag, at, own, thread):
                     here = (load64((address + k) & -8) >> (8 * ((address + k) & 7))) & 0xFF
                     if not write or ((value >> (8 * k)) & 0xFF) != here:
-                        kind, other = _RACE, ((at >> 40) << 32) | (tag & _THREADS)
+                        kind, other = RACE, ((at >> 40) << 32) | (tag & _THREADS)
                 if write:
                     for reader in (16, 32):
                         tag, at = load64(cell + reader), load64(cell + reader + 8)
                         if not _ordered(context, tag, at, own, thread):
-                            kind, other = _RACE, ((at >> 40) << 32) | (tag & _THREADS)
+                            kind, other = RACE, ((at >> 40) << 32) | (tag & _THREADS)
                     store64(cell, own)
                     store64(cell + 8, place)
                 else:
@@ -121,7 +108,7 @@ def access(context, address, width, write, line, thread, value):
                     store64(cell + 16, own)
                     store64(cell + 24, place)
     if load64(context + _TRACE) != 0 and load64(context + _TRACED) < load64(context + _ROOM):
-        cell = load64(context + _TRACE) + 8 * _TRACE_COLUMNS * load64(context + _TRACED)
+        cell = load64(context + _TRACE) + 8 * TRACE_COLUMNS * load64(context + _TRACED)
         store64(context + _TRACED, load64(context + _TRACED) + 1)
         store64(cell, line)
         store64(cell + 8, thread)
@@ -140,7 +127,7 @@ def access(context, address, width, write, line, thread, value):
         store64(at + 24, address)
         store64(at + 32, width)
         store64(at + 40, other)
-    return 1 if kind == _RACE else 0
+    return 1 if kind == RACE else 0
 
 
 class Pieces:

@@ -2,22 +2,9 @@
 
 import random
 from pathlib import Path
-from typing import Any
 
-from kit.encoder import (
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    Header,
-    Record,
-    batch,
-    control_batch,
-    message,
-    overlong,
-    raw_batch,
-    varint,
-    wrapper,
-)
+from kit import encoder
+from kit.encoder import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, overlong, raw_batch, varint
 
 TIME = 1_700_000_000_000
 CODECS = range(5)
@@ -38,7 +25,7 @@ class Log:
         for _ in range(rng.choice([1, 2, 5, 40])):
             key = None if rng.random() < 0.05 else b"key-%d" % rng.randrange(self.keys) * rng.choice([1, 1, 1, 30])
             value = None if dead and rng.random() < 0.2 else rng.choice([b"", b"v" * rng.randrange(300), rng.randbytes(9000)])
-            some: tuple[Header, ...] = ()
+            some: tuple[encoder.Header, ...] = ()
             if headers:
                 some = tuple((rng.choice([b"", b"name", b"caf\xc3\xa9", b"\xff"]), rng.choice([None, b"", b"x" * 200])) for _ in range(3))
             records.append(Record(self.offset, key, value, TIME + self.offset * 1000 + rng.randrange(-5000, 5000), some))
@@ -46,26 +33,23 @@ class Log:
         return records
 
     def entry(self) -> bytes:
-        rng, kind = self.rng, self.rng.choice(self.kinds)
+        rng, kind, first = self.rng, self.rng.choice(self.kinds), self.offset
         if kind == "old":
-            return b"".join(message(1, one) for one in self.records()) if rng.random() < 0.5 else wrapper(1, self.records(), 1)
-        more: dict[str, Any] = {"codec": rng.choice(CODECS), "last_offset": None}
-        if kind == "idempotent":
-            more |= {"producer_id": rng.randrange(3), "producer_epoch": 0, "base_sequence": self.offset}
-        if kind == "appended":
-            more |= {"flags": LOG_APPEND_TIME}
-        if kind == "transactions":
-            producer, epoch = rng.randrange(10, 13), 3
-            if rng.random() < 0.3:
-                self.offset += 1
-                return control_batch(self.offset - 1, rng.randrange(2), producer_id=producer, producer_epoch=epoch, timestamp=TIME)
-            more |= {"flags": TRANSACTIONAL, "producer_id": producer, "producer_epoch": epoch, "base_sequence": self.offset}
+            return b"".join(message(1, one) for one in self.records()) if rng.random() < 0.5 else encoder.wrapper(1, self.records(), 1)
+        producer, epoch = {"idempotent": (rng.randrange(3), 0), "transactions": (rng.randrange(10, 13), 3)}.get(kind, (-1, -1))
+        if kind == "transactions" and rng.random() < 0.3:
+            self.offset += 1
+            return control_batch(first, rng.randrange(2), producer_id=producer, producer_epoch=epoch, timestamp=TIME)
         records = self.records(kind == "dead", kind == "headers")
-        if kind == "dead" and rng.random() < 0.5:
-            more |= {"flags": DELETE_HORIZON, "base_timestamp": TIME + rng.randrange(-10, 10)}
         if kind == "odd":
             return self.odd(records)
-        return batch(records, **more | {"last_offset": self.offset - 1})
+        flags, base = {"appended": LOG_APPEND_TIME, "transactions": TRANSACTIONAL}.get(kind, 0), None
+        if kind == "dead" and rng.random() < 0.5:
+            flags, base = DELETE_HORIZON, TIME + rng.randrange(-10, 10)
+        return batch(
+            records, codec=rng.choice(CODECS), flags=flags, base_timestamp=base, last_offset=self.offset - 1, producer_id=producer,
+            producer_epoch=epoch, base_sequence=first if producer >= 0 else -1,
+        )  # fmt: skip
 
     def odd(self, records: list[Record]) -> bytes:
         """With record attributes, and longer numbers than are needed."""

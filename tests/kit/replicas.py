@@ -3,7 +3,8 @@
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import kolumn
 from kit import oracle
 from kit.corpus import cases
 from kit.encoder import Record
-from kit.mutate import ANYWHERE, Mutant, make_entry, make_records
+from kit.mutate import anywhere, entries_from
 
 COLUMNS = ["offset", "key", "value", "timestampMs"]
 ALL_COLUMNS = ["offset", "timestampMs", "key", "value", "headers", "topic", "partition", "leaderEpoch", "controlType"]
@@ -28,22 +29,18 @@ Row = tuple[int, bytes | None, bytes | None, int]
 class Log:
     """A log of entries in any formats, and the records of each."""
 
-    entries: list[bytes] = field(default_factory=list)
-    rows: list[list[Row]] = field(default_factory=list)
-    bases: list[int] = field(default_factory=list)
+    bases: list[int]
+    entries: list[bytes]
+
+    @cached_property
+    def rows(self) -> list[list[Row]]:
+        return [[(row.offset, row.key, row.value, row.timestampMs) for row in oracle.read(one).rows()] for one in self.entries]
 
 
 def make_log(rng: random.Random, count: int) -> Log:
     """A log of some entries; their offsets may have holes, and some have no records."""
-    log, offset = Log(), rng.choice((0, 1, 100, 1 << 33))
-    for _ in range(count):
-        records = make_records(rng, offset, rng.randint(1, 6))
-        entry = make_entry(rng, records)
-        log.entries.append(entry)
-        log.rows.append([(row.offset, row.key, row.value, row.timestampMs) for row in oracle.read(entry).rows()])
-        log.bases.append(offset)
-        offset = records[-1].offset + rng.choice((1, 1, 1, 5))
-    return log
+    bases, entries = zip(*entries_from(rng, rng.choice((0, 1, 100, 1 << 33)), count), strict=True)
+    return Log(list(bases), list(entries))
 
 
 def cut(rng: random.Random, log: Log) -> list[tuple[int, list[int]]]:
@@ -58,11 +55,9 @@ def damaged(rng: random.Random, log: Log, folder: Path, often: float) -> set[int
     whole: set[int] = set()
     for base, own in cut(rng, log):
         entries = [log.entries[i] for i in own]
-        mutant = Mutant(b"".join(entries), "none", tuple((0, i) for i in range(len(own))))
-        if rng.random() < often:
-            mutant = ANYWHERE[rng.choice(KINDS)](rng, entries)
-        (folder / f"{base:020}.log").write_bytes(mutant.data)
-        whole |= {own[index] for _, index in mutant.untouched}
+        data = anywhere(rng, entries, rng.choice(KINDS)).data if rng.random() < often else b"".join(entries)
+        (folder / f"{base:020}.log").write_bytes(data)
+        whole |= {index for index in own if log.entries[index] in data}
     return whole
 
 

@@ -3,14 +3,12 @@
 import base64
 import json
 import re
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 
-_FIRST, _AFTER = -62_135_596_800_000_000, 253_402_300_800_000_000
-
-
+_EPOCH = datetime(1970, 1, 1)
 _ACTED_ON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """What a terminal acts on, beside what JSON escapes itself: DEL, controls of two bytes, ends of lines, marks of direction."""
 
@@ -24,23 +22,19 @@ def text_lines(batch: pa.RecordBatch) -> str:
     return "".join("  ".join(f"{name}={_cell(value)}" for name, value in row.items()) + "\n" for row in _rows(batch))
 
 
-class Moment(int):
-    """Microseconds since 1970."""
-
-    def __str__(self) -> str:
-        """As a time of a calendar with four-digit years, else in ms."""
-        if not _FIRST <= self < _AFTER:
-            return str(int(self) // 1000)
-        ms = int(self) // 1000
-        moment = datetime.fromtimestamp(ms // 1000, UTC).replace(microsecond=ms % 1000 * 1000, tzinfo=None)
-        return moment.isoformat(timespec="milliseconds") + "Z"
+def _moment(microseconds: int) -> str | int:
+    """A time of a calendar with four-digit years, else ms since 1970."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=microseconds // 1000)).isoformat(timespec="milliseconds") + "Z"
+    except OverflowError:
+        return microseconds // 1000
 
 
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_timestamp(column.type):
-            columns[name] = [None if value is None else Moment(value) for value in column.cast(pa.int64()).to_pylist()]
+            columns[name] = [None if value is None else _moment(value) for value in column.cast(pa.int64()).to_pylist()]
         else:
             columns[name] = column.to_pylist()
     return [{name: values[i] for name, values in columns.items()} for i in range(batch.num_rows)]
@@ -61,8 +55,6 @@ def _encoded(row: dict[str, Any]) -> dict[str, Any]:
             result[name], result[f"{name}Encoding"] = shown(value)
         elif name == "headers":
             result[name] = [_encoded(header) for header in value]
-        elif isinstance(value, Moment):
-            result[name] = str(value) if _FIRST <= value < _AFTER else int(str(value))
         else:
             result[name] = value
     return result

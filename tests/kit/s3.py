@@ -16,7 +16,7 @@ from threading import Thread
 
 import pytest
 
-from kit.java import class_path
+from kit.java import class_path, free_port, running
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "secRET", "AWS_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
@@ -55,25 +55,11 @@ def java_server(home: Path) -> Iterator[str]:
     if not all(map(shutil.which, ("java", "mvn"))):
         pytest.skip("needs Java and Maven on the PATH")
     classes = class_path("tests/foreign/s3proxy", "tests/s3proxy")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = home / "s3proxy.properties"
+    port, settings = free_port(), home / "s3proxy.properties"
     settings.write_text(S3PROXY.format(port=port, **CREDENTIALS))
     command = ["java", "-Xmx512m", "-cp", classes, "org.gaul.s3proxy.Main", "--properties", str(settings)]
-    with open(home / "output", "wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
-        try:
-            end = time.monotonic() + 60
-            while True:
-                with socket.socket() as one:
-                    if one.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                assert process.poll() is None, (home / "output").read_text()[-2000:]
-                assert time.monotonic() < end
-                time.sleep(0.2)
-            yield f"127.0.0.1:{port}"
-        finally:
-            process.terminate()
+    with running(command, port, home / "output"):
+        yield f"127.0.0.1:{port}"
 
 
 class Proxy(ThreadingHTTPServer):

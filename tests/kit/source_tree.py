@@ -80,16 +80,3 @@ def arrows() -> dict[Path, set[Path]]:
             if name and by_name[name] != module:
                 found[module].add(by_name[name])
     return found
-
-
-def circles(graph: dict[Path, set[Path]]) -> list[Path]:
-    """Modules that import themselves through others."""
-    left = {module: set(others) for module, others in graph.items()}
-    while free := [module for module, others in left.items() if not others & left.keys()]:
-        for module in free:
-            del left[module]
-    # What is left is in a circle, or imports one: drop the latter.
-    while outer := [module for module in left if not any(module in others for others in left.values())]:
-        for module in outer:
-            del left[module]
-    return sorted(left)

@@ -133,11 +133,6 @@ class Standins:
             self.run(queue, queue.asked)
             self._advance()
 
-    def wait_for_all(self) -> None:
-        """The stream that Kolumn may not wait for goes first."""
-        for stream in list(self.queues):
-            self.wait(stream)
-
     def _step(self, queue: Queue) -> None:
         step, before = queue.waiting.popleft(), self._running
         self._running = True
@@ -384,6 +379,8 @@ class Standins:
                 """It is current: there is one."""
 
         class Resource:
+            deallocate = staticmethod(standins.deallocate)
+
             def __init__(self, upstream: Any = None, limit: int = MEMORY) -> None:
                 self.limit = limit
 
@@ -391,9 +388,6 @@ class Standins:
                 if standins.in_use() + size > self.limit:
                     raise MemoryError("out_of_memory: maximum pool size exceeded")
                 return standins.allocate(size, stream)
-
-            def deallocate(self, address: int, size: int, stream: Any) -> None:
-                standins.deallocate(address, size, stream)
 
         self.resource = Resource()
         for name, stands_in in {
@@ -433,7 +427,9 @@ class Standins:
             runtime.kept.clear()
         del lent
         gc.collect()
-        self.wait_for_all()
+        # The stream that Kolumn may not wait for goes first.
+        for stream in list(self.queues):
+            self.wait(stream)
         for piece in list(self.pieces.values()):
             if piece.freed:
                 self._forget(piece)

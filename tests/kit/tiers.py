@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from Crypto.Cipher import PKCS1_OAEP
+from Crypto.Hash import SHA3_512
+from Crypto.PublicKey import RSA
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 import kolumn
@@ -67,7 +68,7 @@ class Aiven:
     def __init__(self, root: Path, chunk: int, *, zstd: bool = False, key: str | None = None, variable: bool | None = None) -> None:
         self.root, self.chunk, self.zstd, self.key = root, chunk, zstd, key
         self.variable = zstd if variable is None else variable
-        self.private = None if key is None else rsa.generate_private_key(65537, 2048)
+        self.private = None if key is None else RSA.generate(2048)
 
     def keys(self) -> dict[str, Path] | None:
         """The option ``keys`` of reads."""
@@ -76,8 +77,7 @@ class Aiven:
     def key_file(self) -> Path:
         assert self.private is not None
         path = self.root / "private.pem"
-        form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        path.write_bytes(self.private.private_bytes(*form))
+        path.write_bytes(self.private.export_key(pkcs=8))
         return path
 
     def put(
@@ -86,11 +86,14 @@ class Aiven:
     ) -> Path:  # fmt: skip
         """Write a segment; returns its manifest. ``indexes`` are by their names there: "offset", "timestamp", …"""
         data_key, aad = os.urandom(32), os.urandom(32)
+
+        def sealed(part: bytes) -> bytes:
+            return part if self.key is None else (iv := os.urandom(12)) + AESGCM(data_key).encrypt(iv, part, aad)
+
         parts = [data[at : at + self.chunk] for at in range(0, len(data), self.chunk)]
         if self.zstd:
             parts = [zstandard.ZstdCompressor().compress(part) for part in parts]
-        if self.key is not None:
-            parts = [(iv := os.urandom(12)) + AESGCM(data_key).encrypt(iv, part, aad) for part in parts]
+        parts = list(map(sealed, parts))
         folder = self.root / f"{topic}-{uuid_of(topic)}" / str(partition)
         folder.mkdir(parents=True, exist_ok=True)
         stem = folder / f"{first:020d}-{uuid_of(f'{topic}{partition}{first}')}"
@@ -102,9 +105,7 @@ class Aiven:
             index |= {"transformedChunkSize": len(parts[0]) if parts else 0, "finalTransformedChunkSize": len(parts[-1]) if parts else 0}
         places: dict[str, Any] = dict.fromkeys(("offset", "timestamp", "producerSnapshot", "leaderEpoch", "transaction"))
         stored = b""
-        for name, part in (indexes or {}).items():
-            if self.key is not None:
-                part = (iv := os.urandom(12)) + AESGCM(data_key).encrypt(iv, part, aad)
+        for name, part in ((name, sealed(part)) for name, part in (indexes or {}).items()):
             places[name] = {"position": len(stored), "size": len(part)}
             stored += part
         Path(f"{stem}.indexes").write_bytes(stored)
@@ -113,7 +114,8 @@ class Aiven:
         metadata = {"remoteLogSegmentId": ids, "startOffset": first, "endOffset": last, "segmentLeaderEpochs": epochs or {"0": 0}}
         manifest: dict[str, Any] = {"version": "1", "chunkIndex": index, "segmentIndexes": places, "compression": self.zstd}
         if self.private is not None:
-            manifest["encryption"] = {"dataKey": f"{self.key}:{b64(_wrapped(data_key, self.private))}", "aad": b64(aad)}
+            wrapped = PKCS1_OAEP.new(self.private, SHA3_512).encrypt(data_key)
+            manifest["encryption"] = {"dataKey": f"{self.key}:{b64(wrapped)}", "aad": b64(aad)}
         path = Path(f"{stem}.rsm-manifest")
         path.write_text(json.dumps({**manifest, "remoteLogSegmentMetadata": metadata, "unknown": 1}))
         return path
@@ -147,18 +149,3 @@ def _sizes(sizes: list[int]) -> bytes:
     width = max(1, (spread.bit_length() + 7) // 8)
     rest = b"".join((size - base).to_bytes(width, "big") for size in sizes[:-1])
     return head + base.to_bytes(4, "big") + bytes([width]) + rest + sizes[-1].to_bytes(4, "big")
-
-
-def _wrapped(message: bytes, private: Any) -> bytes:
-    """OAEP with SHA3-512 and MGF1 of SHA3-512."""
-    numbers = private.public_key().public_numbers()
-    size, hashed = (numbers.n.bit_length() + 7) // 8, hashlib.sha3_512
-    data = hashed(b"").digest() + bytes(size - len(message) - 2 * 64 - 2) + b"\1" + message
-    seed = os.urandom(64)
-
-    def mask(of: bytes, length: int) -> bytes:
-        return b"".join(hashed(of + i.to_bytes(4, "big")).digest() for i in range(length // 64 + 1))[:length]
-
-    masked = bytes(a ^ b for a, b in zip(data, mask(seed, len(data)), strict=True))
-    hidden = bytes(a ^ b for a, b in zip(seed, mask(masked, 64), strict=True))
-    return pow(int.from_bytes(b"\0" + hidden + masked, "big"), numbers.e, numbers.n).to_bytes(size, "big")

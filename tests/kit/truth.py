@@ -1,9 +1,6 @@
 """Kolumn against the ground truth of `kit.disk_damage`. ``python -m kit.truth SEED`` in ``tests`` replays one mutant."""
 
 import random
-import sys
-import tempfile
-from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,7 +9,7 @@ import kolumn
 from kit import oracle
 from kit.differential import COLUMNS, expect, rows_of
 from kit.disk_damage import Mutant, make, rows_at, undetectable
-from kit.fuzz import failing
+from kit.fuzz import replay
 from kit.paths import GENERAL, without
 
 OTHERS: list[dict[str, Any]] = [
@@ -32,8 +29,8 @@ def compare(seed: int, folder: Path) -> None:
         given = records(path, mutant)
         same(path, rng.choice(OTHERS))
         report(path, mutant, given)
-    finally:
-        path.unlink()
+    except AssertionError as error:
+        raise AssertionError(f"{mutant.kind}: {error}") from None
 
 
 def records(path: Path, mutant: Mutant) -> set[int]:
@@ -109,16 +106,5 @@ def report(path: Path, mutant: Mutant, given: set[int]) -> None:
         expect(not damage, f"errors='raise' finds nothing: {damage}")
 
 
-def failures(seeds: range) -> Iterator[tuple[int, str]]:
-    """Compare the mutants of many seeds; (seed, what is wrong) for each that fails."""
-    with tempfile.TemporaryDirectory(prefix="kolumn-truth-") as folder:
-        for seed, error in failing(lambda seed: compare(seed, Path(folder)), seeds):
-            yield seed, f"{make(seed).kind}: {error}"
-
-
 if __name__ == "__main__":
-    for argument in sys.argv[1:]:
-        damaged = make(int(argument))
-        print(argument, damaged.kind, [len(entry) for entry in damaged.entries], damaged.places)
-        for seed, text in failures(range(int(argument), int(argument) + 1)):
-            print(seed, text)
+    replay(compare)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kit.source_tree import modules
+from kit.source_tree import LINKED, modules
 
 ROOT = Path(__file__).resolve().parents[2]
-LINKED = ("kernels", "cpu_fallback", "spark_plugin")
 BUILT = ("kernels/compiled/0123456789abcdef/sizes.sm_90.cubin", "cpu_fallback/compiled/x86-64-v3-0123456789abcdef/stream.hop.code")
 
 

@@ -5,8 +5,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit.bodies import bodies
 from kit.fuzz import examples
+from kit.guarded import bodies
 from kit.protobuf_values import body, expected, in_edition, message_class, mutants, plain, schema
 from kolumn.values.protobuf import ProtobufDecoder
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from kit.avro_reader import as_column, of_column, read
-from kit.avro_values import bodies, registered, side_by_side, written
+from kit.avro_values import registered, side_by_side, written
 from kit.avro_writer import EVERYTHING, Writer, damaged, random_value, varint
+from kit.guarded import bodies
 from kit.outcome import raises
 from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.values.avro import decode_rows

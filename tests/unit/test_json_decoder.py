@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kit import json_values
-from kit.bodies import bodies
+from kit.guarded import bodies
 from kolumn.values.decoder import Bodies, nested_type
 from kolumn.values.framing import BareFramer
 from kolumn.values.json import JsonDecoder, LinesDecoder, json_tables

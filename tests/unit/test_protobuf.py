@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, duration_pb2, struct_pb2, timestamp_pb2
 
-from kit.bodies import bodies
+from kit.guarded import bodies
 from kit.outcome import raises
 from kit.protobuf_values import message_class, plain, varint
 from kolumn.core.errors import ArgumentError

@@ -13,7 +13,7 @@ from numba import njit
 import kolumn.cpu_fallback.values.protobuf
 import kolumn.cpu_fallback.values.words
 import kolumn.values.wire.compiled  # noqa: F401
-from kit.bodies import Guarded, bodies
+from kit.guarded import Guarded, bodies
 from kit.protobuf_values import body, in_edition, message_class, mutants, plain, schema, varint
 from kolumn.core.deferred import apply
 from kolumn.formats import words
