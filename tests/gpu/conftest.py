@@ -1,9 +1,10 @@
 """The device that tests run on: an emulated one; with the marker ``gpu`` a real one, or stand-ins for CUDA where there is none."""
 
 import ast
+import gc
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,6 +66,14 @@ def pytest_report_header() -> list[str]:
 
 
 @pytest.fixture(autouse=True)
+def _little_to_collect() -> Iterator[None]:
+    """Stand-ins collect garbage to see what is left: they need not look at the half million objects that are older than the test."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
 def _nvcomp(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests let nvCOMP decompress where they do not say otherwise."""
     monkeypatch.setitem(DEFAULTS, "trusted", True)
@@ -83,10 +92,20 @@ def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
         with nullcontext() if real() else standing_in(), nothing_hidden():
             yield None
         return
-    from kit.emulated import Emulated, HostMemory, run_loops
+    from kit.emulated import Emulated, run_loops
 
     where = request.node.callspec.params.get("where") if hasattr(request.node, "callspec") else None
-    emulated = Emulated(run_loops, reads_files=where == "past the host")
+    with used(Emulated(run_loops, reads_files=where == "past the host")) as emulated:
+        yield emulated
+
+
+@contextmanager
+def used(emulated: "Emulated") -> Iterator["Emulated"]:
+    """For all threads; nothing may be written outside of its memory."""
+    from kit.hidden import nothing_hidden
+
+    from kit.emulated import HostMemory
+
     HostMemory.overrun.clear()
     with current.using(emulated), nothing_hidden():
         yield emulated
@@ -96,19 +115,14 @@ def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
 @pytest.fixture(params=["loops", "ptx"])
 def emulated(request: pytest.FixtureRequest) -> Iterator["Emulated"]:
     """The emulated device, whose kernels run as compiled loops, and as PTX with races looked for."""
-    from kit.emulated import Emulated, HostMemory, nothing_hidden, run_loops
+    from kit.emulated import Emulated, run_loops
 
-    HostMemory.overrun.clear()
     if request.param == "loops":
-        loops = Emulated(run_loops)
-        with current.using(loops), nothing_hidden():
+        with used(Emulated(run_loops)) as loops:
             yield loops
-    else:
-        pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
-        from kit.ptx import Machine
+        return
+    pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+    from kit.ptx import Machine
 
-        with Machine(races=True).watching() as machine:
-            threads = Emulated(machine.run)
-            with current.using(threads), nothing_hidden():
-                yield threads
-    assert not HostMemory.overrun
+    with Machine(races=True).watching() as machine, used(Emulated(machine.run)) as threads:
+        yield threads

@@ -2,39 +2,37 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kolumn
 from kit.corpus import cases
-from kit.device_columns import resident, same, to_arrow
+from kit.device_columns import same, to_arrow
 from kit.drafts import HONOURED, tagged
 from kit.emulated import Emulated
 from kit.encoder import CONTROL, Record, batch, message
 from kit.outcome import COLUMNS
 from kolumn.kernels.columns import table as table_of
-from kolumn.kernels.columns.assemble import _check_size, to_pylibcudf
+from kolumn.kernels.columns.assemble import _check_size
 from kolumn.kernels.columns.table import Column
 
 READABLE = [case for case in cases() if case.segments]
 
 
-@pytest.mark.parametrize(
-    "options", [{"start_offset": 3, "end_offset": 30}, {"start_timestamp": 1, "end_timestamp": 1 << 60}, {}, {"end_offset": 0}], ids=str
-)
-def test_rows_that_are_kept(options: dict[str, Any], device: Emulated) -> None:
+def test_rows_that_are_kept(device: Emulated) -> None:
+    columns = ["offset", "value", "headers", "isControl", "topic"]
     for case in READABLE:
-        same(case.directory, payload="binary", columns=["offset", "value", "headers", "isControl", "topic"], **options)
+        for limits in ({"start_offset": 3, "end_offset": 30}, {"end_offset": 0}):
+            same(case.directory, payload="binary", columns=columns, **limits)
+        same(case.directory, columns=["offset", "timestamp"], start_timestamp=1, end_timestamp=1 << 60)
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_transactions(isolation: str, device: Emulated) -> None:
     states = set()
     for case in READABLE:
-        columns = ["offset", "transaction", "value"]
         for control in (True, False):
-            tables = same(case.directory, columns=columns, isolation_level=isolation, include_control=control)
+            tables = same(case.directory, columns=["offset", "transaction"], isolation_level=isolation, include_control=control)
             states |= {state for table in tables for state in to_arrow(table.columns[1]).to_pylist()}
         same(case.directory, columns=["offset"], isolation_level=isolation, end_offset=20)
     committed = {b"none", b"committed"}
@@ -42,8 +40,7 @@ def test_transactions(isolation: str, device: Emulated) -> None:
 
 
 def test_times_of_enriched_messages(tmp_path: Path, device: Emulated) -> None:
-    """-1 second is none; others before 1970 are times. Rows move up where a control message before them is left out."""
-    # The bit for relative offsets is no part of a control message's type.
+    """-1 second is none; others before 1970 are times. The bit for relative offsets is no part of a control message's type."""
     messages = [tagged(Record(0, b"k", b"v"), 8, flags=HONOURED)]
     messages += [tagged(Record(i, b"k", b"v"), seconds=seconds) for i, seconds in enumerate([-1, 0, -2, -(2**31), 2**31 - 1], 1)]
     (tmp_path / "a.log").write_bytes(b"".join(messages))
@@ -66,7 +63,6 @@ def test_rows_at_the_limits(tmp_path: Path, device: Emulated) -> None:
 
 
 def test_sequences_that_wrap(tmp_path: Path, device: Emulated) -> None:
-    """From 2^31 - 1 to 0."""
     records = [Record(offset, b"k", b"v") for offset in (100, 101, 102, 105)]
     sequences = (-1, 0, 2, 5, 2**31 - 2, 2**31 - 1)
     batches = [batch(records, base_offset=100, producer_id=9, producer_epoch=0, base_sequence=sequence) for sequence in sequences]
@@ -105,18 +101,3 @@ def test_names_of_more_bytes_than_offsets_count(tmp_path: Path, device: Emulated
     with pytest.raises(kolumn.KolumnError, match=rf"10 rows of '{path}' would be a column of more than {most - 1} bytes: read a range"):
         same(path, columns=["segment"])
     same(path, columns=["segment"], end_offset=9)
-
-
-def test_pylibcudf_takes_them(device: Emulated) -> None:
-    try:
-        import pylibcudf
-    except ImportError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"{error}: make gpu-packages")
-    (case, *_) = (case for case in READABLE if len(case.segments) == 1)
-    (table,) = resident(case.directory, "binary", columns=COLUMNS)[:1]
-    for one in (table, *resident(case.directory, "string", columns=COLUMNS)[:1]):
-        made = to_pylibcudf(one)
-        assert isinstance(made, pylibcudf.Table)
-        assert (made.num_rows(), made.num_columns()) == (one.num_rows, len(COLUMNS))

@@ -20,9 +20,8 @@ KERNELS = build.load_all()
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_no_spills(name: str, tmp_path: Path) -> None:
-    kernel = KERNELS[name]
-    source = tmp_path / "kernel.ptx"
-    source.write_text(shipped(KERNELS[name]))
+    kernel, source = KERNELS[name], tmp_path / "kernel.ptx"
+    source.write_text(shipped(kernel))
     for arch in ARCHITECTURES:
         said = cubin(source, tmp_path / "kernel.cubin", arch)
         assert f"'{kernel.entry}'" in said
@@ -44,9 +43,8 @@ def test_ahead_of_time(tmp_path: Path) -> None:
     stale.mkdir()
     built = build.build(tmp_path, ["sizes", "gather"])
     assert list(tmp_path.iterdir()) == [built]
-    assert {path.name for path in built.iterdir()} == {
-        f"{name}.{kind}" for name in ("sizes", "gather") for kind in ("ptx", *(f"sm_{arch}.cubin" for arch in ARCHITECTURES))
-    }
+    kinds = ["ptx", *(f"sm_{arch}.cubin" for arch in ARCHITECTURES)]
+    assert {path.name for path in built.iterdir()} == {f"{name}.{kind}" for name in ("sizes", "gather") for kind in kinds}
     # The PTX must not be newer than what CUDA 13.0's driver knows.
     (version,) = re.findall(r"\.version (\d+)\.\d+\n", (built / "sizes.ptx").read_text())
     assert int(version) < 9
@@ -56,14 +54,10 @@ def test_code_of_other_sources_is_not_used(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(image, "files", lambda package: tmp_path)
     built, sizes = build.build(tmp_path / "compiled", ["sizes"]), KERNELS["sizes"]
     assert [image.image(sizes, arch) for arch in (90, 120)] == [built / "sizes.sm_90.cubin", built / "sizes.ptx"]
-    assert shipped_kernels() == f"in the package: {built.name}, for sm_80, sm_90, sm_100, and as PTX for later GPUs"
+    said = f"in the package: {built.name}, for sm_80, sm_90, sm_100, and as PTX for later GPUs"
+    assert diagnosis()["gpu"]["kernels"] == said
     built.rename(built.with_name("fedcba9876543210"))
-    assert (image.image(sizes, 90), shipped_kernels()) == (image.compiled(sizes, 90), "compiled on first use")
-
-
-def shipped_kernels() -> str:
-    """What `kolumn doctor` says about kernels."""
-    return str(diagnosis()["gpu"]["kernels"])
+    assert (image.image(sizes, 90), diagnosis()["gpu"]["kernels"]) == (image.compiled(sizes, 90), "compiled on first use")
 
 
 def test_large_blocks_bound_their_registers() -> None:

@@ -42,9 +42,10 @@ def test_pylibcudf(case: Any) -> None:
 
 
 def test_committed_records() -> None:
+    asked: Any = {"columns": ["offset", "transaction"], "isolation_level": "read_committed"}
     for case in READABLE:
-        table, names = kolumn.read_pylibcudf(case.directory, columns=["offset", "transaction"], isolation_level="read_committed")
-        expected = kolumn.read(case.directory, columns=["offset", "transaction"], isolation_level="read_committed", backend="cpu")
+        table, names = kolumn.read_pylibcudf(case.directory, **asked)
+        expected = kolumn.read(case.directory, backend="cpu", **asked)
         assert pa.table(table.to_arrow().columns, names=names).to_pydict() == expected.to_pydict()
 
 
@@ -71,12 +72,13 @@ def test_columns_are_freed_after_libcudf_has_read_them(tmp_path: Path) -> None:
 
     rows = pa.table({"value": pa.array([b"%0100d" % i for i in range(500_000)], pa.binary())})
     kolumn.write(rows, tmp_path / "t-0")
+    how: Any = {"payload": "string", "threads": 4, "chunk_bytes": 4 << 20}
     for _ in range(12):
-        table, _ = kolumn.read_pylibcudf(tmp_path / "t-0", columns=["offset", "value"], payload="string", threads=4, chunk_bytes=4 << 20)
+        table, _ = kolumn.read_pylibcudf(tmp_path / "t-0", columns=["offset", "value"], **how)
         column = table.columns()[0]
         made = pylibcudf.binaryop.binary_operation(column, column, pylibcudf.binaryop.BinaryOperator.ADD, column.type())
         del table, column
-        kolumn.read_pylibcudf(tmp_path / "t-0", columns=["value"], payload="string", threads=4, chunk_bytes=4 << 20)
+        kolumn.read_pylibcudf(tmp_path / "t-0", columns=["value"], **how)
         assert made.to_arrow().to_pylist() == list(range(0, 1_000_000, 2))
 
 

@@ -3,9 +3,11 @@
 import ctypes
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -18,44 +20,21 @@ from kolumn.source.segment_file import SegmentFile
 
 @pytest.fixture
 def kvikio(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Something in place of kvikio; its file gives ``bytes_read``, or raises it."""
-
-    class CuFile:
-        def __init__(self, path: str) -> None:
-            self.path = path
-
-        def __enter__(self) -> "CuFile":
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            stand_in.closed += 1
-
-        def read(self, memory: Any, size: int, file_offset: int) -> int:
-            stand_in.asked.append((self.path, size, file_offset))
-            if isinstance(stand_in.bytes_read, Exception):
-                raise stand_in.bytes_read
-            return int(stand_in.bytes_read)
-
-    stand_in: Any = ModuleType("kvikio")
-    stand_in.CuFile, stand_in.bytes_read, stand_in.asked, stand_in.closed = CuFile, 0, [], 0
-    stand_in.defaults = ModuleType("kvikio.defaults")
-    stand_in.cufile_driver = ModuleType("kvikio.cufile_driver")
-    for name in ("", ".defaults", ".cufile_driver"):
-        monkeypatch.setitem(sys.modules, f"kvikio{name}", getattr(stand_in, name[1:]) if name else stand_in)
-    staging.available.cache_clear()
+    stand_in = MagicMock()
+    for name, module in {"": stand_in, ".defaults": stand_in.defaults, ".cufile_driver": stand_in.cufile_driver}.items():
+        monkeypatch.setitem(sys.modules, f"kvikio{name}", module)
     yield stand_in
     staging.available.cache_clear()
 
 
-@pytest.mark.parametrize(("compat", "there", "expected"), [(False, True, True), (True, True, False), (False, False, False)])
-def test_only_where_it_goes_past_the_host(kvikio: Any, compat: bool, there: bool, expected: bool) -> None:
-    kvikio.defaults.is_compat_mode_preferred = lambda: compat
-    kvikio.cufile_driver.get = lambda name: {"is_gds_available": there}[name]
-    assert staging.available() is expected
-
-
-def test_without_kvikio(kvikio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_where_it_goes_past_the_host(kvikio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for compat, there, expected in ((False, True, True), (True, True, False), (False, False, False)):
+        kvikio.defaults.is_compat_mode_preferred = lambda compat=compat: compat
+        kvikio.cufile_driver.get = lambda name, there=there: {"is_gds_available": there}[name]
+        staging.available.cache_clear()
+        assert staging.available() is expected
     monkeypatch.setitem(sys.modules, "kvikio", None)
+    staging.available.cache_clear()
     assert not staging.available()
 
 
@@ -63,24 +42,19 @@ def test_without_kvikio(kvikio: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ("answer", "worked"), [(1000, True), (999, False), (RuntimeError("no libcuda"), False), (OSError(5, "I/O"), False)]
 )
 def test_what_did_not_come_whole_is_left_to_the_host(kvikio: Any, answer: Any, worked: bool) -> None:
-    kvikio.bytes_read = answer
-    assert staging.load("/a.log", 4096, SimpleNamespace(size=1000)) is worked
-    assert (kvikio.asked, kvikio.closed) == ([("/a.log", 1000, 4096)], 1)
+    opened, memory = kvikio.CuFile.return_value, SimpleNamespace(size=1000)
+    opened.__enter__.return_value.read.side_effect = [answer]
+    assert staging.load("/a.log", 4096, memory) is worked
+    kvikio.CuFile.assert_called_once_with("/a.log")
+    opened.__enter__.return_value.read.assert_called_once_with(memory, 1000, 4096)
+    opened.__exit__.assert_called_once()
 
 
 @pytest.fixture
-def no_gpu() -> None:
-    for package in ("cupy", "rmm"):
-        pytest.importorskip(package, reason="make gpu-packages")
-    from kit.standins import real
-
-    if real():
-        pytest.skip("a GPU has a kvikio of its own")
-
-
-@pytest.fixture
-def reads(no_gpu: None, device: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def reads(device: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What Kolumn's own runtime reads past the host: kvikio, which knows no streams, writes at once."""
+    if import_module("kit.standins").real():
+        pytest.skip("a GPU has a kvikio of its own")
     seen = []
 
     def load(path: str, start: int, memory: Any) -> bool:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -38,14 +39,8 @@ class Driver:
         return 0
 
 
-def by(monkeypatch: pytest.MonkeyPatch, driver: Driver | None) -> None:
-    def load(name: str) -> Driver:
-        assert name == "libcuda.so.1"
-        if driver is None:
-            raise OSError(name)
-        return driver
-
-    monkeypatch.setattr(ctypes, "CDLL", load)
+def by(monkeypatch: pytest.MonkeyPatch, driver: Driver | type[Exception]) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", Mock(side_effect=[driver]))
 
 
 def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,9 +48,10 @@ def test_what_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nvcomp.engines() == [((), 0), (("deflate", "lz4"), 4 << 20)]
     by(monkeypatch, Driver(old=True))
     assert nvcomp.engines() == [((), 0), ((), 0)]
-    for none in (None, Driver(broken=True)):
+    for none in (OSError, Driver(broken=True)):
         by(monkeypatch, none)
         assert nvcomp.engines() == []
+    ctypes.CDLL.assert_called_once_with("libcuda.so.1")  # type: ignore[attr-defined]
 
 
 def test_attributes_and_the_flag_are_those_of_cuda() -> None:
@@ -68,37 +64,24 @@ def test_attributes_and_the_flag_are_those_of_cuda() -> None:
 
 def test_the_pool_has_the_flag_where_there_is_an_engine(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     runtime = pytest.importorskip("cuda.bindings.runtime", reason="make gpu-packages")
-    made: list[Any] = []
-
-    def create(properties: Any) -> tuple[Any, Any]:
-        made.append((int(properties.usage), properties.location.id, properties.allocType, properties.location.type))
-        return runtime.cudaError_t.cudaSuccess, "pool"
-
-    def set_attribute(pool: Any, attribute: Any, value: Any) -> tuple[Any]:
-        made.append((pool, attribute, int(value)))
-        return (runtime.cudaError_t.cudaSuccess,)
-
+    fine = runtime.cudaError_t.cudaSuccess
+    create, set_attribute = Mock(return_value=(fine, "pool")), Mock(return_value=(fine,))
     rmm = SimpleNamespace(CudaAsyncMemoryResource=lambda: "plain", CudaAsyncViewMemoryResource=lambda pool: ("view", pool))
     monkeypatch.setitem(sys.modules, "rmm", SimpleNamespace(mr=rmm))
     monkeypatch.setitem(sys.modules, "rmm.mr", rmm)
     monkeypatch.setattr(runtime, "cudaMemPoolCreate", create)
     monkeypatch.setattr(runtime, "cudaMemPoolSetAttribute", set_attribute)
-    by(monkeypatch, Driver())
-    assert (nvcomp.memory(0), made) == ("plain", [])
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Driver())
+    assert (nvcomp.memory(0), create.called) == ("plain", False)
     assert nvcomp.memory(1) == ("view", "pool")
-    pinned, place = runtime.cudaMemAllocationType.cudaMemAllocationTypePinned, runtime.cudaMemLocationType.cudaMemLocationTypeDevice
-    assert (made[0], made[1]) == ((2, 1, pinned, place), ("pool", runtime.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold, 2**64 - 1))
+    asked, (pool, attribute, most) = create.call_args.args[0], set_attribute.call_args.args
+    assert (int(asked.usage), asked.location.id) == (2, 1)
+    assert asked.allocType == runtime.cudaMemAllocationType.cudaMemAllocationTypePinned
+    assert asked.location.type == runtime.cudaMemLocationType.cudaMemLocationTypeDevice
+    assert (pool, attribute, int(most)) == ("pool", runtime.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold, 2**64 - 1)
     monkeypatch.setattr(runtime, "cudaMemPoolCreate", lambda _: (runtime.cudaError_t.cudaErrorNotSupported, None))
     assert nvcomp.memory(1) == "plain"
     assert "GPU 1: its decompression engine is not used: cudaMemPoolCreate" in caplog.text
-
-
-def test_the_doctor_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_driver", lambda: "")
-    monkeypatch.setattr(doctor, "_engines", lambda: [[[], 0], [["deflate", "lz4"], 4 << 20]])
-    found = doctor._gpu()
-    assert found["decompression engine 0"] == "none: kernels decompress"
-    assert found["decompression engine 1"] == "deflate, lz4 up to 4096 KiB a block; memory for it is asked for"
 
 
 @pytest.mark.parametrize(
@@ -111,24 +94,24 @@ def test_the_doctor_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
         ("Module  580.1", ["cupy-cuda12x"], "580.1", "cupy-cuda12x: for another CUDA than 13, first pip uninstall cupy-cuda12x; without"),
     ],
 )  # fmt: skip
-def test_the_doctor_knows_why_not(
+def test_the_doctor_knows_engines_and_why_not(
     line: str | None, installed: list[str], driver: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A driver or packages of another CUDA."""
     version = tmp_path / "version"
     if line is not None:
         version.write_text(f"NVRM version: NVIDIA UNIX {line}\nGCC version:  13.2.0\n")
     monkeypatch.setattr(doctor, "open", lambda _: version.open(), raising=False)
-    monkeypatch.setattr(doctor, "_engines", list)
+    monkeypatch.setattr(doctor, "_engines", lambda: [[[], 0], [["deflate", "lz4"], 4 << 20]])
     monkeypatch.setattr(doctor, "_version", lambda name: "1" if name in installed else None)
     found = doctor._gpu()
     assert found["NVIDIA driver"] == driver
     assert re.search(said, found["backend"])
+    engines = ["none: kernels decompress", "deflate, lz4 up to 4096 KiB a block; memory for it is asked for"]
+    assert [text for name, text in found.items() if name.startswith("decompression engine")] == ([] if driver == "none" else engines)
 
 
 def test_the_question_is_asked_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = SimpleNamespace(stdout='[[["snappy"], 4194304]]')
-    asked: list[Any] = []
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: asked.append(command) or answer)
+    asked = Mock(return_value=SimpleNamespace(stdout='[[["snappy"], 4194304]]'))
+    monkeypatch.setattr(subprocess, "run", asked)
     assert doctor._engines() == [[["snappy"], 4194304]]
-    exec(compile(asked[0][2], "question", "exec"), {})
+    exec(compile(asked.call_args.args[0][2], "question", "exec"), {})

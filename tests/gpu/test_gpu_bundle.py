@@ -63,7 +63,6 @@ def test_versions_are_asked_for_what_the_machine_lacks() -> None:
 
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
-    """Two packages with a library and a header, in parts, and machine code."""
     made, bundle = tmp_path / "made", tmp_path / "bundle"
     files = ("of_core.py", "nvidia/libnvcomp/lib64/libnvcomp.so.5", "nvidia/libnvcomp/include/nvcomp.h", "bin/tool")
     for name in (*files, "of_cudf.py", "kernels/compiled/0123/hop.sm_90.cubin"):
@@ -79,12 +78,12 @@ def bundle(tmp_path: Path) -> Path:
 
 def test_parts_become_packages(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {path.stat().st_size for path in bundle.glob("core*")} > {500}
-    monkeypatch.setenv("PYTHONPATH", "before")
-    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(gpu_bundle, "CUDA", tmp_path)
     packages, tree = tmp_path / "packages", tmp_path / "tree"
     packages.mkdir()
+    monkeypatch.setenv("PYTHONPATH", "before")
+    for name in ("LD_LIBRARY_PATH", "CUDA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(gpu_bundle, "CUDA", tmp_path)
     found = gpu_bundle.unpack(bundle, packages, tree)
     assert found["PYTHONPATH"] == f"before{os.pathsep}{packages}"
     assert str(packages / "nvidia" / "libnvcomp" / "lib64") in found["LD_LIBRARY_PATH"].split(os.pathsep)
@@ -97,15 +96,13 @@ def test_parts_become_packages(bundle: Path, tmp_path: Path, monkeypatch: pytest
     assert (tree / "kernels" / "compiled" / "0123" / "hop.sm_90.cubin").is_file()
 
 
-def test_an_archive_with_a_part_missing_is_left_out(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_parts_that_are_missing_or_replaced(bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An archive that lacks one is left out; another bundle leaves none of the last one's behind."""
     min(bundle.glob("core*")).unlink()
     (packages := tmp_path / "packages").mkdir()
     gpu_bundle.unpack(bundle, packages, tmp_path / "tree")
     assert [path.name for path in packages.iterdir()] == ["of_cudf.py"]
     assert "parts are here, it is left out" in capsys.readouterr().out
-
-
-def test_another_bundle_replaces_the_parts(bundle: Path, tmp_path: Path) -> None:
     gpu_bundle.pack(bundle / f"core-{HERE}.tar.xz", tmp_path / "made", ["of_cudf.py"])
     assert [path.name for path in bundle.glob("core*")] == [f"core-{HERE}.tar.xz"]
 
@@ -113,7 +110,6 @@ def test_another_bundle_replaces_the_parts(bundle: Path, tmp_path: Path) -> None
 def test_gpu_check_runs_with_the_bundle(
     bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its steps import what the archives brought, and the loader finds nvCOMP. What neither has is named."""
     (bundle / "compiled.tar.xz").unlink()
     for name, value in {"KOLUMN_FAKE_GPU": "1", "PYTHONPATH": "", "LD_LIBRARY_PATH": "", "CUDA_HOME": "there"}.items():
         monkeypatch.setenv(name, value)

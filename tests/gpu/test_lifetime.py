@@ -15,7 +15,7 @@ from kit.ordering import OTHERS, Ordering
 from kolumn.kernels.columns import assemble
 from kolumn.kernels.columns.table import Column, DeviceTable
 from kolumn.kernels.machine import device as current
-from kolumn.kernels.machine.staging import Block, Streams
+from kolumn.kernels.machine.staging import Block
 
 pytest.importorskip("pylibcudf", reason="make gpu-packages")
 
@@ -51,28 +51,21 @@ def used_by_cudf(ordering: Ordering, tables: list[DeviceTable]) -> None:
             use(column)
 
 
-def freed_on_its_own_stream(block: Block[str]) -> None:
-    """What `Block.__del__` must not do with memory that others were shown."""
-    block._free(block.streams.own)
+FAULTS: dict[str, tuple[str, Any, str]] = {
+    # What must not be done with memory that others were shown, and a call that lets others begin at once.
+    "freed on its own stream": ("__del__", lambda block: block._free(block.streams.own), "freed on thread"),
+    "not ordered": ("share", lambda block: setattr(block, "_shared", True), "used on others"),
+}
 
 
-def not_ordered(block: Block[str]) -> None:
-    """A `Block.share` that lets others begin at once."""
-    block._shared = True
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [None, ("__del__", freed_on_its_own_stream, "freed on thread"), ("share", not_ordered, "used on others")],
-    ids=["right", "freed on its own stream", "not ordered"],
-)
+@pytest.mark.parametrize("fault", [None, *FAULTS])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_columns_that_are_dropped_while_cudf_works(
-    fault: tuple[str, Any, str] | None, threads: int, log: Path, ordering: Ordering, monkeypatch: pytest.MonkeyPatch
+    fault: str | None, threads: int, log: Path, ordering: Ordering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if fault is not None:
-        monkeypatch.setattr(Block, fault[0], fault[1])
-    if fault is not None and fault[0] == "share":
+        monkeypatch.setattr(Block, *FAULTS[fault][:2])
+    if fault == "not ordered":
         # Today every table is waited for before it is handed out; this is for those that will not be.
         monkeypatch.setattr(Emulated, "synchronize", lambda _: None)
     tables = resident(log, "string", columns=["key", "value", "offset", "timestamp"], threads=threads, chunk_bytes=3000)
@@ -84,7 +77,7 @@ def test_columns_that_are_dropped_while_cudf_works(
     resident(log, "string", columns=["offset"], threads=threads)
     assert ordering.shared > 20 or fault is not None
     assert bool(ordering.faults) is (fault is not None)
-    assert fault is None or any(fault[2] in one for one in ordering.faults)
+    assert fault is None or any(FAULTS[fault][2] in one for one in ordering.faults)
 
 
 def test_tables_that_are_concatenated(log: Path, ordering: Ordering, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,17 +100,3 @@ def test_tables_that_are_concatenated(log: Path, ordering: Ordering, monkeypatch
     assert joined[0] > 3
     assert ordering.shared > 3
     assert ordering.faults == []
-
-
-def test_scratch_is_freed_in_its_own_order() -> None:
-    freed: list[str] = []
-    ordered: list[tuple[str, str]] = []
-    streams = Streams("own", "others", "freeing", lambda before, after: ordered.append((before, after)))
-    one = Block(streams, 256, 10, freed.append)
-    del one
-    assert (freed, ordered) == (["own"], [])
-    other = Block(streams, 256, 10, freed.append)
-    other.share()
-    assert ordered == [("own", "others")]
-    del other
-    assert (freed, ordered[1:]) == (["own", "freeing"], [("own", "freeing"), ("others", "freeing")])

@@ -1,6 +1,7 @@
 """Protobuf messages on the device: the columns that the CPU decodes, and which messages a thread leaves to the host."""
 
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ message Order {
   bytes raw = 2000;
 }
 """
+MAKE = message_factory.GetMessageClass(file_of(ORDER, None).message("Order"))
 
 
 def compare(given: list[bytes | None], made: Any, message: str, path: Path, shape: str = "columns") -> tuple[int, list[bool]]:
@@ -57,10 +59,9 @@ def compare(given: list[bytes | None], made: Any, message: str, path: Path, shap
 
 
 def orders(rng: random.Random, count: int) -> list[Any]:
-    order = message_factory.GetMessageClass(file_of(ORDER, None).message("Order"))
     made = []
     for _ in range(count):
-        one = order(id=rng.choice([0, -1, 2**63 - 1, rng.getrandbits(40)]), color=rng.choice([0, 5, -3, 7]), four=rng.getrandbits(32))
+        one = MAKE(id=rng.choice([0, -1, 2**63 - 1, rng.getrandbits(40)]), color=rng.choice([0, 5, -3, 7]), four=rng.getrandbits(32))
         one.colors.extend(rng.choices([0, 5, -3, 99], k=rng.randrange(3)))
         one.numbers.extend(rng.getrandbits(rng.randrange(1, 60)) - 5 for _ in range(rng.randrange(4)))
         for item in [one.items.add() for _ in range(rng.randrange(3))] + ([one.first] if rng.random() < 0.5 else []):
@@ -85,7 +86,6 @@ def orders(rng: random.Random, count: int) -> list[Any]:
 
 
 def values(rng: random.Random, count: int) -> list[bytes | None]:
-    """Orders, with prefixes or without; some are cut, or missing."""
     found: list[bytes | None] = []
     for one in orders(rng, count):
         value = rng.choice([b"", b"\0\0\0\0\7\2\2", b"\1" + bytes(range(16)) + b"\2\2", b"\0\0\0\0\7\0"]) + one.SerializeToString()
@@ -126,15 +126,11 @@ def test_what_a_thread_leaves_to_the_host(emulated: Emulated, more: bytes, tmp_p
 
 @PTX
 def test_times_at_the_limits(emulated: Emulated, tmp_path: Path) -> None:
-    """Of 64 bits of nanoseconds, with nanoseconds that are less than 0 or more than a second."""
-    order = message_factory.GetMessageClass(file_of(ORDER, None).message("Order"))
-    second, given = 10**9, []
-    for limit in (2**63 - 1, -(2**63), 0):
-        for time in (limit - 1, limit, limit + 1):
-            for moved in (-1, 0, 1, 2):
-                one, (seconds, nanos) = order(), divmod(time, second)
-                one.at.seconds, one.at.nanos = seconds + moved, nanos - moved * second
-                given.append(one.SerializeToString())
+    given = []
+    for limit, step, moved in product((2**63 - 1, -(2**63), 0), (-1, 0, 1), (-1, 0, 1, 2)):
+        one, (seconds, nanos) = MAKE(), divmod(limit + step, 10**9)
+        one.at.seconds, one.at.nanos = seconds + moved, nanos - moved * 10**9
+        given.append(one.SerializeToString())
     assert compare(given, ORDER, "Order", tmp_path / "a.log")[0] == 1
 
 

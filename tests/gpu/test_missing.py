@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -28,15 +29,10 @@ CALLS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_the_call_says_it(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> int:
-        raise kolumn.MissingError("a GPU was asked for, and CUDA has none")
-
-    def touched(*_: Any) -> list[Any]:
-        pytest.fail("the source was looked at before the GPU was")
-
+    missing = Mock(side_effect=kolumn.MissingError("a GPU was asked for, and CUDA has none"))
     monkeypatch.setattr(device, "count", missing)
     monkeypatch.setattr(device, "_local", type(device._local)())
-    monkeypatch.setattr(plan, "find_segments", touched)
+    monkeypatch.setattr(plan, "find_segments", lambda *_: pytest.fail("the source was looked at before the GPU was"))
     with pytest.raises(kolumn.MissingError, match="a GPU was asked for"):
         CALLS[call](tmp_path)
 

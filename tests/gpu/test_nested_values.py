@@ -18,19 +18,14 @@ from kit.emulated import Emulated
 from kit.encoder import varint
 from kolumn.core.errors import ArgumentError
 from kolumn.kernels.machine.device import runtime
-from kolumn.kernels.values.columns import Values, typed_columns
+from kolumn.kernels.values.columns import Values
 from kolumn.values.schemas.schema import Schema
 from kolumn.values.typed import Typed
 
-ITEM = {
-    "type": "record",
-    "name": "Item",
-    "fields": [
-        {"name": "sku", "type": "string"},
-        {"name": "qty", "type": ["int", "null"]},
-        {"name": "parts", "type": {"type": "array", "items": "bytes"}},
-    ],
-}
+ITEM = {"type": "record", "name": "Item", "fields": [
+    {"name": "sku", "type": "string"}, {"name": "qty", "type": ["int", "null"]},
+    {"name": "parts", "type": {"type": "array", "items": "bytes"}},
+]}  # fmt: skip
 SCHEMA = {
     "type": "record",
     "name": "Order",
@@ -65,7 +60,6 @@ def order(rng: random.Random) -> dict[str, Any]:
 
 
 def values(rng: random.Random, skipped: int) -> list[bytes | None]:
-    """Orders; some are cut, changed or missing."""
     parsed, made = fastavro.parse_schema(json.loads(json.dumps(SCHEMA))), []
     for row in range(ROWS):
         value: bytes | None = bytes(skipped) + encoded(parsed, order(rng))
@@ -84,9 +78,8 @@ FIELDS = ("tags", "items.qty", "paid", "first.parts")
 
 @pytest.mark.parametrize(("skipped", "columns", "shape"), [(0, None, "columns"), (5, None, "struct"), (0, FIELDS, "columns")], ids=str)
 def test_the_same_columns_as_on_the_cpu(emulated: Emulated, skipped: int, columns: Any, shape: str, tmp_path: Path) -> None:
-    given = values(random.Random(skipped), skipped)
-    schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
-    kolumn.write(pa.table({"key": [b"k"] * ROWS, "value": given}, schema=schema), tmp_path / "a.log", codec="lz4")
+    given = pa.array(values(random.Random(skipped), skipped), pa.binary())
+    kolumn.write(pa.table({"key": [b"k"] * ROWS, "value": given}), tmp_path / "a.log", codec="lz4")
     how = {"value_format": "avro", "value_schema": SCHEMA, "value_skip": skipped, "value_columns": columns, "value_as": shape}
     found = compared(tmp_path / "a.log", **how)
     assert {*found["valueValid"].to_pylist()} == {True, False}
@@ -95,11 +88,11 @@ def test_the_same_columns_as_on_the_cpu(emulated: Emulated, skipped: int, column
 
 @pytest.mark.parametrize(("wanted", "shape"), [(None, "columns"), (("b", "c"), "columns"), (None, "struct")], ids=str)
 def test_flat_values_with_prefixes(emulated: Emulated, wanted: Any, shape: str, tmp_path: Path) -> None:
-    fields = [{"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"]}, {"name": "c", "type": "boolean"}]
-    flat = {"type": "record", "name": "r", "fields": fields}
-    rng, parsed, given = random.Random(4), fastavro.parse_schema(json.loads(json.dumps(flat))), [None]
+    types = {"a": "long", "b": ["null", "string"], "c": "boolean"}
+    flat = {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in types.items()]}
+    rng, given = random.Random(4), [None]
     for _ in range(ROWS):
-        value = encoded(parsed, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"]), "c": rng.choice([False, True])})
+        value = encoded(flat, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"]), "c": rng.choice([False, True])})
         given.append(rng.choice([b"", b"\0\0\0\0\7", b"\3\0" + bytes(range(16))]) + value + rng.choice([b"", b"", b"\0"]))
     kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "a.log")
     columns = ["valueSchemaId", "value", "offset", "valueRaw", "valueValid"]
@@ -144,12 +137,6 @@ def test_one_value(emulated: Emulated, tmp_path: Path) -> None:
     parsed, one = fastavro.parse_schema(json.loads(json.dumps(SCHEMA))), order(random.Random(6))
     kolumn.write(pa.table({"value": pa.array([encoded(parsed, one)], pa.binary())}), tmp_path / "a.log")
     assert compared(tmp_path / "a.log", value_format="avro", value_schema=SCHEMA)["valueValid"].to_pylist() == [True]
-
-
-def test_no_values(emulated: Emulated) -> None:
-    how = Values.of(Typed("value", "avro", flat=True, reader=Schema("AVRO", json.dumps(SCHEMA))))
-    found = typed_columns(runtime(), None, how, ["value", "valueValid"], "binary")
-    assert [column.rows for column in found.values()] == [0] * (len(SCHEMA["fields"]) + 1)
 
 
 def test_types_that_cudf_has_not() -> None:

@@ -29,13 +29,12 @@ from kit.source_tree import modules
 from kit.wrong_records import WRONG
 from kolumn.formats import crc, legacy, table, v2
 from kolumn.formats.layout import Layout
-from kolumn.formats.words import load32, load64, store32
+from kolumn.formats.words import load64
 from kolumn.kernels import check
 from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.gather import Validity, gather, validity
 from kolumn.kernels.fields import hop
 from kolumn.kernels.fields.hop import WINDOW
-from kolumn.kernels.fields.records import fields
 from kolumn.kernels.machine import device
 from kolumn.kernels.machine.image import OLDEST
 from kolumn.kernels.machine.kernel import KERNELS, WARP, Kernel
@@ -46,23 +45,13 @@ pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolu
 WAYS = {"a thread": (1, hop.LARGE, hop.LONG), "a warp": (hop.FEW, 1 << 40, 0), "a block": (hop.FEW, 0, 1 << 40)}
 """What each batch gets to find its records by: `FEW`, `LARGE` and `LONG` of `hop`."""
 MUTANTS = 60
-SEGMENTS = [(case, segment) for case in cases() for segment in case.segments]
-AVRO = {
-    "type": "record",
-    "name": "r",
-    "fields": [{"name": "a", "type": ["null", "bytes"]}, {"name": "b", "type": "long"}, {"name": "c", "type": "boolean"}],
-}
-VALUE = {"columns": ["value", "valueValid", "valueSchemaId"]}
+AVRO: list[dict[str, Any]] = [
+    {"a": ["null", "bytes"], "b": "long", "c": "boolean"},
+    {"a": {"type": "array", "items": ["null", "string"]}, "b": {"type": "fixed", "name": "f", "size": 3}},
+]
+"""Types of fields of values."""
 OF_MESSAGES = {"measure_messages", "write_messages", "moments", "symbols"}
 """Kernels that `test_message_values.py` runs."""
-NESTED = {
-    "type": "record",
-    "name": "r",
-    "fields": [
-        {"name": "a", "type": {"type": "array", "items": ["null", "string"]}},
-        {"name": "b", "type": {"type": "fixed", "name": "f", "size": 3}},
-    ],
-}
 
 
 @pytest.fixture(scope="module")
@@ -101,14 +90,13 @@ def large_batches(path: Path) -> None:
 
 
 def columns_by(how: Callable[[Kernel, int, Any], None], path: Path, ways: list[dict[str, Any]]) -> list[Any]:
-    """Columns of a source that stay on the device, as rows."""
     with device.using(Emulated(how)):
         return [[to_arrow(one).to_pylist() for table in resident(path, "string", **way) for one in table.columns] for way in ways]
 
 
 def test_segments_of_brokers(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     # Each segment goes by another way than at the commit before.
-    for number, (_, segment) in enumerate(SEGMENTS):
+    for number, segment in enumerate(segment for case in cases() for segment in case.segments):
         go([*WAYS][(number + TURN) % len(WAYS)], monkeypatch)
         compare(machine, segment, errors="skip")
 
@@ -123,7 +111,7 @@ def test_batches_larger_than_a_window(way: None, machine: Machine, tmp_path: Pat
     compare(machine, path, errors="skip", check_crcs=False)
 
 
-@pytest.mark.parametrize("large", [(1 << 14) - 61, 1 << 14, 50_001, 200_000, (1 << 20) + (1 << 15)])
+@pytest.mark.parametrize("large", [(1 << 14) - 61, 1 << 14, 200_000, (1 << 20) + (1 << 15)])
 def test_entries_that_are_checked_in_slices(large: int, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of both checksums, as they are and with one bit wrong in any slice."""
     monkeypatch.setattr(check, "WARPS", 132 * 48)
@@ -284,7 +272,6 @@ def test_guesses_that_are_right(machine: Machine, tmp_path: Path, monkeypatch: p
 
 
 def test_times_at_the_limits(machine: Machine, tmp_path: Path) -> None:
-    """Of 64 bits, in milliseconds and in microseconds."""
     path, most = tmp_path / "a.log", 2**63 - 1
     times = [edge + step for edge in (most // 1000, -(most // 1000), 0) for step in (-1, 0, 1)] + [most, -most - 1]
     path.write_bytes(b"".join(message(1, Record(i, b"k", b"v", time)) for i, time in enumerate(times)))
@@ -294,18 +281,6 @@ def test_times_at_the_limits(machine: Machine, tmp_path: Path) -> None:
     expected = kolumn.read(path, columns=["timestamp"], backend="cpu")["timestamp"].cast(pa.int64()).to_pylist()
     assert None in expected
     assert to_arrow(table.columns[0]).cast(pa.int64()).to_pylist() == expected
-
-
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_the_device_does_it_all(codec: Any, machine: Machine, tmp_path: Path) -> None:
-    """Of payloads without a flaw, of one block and of several, the CPU decompresses none."""
-    for number, size in enumerate([10, 2500]):
-        path = tmp_path / f"{number}.log"
-        values = pa.array([(b"%06d " % i * 400)[:size] for i in range(100)], pa.binary())
-        kolumn.write(pa.table({"value": values}), path, codec=codec, batch_bytes=150_000)
-        with device.using(Emulated(machine.run)):
-            assert kolumn.verify(path, backend="gpu").inflated_by_cpu == 0
-        compare(machine, path)
 
 
 def test_every_kernel_has_run(machine: Machine, tmp_path: Path) -> None:
@@ -325,7 +300,11 @@ def test_every_kernel_has_run(machine: Machine, tmp_path: Path) -> None:
                 ways[0] |= {"format": form, "errors": "skip"}
                 assert columns_by(machine.run, path, ways) == columns_by(run_loops, path, ways)
     rng = random.Random(0)
-    ways = [{"columns": COLUMNS, "start_offset": 1}, *({**VALUE, "value_format": "avro", "value_schema": one} for one in (AVRO, NESTED))]
+    ways = [{"columns": COLUMNS, "start_offset": 1}]
+    for types in AVRO:
+        fields = [{"name": name, "type": kind} for name, kind in types.items()]
+        value: dict[str, Any] = {"value_format": "avro", "value_schema": {"type": "record", "name": "r", "fields": fields}}
+        ways.append({"columns": ["value", "valueValid", "valueSchemaId"], **value})
     rows = [None, *(rng.randbytes(rng.choice([4, 11, 3, 0])) for _ in range(300))]
     kolumn.write(pa.table({"value": pa.array(rows, pa.binary())}), tmp_path / "values.log")
     assert columns_by(machine.run, tmp_path / "values.log", ways) == columns_by(run_loops, tmp_path / "values.log", ways)
@@ -337,13 +316,8 @@ def test_every_kernel_has_run(machine: Machine, tmp_path: Path) -> None:
 
 def test_every_kernel_is_built() -> None:
     """A kernel that `load_all` does not know is not shipped."""
-    defined = [
-        name
-        for module in modules()
-        for name in re.findall(
-            r"^@(?:thread_per_item|warp_per_item|blocks)\(.*\)\ndef (\w+)", (Path(kolumn.__file__).parent / module).read_text(), re.M
-        )
-    ]
+    texts = "\n".join((Path(kolumn.__file__).parent / module).read_text() for module in modules())
+    defined = re.findall(r"^@(?:thread_per_item|warp_per_item|blocks)\(.*\)\ndef (\w+)", texts, re.M)
     assert sorted(defined) == sorted(load_all())
 
 
@@ -365,7 +339,6 @@ def changed(name: str, pattern: str, to: str, count: int = 0) -> Callable[[Kerne
 
 
 def in_place_of(planted: Kernel) -> Callable[[Kernel], str]:
-    """The PTX of all kernels, one of which has another body."""
     return lambda kernel: ptx(planted, OLDEST) if kernel.name == planted.name else shipped(kernel)
 
 
@@ -409,7 +382,6 @@ PLANTED = {
 
 
 def read_by_both(machine: Machine, path: Path) -> None:
-    """Each launch by the machine and by the loops."""
     with device.using(Emulated(lambda kernel, n, args: run_both(machine, kernel, n, args))):
         kolumn.read(path, columns=["key", "value"], threads=1, backend="gpu")
 
@@ -424,22 +396,19 @@ def test_planted(fault: str, tmp_path: Path) -> None:
     HostMemory.overrun.clear()
 
 
-@register_jitable
-def _calls_all_wrong(i: int, a: Any) -> None:
-    _fields(i, a)
-    store32(a.bad + 4 * load32(a.owner + 4 * i), 1)
-
-
-_fields = fields.body
-
-
 def test_a_good_batch_that_is_called_wrong(tmp_path: Path) -> None:
     """The CPU would decompress it, and return its rows."""
     path = tmp_path / "a.log"
     kolumn.write(pa.table({"value": pa.array([b"x"] * 9, pa.binary())}), path, codec="zstd")
-    text = in_place_of(replace(fields, body=_calls_all_wrong))
-    with Machine(text).watching() as machine, nothing_hidden(), pytest.raises(HiddenError, match=r"refused the batches at \[0\]"):
-        compare(machine, path)
+
+    def run(kernel: Kernel, n: int, args: Any) -> None:
+        run_loops(kernel, n, args)
+        if kernel.name == "fields":
+            ctypes.memset(args.bad, 1, 4)
+
+    refused = pytest.raises(HiddenError, match=r"refused the batches at \[0\]")
+    with device.using(Emulated(run)), nothing_hidden(), refused:
+        kolumn.read(path, backend="gpu")
 
 
 def test_nothing_is_found_without_a_fault(tmp_path: Path) -> None:
@@ -470,11 +439,10 @@ def run_both(machine: Machine, kernel: Kernel, n: int, args: Any) -> None:
 
 def _blame(machine: Machine, kernel: Kernel, address: int, at: int, count: int) -> str:
     text, what = machine.code(kernel).text, f"byte {at} of the memory at {address:#x} is wrong, and {count - 1} more"
-    writer = machine.pieces.writer(address + at)
-    if writer is not None and writer[0] == machine.launches:
-        return f"{what}; thread {writer[1]} wrote it, PTX line {writer[2]} `{text.at(writer[2])}`"
-    for before in range(at - 1, -1, -1):
-        writer = machine.pieces.writer(address + before)
+    for place in range(at, -1, -1):
+        writer = machine.pieces.writer(address + place)
         if writer is not None and writer[0] == machine.launches:
-            return f"{what}; nobody wrote it. Thread {writer[1]} wrote byte {before}, PTX line {writer[2]} `{text.at(writer[2])}`"
+            by = "wrote it, PTX" if place == at else f"wrote byte {place}, PTX"
+            who = "thread" if place == at else "nobody wrote it. Thread"
+            return f"{what}; {who} {writer[1]} {by} line {writer[2]} `{text.at(writer[2])}`"
     return f"{what}; nobody wrote it or a byte before it"

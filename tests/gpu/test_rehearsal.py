@@ -8,6 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from bench import data, gpu_decode, gpu_model, gpu_steps
@@ -67,11 +68,8 @@ def test_what_differs_is_kept(checks: Any, tmp_path: Path, monkeypatch: pytest.M
     checks._same("corpus", "this one", path)
     monkeypatch.setattr("kit.outcome.outcome", lambda *_, **__: 1 / 0)
     checks._same("corpus", "another", path)
-    assert json.loads((tmp_path / "different.jsonl").read_text()) == {
-        "what": "this one",
-        "options": str({"columns": COLUMNS}),
-        "hex": b"some".hex(),
-    }
+    kept = {"what": "this one", "options": str({"columns": COLUMNS}), "hex": b"some".hex()}
+    assert json.loads((tmp_path / "different.jsonl").read_text()) == kept
     lines = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [line.get("DIFFERENT") or line["FAILED"] for line in lines] == ["this one", "another"]
     assert "ZeroDivisionError" in lines[1]["trace"]
@@ -133,8 +131,7 @@ def test_a_step_that_fails_keeps_none_from_running(tmp_path: Path, monkeypatch: 
         seen.append(json.loads((tmp_path / "gpu_decode.json").read_text()))
         bench.add("found", gpu_model.EACH_SUM, 1000, 2.0)
 
-    def lacking(bench: Any) -> None:
-        raise ModuleNotFoundError("No module named 'some'")
+    lacking = Mock(side_effect=ModuleNotFoundError("No module named 'some'"))
 
     def bad(bench: Any) -> None:
         bench.say("before it failed", count=1)
@@ -153,10 +150,7 @@ def test_a_step_that_fails_keeps_none_from_running(tmp_path: Path, monkeypatch: 
 
 
 def test_a_step_that_is_cut_off_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut_off(bench: Any) -> None:
-        sys.exit(124)
-
-    monkeypatch.setattr(gpu_decode, "STEPS", {"long": cut_off})
+    monkeypatch.setattr(gpu_decode, "STEPS", {"long": lambda bench: sys.exit(124)})
     with standing_in(), pytest.raises(SystemExit):
         gpu_decode.main(tmp_path)
     assert json.loads((tmp_path / "gpu_decode.json").read_text())["errors"] == {"long": "cut off"}

@@ -79,14 +79,8 @@ def test_the_host_decodes_them(options: Any, device: Emulated, tmp_path: Path, m
 def test_typed_columns_in_types_of_cudf() -> None:
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
     rows = [{"label": "x", "at": moment, "raw": b"\xff\0", "more": [{"ms": moment, "code": b"ab"}]}, None, {"more": []}]
-    kind = pa.struct(
-        [
-            ("label", pa.string()),
-            ("at", pa.timestamp("us", "UTC")),
-            ("raw", pa.binary()),
-            ("more", pa.list_(pa.struct([("ms", pa.timestamp("ms", "UTC")), ("code", pa.binary(2))]))),
-        ]
-    )
+    more = pa.list_(pa.struct([("ms", pa.timestamp("ms", "UTC")), ("code", pa.binary(2))]))
+    kind = pa.struct([("label", pa.string()), ("at", pa.timestamp("us", "UTC")), ("raw", pa.binary()), ("more", more)])
     columns = {
         "value": pa.array(rows, kind),
         "dictionary": pa.array(["a", None, "a"]).dictionary_encode(),
@@ -109,9 +103,8 @@ def test_typed_columns_in_types_of_cudf() -> None:
 
 def test_more_bytes_than_an_array_of_arrow_has() -> None:
     """cuDF's strings may have more than 2 GiB. Nothing touches these bytes, so they take no memory."""
-    half = pa.Array.from_buffers(
-        BYTES, 1, [None, pa.py_buffer(np.array([0, 1 << 30], np.int32)), pa.py_buffer(np.zeros(1 << 30, np.uint8))]
-    )
+    buffers = [None, pa.py_buffer(np.array([0, 1 << 30], np.int32)), pa.py_buffer(np.zeros(1 << 30, np.uint8))]
+    half = pa.Array.from_buffers(BYTES, 1, buffers)
     known = in_known_types(pa.table({"value": pa.chunked_array([half] * 3)}), "string")
     assert [(len(chunk), chunk.type, chunk.buffers()[2].size) for chunk in known["value"].chunks] == [(1, pa.string(), 1 << 30)] * 3
 
@@ -125,9 +118,8 @@ def test_more_than_lists_of_cudf_have(rows: pa.Array, monkeypatch: pytest.Monkey
     pytest.importorskip("pylibcudf", reason="make gpu-packages")
     sent: list[pa.Table] = []
     monkeypatch.setattr("pylibcudf.Table", lambda columns: columns)
-    monkeypatch.setattr(
-        "pylibcudf.Table.from_arrow", lambda table: sent.append(table) or SimpleNamespace(columns=lambda: [0]), raising=False
-    )
+    columns = SimpleNamespace(columns=lambda: [0])
+    monkeypatch.setattr("pylibcudf.Table.from_arrow", lambda table: sent.append(table) or columns, raising=False)
     table = pa.table({"other": pa.chunked_array([[1] * 6, [2] * 2]), "value": pa.chunked_array([rows[1:7], rows[:0], rows[:2]])})
     for most, payload in ((40, "binary"), (39, "string")):
         monkeypatch.setattr(assemble, "MOST", most)

@@ -3,10 +3,13 @@
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,11 +60,17 @@ def tell(result: object) -> None:
     print("\nRESULT", json.dumps(result), flush=True)
 
 
-def kill_once(marker: str) -> None:
+def is_first(mark: str) -> bool:
+    """Whether this is the first call for a mark, in any process."""
+    with suppress(FileExistsError):
+        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+        return True
+    return False
+
+
+def kill_once(mark: str) -> None:
     """Kill the executor that runs this task, the first time that any task calls this."""
-    try:
-        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
+    if not is_first(mark):
         return
     executor = int(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
     assert b"CoarseGrainedExecutorBackend" in Path(f"/proc/{executor}/cmdline").read_bytes()
@@ -101,6 +110,79 @@ def cluster(source: str, target: str, package: str) -> None:
     killed = sorted(os.listdir(marks))
     spark.stop()
     tell({"topics": [tuple(row) for row in topics], "killed": killed, "files": len(manifest.files)})
+
+
+@contextmanager
+def two_hosts(folder: Path) -> Iterator[str]:
+    """A cluster with an executor on each of two hosts, because Spark makes no second attempt on the host of the first."""
+    use_java()
+    folder.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    master, java = f"spark://127.0.0.1:{port}", str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+    commands = [f"master.Master --host 127.0.0.1 --port {port} --webui-port 0".split()]
+    for host in ("127.0.0.2", "127.0.0.3"):
+        commands.append([*f"worker.Worker --host {host} -c 1 -m 1g --webui-port 0 -d".split(), str(folder / host), master])
+    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    started = [subprocess.Popen([java, f"org.apache.spark.deploy.{name}", *rest], **quiet) for name, *rest in commands]
+    try:
+        yield master
+    finally:
+        for one in started:
+            one.terminate()
+        for one in started:
+            one.wait(60)
+
+
+def misbehaving(spark: SparkSession, log: str, target: str, how: Callable[[str], None]) -> None:
+    """Write segments and export a log. Each task writes correct rows, and then fails or waits the first time."""
+    marks = f"{target}.marks"
+    os.mkdir(marks)
+
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = -1
+        for batch in batches:
+            first = batch.column("value")[0].as_py() if first == -1 else first
+            yield batch
+        how(f"{marks}/rows-{first}")
+
+    def writes(job: ExportJob, layout: ExportLayout) -> Iterator[dict[str, Any]]:
+        yield from list(write_job(job, layout))
+        how(f"{marks}/job-{job.ranges[0].segment.base_offset}")
+
+    plugin.register(spark)
+    frame = spark.range(0, 60, 1, 3).selectExpr("cast(id as string) as value").mapInArrow(rows, "value string")
+    frame.write.format("kolumn").mode("append").option("topic", "t").save(f"{target}/log")
+    parquet_export.write_job = writes
+    plugin.export(spark, log, f"{target}/lake", split_bytes=1)
+    tell(sorted(os.listdir(marks)))
+
+
+def failing(log: str, target: str) -> None:
+    """Tasks fail once, after they have written."""
+
+    def fails(mark: str) -> None:
+        if is_first(mark):
+            raise ValueError("the first attempt fails")
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    misbehaving(session("local[2,4]"), log, target, fails)
+
+
+def slow(log: str, target: str) -> None:
+    """Two hosts and speculation: the first attempt of a task runs for longer than the job. One, because Spark compares it with others."""
+
+    def takes_long(mark: str) -> None:
+        if mark.endswith(("rows-0", "job-0")) and is_first(mark):
+            time.sleep(120)
+            Path(f"{mark}-waited").touch()
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    names = {"interval": "100ms", "quantile": "0.3", "multiplier": "0.1", "minTaskRuntime": "1s"}
+    settings = {"spark.speculation": "true", "spark.executor.memory": "1g"} | {f"spark.speculation.{k}": v for k, v in names.items()}
+    with two_hosts(Path(f"{target}.home")) as master:
+        misbehaving(session(master, settings), log, target, takes_long)
 
 
 def packed(log: str, archive: str) -> None:
@@ -169,27 +251,18 @@ def wrong_python(path: str) -> None:
     """Import Kolumn and set no Python for Spark, which would use a wrong one: the job has to work, or to explain the error."""
     spark = session()
     found: list[object] = [spark.sparkContext.pythonExec]
-    for step in (
-        lambda: plugin.read_segments(spark, path).count(),
-        lambda: plugin.register(spark),
-        lambda: spark.sparkContext.pythonExec,
-        lambda: spark.read.format("kolumn").load(path).count(),
-        lambda: spark.read.format("kolumn").option("table", "damage").load(path).count(),
-    ):
-        try:
-            found.append(step())
-        except MissingError as error:
-            found.append(str(error))
-            break
+    try:
+        found += [plugin.read_segments(spark, path).count(), plugin.register(spark), spark.sparkContext.pythonExec]
+        found += [spark.read.format("kolumn").option("table", table).load(path).count() for table in ("records", "damage")]
+    except MissingError as error:
+        found.append(str(error))
     spark.stop()
     tell(found)
 
 
 def by_name(path: str) -> None:
     """Read by the format's name, without registering it and without calling Kolumn."""
-    spark = session()
-    tell(spark.read.format("kolumn").load(path).count())
-    spark.stop()
+    tell(session().read.format("kolumn").load(path).count())
 
 
 def gpu_plans(path: str) -> None:

@@ -114,19 +114,16 @@ class Loop:
             assert self.answer(self.slowly(self.rows())) == self.expected
 
     def a_killed_worker(self) -> None:
-        with self.meanwhile("worker", lambda: self.kill(WORKER)):
-            self.retried(lambda: self.answer(self.slowly(self.rows())))
-
-    def retried(self, ask: Callable[[], Any]) -> None:
         """A worker of the driver has no task that Spark would run again: the query says what happened."""
-        try:
-            found = ask()
-        except Exception as error:
-            if "Python worker" not in str(error):
-                raise
-            self.done["said so"] += 1
-            found = ask()
-        assert found == self.expected
+        with self.meanwhile("worker", lambda: self.kill(WORKER)):
+            try:
+                found = self.answer(self.slowly(self.rows()))
+            except Exception as error:
+                if "Python worker" not in str(error):
+                    raise
+                self.done["said so"] += 1
+                found = self.answer(self.slowly(self.rows()))
+            assert found == self.expected
 
     def a_cancelled_query(self) -> None:
         context = self.spark.sparkContext

@@ -97,31 +97,28 @@ def test_what_conditions_say_of_other_columns() -> None:
     """A field of a value may have the name of a record column."""
     condition = ["AND", ["=", "topic", "a"], ["<", "offset", 3]]
     assert boxes([condition], KEYS, ("value",)) == dict.fromkeys(KEYS, (None,) * 4)
-    assert not is_useful(condition, ("value",))
-    assert is_useful(condition, COLUMNS)
+    assert (is_useful(condition, ("value",)), is_useful(condition, COLUMNS)) == (False, True)
     assert not is_decided(condition, COLUMNS)
     assert not is_decided(["=", "topic", "a"], ("value",))
 
 
 @pytest.mark.parametrize("case", cases()[::4], ids=str)
 def test_totals_of_headers_are_those_of_records(case: Any) -> None:
-    options = Options.of(threads=1)
+    options, every = Options.of(threads=1), frozenset({COUNT, FIRST, LAST, NEWEST})
     narrow = options.with_columns(["offset", "timestampMs"])
     for segment in live_segments(case.directory, options).one_log():
         records = pa.Table.from_batches(scan_ranges([Range.whole(segment)], narrow), narrow.schema)
-        found = totals_of(Range.whole(segment), options, frozenset({COUNT, FIRST, LAST, NEWEST}))
-        times = pc.max(records["timestampMs"]).as_py()
-        low, high = (pc.min_max(records["offset"])[name].as_py() for name in ("min", "max"))
-        assert (found.count, found.first, found.last) == (records.num_rows, low, high)
-        assert found.newest_ms == (None if times is None or times < 0 else times)
+        found, newest = totals_of(Range.whole(segment), options, every), pc.max(records["timestampMs"]).as_py()
+        ends = pc.min_max(records["offset"]).as_py()
+        assert (found.count, found.first, found.last) == (records.num_rows, ends["min"], ends["max"])
+        assert found.newest_ms == (None if newest is None or newest < 0 else newest)
 
 
 def test_when_headers_tell() -> None:
-    for texts in ({}, {"includeControl": "true"}):
-        assert tells(LoadOptions.of({"path": str(TOPIC), **texts}))
-    for name, value in {"checkCrcs": "true", "startOffset": "3", "isolationLevel": "read_committed", "errors": "skip",
-                        "endingTimestamp": "5"}.items():  # fmt: skip
-        assert not tells(LoadOptions.of({"path": str(TOPIC), name: value}))
+    others = ("checkCrcs=true", "startOffset=3", "isolationLevel=read_committed", "errors=skip", "endingTimestamp=5")
+    for text in (f"path={TOPIC}", "includeControl=true", *others):
+        options = LoadOptions.of({"path": str(TOPIC), **dict([text.split("=")])})
+        assert tells(options) == (text not in others)
 
 
 def test_an_estimate_is_of_decompressed_rows() -> None:
@@ -184,39 +181,31 @@ def test_whole_partitions_are_in_order(tmp_path: Path) -> None:
             ascending(np.array(wrong), last)
 
 
-@pytest.fixture
-def partitions(tmp_path: Path) -> Path:
+def test_many_segments_are_cut_by_a_job_and_counted_by_several_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         shutil.copytree(TOPIC, tmp_path / f"t-{number}")
-    return tmp_path
-
-
-def test_many_segments_are_cut_by_a_job(partitions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = question() | {"options": {"path": str(partitions), "splitBytes": "50000"}}
+    counted = question(totals=["count"]) | {"options": {"path": str(tmp_path)}}
+    found: Any = answer(counted)
+    monkeypatch.setattr("kolumn.spark_plugin.connector.questions._FEW", 1)
+    several: Any = answer(counted)
+    assert (len(found["splits"]), sorted(len(unpacked(text, Split).ranges) for text in several["splits"])) == (1, [5, 5])
+    asked = question() | {"options": {"path": str(tmp_path), "splitBytes": "50000"}}
     expected = answer(asked)
-    monkeypatch.setattr("kolumn.spark_plugin.connector.work.MANY", 5)
-    monkeypatch.setattr("kolumn.spark_plugin.connector.work._PIECE", 2)
+    for name, most in (("MANY", 5), ("_PIECE", 2)):
+        monkeypatch.setattr(f"kolumn.spark_plugin.connector.work.{name}", most)
     job: Any = answer(asked)
-    assert len(job["job"]) == -(-len(live_segments(partitions, Options.of()).one_log()) // 2)
+    assert len(job["job"]) == -(-len(live_segments(tmp_path, Options.of()).one_log()) // 2)
     found = [answer({"op": "piece", "piece": one})["found"] for one in job["job"]]
     assert answer({**asked, "pieces": found}) == expected
     # A segment that came meanwhile is cut all the same.
-    shutil.copytree(TOPIC, partitions / "t-5")
+    shutil.copytree(TOPIC, tmp_path / "t-5")
     more: Any = answer({**asked, "pieces": found})
     assert len({one.segment.partition for text in more["splits"] for one in unpacked(text, Split).ranges}) == 6
 
 
-def test_headers_of_very_many_segments_are_read_by_several_tasks(monkeypatch: pytest.MonkeyPatch, partitions: Path) -> None:
-    asked = question(totals=["count"]) | {"options": {"path": str(partitions)}}
-    assert len(answer(asked)["splits"]) == 1  # type: ignore[arg-type]
-    monkeypatch.setattr("kolumn.spark_plugin.connector.questions._FEW", 1)
-    found: Any = answer(asked)
-    assert sorted(len(unpacked(text, Split).ranges) for text in found["splits"]) == [5, 5]
-
-
 def test_errors_are_answers() -> None:
-    assert "did you mean 'columns'" in str(answer({"op": "schema", "options": {"path": str(TOPIC), "colums": "x"}})["error"])
-    assert "KeyError" in str(answer({"op": "schema"})["error"])
+    for asked, message in (({"options": {"path": str(TOPIC), "colums": "x"}}, "did you mean 'columns'"), ({}, "KeyError")):
+        assert message in str(answer({"op": "schema", **asked})["error"])
 
 
 @pytest.fixture
@@ -278,14 +267,13 @@ def test_memory_is_used_again_only_when_it_was_released(blocks: SharedBlocks) ->
 
 def test_blocks_do_not_add_up(blocks: SharedBlocks) -> None:
     """A process may not open many files, and the blocks that go are closed."""
-    before, most, mapped = len(os.listdir("/proc/self/fd")), 0, Mapped()
+    before, mapped = len(os.listdir("/proc/self/fd")), Mapped()
     for _ in range(5):
         for batch in kolumn.scan(TOPIC, threads=1, chunk_bytes=1 << 16):
             number, found = mapped.batch(blocks.describe(from_start(batch), CONSTANT), batch.schema)
             assert found.equals(batch)
             blocks.release((number,))
-            most = max(most, len(blocks))
-    assert most <= 8
+            assert len(blocks) <= 8
     assert len(os.listdir("/proc/self/fd")) - before <= 10
 
 
@@ -318,11 +306,9 @@ def test_what_can_be_described() -> None:
 
 
 def test_damage_is_no_total(tmp_path: Path) -> None:
-    shutil.copytree(TOPIC, tmp_path / TOPIC.name)
-    path = tmp_path / TOPIC.name / f"{0:020d}.log"
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2] + b"\xff" * 20000 + data[len(data) // 2 + 20000 :])
-    options = Options.of(threads=1)
+    path, data, options = tmp_path / f"{0:020d}.log", bytearray((TOPIC / f"{0:020d}.log").read_bytes()), Options.of(threads=1)
+    data[len(data) // 2 : len(data) // 2 + 20000] = b"\xff" * 20000
+    path.write_bytes(data)
     (segment,) = live_segments(path, options).one_log()
     with pytest.raises(kolumn.CorruptBatchError):
         totals_of(Range.whole(segment), options, frozenset({COUNT}))

@@ -32,15 +32,12 @@ def test_every_column_has_the_bytes_and_the_type_of_kolumn_read(spark: SparkSess
     assert len(table["headers"].combine_chunks().flatten()) > 0
 
 
-def test_ranges_lists_of_sources_and_strings(spark: SparkSession, segment: Path, small_segments: Path) -> None:
-    frame = read_segments(spark, segment, start_offset=500, end_offset=777)
-    assert frame.toArrow().equals(kolumn.read(segment, start_offset=500, end_offset=777))
-    both = [segment, small_segments]
-    assert read_segments(spark, both, columns=["offset"]).count() == kolumn.read(both).num_rows
-    # Strings hold the bytes whatever they are.
-    frame = read_segments(spark, segment, payload="string", columns=["value", "offset"])
+def test_ranges_and_strings(spark: SparkSession, segment: Path) -> None:
+    """Strings hold the bytes whatever they are."""
+    asked: Any = {"columns": ["value", "offset"], "start_offset": 500, "end_offset": 777}
+    frame = read_segments(spark, segment, payload="string", **asked)
     assert frame.schema.simpleString() == "struct<value:string,offset:bigint>"
-    assert frame.withColumn("value", frame.value.cast("binary")).toArrow().equals(kolumn.read(segment, columns=["value", "offset"]))
+    assert frame.withColumn("value", frame.value.cast("binary")).toArrow().equals(kolumn.read(segment, **asked))
 
 
 def test_a_transform_runs_in_the_worker(spark: SparkSession, segment: Path) -> None:
@@ -80,7 +77,6 @@ def test_what_workers_have_loaded_is_left_alone_after_their_first_task(
 
 
 def test_what_makes_no_sense_is_refused_on_the_driver(spark: SparkSession, segment: Path) -> None:
-    given: Any
     for given, message in (
         ({"payload": "text"}, "payload='text': expected one of binary, string"),
         ({"schema": "n bigint"}, "transform and schema go together"),
@@ -122,43 +118,36 @@ def in_threads(*functions: Callable[[], None]) -> list[BaseException | None]:
         return [running.exception(120) for running in [pool.submit(function) for function in functions]]
 
 
-def writer(spark: SparkSession, path: Path, first: int, active: bool, topic: str = "") -> Callable[[], None]:
+def writer(spark: SparkSession, path: Path, first: int, active: bool, topic: str) -> Callable[[], None]:
     frame = spark.range(first, first + 20, 1, 1).selectExpr("cast(id as string) as value")
 
     def write() -> None:
         if active:
             # This call of Spark's public interface makes the session active in this thread.
             spark.createDataFrame([], "nothing int")
-        frame.write.format("kolumn").mode("append").option("topic", topic or f"t{first}").save(str(path))
+        frame.write.format("kolumn").mode("append").option("topic", topic).save(str(path))
 
     return write
 
 
-def test_writes_from_threads(spark: SparkSession, tmp_path: Path) -> None:
-    """Parallel writes to one folder, each of a topic of its own."""
-    assert in_threads(*(writer(spark, tmp_path, first, active=True) for first in (0, 100, 200))) == [None] * 3
-    found = sorted(int(value) for value in kolumn.read(tmp_path)["value"].to_pylist())
-    assert found == [first + i for first in (0, 100, 200) for i in range(20)]
-    assert {path.name for path in tmp_path.iterdir()} == {"t0-0", "t100-0", "t200-0"}
-
-
-def test_writes_to_one_partition_at_once(spark: SparkSession, tmp_path: Path) -> None:
-    """A write is refused as a whole if the log has grown since it began."""
+def test_writes_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    """To one folder: of a topic of its own, and of one topic, where a write is refused as a whole if the log has grown since it began."""
     firsts = (0, 100, 200)
-    failed = in_threads(*(writer(spark, tmp_path, first, active=True, topic="t") for first in firsts))
+    writers = [writer(spark, tmp_path, first, active=True, topic="t") for first in firsts]
+    own, *failed = in_threads(writer(spark, tmp_path, 300, active=True, topic="own"), *writers)
+    assert own is None
     for error in failed:
         assert error is None or "were to be appended" in str(error) or "already exists" in str(error)
     expected = [first + i for first, error in zip(firsts, failed, strict=True) if error is None for i in range(20)]
     assert expected
-    found = kolumn.read(tmp_path)
-    assert sorted(int(value) for value in found["value"].to_pylist()) == expected
-    assert found["offset"].to_pylist() == list(range(len(expected)))
+    assert sorted(int(value) for value in kolumn.read(tmp_path)["value"].to_pylist()) == [*expected, *range(300, 320)]
+    assert kolumn.read(tmp_path / "t-0")["offset"].to_pylist() == list(range(len(expected)))
     assert kolumn.verify(tmp_path).ok
-    assert [path.name for path in tmp_path.iterdir()] == ["t-0"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own-0", "t-0"]
 
 
 def test_spark_finds_the_format_in_any_thread_by_the_connector(spark: SparkSession, tmp_path: Path) -> None:
     """Without the connector's jar Spark does not, as README says."""
-    assert in_threads(writer(spark, tmp_path, 0, active=False)) == [None]
+    assert in_threads(writer(spark, tmp_path, 0, active=False, topic="t")) == [None]
     (failed,) = in_threads(lambda: spark.read.format("kolumn").option("path", "/nowhere").load().collect())
     assert "DATA_SOURCE_NOT_FOUND" not in str(failed)

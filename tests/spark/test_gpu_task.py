@@ -16,7 +16,7 @@ import kolumn
 from kit.plain_spark import Builder
 from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import ArgumentError, MissingError
-from kolumn.core.schema import record_schema
+from kolumn.core.schema import HEADERS, record_schema
 from kolumn.kernels.machine import device
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
@@ -36,8 +36,7 @@ def test_choice() -> None:
     for addresses, visible, partition, devices, expected in (
         (["3"], None, 0, 4, 3),  # Spark names the GPU
         (["3"], "2,3", 0, 2, 1),  # CUDA numbers only visible GPUs
-        (["3"], "GPU-4fb1", 0, 1, 0),  # isolated, with a name of its own
-        (["3"], None, 0, 1, 0),  # isolated, and CUDA_VISIBLE_DEVICES is not set
+        (["3"], "GPU-4fb1", 0, 1, 0), (["3"], None, 0, 1, 0),  # isolated
         ([], "1", 5, 1, 0), ([], "2,3", 5, 2, 0), ([], None, 5, 4, 1), ([], "", 6, 4, 2),
     ):  # fmt: skip
         assert gpu_task.choose(addresses, visible, partition, devices) == expected
@@ -92,13 +91,12 @@ def test_one_pool_for_a_worker(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) 
     assert [gpu_task.use_gpu() for _ in range(3)] == [0, 0, 0]
     assert gpu == [0, 0, (0, ("async", 50 << 30)), "rmm", 8]
     assert device._limit == [50 << 30]
-    monkeypatch.setattr(gpu_task, "_used", None)
     # A GPU that is too small for its workers.
+    monkeypatch.setattr(gpu_task, "_used", None)
     monkeypatch.setattr(sys.modules["cupy"].cuda.runtime, "memGetInfo", lambda: (15 << 30, 16 << 30))
     for name, value in ((gpu_task.SHARE, "0.3"), (gpu_task.JVM_SHARE, "0.5"), (gpu_task.WORKERS, "16")):
         monkeypatch.setenv(name, value)
-    message = r"a GPU of 16\.0 GiB: 50% for the JVM, 30% for 16 Python workers.*fewer cores, or smaller shares"
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises(ArgumentError, match=r"of 16\.0 GiB: 50% for the JVM, 30% for 16 Python workers.*fewer cores, or smaller shares"):
         gpu_task.use_gpu()
 
 
@@ -169,28 +167,26 @@ SCHEMA = pa.schema({"key": pa.string(), "offset": pa.int64()})
 
 
 def test_a_transform_on_cudf(gpu: list[Any]) -> None:
-    (found,) = apply(lambda frame: Frame(frame.table.slice(1)), BATCH, SCHEMA, "cudf")
-    assert found.column("offset").to_pylist() == [2]
     (found,) = apply(lambda frame: frame, BATCH, SCHEMA, "cudf")
     assert found.column("key").view(pa.binary()).to_pylist() == [b"\xff", None]
-    (found,) = apply(lambda frame: Frame(frame.table.schema.empty_table()), BATCH, SCHEMA, "cudf")
-    assert found.num_rows == 0
-    with pytest.raises(ArgumentError, match=r"transform has to return a cudf\.DataFrame, it returned Table"):
-        apply(lambda frame: frame.table, BATCH, SCHEMA, "cudf")
-    with pytest.raises(ArgumentError, match="transform returned the columns"):
-        apply(lambda frame: Frame(frame.table.select(["key"])), BATCH, SCHEMA, "cudf")
+    for some, offsets in ((lambda table: table.slice(1), [2]), (lambda table: table.schema.empty_table(), [])):
+        (found,) = apply(lambda frame, some=some: Frame(some(frame.table)), BATCH, SCHEMA, "cudf")
+        assert found.column("offset").to_pylist() == offsets
+    for wrong, message in (
+        (lambda frame: frame.table, r"transform has to return a cudf\.DataFrame, it returned Table"),
+        (lambda frame: Frame(frame.table.select(["key"])), "transform returned the columns"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            apply(wrong, BATCH, SCHEMA, "cudf")
     # Bytes are strings at any depth, as libcudf knows no others.
-    headers = pa.array([[("a", b"\xff")], []], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
-    batch = pa.record_batch({"headers": headers, "timestamp": pa.array([1, None], pa.timestamp("us", "UTC"))})
+    times = pa.array([1, None], pa.timestamp("us", "UTC"))
+    batch = pa.record_batch({"headers": pa.array([[("a", b"\xff")], []], HEADERS), "timestamp": times})
     seen: list[pa.Schema] = []
     apply(lambda frame: (seen.append(frame.table.schema), frame)[1], batch, batch.schema, "cudf")
-    assert [str(one.type) for one in seen[0]] == ["list<item: struct<key: string, value: string>>", "timestamp[us]"]
+    assert [str(one.type) for one in seen[0]] == ["list<element: struct<key: string, value: string>>", "timestamp[us]"]
 
 
 def test_what_is_missing_is_named(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> int:
-        raise RuntimeError("cudaErrorOfSomeKind")
-
     for missing in ("cupy", "rmm.mr", "cudf"):
         with monkeypatch.context() as without:
             without.setitem(sys.modules, missing, None)
@@ -203,7 +199,7 @@ def test_what_is_missing_is_named(gpu: list[Any], monkeypatch: pytest.MonkeyPatc
     runtime.driverGetVersion, runtime.runtimeGetVersion = lambda: 12080, lambda: 13000
     with pytest.raises(MissingError, match=r"the NVIDIA driver knows CUDA 12\.8: Kolumn's kernels are for CUDA 13, install a newer driver"):
         gpu_task.use_gpu()
-    runtime.getDeviceCount = none
+    runtime.getDeviceCount = Mock(side_effect=RuntimeError("cudaErrorOfSomeKind"))
     for driver, visible, message in (
         (0, "", r"there is no NVIDIA driver \(libcuda\.so\.1\): install one that knows CUDA 13: cudaError"),
         (12080, "", r"the NVIDIA driver knows CUDA 12\.8, and CuPy is for CUDA 13: install a newer driver: cudaError"),
@@ -224,25 +220,20 @@ class Reached(Exception):  # noqa: N818
 class Stub:
     """Stand-in for a session; it keeps the function that would be sent to the tasks."""
 
-    sparkContext = SimpleNamespace(defaultParallelism=1, master="yarn", pythonExec=sys.executable)  # noqa: N815
-    sent: Any = None
-
-    def range(self, *_: int) -> "Stub":
-        return self
-
-    def select(self, *_: Any) -> "Stub":
-        return self
+    def __init__(self) -> None:
+        self.sparkContext = SimpleNamespace(defaultParallelism=1, master="yarn", pythonExec=sys.executable)
+        self.sent: Any = None
+        self.range = self.select = lambda *_: self
 
     def mapInArrow(self, work: Any, _: Any) -> "Stub":  # noqa: N802
         self.sent = work
         return self
 
-
-NUMBERS = pa.record_batch({"id": [0]})
+    def rows(self) -> pa.Table:
+        return pa.Table.from_batches(list(self.sent([pa.record_batch({"id": [0]})])))
 
 
 def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read, `read_segments` and `export` each request the GPU that Spark gave to the task, before they decode."""
     monkeypatch.setattr(reading, "use_gpu", Mock(side_effect=Reached))
     monkeypatch.setattr(reading, "scan_ranges", lambda *_, **__: pytest.fail("decoded before the GPU was taken"))
     options = Options.of(backend="gpu")
@@ -253,7 +244,7 @@ def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypat
     stub: Any = Stub()
     read_segments(stub, segment, transform=lambda batch: batch, schema=spark_schema(record_schema(["offset"])), backend="gpu")
     with pytest.raises(Reached):
-        next(stub.sent([NUMBERS]))
+        stub.rows()
     layout = ExportLayout(fs.LocalFileSystem(), str(tmp_path), options, False, 1000, "none")
     with pytest.raises(Reached):
         next(write_job(ExportJob("t", 0, None, split.ranges), layout))
@@ -288,24 +279,21 @@ def cudf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_frames_of_a_gpu_are_over_its_columns(segment: Path, cudf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU decodes for a transform on cuDF is not copied to the host and back."""
     names = ["offset", "timestamp", "key", "value"]
-    expected = kolumn.read(segment, columns=names, backend="cpu")
-    wire = spark_schema(pa.schema([("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC")), ("value", pa.binary())]))
-    stub: Any = Stub()
-    read_segments(stub, segment, transform=lambda frame: Frame(frame.table.drop_columns("key")), schema=wire, frame="cudf",
-                  backend="gpu", columns=names)  # fmt: skip
-    found = pa.Table.from_batches(list(stub.sent([NUMBERS])))
-    assert found.cast(expected.drop_columns("key").schema).equals(expected.drop_columns("key"))
-    assert cudf.downloaded < expected.nbytes / 10
+    whole = kolumn.read(segment, columns=names, backend="cpu")
+    expected, stub = whole.drop_columns("key"), Stub()
+    how: Any = {"frame": "cudf", "backend": "gpu", "columns": names}
+    how |= {"transform": lambda frame: Frame(frame.table.drop_columns("key")), "schema": spark_schema(expected.schema)}
+    read_segments(stub, segment, **how)
+    assert stub.rows().cast(expected.schema).equals(expected)
+    assert cudf.downloaded < whole.nbytes / 10
     # Without a transform there is no frame.
     monkeypatch.setattr(frames, "_column", lambda field, payload: None)
     read_segments(stub, segment, frame="cudf", backend="gpu", columns=["offset"])
-    assert pa.Table.from_batches(list(stub.sent([NUMBERS]))) == kolumn.read(segment, columns=["offset"], backend="cpu")
+    assert stub.rows() == kolumn.read(segment, columns=["offset"], backend="cpu")
 
 
 def test_typed_values_of_frames_are_decoded_on_the_gpu(tmp_path: Path, cudf: Any) -> None:
-    """By the programs of `read_cudf`."""
     fields = [{"name": "a", "type": "long"}, {"name": "b", "type": {"type": "array", "items": "int"}}]
     schema = {"type": "record", "name": "r", "fields": fields}
     values = [b"\2\2\4\0", b"?", None, b"\6\0"] * 99
@@ -315,7 +303,7 @@ def test_typed_values_of_frames_are_decoded_on_the_gpu(tmp_path: Path, cudf: Any
     stub: Any = Stub()
     read_segments(stub, tmp_path / "t-0", transform=lambda frame: frame, schema=spark_schema(expected.schema), frame="cudf", backend="gpu",
                   **how)  # fmt: skip
-    found = pa.Table.from_batches(list(stub.sent([NUMBERS])))
+    found = stub.rows()
     assert found.to_pylist() == expected.to_pylist()
     assert cudf.launched["write_values"] == 1
 
@@ -332,9 +320,9 @@ def test_only_one_function_runs_tasks() -> None:
 def test_the_driver_opens_no_gpu(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "runtime", lambda: pytest.fail("a GPU was opened to plan"))
     monkeypatch.setenv("KOLUMN_BACKEND", "gpu")
-    times = kolumn.read(segment, columns=["offset", "timestampMs"], backend="cpu")
-    middle = times["timestampMs"][times.num_rows // 2].as_py()
-    expected = next(offset for offset, time in zip(*times.to_pydict().values(), strict=True) if time >= middle)
+    offsets, times = kolumn.read(segment, columns=["offset", "timestampMs"], backend="cpu").to_pydict().values()
+    middle = times[len(times) // 2]
+    expected = next(offset for offset, time in zip(offsets, times, strict=True) if time >= middle)
     for backend in ("gpu", "auto"):
         asked = LoadOptions.of({"path": str(segment), "backend": backend, "startingTimestamp": str(middle)})
         groups = asked.wanted.choose(live_segments(asked.paths, asked.decode).one_log())

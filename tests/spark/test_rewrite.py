@@ -32,8 +32,7 @@ def test_convert(spark: SparkSession, tmp_path: Path, case: str, options: dict[s
     expected = kolumn.convert(CORPUS / case, tmp_path / "one", **options)
     done = spark_plugin.convert(spark, str(CORPUS / case), target, **options)
     assert files(tmp_path / "other") == files(tmp_path / "one")
-    for name in ("records", "batches", "copied", "lost"):
-        assert getattr(done, name) == getattr(expected, name)
+    assert (done.records, done.batches, done.copied, done.lost) == (expected.records, expected.batches, expected.copied, expected.lost)
     assert done.segments == [f"{scheme}{path}".replace("/one/", "/other/") for path in expected.segments]
     with pytest.raises(ArgumentError, match="already exists"):
         spark_plugin.convert(spark, str(CORPUS / case), target, **options)

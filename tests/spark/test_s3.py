@@ -46,12 +46,12 @@ def url(proxy: Proxy) -> str:
 
 def test_batch_and_catalog(spark: SparkSession, proxy: Proxy) -> None:
     rows = spark.read.format("kolumn").option("splitBytes", "50000").load(url(proxy)).select("topic", "offset")
-    assert sorted(map(tuple, rows.collect())) == ROWS
+    assert sorted(rows.collect()) == ROWS
     spark.conf.set("spark.sql.catalog.bucket", "kolumn.Catalog")
     spark.conf.set("spark.sql.catalog.bucket.root", url(proxy))
     assert [row.tableName for row in spark.sql("SHOW TABLES IN bucket").collect()] == ["txn-zstd"]
     rows = spark.sql("SELECT topic, offset FROM bucket.`txn-zstd`")
-    assert sorted(map(tuple, rows.collect())) == ROWS
+    assert sorted(rows.collect()) == ROWS
     assert spark.sql("SELECT count(*) FROM bucket.`txn-zstd`").collect()[0][0] == len(ROWS)
     # Plans are in logs and in the UI.
     told = str(rows._jdf.queryExecution().toString()) + str(spark.sql("DESCRIBE EXTENDED bucket.`txn-zstd`").collect())

@@ -19,7 +19,6 @@ from kolumn.spark_plugin.session import session as workers_python
 
 @pytest.fixture
 def wrong(tmp_path: Path) -> Path:
-    """A Python without packages."""
     python = tmp_path / "bin" / "python3"
     python.parent.mkdir()
     python.write_text("#!/bin/sh\necho 'No module named kolumn' >&2\nexit 1\n")
@@ -61,20 +60,20 @@ def used(context: Context) -> str:
 
 def test_which_python_workers_run(wrong: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers on other machines keep theirs, and so do those for which one was asked for."""
+    other = str(wrong)
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     assert used(Context("local[2]", "python3")) == sys.executable
     assert used(Context("yarn", "python3")) == "python3"
-    assert used(Context("spark://host:7077", str(wrong))) == str(wrong)
+    assert used(Context("spark://host:7077", other)) == other
     with pytest.raises(MissingError, match="Set PYSPARK_PYTHON="):
-        used(Context("local", str(wrong), spark_pyspark_python=str(wrong)))
-    monkeypatch.setenv("PYSPARK_PYTHON", str(wrong))
-    with pytest.raises(MissingError, match="Set PYSPARK_PYTHON="):
-        used(Context("local", str(wrong)))
-    with pytest.raises(MissingError, match="no/such/python, which is not there"):
-        used(Context("local", "no/such/python"))
+        used(Context("local", other, spark_pyspark_python=other))
+    monkeypatch.setenv("PYSPARK_PYTHON", other)
+    for python, message in ((other, "Set PYSPARK_PYTHON="), ("no/such/python", "no/such/python, which is not there")):
+        with pytest.raises(MissingError, match=message):
+            used(Context("local", python))
     assert used(Context("local", sys.executable)) == sys.executable
     # Kolumn may come with the job.
-    assert used(Context("local", str(wrong), spark_submit_pyFiles="kolumn.zip")) == str(wrong)
+    assert used(Context("local", other, spark_submit_pyFiles="kolumn.zip")) == other
 
 
 @pytest.mark.parametrize("given", ["", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"])
@@ -82,11 +81,10 @@ def test_where_the_jvm_looks_for_formats(given: str, wrong: Path, monkeypatch: p
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     monkeypatch.setenv("PATH", str(wrong.parent), prepend=os.pathsep)
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYSPARK_GATEWAY_PORT"):
-        # So that what the function sets does not remain.
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    if given:
-        monkeypatch.setenv(given, "python3")
+        # Set first, so that what the function sets does not remain.
+        monkeypatch.setenv(name, "python3")
+        if name != given:
+            monkeypatch.delenv(name)
     workers_python.lacks_kolumn.cache_clear()
     workers_python.use_this_python_to_find_formats()
     workers_python.lacks_kolumn.cache_clear()
