@@ -102,9 +102,8 @@ def device(request: pytest.FixtureRequest) -> Iterator["Emulated | None"]:
 @contextmanager
 def used(emulated: "Emulated") -> Iterator["Emulated"]:
     """For all threads; nothing may be written outside of its memory."""
-    from kit.hidden import nothing_hidden
 
-    from kit.emulated import HostMemory
+    from kit.emulated import HostMemory, nothing_hidden
 
     HostMemory.overrun.clear()
     with current.using(emulated), nothing_hidden():
