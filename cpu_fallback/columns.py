@@ -9,7 +9,6 @@ There are few blocks, because each costs some calls of Python. Values, most of t
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from kolumn.core import text
 from kolumn.core.arrays import Bytes, Flags, Int64s
-from kolumn.core.paths import SHORT, is_on
+from kolumn.core.paths import SHORT, turned_off
 from kolumn.core.recycle import LARGEST, memory
 from kolumn.cpu_fallback.fields import target
 from kolumn.cpu_fallback.fields.target import COPY, POSITIONS, SKIP, VIEW, PayloadColumn, Target
@@ -127,7 +126,9 @@ _HEADER_ENDS, _OF_HEADER_KEYS, _OF_HEADER_VALUES = 8, slice(9, 12), slice(12, 15
 """Numbers of the parts. Those of a binary column are its ends or views, its bitmap, and its bytes."""
 _VALUE_BYTES = 7
 """The only part with a block of its own."""
-_LINE, _VIEW = 64, 16
+_LINE = 64
+_EACH = {SKIP: 0, COPY: 4, VIEW: 16}
+"""Bytes of an end, or of a view, by mode."""
 _NOTHING, _NO_BYTES, _NO_INT64S = PayloadColumn(SKIP), np.zeros(0, np.uint8), np.zeros(0, np.int64)
 
 
@@ -155,10 +156,16 @@ class RecordMemory:
         self._attributes = np.zeros(rows, np.uint8) if drafts else _NO_BYTES
         self._seconds = np.full(rows, -1, np.int64) if drafts else _NO_INT64S
         of_key, of_value = header_bytes or (value_bytes, value_bytes)
-        self._blocks, self._starts = _together(self._sizes(rows, key_bytes, headers, of_key, of_value))
+        sizes, self._starts, whole = self._placed(rows, key_bytes, headers, of_key, of_value)
+        addresses = list[int]()
+        if whole <= TOGETHER:
+            self._blocks = [memory(whole)]
+            for start in self._starts:
+                addresses.append(self._blocks[0].address + start)
+        else:
+            self._blocks, self._starts = [memory(size + PAD) for size in sizes], []
+            addresses += [block.address for block in self._blocks]
         self._values = memory(value_bytes + PAD) if values == COPY else None
-        first = self._blocks[0].address
-        addresses = [first + start for start in self._starts] or [block.address for block in self._blocks]
         addresses.insert(_VALUE_BYTES, 0 if self._values is None else self._values.address)
         words = ctypes.addressof(ctypes.c_char.from_buffer(at))
         key = _payloads(keys, rows, addresses[_OF_KEYS], words + 8 * target.HAS_NULL_KEYS)
@@ -169,12 +176,20 @@ class RecordMemory:
             header_value = _payloads(COPY, headers, addresses[_OF_HEADER_VALUES], words + 8 * target.HAS_NULL_HEADER_VALUES)
             of_headers = addresses[_HEADER_ENDS], header_key, header_value
         of_drafts = (self._attributes.ctypes.data, self._seconds.ctypes.data) if drafts else (0, 0)
-        self.target = Target(addresses[_OFFSET], addresses[_TIMESTAMP], key, value, *of_headers, *of_drafts, microseconds, is_on(SHORT))
+        self.target = Target(
+            addresses[_OFFSET], addresses[_TIMESTAMP], key, value, *of_headers, *of_drafts, microseconds, SHORT not in turned_off()
+        )
 
     def columns(self, at: Sequence[int]) -> Columns:
         """What loops have written up to the positions ``at``. Memory that is mostly unused is not kept."""
         rows, headers = at[target.ROWS], at[target.HEADERS]
-        parts = self._used(self._sizes(rows, at[target.KEY], headers, at[target.HEADER_KEY], at[target.HEADER_VALUE]), at[target.VALUE])
+        sizes, places, whole = self._placed(rows, at[target.KEY], headers, at[target.HEADER_KEY], at[target.HEADER_VALUE])
+        if self._starts:
+            parts = _used(self._blocks[0], self._starts, sizes, places, whole)
+        else:
+            parts = [_used(block, [0], [size], [0], size + PAD)[0] for block, size in zip(self._blocks, sizes, strict=True)]
+        value_bytes = at[target.VALUE]
+        parts.insert(_VALUE_BYTES, None if self._values is None else _used(self._values, [0], [value_bytes], [0], value_bytes + PAD)[0])
         keys, values, of_headers = self._modes
         key = _column(keys, rows, at[target.HAS_NULL_KEYS], parts[_OF_KEYS])
         value = _column(values, rows, at[target.HAS_NULL_VALUES], parts[_OF_VALUES])
@@ -186,55 +201,35 @@ class RecordMemory:
             columns.header_value = _column(COPY, headers, at[target.HAS_NULL_HEADER_VALUES], parts[_OF_HEADER_VALUES])
         return columns
 
-    def _sizes(self, rows: int, key_bytes: int, headers: int, header_key_bytes: int, header_value_bytes: int) -> list[int]:
-        """Bytes of the parts that are together, for so many rows, headers and bytes."""
+    def _placed(
+        self, rows: int, key_bytes: int, headers: int, header_key_bytes: int, header_value_bytes: int
+    ) -> tuple[list[int], list[int], int]:
+        """Bytes of the parts that are together, for so many rows, headers and bytes; where each begins in a block, with the padding that
+        wide copies need; and how many bytes the block has."""
         keys, values, of_headers = self._modes
-        sizes = [8 * rows, 8 * rows, *_sizes_of(keys, rows), key_bytes if keys == COPY else 0, *_sizes_of(values, rows)]
+        bits = (rows + 7) // 8
+        sizes = [8 * rows, 8 * rows, _EACH[keys] * (rows + 1), bits, key_bytes if keys == COPY else 0, _EACH[values] * (rows + 1), bits]
         if of_headers != SKIP:
-            of_header = _sizes_of(COPY, headers)
+            of_header = 4 * (headers + 1), (headers + 7) // 8
             sizes += [4 * (rows + 1), *of_header, header_key_bytes, *of_header, header_value_bytes]
-        return sizes
-
-    def _used(self, sizes: Sequence[int], value_bytes: int) -> list[pa.Buffer]:
-        if self._starts:
-            buffers = _used(self._blocks[0], self._starts, sizes)
-        else:
-            buffers = [_used(block, [0], [size])[0] for block, size in zip(self._blocks, sizes, strict=True)]
-        buffers.insert(_VALUE_BYTES, None if self._values is None else _used(self._values, [0], [value_bytes])[0])
-        return buffers
+        places, end = list[int](), 0
+        for size in sizes:
+            places.append(end)
+            end += (size + PAD + _LINE - 1) & -_LINE
+        return sizes, places, end
 
 
-def _sizes_of(mode: int, rows: int) -> tuple[int, int]:
-    """Bytes of the ends or views of ``rows`` payloads, and of their bitmap."""
-    if mode == SKIP:
-        return 0, 0
-    return rows * _VIEW if mode == VIEW else 4 * (rows + 1), (rows + 7) // 8
-
-
-def _placed(sizes: Sequence[int]) -> tuple[list[int], int]:
-    """Where parts of a block begin, each with the padding that wide copies need, and how many bytes the block has."""
-    *starts, whole = accumulate([(size + PAD + _LINE - 1) & -_LINE for size in sizes], initial=0)
-    return starts, whole
-
-
-def _together(sizes: Sequence[int]) -> tuple[list[pa.Buffer], list[int]]:
-    """A block, and where its parts begin; or a block for each part, and nothing, if one would be too large."""
-    starts, whole = _placed(sizes)
-    if whole <= TOGETHER:
-        return [memory(whole)], starts
-    return [memory(size + PAD) for size in sizes], []
-
-
-def _used(block: pa.Buffer, starts: Sequence[int], sizes: Sequence[int]) -> list[pa.Buffer]:
-    """The used parts of a block; copied if they are less than half of it, so that the rest can be freed."""
-    places, whole = _placed(sizes)
-    if 2 * whole < block.size:
-        kept = memory(whole)
-        for start, place, size in zip(starts, places, sizes, strict=True):
+def _used(block: pa.Buffer, starts: Sequence[int], sizes: Sequence[int], places: Sequence[int], whole: int) -> list[pa.Buffer]:
+    """The used parts of a block; copied to other places of one of ``whole`` bytes if that is less than half of it, so that the rest can be
+    freed."""
+    kept = memory(whole) if 2 * whole < block.size else None
+    parts = []
+    for start, place, size in zip(starts, places, sizes, strict=True):
+        if kept is not None:
             # Not by a memoryview, which would keep Python's lock.
             ctypes.memmove(kept.address + place, block.address + start, size)
-        block, starts = kept, places
-    return [block.slice(start, size) for start, size in zip(starts, sizes, strict=True)]
+        parts.append(block.slice(start, size) if kept is None else kept.slice(place, size))
+    return parts
 
 
 def _payloads(mode: int, rows: int, parts: Sequence[int], has_null: int) -> PayloadColumn:

@@ -86,12 +86,12 @@ def _back(written: Table, done: int, slots: Int64s) -> int:
 
 @register_jitable
 def _read(calls: Calls, file: Int64s, window: int) -> bool:
-    """Read a file; False if it is not the one that was listed, before it is read and after it."""
+    """Read a file; False if it is not the one that was listed. What has its identity after the read had it before."""
     opened = call(calls.open, (file[PATH], _READ_ONLY)) & _WORD
     if opened >= _NEGATIVE:
         return False
     size = file[SIZE]
-    whole = _is_same(calls, file, opened) and fetch(opened, window, size, 0) == size and _is_same(calls, file, opened)
+    whole = fetch(opened, window, size, 0) == size and _is_same(calls, file, opened)
     call(calls.close, (opened,))
     if whole:
         end = window + max(size - TAIL_AT, 0)

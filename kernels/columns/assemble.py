@@ -36,7 +36,7 @@ def no_rows(device: Runtime, names: list[str], typed: dict[str, Column], payload
     ``typed``: dict, the columns that values are parsed into, without rows; the others are record columns.
     ``payload``: "binary" or "string": what keys, values and headers' values are.
     """
-    known = record_schema([name for name in names if name not in typed], "contiguous")
+    known = record_schema(tuple(name for name in names if name not in typed))
     columns = [typed[name] if name in typed else _record(device, known.field(name).type, payload) for name in names]
     return DeviceTable(tuple(names), columns, 0)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kolumn.backend import choose
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, ReadOptions, known_keywords
+from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, ReadOptions
 from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, record_schema, resolve_columns
 from kolumn.formats import layouts
 from kolumn.source.tier_file import KeyFiles, key_files
@@ -119,9 +119,8 @@ class Options:
         return max(memory // under_way, 1)
 
     @classmethod
-    @known_keywords()
     def of(cls, **options: Unpack[ReadOptions]) -> "Options":
-        """Options as callers give them; raises `ArgumentError` for an invalid one, with the nearest known name or value."""
+        """Options as callers give them, whose names `known_keywords` has checked; raises `ArgumentError` for an invalid value."""
         given: dict[str, Any] = {**DEFAULTS, **options}
         for name, choices in _CHOICES.items():
             if given[name] not in choices:

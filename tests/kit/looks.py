@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kolumn.source import identity, storage
+from kolumn.source import identity, segment_file, storage
 from kolumn.source.segment_file import SegmentFile
 
 BY_NAME = ("stat", "lstat", "open", "listdir")
@@ -41,8 +41,7 @@ class Looks:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Replace the functions, until the patch is undone."""
         scandir, opened, init = os.scandir, builtins.open, SegmentFile.__init__
-        look, descriptor = identity._fields, vars(SegmentFile)["descriptor"].fget
-        assert descriptor is not None
+        look = identity.seen
         for name in BY_NAME:
             patch.setattr(os, name, self._named(name, getattr(os, name)))
         for name in BY_FILE:
@@ -73,13 +72,17 @@ class Looks:
 
         def handed(file: SegmentFile) -> int:
             self.step("descriptor", file.path)
-            return int(descriptor(file))
+            return int(vars(file)["descriptor"])
+
+        def opened_as(file: SegmentFile, descriptor: int) -> None:
+            vars(file)["descriptor"] = descriptor
 
         patch.setattr(os, "scandir", scan)
         patch.setattr(storage, "open", open_whole, raising=False)
-        patch.setattr(identity, "_fields", look_at)
+        patch.setattr(identity, "seen", look_at)
+        patch.setattr(segment_file, "seen", look_at)
         patch.setattr(SegmentFile, "__init__", begin)
-        patch.setattr(SegmentFile, "descriptor", property(handed))
+        patch.setattr(SegmentFile, "descriptor", property(handed, opened_as), raising=False)
 
     def step(self, name: str, path: Any) -> None:
         """Count a step, before a file operation is done."""

@@ -91,7 +91,7 @@ def test_what_makes_no_sense_is_refused_on_the_driver(spark: SparkSession, segme
 def test_payloads_cross_without_a_copy_from_any_slice(segment: Path) -> None:
     batch = kolumn.read(segment, columns=["value", "headers"]).combine_chunks().to_batches()[0].slice(7, 100)
     crossed = crossing(batch)
-    assert crossed.schema.names == crossing_schema(record_schema(["value", "headers"])).fieldNames()
+    assert crossed.schema.names == crossing_schema(record_schema(("value", "headers"))).fieldNames()
     assert [one.address for one in crossed["value"].buffers()[1:]] == [one.address for one in batch["value"].buffers()[1:]]
     headers = batch["headers"].to_pylist()
     assert crossed["headerKeys"].to_pylist() == [[header["key"] for header in one] for one in headers]

@@ -242,7 +242,7 @@ def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypat
     with pytest.raises(Reached):
         next(reading.read_split(split, LoadOptions((str(segment),), 1 << 20, False, options), print))
     stub: Any = Stub()
-    read_segments(stub, segment, transform=lambda batch: batch, schema=spark_schema(record_schema(["offset"])), backend="gpu")
+    read_segments(stub, segment, transform=lambda batch: batch, schema=spark_schema(record_schema(("offset",))), backend="gpu")
     with pytest.raises(Reached):
         stub.rows()
     layout = ExportLayout(fs.LocalFileSystem(), str(tmp_path), options, False, 1000, "none")

@@ -210,7 +210,8 @@ def known_keywords(refused: Mapping[str, str] | None = None) -> Callable[[Callab
 
         @wraps(function)
         def checked(*args: _Parameters.args, **given: _Parameters.kwargs) -> _Result:
-            for name in [name for name in given if name not in accepted]:
+            others = [] if accepted.issuperset(given) else [name for name in given if name not in accepted]
+            for name in others:
                 if RENAMED.get(name) in accepted - given.keys():
                     warn_renamed(f"option {name!r}", repr(RENAMED[name]))
                     given[RENAMED[name]] = given.pop(name)

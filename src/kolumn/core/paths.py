@@ -25,14 +25,9 @@ FAST = {
 1.3 or more in some of its rows, or it would go."""
 
 
-def is_on(path: str) -> bool:
-    """Whether a fast path of `FAST` may be taken; an ArgumentError if KOLUMN_PATHS has an unknown value."""
-    return path not in turned_off()
-
-
 @cache
 def turned_off() -> frozenset[str]:
-    """The paths that KOLUMN_PATHS turns off; `turned_off.cache_clear` has it read again."""
+    """The paths that KOLUMN_PATHS turns off, an ArgumentError if it has an unknown value; `turned_off.cache_clear` has it read again."""
     chosen = os.environ.get("KOLUMN_PATHS")
     if not chosen:
         return frozenset()

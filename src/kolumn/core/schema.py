@@ -133,13 +133,9 @@ def resolve_columns(columns: Iterable[str] | None, include_headers: bool, typed:
     return (*names, "headers") if include_headers and "headers" not in names else names
 
 
-def record_schema(columns: Iterable[str], binary: str = "contiguous") -> pa.Schema:
-    """Arrow schema of the record columns; ``binary="view"`` makes key and value binary_view."""
-    return _record_schema(tuple(columns), binary)
-
-
 @lru_cache(maxsize=64)
-def _record_schema(columns: tuple[str, ...], binary: str) -> pa.Schema:
+def record_schema(columns: tuple[str, ...], binary: str = "contiguous") -> pa.Schema:
+    """Arrow schema of the record columns; ``binary="view"`` makes key and value binary_view."""
     types = dict(RECORD_COLUMNS)
     if binary == "view":
         types["key"] = types["value"] = pa.binary_view()

@@ -1,7 +1,7 @@
 """All threads of a process, but for single ones that nobody waits for: how many there are for what, who keeps them, and who ends them.
 
 A process that is forked has none of the threads of its parent: `shared` begins its own, `Workers` that wait are ended before the fork, and
-`in_process` ends a scan that was begun before it.
+a scan that was begun before it ends with the error of `forked`.
 """
 
 import ctypes
@@ -181,23 +181,17 @@ def workers(name: str, count: int | None = None, are_kept: bool = False) -> Iter
         pool.close()
 
 
-def in_process(scan: Generator[_Result, None, None]) -> Iterator[_Result]:
-    """What a generator that uses threads yields; a KolumnError in a process that was forked in mid-scan, and has none of its threads."""
-    process = os.getpid()
-    try:
-        for item in scan:
-            yield item
-            if os.getpid() != process:
-                raise KolumnError(
-                    f"this scan was begun by process {process}, and process {os.getpid()} was forked from it in mid-scan, without its "
-                    "threads. Begin another scan in the new process"
-                )
-    finally:
-        if os.getpid() == process:
-            scan.close()
-        else:
-            # It would wait for those threads when it is closed, or garbage, so it is neither.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(scan))
+def forked(process: int) -> KolumnError:
+    """The error of a scan in a process that was forked in mid-scan from the ``process`` that began it, and has none of its threads."""
+    return KolumnError(
+        f"this scan was begun by process {process}, and process {os.getpid()} was forked from it in mid-scan, without its threads. Begin "
+        "another scan in the new process"
+    )
+
+
+def keep_forever(work: object) -> None:
+    """Let something never be garbage: of a scan in a forked process, what would wait for threads that are not there."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(work))
 
 
 def _kept(count: int) -> ThreadPoolExecutor | None:

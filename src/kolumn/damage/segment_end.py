@@ -8,9 +8,8 @@ epoch shows where the log once began.
 
 import re
 import sys
-from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kolumn.core.errors import Code, CorruptBatchError, FormatError
 from kolumn.damage.findings import Kind, Remark, Tally, Trouble
@@ -18,7 +17,7 @@ from kolumn.damage.search import Search
 from kolumn.decode.host.chunks import Stop
 from kolumn.decode.host.headers import headers
 from kolumn.formats import entry, layouts, table
-from kolumn.formats.entries import Entry
+from kolumn.formats.entries import Entries
 from kolumn.formats.memory import i32_at, i64_at
 from kolumn.source import storage
 from kolumn.source.names import MANIFEST
@@ -56,7 +55,6 @@ _SIGNATURES = {
     b"\x7fELF": "a program",
     b"\xca\xfe\xba\xbe": "a Java class",
 }
-_Item = TypeVar("_Item")
 
 
 class Reach(NamedTuple):
@@ -87,32 +85,27 @@ def at_stop(file: SegmentFile, stop: Stop, floor: int, tally: Tally, remarks: bo
     return _truncated(file, stop, floor, tally) if stop.code == Code.TRUNCATED else _bad_length(file, stop, floor, None)
 
 
-def resumed(
-    file: SegmentFile, part: Range, errors: str, tally: Tally, until_trouble: Callable[[Range], Generator[_Item, None, Trouble | None]]
-) -> Iterator[_Item]:
-    """Read a range, and continue after damage if ``errors`` allows it. The damage is added to ``tally``.
+def rest_after(trouble: Trouble | None, file: SegmentFile, part: Range, errors: str, tally: Tally) -> Range | None:
+    """What is left of a range after trouble by which the chain of entries is lost; None without trouble, or if nothing is left.
 
-    ``until_trouble`` reads the rest of the range up to its end or to where the chain of entries is lost, and returns the trouble.
-    Raises `CorruptBatchError` if the chain of entries is lost, with ``errors="raise"``.
+    The damage is added to ``tally``; with ``errors="raise"`` it is a `CorruptBatchError`. No caller should have a variable for the trouble:
+    the traceback of its error references the caller's frame, which would keep the data read in memory until a garbage collection.
     """
-    rest = part
-    while (trouble := (yield from until_trouble(rest))) is not None:
-        if not trouble.position and trouble.error.code != Code.NOT_A_SEGMENT:
-            trouble = _no_segment(file, trouble)
-        try:
-            if errors == "raise":
-                raise trouble.error
-            following = trouble.resume
-            if following is None:
-                following = Search(file).next_entry(trouble.position, trouble.floor)
-            position, floor = file.size if following is None else following, trouble.floor
-            tally.damage.append(trouble.damage(position))
-        finally:
-            # An error's traceback references this frame, which would keep the data read in memory until a garbage collection.
-            del trouble
-        if position >= part.end:
-            return
-        rest = replace(part, start=position, floor=floor)
+    if trouble is None:
+        return None
+    if not trouble.position and trouble.error.code != Code.NOT_A_SEGMENT:
+        trouble = _no_segment(file, trouble)
+    try:
+        if errors == "raise":
+            raise trouble.error
+        following = trouble.resume
+        if following is None:
+            following = Search(file).next_entry(trouble.position, trouble.floor)
+        position, floor = file.size if following is None else following, trouble.floor
+        tally.damage.append(trouble.damage(position))
+    finally:
+        del trouble
+    return None if position >= part.end else replace(part, start=position, floor=floor)
 
 
 def _no_segment(file: SegmentFile, trouble: Trouble) -> Trouble:
@@ -324,23 +317,24 @@ def _begins_as_named(file: SegmentFile) -> bool:
     return any(entries[0].base_offset in known for entries in headers(other, 0, 1) if len(entries))
 
 
-def compare_start(file: SegmentFile, row: Entry, errors: str, tally: Tally) -> None:
-    """Compare the offsets of a segment's first entry, if its checksum is right, with the file's name and its neighbours.
+def compare_start(file: SegmentFile, entries: Entries, errors: str, tally: Tally) -> None:
+    """Compare the offsets of a segment's first entry, the first of ``entries``, if its checksum is right, with the file's name and its
+    neighbours.
 
     With ``errors="skip"`` wrong offsets are damage of no bytes in ``tally``: the records are still returned. With "raise" they are a
     `CorruptBatchError`.
     """
-    values, segment = row.array.tolist(), file.segment
-    base = values[table.BASE_OFFSET]
+    values, segment = entries.array[0].tolist(), file.segment
+    base, last = values[table.BASE_OFFSET], values[table.LAST_OFFSET]
     if values[table.POSITION] or values[table.CODE]:
         return
     if base == segment.base_offset and segment.twin is None and (base == 0 or segment.preceding is not None):
         return
-    error = _at_start(file, base, values[table.LAST_OFFSET], tally)
+    error = _at_start(file, base, last, tally)
     if error is not None and errors == "raise":
         raise error
     if error is not None:
-        tally.damage.append(Trouble(0, -1, error, lost=(int(error.base_offset or 0), row.last_offset)).damage(0))
+        tally.damage.append(Trouble(0, -1, error, lost=(int(error.base_offset or 0), last)).damage(0))
 
 
 def _at_start(file: SegmentFile, base: int, last: int, tally: Tally) -> CorruptBatchError | None:

@@ -18,7 +18,7 @@ from kolumn.damage.findings import Damage, Trouble, damage_of, row_error
 from kolumn.damage.search import Floor, chain_of
 from kolumn.decode.host.aborted import Transactions, to_decode
 from kolumn.decode.host.chunks import Chunk, Reached, WrongChecksumsError
-from kolumn.decode.host.record_batch import HostPart
+from kolumn.decode.host.record_batch import HostPart, record_batch
 from kolumn.decode.host.run import runs, wanted
 from kolumn.decode.host.streamed import Streamed, stream_message_runs, stream_runs
 from kolumn.decode.observed import Observed
@@ -86,9 +86,9 @@ class HostChunk:
         return stream_runs(file, entries, chunk.span, options, need_key, share)
 
     @staticmethod
-    def settled(options: Options, transactions: Transactions | None) -> tuple[Options, Transactions | None]:
+    def settled(options: Options, transactions: Transactions) -> tuple[Options, Transactions | None]:
         """Options for the chunks of a partition, and its transactions if its batches are to be settled on the host."""
-        return options if transactions is None else to_decode(options, transactions), transactions
+        return to_decode(options, transactions), transactions
 
     def check(self, entries: Entries) -> None:
         """Set BAD_CRC in every entry without a code whose checksum differs from its bytes; `runs` may do it, and raises then."""
@@ -185,14 +185,18 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
 
 
 def _give(part: "HostPart | ResidentPart", file: SegmentFile, options: Options, stored: Options, result: Decoded) -> None:
-    rows = part.run.rows
+    batch: Batch
+    if isinstance(part, HostPart):
+        rows = part.run.columns.rows
+        if options.remarks:
+            result.observed.append(Observed(part.run, part.entries))
+        batch = record_batch(part.run, part.entries, [(file.segment, rows)], stored) if rows else None
+    else:
+        rows = part.run.rows
+        batch = part.batch(file.segment, stored) if rows else None
     result.records += rows
-    if options.remarks and isinstance(part, HostPart):
-        result.observed.append(Observed(part.run, part.entries))
-    if rows:
-        batch = part.batch(file.segment, stored)
-        if batch.num_rows:
-            result.batches.append(typed_batch(batch, options.columns, options.typed) if options.typed else batch)
+    if batch is not None and batch.num_rows:
+        result.batches.append(typed_batch(batch, options.columns, options.typed) if options.typed else batch)
 
 
 def _by(

@@ -7,6 +7,7 @@ its piece as one thread does with a whole segment. Where a piece begins is a gue
 the piece before it ends there. If that one ends elsewhere, the pieces after it are dropped, and others are cut from there on.
 """
 
+import os
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -17,11 +18,11 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 
 from kolumn.core.errors import Code, NoMemoryError
-from kolumn.core.threads import DECODE, RunAhead, Workers, in_process, workers
+from kolumn.core.threads import DECODE, RunAhead, Workers, forked, keep_forever, workers
 from kolumn.damage.findings import OnDamage, Tally, Trouble, damage_of_fault
 from kolumn.damage.search import Floor
-from kolumn.damage.segment_end import at_stop, compare_start, resumed
-from kolumn.decode.chunk import Batch, Decoded, decode_chunk, decoder_of
+from kolumn.damage.segment_end import at_stop, compare_start, rest_after
+from kolumn.decode.chunk import Batch, Decoded, Decoder, decode_chunk, decoder_of
 from kolumn.decode.host.aborted import settle
 from kolumn.decode.host.chunks import Chunk, Reached, Stop, chunks, is_packed, next_border
 from kolumn.decode.observed import Observations
@@ -44,17 +45,23 @@ _Pieces = deque[tuple[int, RunAhead[tuple[Chunk, Decoded], Stop]]]
 
 
 def scan_ranges(
-    ranges: Iterable[Range], options: Options, damage: OnDamage | None = None, tally: OnTally | None = None
+    ranges: Iterable[Range],
+    options: Options,
+    damage: OnDamage | None = None,
+    tally: OnTally | None = None,
+    decoder: "Decoder | None" = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode ranges in order; batches of `chunk.Batch`, in host memory unless the options are for columns on a device.
 
     ``damage`` is called with every damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and its tally when the range
-    is done. The call itself raises `MissingError` if a GPU was requested, and there is none. After the records before it come:
+    is done. ``decoder`` is that of the options, if it is known. The call itself raises `MissingError` if a GPU was requested, and there is
+    none. After the records before it come:
     `CorruptBatchError` for a damaged entry, with ``errors="raise"``; `PayloadError` for a value or key that is not valid, with
     ``value_errors`` or ``key_errors`` "raise"; `NoMemoryError` if there is no memory for a chunk (`LimitError` if a single entry
     decompresses to too much); `KolumnError` in a process that was forked after the first batch.
     """
-    batches = in_process(_Scan(options.watched if options.typed else options, damage, tally).batches(ranges))
+    watched = options.watched if options.typed else options
+    batches = _Scan(watched, damage, tally, decoder or decoder_of(options.backend)).batches(ranges)
     return finished(batches, options.columns, options.binary, options.typed) if options.typed else batches
 
 
@@ -71,9 +78,8 @@ _Item: TypeAlias = "Batch | _Done"
 class _Scan:
     """One read of ranges: what all of them share."""
 
-    def __init__(self, options: Options, on_damage: OnDamage | None, on_tally: OnTally | None) -> None:
-        self.options, self.on_damage, self.on_tally = options, on_damage, on_tally
-        self.decoder = decoder_of(options.backend)
+    def __init__(self, options: Options, on_damage: OnDamage | None, on_tally: OnTally | None, decoder: Decoder) -> None:
+        self.options, self.on_damage, self.on_tally, self.decoder = options, on_damage, on_tally, decoder
         self.together = options.chunk_bytes if options.threads == 1 or self.decoder.on_gpu else min(options.chunk_bytes, SHARED)
         """Bytes that one thread gets at a time of what is not cut into equal pieces."""
         self._files: OpenedEarly | None = None
@@ -81,7 +87,7 @@ class _Scan:
 
     def batches(self, ranges: Iterable[Range]) -> Generator[Batch, None, None]:
         """Decode ranges in order. An error about missing memory for a chunk or a thread says what to change."""
-        options = self.options
+        options, process = self.options, os.getpid()
         if isinstance(ranges, list) and len(ranges) == 1 and ranges[0].segment.manifest is None and "://" not in ranges[0].segment.path:
             # Nothing is opened ahead, and no small segments are decoded together.
             tasks = iter([ranges])
@@ -90,12 +96,15 @@ class _Scan:
             self._small = SmallSegments(options, on_gpu=self.decoder.on_gpu, wants_remarks=self.on_tally is not None)
             several = tasks_of(iter(ranges), self.together, options.chunk_bytes, _SHORT * options.threads)
             tasks = self._files.with_following(several)
+        items: Iterator[_Item] = chain.from_iterable(map(self._task, tasks)) if options.threads == 1 else self._by_threads(tasks)
         try:
-            for item in chain.from_iterable(map(self._task, tasks)) if options.threads == 1 else self._by_threads(tasks):
+            for item in items:
                 if isinstance(item, _Done):
                     self._report(item)
-                else:
-                    yield item
+                    continue
+                yield item
+                if os.getpid() != process:
+                    raise forked(process)
             if self._files is not None:
                 self._files.settle(wait=True)
         except (MemoryError, RuntimeError) as error:
@@ -103,8 +112,12 @@ class _Scan:
                 raise
             raise NoMemoryError(f"out of memory: {error}: read with fewer threads, or a smaller chunk_bytes or memory_bytes") from error
         finally:
-            if self._files is not None:
+            if os.getpid() != process:
+                keep_forever((self, items))
+            elif self._files is not None:
                 self._files.close()
+            # An error's traceback references this frame, which would keep the data read in memory until a garbage collection.
+            del items
 
     def _by_threads(self, tasks: Iterator[list[Range]]) -> Generator[_Item, None, None]:
         with workers(DECODE, self.options.threads, are_kept=not self.decoder.on_gpu) as pool:
@@ -141,7 +154,9 @@ class _Scan:
             if part.fault is None:
                 with SegmentFile(part.segment) if self._files is None else self._files.open(part) as file:
                     scan = _RangeScan(self, part, file, tally, pool)
-                    yield from resumed(file, part, self.options.errors, tally, scan.until_trouble)
+                    rest: Range | None = part
+                    while rest is not None:
+                        rest = rest_after((yield from scan.until_trouble(rest)), file, part, self.options.errors, tally)
                 if scan.observations is not None:
                     tally.remarks += scan.observations.remarks(part.segment)
                 del scan
@@ -175,24 +190,31 @@ class _RangeScan:
         self.options = scan.options
         if part.start_offset is not None or part.end_offset is not None:
             self.options = self.options.within(part.start_offset, part.end_offset)
-        self.inner, self.transactions = scan.decoder.settled(self.options, part.transactions)
+        self.inner, self.transactions = self.options, None
+        if part.transactions is not None:
+            self.inner, self.transactions = scan.decoder.settled(self.options, part.transactions)
         self.observations: Observations | None = None
 
     def until_trouble(self, rest: Range) -> Generator[Batch, None, Trouble | None]:
         """Decode up to the end or to the place where the chain of entries is lost."""
         self.floor, on_gpu = rest.floor, self.scan.decoder.on_gpu
-        if self.pool is None:
-            in_order = self._one_by_one(rest.start, rest.end, on_gpu, self.inner.chunk_bytes)
-        else:
+        plan, in_order = self._plan(rest.start, rest.end, on_gpu, self.inner.chunk_bytes), None
+        reached: Reached | None = None
+        if self.pool is not None:
             in_order = self._shared(rest.start, rest.end) if on_gpu else self._in_pieces(rest, self.pool)
         while True:
             try:
-                chunk, decoded = next(in_order)
+                if in_order is not None:
+                    chunk, decoded = next(in_order)
+                else:
+                    chunk = plan.send(reached)
+                    decoded = self._decoded(chunk)
+                    reached = decoded.reached
             except StopIteration as end:
                 stop: Stop = end.value
                 return at_stop(self.file, stop, self.floor, self.tally, self.scan.on_tally is not None)
             if rest.start == chunk.origin == 0:
-                compare_start(self.file, chunk.entries[0], self.options.errors, self.tally)
+                compare_start(self.file, chunk.entries, self.options.errors, self.tally)
             left: Chunk | None = chunk
             while left is not None:
                 if decoded.undecided:
@@ -228,24 +250,26 @@ class _RangeScan:
         if self.options.on_progress is not None:
             self.options.on_progress(decoded.valid_bytes)
 
-    def _one_by_one(self, start: int, end: int, ahead: bool, size: int) -> InOrder:
-        """Decode chunks in this thread; the plan continues where the decoder stopped."""
-        plan, reached = self._plan(start, end, ahead, size), None
+    def _piece(self, start: int, end: int, size: int) -> InOrder:
+        """Decode the chunks of a piece; the plan continues where the decoder stopped."""
+        plan, reached = self._plan(start, end, False, size), None
         while True:
             try:
-                decoded = self._decoded(plan.send(reached))
+                chunk = plan.send(reached)
             except StopIteration as stop:
                 end_of_plan: Stop = stop.value
                 return end_of_plan
-            reached = decoded[1].reached
-            yield decoded
-            # It would keep the bytes and the batches in memory while the next ones are made.
-            del decoded
+            decoded = self._decoded(chunk)
+            reached = decoded.reached
+            yield chunk, decoded
+            # They would keep the bytes and the batches in memory while the next ones are made.
+            del chunk, decoded
 
     def _shared(self, start: int, end: int) -> InOrder:
         """Decode chunks in parallel; the plan runs ahead of their decoders."""
         assert self.pool is not None
-        return self.pool.ahead(self._decoded, self._plan(start, end, True, self.scan.together), AHEAD * self.inner.threads)
+        plan = self._plan(start, end, True, self.scan.together)
+        return self.pool.ahead(lambda chunk: (chunk, self._decoded(chunk)), plan, AHEAD * self.inner.threads)
 
     def _in_pieces(self, rest: Range, pool: Workers) -> InOrder:
         """Decode a range in several threads, a piece each; from where no format 2 batch begins nothing is cut into pieces."""
@@ -258,14 +282,14 @@ class _RangeScan:
             # Pieces of equal size can be cut only if it is known how far they are compressed, so a few batches are decoded once more.
             # What is wrong with them is reported when they are decoded in a piece.
             with suppress(Exception):
-                next(self._one_by_one(rest.start, min(rest.start + LEARNT_FROM, rest.end), False, size))
+                next(self._piece(rest.start, min(rest.start + LEARNT_FROM, rest.end), size))
         try:
             while True:
                 while planned < rest.end and len(pending) < AHEAD * options.threads:
                     border = next_border(file, planned, rest.end, options.chunk_bytes, options.threads, cut)
                     if border is None:
                         break
-                    pending.append((border, RunAhead(self._one_by_one(planned, border, False, size))))
+                    pending.append((border, RunAhead(self._piece(planned, border, size))))
                     pending[-1][1].begin(pool, _bytes_ahead, options.inflated_bytes)
                     planned, cut = border, cut + 1
                 if not pending:
@@ -285,10 +309,10 @@ class _RangeScan:
         as_stored = self.scan.decoder.on_gpu
         return chunks(self.file, start, end, size, streamed=True, ahead=ahead, check_crcs=self.inner.check_crcs, as_stored=as_stored)
 
-    def _decoded(self, chunk: Chunk) -> tuple[Chunk, Decoded]:
+    def _decoded(self, chunk: Chunk) -> Decoded:
         # With threads, a chunk is started before the chunks in front of it are done.
         floor = self.floor if self.pool is None else Floor.NOT_YET_KNOWN
-        return chunk, decode_chunk(self.file, chunk, self.inner, floor, alone=self.pool is None, backend=self.scan.decoder)
+        return decode_chunk(self.file, chunk, self.inner, floor, alone=self.pool is None, backend=self.scan.decoder)
 
     def _decoded_again(self, chunk: Chunk) -> Decoded:
         return decode_chunk(self.file, chunk, self.inner, self.floor, alone=True, backend=self.scan.decoder)

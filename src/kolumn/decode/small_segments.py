@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Bytes, Int64s
 from kolumn.core.errors import Code, KolumnError
-from kolumn.core.paths import TOGETHER, is_on
+from kolumn.core.paths import TOGETHER, turned_off
 from kolumn.core.recycle import take, take_array
 from kolumn.cpu_fallback.columns import RecordMemory
 from kolumn.cpu_fallback.fields.target import COPY, HEADER_KEY, HEADER_VALUE, HEADERS, KEY, ROWS, VALUE
@@ -41,10 +41,10 @@ from kolumn.damage.findings import Tally
 from kolumn.damage.segment_end import at_stop, compare_start
 from kolumn.decode.host.chunks import MOST_ENTRIES, Stop
 from kolumn.decode.host.record_batch import record_batch
-from kolumn.decode.host.run import Run, in_microseconds, limits, memory_for, modes
+from kolumn.decode.host.run import Run, limits, memory_for, modes
 from kolumn.decode.host.streamed import BLOCK, INFLATED, SLACK
 from kolumn.formats import table
-from kolumn.formats.entries import Entries, Entry
+from kolumn.formats.entries import Entries
 from kolumn.formats.v2 import SMALLEST_RECORD
 from kolumn.options import Options
 from kolumn.source import storage
@@ -113,7 +113,7 @@ class SmallSegments:
         self.options, self.stored, self.wants_remarks = options, options.stored if options.typed else options, wants_remarks
         self.sizes = SizeEstimate(1.0, 1 / 50, shares=(1.0, 1.0, 1 / 8, 1 / 4))
         is_usual = options.binary == "contiguous" and not options.remarks
-        self.is_possible = is_usual and not on_gpu and is_on(TOGETHER) and _calls() is not None
+        self.is_possible = is_usual and not on_gpu and TOGETHER not in turned_off() and _calls() is not None
         self._unusual = self._to_skip = 0
 
     def decode(self, ranges: Sequence[Range]) -> Together | None:
@@ -146,7 +146,7 @@ class SmallSegments:
         entries, counts, rows = entries[: ends[-1]], np.diff(ends, prepend=0).tolist(), np.diff(written[:done, ROWS], prepend=0).tolist()
         judged = dict[int, Tally]()
         for i in self._unlike_names(segments[:done], entries.base_offset[bounds].tolist(), entries.last_offset[ends - 1].tolist()):
-            tally = _judged(ranges[i], entries[bounds[i]], entries[bounds[i] + counts[i] - 1])
+            tally = _judged(ranges[i], entries[bounds[i] : bounds[i] + counts[i]])
             if tally is None:
                 return self._decoded(ranges[:i]) if i else None
             judged[i] = tally
@@ -191,8 +191,7 @@ class SmallSegments:
         payload_bytes = min(int(size * sizes.inflates * _MARGIN) + more, max(options.inflated_bytes, SMALL))
         rows = min(int(payload_bytes * sizes.density * _MARGIN) + more_rows, payload_bytes // SMALLEST_RECORD)
         arena, of_payloads = min(INFLATED, options.max_batch_bytes), modes(options, COPY, "controlType" in options.columns)
-        microseconds = in_microseconds(options)
-        return memory_for(sizes, payload_bytes, rows, more, of_payloads, options, SLOTS, arena=arena, microseconds=microseconds)
+        return memory_for(sizes, payload_bytes, rows, more, of_payloads, options, SLOTS, arena=arena, converts=True)
 
     def _unlike_names(self, segments: list[Segment], first: list[int], last: list[int]) -> list[int]:
         """Numbers of the segments whose names and neighbours do not say that their first and last offsets are right."""
@@ -253,13 +252,13 @@ def _files(segments: list[Segment]) -> tuple[Int64s, list[Bytes]]:
     return files, [names, last]
 
 
-def _judged(part: Range, first: Entry, last: Entry) -> Tally | None:
+def _judged(part: Range, entries: Entries) -> Tally | None:
     """What the beginning and the end of a segment tell beside its neighbours; None if that is damage."""
     segment, tally = part.segment, Tally()
     try:
         with SegmentFile(segment) as file:
-            compare_start(file, first, "skip", tally)
-            trouble = at_stop(file, Stop(segment.size, Code.OK, 0), last.last_known_offset, tally)
+            compare_start(file, entries, "skip", tally)
+            trouble = at_stop(file, Stop(segment.size, Code.OK, 0), entries.last_known_offset(-1), tally)
     except KolumnError:
         return None
     return None if trouble is not None or tally.damage else tally

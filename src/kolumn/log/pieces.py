@@ -18,7 +18,7 @@ from kolumn.cpu_fallback.check import check
 from kolumn.cpu_fallback.inflate.arena import Share
 from kolumn.damage.findings import Damage, OnDamage, Tally, Trouble, damage_of, damage_of_fault, header_error, row_error
 from kolumn.damage.search import chain_of
-from kolumn.damage.segment_end import at_stop, compare_start, resumed
+from kolumn.damage.segment_end import at_stop, compare_start, rest_after
 from kolumn.decode.host.chunks import HEADER_WINDOW, MOST_ENTRIES, Chunk, chunks
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Payloads, Run, decode_run, decompressed, runs
@@ -117,7 +117,9 @@ def entry_chunks(file: SegmentFile, options: Options, found: Tally, *, payloads:
     and the tail that ``errors="skip"`` leaves out are added to ``found``, as by a read of the segment; with ``errors="raise"`` it is a
     CorruptBatchError that the chain of entries is lost."""
     whole = part or Range.whole(file.segment)
-    yield from resumed(file, whole, options.errors, found, lambda rest: _until_trouble(file, rest, options, found, payloads))
+    rest: Range | None = whole
+    while rest is not None:
+        rest = rest_after((yield from _until_trouble(file, rest, options, found, payloads)), file, whole, options.errors, found)
 
 
 def _until_trouble(
@@ -138,7 +140,7 @@ def _until_trouble(
             chain = chain_of(file, chunk, options, floor)
             entries = entries[: len(chain.entries) + (chain.trouble is not None)]
         if len(entries):
-            compare_start(file, entries[0], options.errors, tally)
+            compare_start(file, entries, options.errors, tally)
         if chain is not None:
             tally.damage += chain.damage
         yield replace(chunk, entries=entries)

@@ -43,18 +43,17 @@ BEYOND = 1 << 20
 
 def select_ranges(segments: list[Segment], options: Options) -> list[Range]:
     """Ranges that contain every record of ``segments`` that the options' offset and timestamp ranges keep."""
-    if (options.start_offset, options.end_offset, options.start_timestamp, options.end_timestamp) == (None, None, None, None):
-        return [Range.whole(segment) for segment in segments if _is_read(segment)]
+    takes_all = (options.start_offset, options.end_offset, options.start_timestamp, options.end_timestamp) == (None, None, None, None)
     ranges = []
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if _is_read(segment) and not _outside(segment, following, options):
+        # A rolled segment should not be empty.
+        if not (segment.size > 0 or segment.orphans or segment.state == "rolled"):
+            continue
+        if takes_all:
+            ranges.append(Range.whole(segment))
+        elif not _outside(segment, following, options):
             ranges.append(narrowed(_from_index(segment, options), options))
     return ranges
-
-
-def _is_read(segment: Segment) -> bool:
-    """Whether there is something in a segment, or to report: a rolled one should not be empty."""
-    return segment.size > 0 or bool(segment.orphans) or segment.state == "rolled"
 
 
 def _outside(segment: Segment, following: Segment | None, options: Options) -> bool:

@@ -12,6 +12,8 @@ from kolumn.core import keywords
 from kolumn.core.keywords import known_keywords
 from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.damage.findings import OnDamage
+from kolumn.decode.chunk import decoder_of
+from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.pieces import batch_table
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments, plan_read
@@ -74,13 +76,15 @@ def scan(
 def _records(
     source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    check_payload(payload)
-    require(chosen.backend)
+    if payload != "binary":
+        check_payload(payload)
+    decoder = decoder_of(chosen.backend)
     plan = plan_read(source, chosen)
+    options, schema = plan.options, plan.options.schema
     if payload == "binary":
-        return plan.options.schema, plan.scan(on_damage=on_damage)
-    schema = as_strings(plan.options.schema, payload_names(plan.options.columns, plan.options.typed))
-    return schema, strings_of(plan.scan(plan.options.with_added(NAMED_BY), on_damage), schema)
+        return schema, scan_ranges(plan.ranges, options, on_damage, decoder=decoder)
+    schema = as_strings(schema, payload_names(options.columns, options.typed))
+    return schema, strings_of(scan_ranges(plan.ranges, options.with_added(NAMED_BY), on_damage, decoder=decoder), schema)
 
 
 @known_keywords()

@@ -12,7 +12,7 @@ from kolumn.copies.tiers import tiered
 from kolumn.core import keywords
 from kolumn.core.errors import KolumnError, shown
 from kolumn.core.keywords import known_keywords
-from kolumn.core.paths import MESSAGES, STREAMED, is_on
+from kolumn.core.paths import MESSAGES, STREAMED, turned_off
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.damage.findings import rows_table
@@ -186,7 +186,7 @@ def _decoder(segment: Segment, options: Options, backend: str) -> tuple[str, str
     if magic > v2.MAGIC:
         return "stage by stage", f"magic {magic} is unknown"
     path = STREAMED if magic == v2.MAGIC else MESSAGES
-    return ("block by block", f"format {magic}") if is_on(path) else ("stage by stage", f"KOLUMN_PATHS turns {path} off")
+    return ("stage by stage", f"KOLUMN_PATHS turns {path} off") if path in turned_off() else ("block by block", f"format {magic}")
 
 
 def _unread(plan: ReadPlan) -> Iterator[tuple[object, ...]]:

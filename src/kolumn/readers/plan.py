@@ -11,7 +11,6 @@ names that are not Kafka's) is entered only if the listing shows it.
 
 import logging
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -20,8 +19,7 @@ from kolumn.copies.ranges import plan_log, topic_rows, whole_ranges
 from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import shown
 from kolumn.core.keywords import Source
-from kolumn.damage.findings import OnDamage, Skipped
-from kolumn.decode.pipeline import scan_ranges
+from kolumn.damage.findings import Skipped
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.source.identity import scanned
@@ -79,10 +77,6 @@ class ReadPlan:
     live: LiveSegments
     options: Options
     ranges: list[Range]
-
-    def scan(self, options: Options | None = None, on_damage: OnDamage | None = None) -> Iterator[pa.RecordBatch]:
-        """Decode the ranges, as `kolumn.decode.pipeline.scan_ranges`."""
-        return scan_ranges(self.ranges, options or self.options, on_damage)
 
 
 def live_segments(source: Source, options: Options) -> LiveSegments:

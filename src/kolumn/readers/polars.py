@@ -22,6 +22,7 @@ from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, 
 from kolumn.core.keywords import known_keywords
 from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.damage.findings import OnDamage
+from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments, plan_of, plan_read
 from kolumn.source.segments import Segment, in_memory, named_parts
@@ -193,7 +194,7 @@ class FrameSource:
         schema = self._schema_of(options)
         try:
             asked = options if self._payload == "binary" else options.with_added(NAMED_BY)
-            batches = plan_of(live, options).scan(asked, self._on_damage)
+            batches = scan_ranges(plan_of(live, options).ranges, asked, self._on_damage)
             yield from batches if self._payload == "binary" else strings_of(batches, schema)
         except KolumnError as error:
             # Its frames would keep the objects of the library that called.

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 _AT_FDCWD, _AT_EMPTY_PATH, _STATX_BASIC, _STATX_BTIME, _STATX_BYTES = -100, 0x1000, 0x7FF, 0x800, 256
 _STATX = struct.Struct("=I24xH2xQQ32xqI20xqI12xII")
 """Of ``struct statx``: mask, mode, inode, size, when made (s, ns), when modified (s, ns), device (major, minor)."""
-_SIZE = 3
 _Buffer = ctypes.c_char * _STATX_BYTES
 _ASKED = _STATX_BASIC | _STATX_BTIME
 _NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()  # as `os.fsencode` encodes
-_TAIL = 64
+TAIL = 64  # most bytes of `Identity.tail`
 _LOOKS = 5
 _NS = 1_000_000_000
 _TAGS = ("ETag", "etag", "generation", "created", "LastModified", "last_modified")
@@ -55,10 +54,6 @@ class Identity:
     def __getstate__(self) -> dict[str, Any]:
         return vars(replace(self, device=None)) if self.device is not None else vars(self)
 
-    def looks_like(self, now: "Identity") -> bool:
-        mine = self.size, self.modified, self.inode, self.device, self.born
-        return mine == (now.size, now.modified, now.inode, now.device, now.born)
-
     def is_another(self, now: "Identity") -> bool:
         """Whether ``now`` is another file of the same name. A file that was appended to is the same one."""
         unchanged = (self.size, self.modified) == (now.size, now.modified)
@@ -78,39 +73,6 @@ class Identity:
         return self.size == now.size and None not in (self.modified, now.modified) and self.modified != now.modified
 
 
-def of_file(path: str, status: os.stat_result | None) -> Identity:
-    """Identity of a file of this machine, from its `os.stat` if that is known and the system has no call that returns everything. Between
-    two calls another file may get the name."""
-    return _of_fields(_fields(path, status=status))
-
-
-def of_open(path: str, descriptor: int) -> Identity:
-    return _of_fields(_fields(path, descriptor))
-
-
-def with_mode(path: str) -> tuple[int, Identity]:
-    """Mode and identity of a file of this machine, or of a folder, by one call of the system if it has one; errors as `os.stat`."""
-    fields = _fields(path)
-    return fields[1], _of_fields(fields)
-
-
-class FilesIn:
-    """Looks at the files of one folder of this machine, one after the other: the names are short, and one piece of memory serves all."""
-
-    def __init__(self, folder: str) -> None:
-        self._buffer, self._folder = _Buffer(), -1
-        with suppress(OSError):
-            self._folder = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def close(self) -> None:
-        if self._folder >= 0:
-            os.close(self._folder)
-
-    def of(self, path: str, name: str) -> Identity:
-        """Identity of the file ``name`` in the folder; ``path`` is its full path."""
-        return _of_fields(_fields(path, inside=(self._folder, name.encode(*_NAMES), self._buffer) if self._folder >= 0 else None))
-
-
 def of_growing(path: str) -> Identity | None:
     """Identity, with its tail, of a file of this machine that may grow; None if it cannot be opened."""
     try:
@@ -118,25 +80,18 @@ def of_growing(path: str) -> Identity | None:
     except OSError:
         return None
     try:
-        before = _fields(path, file)
         for _ in range(_LOOKS):
-            tail = os.pread(file, _TAIL, max(before[_SIZE] - _TAIL, 0))
-            now = _fields(path, file)
-            if now == before:
-                return _of_fields(before, tail.rstrip(b"\0"))
-            before = now
-        return _of_fields(before)
+            _, identity = seen(path, file)
+            tail = os.pread(file, TAIL, max(identity.size - TAIL, 0))
+            now = os.fstat(file)
+            if (now.st_size, now.st_mtime_ns) == (identity.size, identity.modified):
+                identity.__dict__["tail"] = tail.rstrip(b"\0")
+                break
+        return identity
     except OSError:
         return None
     finally:
         os.close(file)
-
-
-def has_tail(file: int, identity: Identity) -> bool:
-    """Whether an open file of at least that size still has the bytes with which it ended."""
-    if not identity.tail:
-        return True
-    return os.pread(file, len(identity.tail), max(identity.size - _TAIL, 0)) == identity.tail
 
 
 def of_object(info: "fs.FileInfo", type_name: str, details: Mapping[str, Any]) -> Identity:
@@ -160,11 +115,16 @@ def _statx() -> Any:
     return getattr(ctypes.CDLL(None), "statx", None)
 
 
-def _fields(
+def seen(
     path: str, descriptor: int | None = None, inside: tuple[int, bytes, Any] | None = None, status: os.stat_result | None = None
-) -> tuple[int, ...]:
-    """What `_STATX` has of a file; of a system without that call from its `os.stat`, which does not know when a file was made. ``inside``
-    are a folder's descriptor, the name of a file in it, and memory for the answer: the path is not followed then."""
+) -> tuple[int, Identity]:
+    """Mode and identity of a file of this machine, or of a folder, by one call of the system if it has one that returns everything; errors
+    as `os.stat`. Between two calls another file may get the name. Of a system without that call it is from the file's `os.stat`, which does
+    not know when a file was made. ``inside`` are a folder's descriptor, the name of a file in it, and memory for the answer: the path is
+    not followed then."""
+    # Its own constructor would take longer than the look. What is not set has its default.
+    identity = object.__new__(Identity)
+    own = identity.__dict__
     if (statx := _statx()) is not None:
         buffer = _Buffer() if inside is None else inside[2]
         if inside is not None:
@@ -173,25 +133,14 @@ def _fields(
             failed = statx(_AT_FDCWD, os.fsencode(path), 0, _ASKED, buffer)
         else:
             failed = statx(descriptor, b"", _AT_EMPTY_PATH, _ASKED, buffer)
-        fields = _STATX.unpack_from(buffer)
-        if not failed and fields[0] & _STATX_BASIC == _STATX_BASIC:
-            return fields
+        mask, mode, inode, size, made, made_ns, modified, modified_ns, major, minor = _STATX.unpack_from(buffer)
+        if not failed and mask & _STATX_BASIC == _STATX_BASIC:
+            own["size"], own["modified"], own["inode"] = size, modified * _NS + modified_ns, inode
+            own["device"], own["born"] = os.makedev(major, minor), made * _NS + made_ns if mask & _STATX_BTIME else None
+            return mode, identity
     status = status or os.stat(path if descriptor is None else descriptor)
-    device = status.st_dev
-    return 0, status.st_mode, status.st_ino, status.st_size, 0, 0, *divmod(status.st_mtime_ns, _NS), os.major(device), os.minor(device)
-
-
-def _of_fields(fields: tuple[int, ...], tail: bytes | None = None) -> Identity:
-    mask, _, inode, size, made, made_ns, modified, modified_ns, major, minor = fields
-    born = made * _NS + made_ns if mask & _STATX_BTIME else None
-    # Its own constructor would take longer than the look. What is not set has its default.
-    identity = object.__new__(Identity)
-    own = identity.__dict__
-    own["size"], own["modified"], own["inode"] = size, modified * _NS + modified_ns, inode
-    own["device"], own["born"] = os.makedev(major, minor), born
-    if tail is not None:
-        own["tail"] = tail
-    return identity
+    own["size"], own["modified"], own["inode"], own["device"] = status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
+    return status.st_mode, identity
 
 
 _ONE_CALL = 100  # minimum number of names that the system returns in one call
@@ -233,26 +182,34 @@ def scanned(folder: str) -> list["os.DirEntry[str]"]:
 def looked_at_files(folder: str, unusable: list[str] | None = None) -> list[FolderEntry]:
     """Files and folders in a folder of this machine, sorted by path. ``unusable`` takes the paths of broken links, devices, sockets and
     FIFOs."""
-    listed = list[FolderEntry]()
+    listed: list[FolderEntry] = []
     entries = scanned(folder)
     if len(entries) > 1:
         entries.sort(key=attrgetter("path"))
-    last = max([entry.name for entry in entries if entry.name[-4:] == ".log"], default="")
-    files = FilesIn(folder) if len(entries) >= _MANY else None
+    last = opened = None
+    for entry in entries:
+        if entry.name[-4:] == ".log":
+            last = entry
+    if len(entries) >= _MANY:
+        # The names are short, and one piece of memory serves all.
+        buffer = _Buffer()
+        with suppress(OSError):
+            opened = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for entry in entries:
             if entry.is_file():
                 # The last segment may be written to: it is looked at once, with its last bytes.
-                now = of_growing(entry.path) if entry.name == last else None
-                now = now or (of_file(entry.path, None) if files is None else files.of(entry.path, entry.name))
+                now = of_growing(entry.path) if entry is last else None
+                if now is None:
+                    _, now = seen(entry.path, inside=None if opened is None else (opened, entry.name.encode(*_NAMES), buffer))
                 listed.append(FolderEntry(entry.path, now.size, False, True, now))
             elif entry.is_dir():
                 listed.append(FolderEntry(entry.path, 0, True))
             elif unusable is not None:
                 unusable.append(entry.path)
     finally:
-        if files is not None:
-            files.close()
+        if opened is not None:
+            os.close(opened)
     return listed
 
 

@@ -62,11 +62,13 @@ def topic_partition(name: str) -> tuple[str, int]:
 
 def partition_in(folder: str, is_tier: bool) -> tuple[str | None, int | None]:
     """Topic and partition of the segments in a folder, by its name; None if it has none."""
-    last = storage.base_name(folder)
+    last = folder.rpartition("/")[2]
     if last in ("", ".", "..") and not storage.is_url(folder):
         last = os.path.basename(os.path.abspath(folder))
-    topic, partition = (partition_of(last) if is_tier else None) or topic_partition(last)
-    return (topic, partition) if topic else (None, None)
+    if is_tier and (known := partition_of(last)) is not None:
+        return known
+    match = PARTITION.fullmatch(last)
+    return (match["topic"], int(match["partition"])) if match else (None, None)
 
 
 def is_partition_folder(name: str) -> bool:
@@ -92,15 +94,18 @@ def base_and_copy(name: str) -> tuple[int | None, str | None]:
 def names_in(source: Any) -> list[str]:
     if isinstance(source, str):
         return [source]
-    many = isinstance(source, Iterable) and not isinstance(source, str | bytes | bytearray | os.PathLike) and not hasattr(source, "read")
-    parts = list(source) if many else [source]
+    is_one = isinstance(source, str | bytes | bytearray | os.PathLike) or not isinstance(source, Iterable) or hasattr(source, "read")
+    parts = [source] if is_one else list(source)
     if not parts:
         raise ArgumentError("no source given: name a segment file, a topic-partition directory, a log directory or a glob")
+    names = list[str]()
     for part in parts:
-        if not isinstance(part, str | os.PathLike) or not isinstance(os.fspath(part), str):
-            shown = f"{reprlib.repr(part)}{' in a list' if many else ''}"
+        name = os.fspath(part) if isinstance(part, str | os.PathLike) else None
+        if not isinstance(name, str):
+            shown = f"{reprlib.repr(part)}{'' if is_one else ' in a list'}"
             raise ArgumentError(f"source: expected a path as str or os.PathLike, or a list of paths, found {shown}")
-    return [os.fspath(part) for part in parts]
+        names.append(name)
+    return names
 
 
 def checked(file: storage.FolderEntry) -> storage.FolderEntry:

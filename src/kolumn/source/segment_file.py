@@ -21,7 +21,7 @@ from kolumn.core.recycle import take, take_locked
 from kolumn.core.threads import LOOK, shared
 from kolumn.formats import layouts
 from kolumn.source import storage
-from kolumn.source.identity import Identity, has_tail, of_open
+from kolumn.source.identity import TAIL, Identity, seen
 from kolumn.source.read_ahead import BLOCK, Readable, ReadAhead, open_ranges
 from kolumn.source.segments import Segment
 from kolumn.source.storage import fsspec_of, look, read_bytes, with_suffix
@@ -220,7 +220,10 @@ class SizeEstimate:
 class SegmentFile:
     """An open segment. Its ``size`` bounds what is read: bytes that a broker appends later are not read. If its ``identity`` is known, no
     other file of that name is read: it is an error that the file is gone, has been replaced, or cannot be opened, and on exit that it was
-    overwritten while it was read. ``look`` tells how a file far away is looked at, if others of the same scan are looked at with it."""
+    overwritten while it was read. ``look`` tells how a file far away is looked at, if others of the same scan are looked at with it.
+
+    Compiled code can read the bytes by the ``descriptor`` if the file ``is_local``: by that of the file, or minus the address of a segment
+    in memory."""
 
     def __init__(self, segment: Segment, look: Look | None = None) -> None:
         self.segment, self.path, self.size = segment, segment.path, segment.size
@@ -230,17 +233,18 @@ class SegmentFile:
         # Memory that decoders have used for some of its bytes, for those that come after them.
         self.spare = list[Any]()
         self._remote: Any = None
+        self.is_local = True
         self._look = look
         self._first_look: Answer | None = None
         self._last_look: tuple[int, Answer] | None = None
         if self.memory is not None:
-            self._file = -self.memory.address
+            self.descriptor = -self.memory.address
             return
         if segment.manifest is not None or ("://" in segment.path and storage.is_url(segment.path)):
             self._open_remote()
             return
         try:
-            self._file = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+            self.descriptor = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError as error:
             raise self._gone() from error
         except OSError as error:
@@ -264,7 +268,7 @@ class SegmentFile:
 
     def _open_remote(self) -> None:
         """Open a file far away. Whether it is the one that was found is asked meanwhile, and compared before any byte is returned."""
-        self._file = -1
+        self.descriptor, self.is_local = -1, False
         self._look = self._look or Look(self.segment)
         if self.segment.identity is not None:
             self._first_look = self._look.first()
@@ -297,8 +301,16 @@ class SegmentFile:
         before, last = self.segment.identity, self._last_look
         if before is None or self.memory is not None:
             return
-        is_fresh = self._remote is not None and last is not None and last[0] == self._remote.begun
-        self._judge(before, last[1].result() if is_fresh and last is not None else self._identity())
+        if self._remote is None:
+            _, now = seen(self.path, self.descriptor)
+            tail = before.tail
+            has_tail = not tail or os.pread(self.descriptor, len(tail), max(before.size - TAIL, 0)) == tail
+            # Everything but the tail is seen again in most files.
+            if not (has_tail and vars(now).items() <= vars(before).items()):
+                self._judge(before, now, has_tail)
+        else:
+            is_fresh = last is not None and last[0] == self._remote.begun
+            self._judge(before, last[1].result() if is_fresh and last is not None else self._identity())
 
     def _compare_first(self) -> None:
         """The same of a file far away, before its first bytes are used."""
@@ -307,11 +319,10 @@ class SegmentFile:
             self._judge(self.segment.identity, look.result())
             self._first_look = None
 
-    def _judge(self, before: Identity, now: Identity | None) -> None:
+    def _judge(self, before: Identity, now: Identity | None, has_tail: bool = True) -> None:
+        """Raise an error if a file is not the one that was found; ``has_tail``: a file of that size has the bytes with which it ended."""
         if now is None:
             raise _changed(self.path, "was deleted")
-        if before.inode is not None and before.looks_like(now) and (self._remote is not None or has_tail(self._file, before)):
-            return
         if before.is_another(now):
             raise _changed(self.path, "was replaced by another file")
         if now.size < before.size:
@@ -319,7 +330,7 @@ class SegmentFile:
             raise self._cut(now.size)
         if now.size > before.size and self.segment.following is not None:
             raise _changed(self.path, "grew although another segment follows it: it was overwritten")
-        if self._remote is None and not has_tail(self._file, before):
+        if not has_tail:
             raise _changed(self.path, "was overwritten")
         for _ in range(_LOOKS):
             if not before.is_rewritten(now) or self._has_room(now.size):
@@ -332,12 +343,12 @@ class SegmentFile:
     def _identity(self) -> Identity | None:
         if self._remote is not None:
             return storage.current(self.path)
-        return of_open(self.path, self._file)
+        return seen(self.path, self.descriptor)[1]
 
     def _has_room(self, end: int) -> bool:
         """Whether the file ends with zeros: a preallocated file has its size from the beginning, and is filled later."""
         start = max(end - _ROOM, 0)
-        last = os.pread(self._file, _ROOM, start) if self._remote is None else self._remote.read_at(end - start, start)
+        last = os.pread(self.descriptor, _ROOM, start) if self._remote is None else self._remote.read_at(end - start, start)
         return not any(last)
 
     def _gone(self) -> StorageError:
@@ -368,12 +379,7 @@ class SegmentFile:
         if self._remote is not None:
             self._remote.close()
         elif self.memory is None:
-            os.close(self._file)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether compiled code can read the bytes by the `descriptor`."""
-        return self._remote is None
+            os.close(self.descriptor)
 
     @property
     def has_path(self) -> bool:
@@ -383,12 +389,7 @@ class SegmentFile:
     @property
     def opened_path(self) -> str:
         """A path for libraries that open files by themselves. It leads to the file that is open here, even if its name has changed."""
-        return f"/proc/self/fd/{self._file}"
-
-    @property
-    def descriptor(self) -> int:
-        """File descriptor for compiled code that reads the file itself; minus the address of a segment in memory."""
-        return self._file
+        return f"/proc/self/fd/{self.descriptor}"
 
     def read(self, start: int, end: int, locked: bool = False) -> Bytes:
         """Bytes [start, end) as a read-only uint8 array with `PAD` zero bytes after them; ``locked``: for a copy to a GPU. Releases the
@@ -410,7 +411,7 @@ class SegmentFile:
             done = size
         while done < size:
             try:
-                got = os.preadv(self._file, [view[done:size]], start + done)
+                got = os.preadv(self.descriptor, [view[done:size]], start + done)
             except OSError as error:
                 raise StorageError(f"{self.path}: cannot be read at position {start + done}: {error.strerror}") from error
             if got == 0:

@@ -32,6 +32,7 @@ from kolumn.source.tier_manifest import AivenManifest, manifest_of, objects_of, 
 
 HIGHEST = 2**63 - 1
 _BASE_OFFSET = re.compile(r"[0-9]{20}")
+_LOGS = (LOG, SWAP, f"{LOG}{CLEANED}", f"{LOG}{DELETED}")
 
 
 class Order:
@@ -66,19 +67,22 @@ class NamedNeighbours:
         self.order = Order({base for base in self.live.values() if base is not None}, lost)
 
 
-def alone(names: Collection[str]) -> list[str]:
+def alone(names: Iterable[str]) -> list[str]:
     """Names of index files that have no log next to them."""
-    indexes = [name for name in names if name.endswith(INDEXES)]
-    if not indexes:
-        return indexes
-    suffixes = (LOG, SWAP, f"{LOG}{CLEANED}", f"{LOG}{DELETED}")
-    logs = {storage.base_name(name).partition(".")[0] for name in names if name.endswith(suffixes)}
-    return [name for name in indexes if _BASE_OFFSET.fullmatch(stem := storage.base_name(name).partition(".")[0]) and stem not in logs]
+    logs, indexes = set[str](), list[tuple[str, str]]()
+    for name in names:
+        stem = name.rpartition("/")[2].partition(".")[0]
+        if name.endswith(_LOGS):
+            logs.add(stem)
+        elif name.endswith(INDEXES) and _BASE_OFFSET.fullmatch(stem):
+            indexes.append((stem, name))
+    return [name for stem, name in indexes if stem not in logs]
 
 
 def unfinished_from(names: Iterable[str]) -> int | None:
     """The lowest offset of a ``.cleaned`` file, of a log or of any other file; None without any."""
-    return min((offset for name in names if name.endswith(CLEANED) and (offset := naming.offset_in(name)) is not None), default=None)
+    offsets = [naming.offset_in(name) for name in names if name.endswith(CLEANED)]
+    return min([offset for offset in offsets if offset is not None], default=None)
 
 
 NAME = "<memory>"  # name of a segment in memory in errors and in the column ``segment``
@@ -266,50 +270,49 @@ def find_segments(
     """
     held = in_memory(source)
     if held is None:
-        neighbours = Neighbours()
-        segments = _unique([segment for part in naming.names_in(source) for segment in _find(part, neighbours, listed)])
+        segments, known = [], _Known()
+        for name in naming.names_in(source):
+            segments += _find(name, known, listed)
+        segments = _unique(segments) if len(segments) > 1 else segments
     else:
         segments = [Segment(held.name, None, None, None, held.memory.size, memory=held.memory)]
-    fault = next((segment.fault for segment in segments if segment.fault is not None), None)
-    if fault is not None and not faults:
-        raise fault
-    given: dict[str, Any] = {name: value for name, value in (("topic", topic), ("partition", partition)) if value is not None}
-    return [replace(segment, **given) for segment in segments] if given else segments
+    for segment in segments:
+        if segment.fault is not None and not faults:
+            raise segment.fault
+    if topic is not None:
+        segments = [replace(segment, topic=topic) for segment in segments]
+    return segments if partition is None else [replace(segment, partition=partition) for segment in segments]
 
 
-def _as_it_is(segment: Segment) -> Segment:
-    """A segment that may be being written, with size, identity and tail taken at the same moment."""
-    if segment.following is not None or (segment.identity is not None and segment.identity.tail is not None):
+def _as_they_are(segments: list[Segment]) -> list[Segment]:
+    """Segments, of which those that may be being written have size, identity and tail taken at the same moment."""
+    for i, segment in enumerate(segments):
+        if segment.following is not None or (segment.identity is not None and segment.identity.tail is not None):
+            continue
+        if segment.manifest is not None or segment.fault is not None or storage.is_url(segment.path):
+            continue
+        if (now := of_growing(segment.path)) is not None:
+            segments[i] = _changed(segment, size=now.size, identity=now)
+    return segments
+
+
+_Known = dict[str, NamedNeighbours | dict[str, Segment]]
+"""What is known of the directories of segments that were named one by one; each is listed once."""
+
+
+def _beside_others(segment: Segment, folders: _Known) -> Segment:
+    """A segment that was named, with the attributes that depend on its neighbours."""
+    base = segment.base_offset
+    if base is None or not segment.path.endswith((LOG, SWAP)):
         return segment
-    if segment.manifest is not None or segment.fault is not None or storage.is_url(segment.path):
-        return segment
-    now = of_growing(segment.path)
-    return segment if now is None else _changed(segment, size=now.size, identity=now)
-
-
-class Neighbours:
-    """Adds information from their directories to segments that were named one by one; each directory is listed once."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, NamedNeighbours | dict[str, Segment]] = {}
-
-    def of(self, segment: Segment) -> Segment:
-        """The segment, with the attributes that depend on its neighbours."""
-        base = segment.base_offset
-        if base is None or not segment.path.endswith((LOG, SWAP)):
-            return segment
-        folder = storage.parent(segment.path)
-        if folder not in self._known:
-            self._known[folder] = _neighbours(folder or ".")
-        known = self._known[folder]
-        if isinstance(known, NamedNeighbours):
-            return (
-                segment
-                if segment.copy_id is not None or storage.base_name(segment.path) not in known.live
-                else _changed(segment, **known.order.of(base))
-            )
-        listed = known.get(storage.base_name(segment.path))
-        return segment if listed is None else _changed(segment, **{name: getattr(listed, name) for name in _OF_FOLDER})
+    folder, name = storage.parent(segment.path), storage.base_name(segment.path)
+    if folder not in folders:
+        folders[folder] = _neighbours(folder or ".")
+    known = folders[folder]
+    if isinstance(known, NamedNeighbours):
+        return segment if segment.copy_id is not None or name not in known.live else _changed(segment, **known.order.of(base))
+    listed = known.get(name)
+    return segment if listed is None else _changed(segment, **{name: getattr(listed, name) for name in _OF_FOLDER})
 
 
 def _neighbours(folder: str) -> NamedNeighbours | dict[str, Segment]:
@@ -326,8 +329,8 @@ def _neighbours(folder: str) -> NamedNeighbours | dict[str, Segment]:
 
 def _unique(segments: list[Segment]) -> list[Segment]:
     """Each file once, even if it is named by several links or relative paths; if the topic differs, each topic keeps it."""
-    inodes = [segment.identity and segment.identity.inode for segment in segments]
-    if None not in inodes and len(set(inodes)) == len(inodes):
+    inodes = {segment.identity and segment.identity.inode for segment in segments}
+    if None not in inodes and len(inodes) == len(segments):
         return segments
     unique: dict[tuple[str | None, int | None, str], Segment] = {}
     for segment, name in zip(segments, naming.real_names(segment.path for segment in segments), strict=True):
@@ -335,17 +338,19 @@ def _unique(segments: list[Segment]) -> list[Segment]:
     return list(unique.values())
 
 
-def _find(name: str, neighbours: Neighbours, listed: Listed | None) -> list[Segment]:
-    name = storage.plain(name)
+def _find(name: str, folders: _Known, listed: Listed | None) -> list[Segment]:
+    name = storage.plain(name) if ":" in name else name
     entry, below = storage.look_into(name)
     if entry is None:
         matches = storage.matches(name)
         if not matches:
             raise MissingPathError(f"{name}: no such file or directory")
-        return [segment for match in matches for segment in _matched(match, neighbours, listed)]
+        return [segment for match in matches for segment in _matched(match, folders, listed)]
     if not entry.is_folder:
         manifest = manifest_of(entry)
-        return _of_manifests([manifest]) if manifest else [_as_it_is(neighbours.of(match)) for match in _segments([naming.checked(entry)])]
+        if manifest:
+            return _of_manifests([manifest])
+        return _as_they_are([_beside_others(segment, folders) for segment in _segments([naming.checked(entry)])])
     segments = in_directory(entry.name, entries=below, listed=listed)
     if not segments:
         there = naming.nearby(entry.name, in_directory)
@@ -353,7 +358,7 @@ def _find(name: str, neighbours: Neighbours, listed: Listed | None) -> list[Segm
     return segments
 
 
-def _matched(entry: FolderEntry, neighbours: Neighbours, listed: Listed | None) -> list[Segment]:
+def _matched(entry: FolderEntry, folders: _Known, listed: Listed | None) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if entry.is_folder:
         return in_directory(entry.name, listed=listed)
@@ -362,7 +367,7 @@ def _matched(entry: FolderEntry, neighbours: Neighbours, listed: Listed | None) 
     if entry.name.endswith(MANIFEST):
         return _of_manifests([entry])
     is_segment = entry.is_regular and entry.name.endswith((LOG, SWAP, ".checkpoint"))
-    return [_as_it_is(neighbours.of(segment)) for segment in _segments([entry])] if is_segment else []
+    return _as_they_are([_beside_others(segment, folders) for segment in _segments([entry])]) if is_segment else []
 
 
 def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | None = None, listed: Listed | None = None) -> list[Segment]:
@@ -370,8 +375,10 @@ def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | Non
     unusable: list[str] | None = None if listed is None else []
     entries = storage.listing(folder, unusable) if entries is None else entries
     folders: list[tuple[tuple[str, int], str, bool]] = []
-    for name in [entry.name for entry in entries if entry.is_folder]:
-        last = storage.base_name(name)
+    for entry in entries:
+        if not entry.is_folder:
+            continue
+        name, last = entry.name, storage.base_name(entry.name)
         if (match := PARTITION.fullmatch(last)) is not None and not match["state"]:
             folders.append(((match["topic"], int(match["partition"])), name, False))
         elif (partition := naming.tier_partition(last, storage.base_name(folder))) is not None:
@@ -381,8 +388,10 @@ def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | Non
     if real is not None and real in above:
         return []
     if listed is not None:
-        listed += [*entries, *(FolderEntry(path, 0, False, is_regular=False) for path in unusable or ())]
-    own = [segment if segment.following is not None else _as_it_is(segment) for segment in _segments_here(entries)]
+        listed += entries
+    if listed is not None and unusable:
+        listed += [FolderEntry(path, 0, False, is_regular=False) for path in unusable]
+    own = _as_they_are(_segments_here(entries))
     if not folders:
         return own
     folders.sort()
@@ -394,17 +403,27 @@ def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | Non
 
 def segments_in(folder: str) -> list[Segment]:
     """Segments of a folder alone, those with a ``fault`` too. What is left out was told when the source was listed."""
-    return list(map(_as_it_is, _segments_here(storage.listing(folder), told=True)))
+    return _as_they_are(_segments_here(storage.listing(folder), told=True))
 
 
 def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segment]:
-    files = [entry for entry in entries if not entry.is_folder]
-    # Nearly all files of some folders are segments.
-    others = [file for file in files if file.name[-4:] != LOG]
-    segments = _segments([file for file in files if file.name.endswith((LOG, SWAP))] if others else files)
-    manifests = [file for file in others if file.name.endswith(MANIFEST)]
+    logs: list[FolderEntry] = []
+    manifests: list[FolderEntry] = []
+    sizes: dict[str, int] = {}
+    has_swaps = False
+    for entry in entries:
+        if entry.is_folder:
+            continue
+        name = entry.name
+        sizes[name] = entry.size
+        if name.endswith((LOG, SWAP)):
+            logs.append(entry)
+            has_swaps = has_swaps or name.endswith(SWAP)
+        elif name.endswith(MANIFEST):
+            manifests.append(entry)
+    segments = _segments(logs)
     # Kafka deletes swap files at or above the lowest ``.cleaned`` file on start-up (unfinished round).
-    if (lowest := unfinished_from([file.name for file in others])) is not None:
+    if has_swaps and (lowest := unfinished_from(sizes)) is not None:
         segments = [one for one in segments if not (one.is_swap and one.base_offset is not None and one.base_offset >= lowest)]
     if len(segments) > 1:
         segments.sort(key=lambda segment: (-1 if segment.base_offset is None else segment.base_offset, segment.path))
@@ -413,14 +432,14 @@ def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segme
         stored = objects_of(manifests, [segment.path for segment in segments if segment.copy_id is not None], told)
         segments = [one for one in segments if one.base_offset is not None and one.copy_id is None and one.path not in stored]
     if segments and "://" in segments[0].path and storage.is_url(segments[0].path):
-        names = {file.name for file in files}
         for segment in segments:
-            beside = tuple(suffix for suffix in SIDES if storage.with_suffix(segment.path, suffix) in names)
+            beside = tuple(suffix for suffix in SIDES if storage.with_suffix(segment.path, suffix) in sizes)
             segment.__dict__.update(beside=beside, listed=len(entries))
     # Index files that are not empty and have no log next to them, not even one that is being deleted.
-    sizes = {file.name: file.size for file in files if others}
-    placed = with_neighbours(segments, [name for name in alone(sizes) if sizes[name]], fresh=True)
-    return [*placed, *_of_manifests(manifests)] if manifests else placed
+    orphans = alone(sizes) if len(sizes) > len(logs) else []
+    if len(segments) > 1 or orphans:
+        segments = with_neighbours(segments, [name for name in orphans if sizes[name]], fresh=True)
+    return [*segments, *_of_manifests(manifests)] if manifests else segments
 
 
 def _of_manifests(files: list[FolderEntry]) -> list[Segment]:
@@ -442,8 +461,6 @@ def _unread(file: FolderEntry, fault: CorruptBatchError) -> Segment:
 
 def with_neighbours(segments: list[Segment], orphans: Collection[str] = (), fresh: bool = False) -> list[Segment]:
     """Copies of the segments of one log, with the attributes that depend on their neighbours; ``fresh`` segments nobody else has yet."""
-    if fresh and len(segments) == 1 and not orphans:
-        return segments
     order = Order({base for segment in segments if (base := segment.base_offset) is not None}, orphans)
     placed = segments if fresh else [_changed(segment) for segment in segments]
     for segment in placed:
@@ -455,7 +472,8 @@ def with_neighbours(segments: list[Segment], orphans: Collection[str] = (), fres
 
 def _segments(files: Iterable[FolderEntry]) -> list[Segment]:
     """Segments of files, most of which are in one folder: its name is taken apart once."""
-    segments, known = [], dict[tuple[str, bool], tuple[str | None, int | None]]()
+    segments = []
+    known: dict[tuple[str, bool], tuple[str | None, int | None]] = {}
     for name, size, _, _, identity in files:
         base, copy = base_and_copy(name)
         folder = name[: name.rfind("/") + 1], copy is not None

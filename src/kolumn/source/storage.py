@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import repeat
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,7 +82,7 @@ def is_url(name: str) -> bool:
 def plain(name: str) -> str:
     """A name without ``file:``, which is one of this machine's files, and with a URL's query after its host. Names of files below a URL
     begin with the URL: ``s3://bucket/data?region=eu-north-1`` becomes ``s3://bucket?region=eu-north-1/data``."""
-    if (match := _QUERY.fullmatch(name) if ":" in name else None) is not None:
+    if (match := _QUERY.fullmatch(name)) is not None:
         return f"{match['root']}?{match['query']}{match['path'] or ''}"
     return re.sub(r"^file:(//)?(?=/)", "", name) if name.startswith("file:") else name
 
@@ -157,7 +158,7 @@ def _entry(info: "fs.FileInfo", system: "fs.FileSystem", root: str, top: str, de
     if info.type == _arrow().FileType.Directory:
         return FolderEntry(name, 0, True)
     if _here(name) is not None and (status := _stat(path)) is not None:
-        return FolderEntry(name, info.size or 0, False, identity=identity.of_file(path, status))
+        return FolderEntry(name, info.size or 0, False, identity=identity.seen(path, status=status)[1])
     return FolderEntry(name, info.size or 0, False, identity=identity.of_object(info, system.type_name, details))
 
 
@@ -188,7 +189,7 @@ def look(name: str) -> FolderEntry | None:
     """The file or folder of this name; None if there is none."""
     try:
         if "://" not in name or not is_url(name):
-            mode, now = identity.with_mode(name)
+            mode, now = identity.seen(name)
             return FolderEntry(name, now.size, stat.S_ISDIR(mode), stat.S_ISREG(mode), now)
         return repeated(lambda: _look_at(name))
     except (FileNotFoundError, NotADirectoryError):
@@ -220,10 +221,11 @@ def look_into(name: str) -> tuple[FolderEntry | None, list[FolderEntry] | None]:
 
 
 def listings(folders: list[str]) -> Iterator[list[FolderEntry] | None]:
-    """What is in each of some folders; some at a time at URLs, and None on this machine, where nobody waits for an answer."""
-    if not any(map(is_url, folders)):
-        yield from (None for _ in folders)
-        return
+    """What is in each of some folders of one folder; some at a time at URLs, and None on this machine, where nobody waits for an answer."""
+    return _listings(folders) if is_url(folders[0]) else repeat(None, len(folders))
+
+
+def _listings(folders: list[str]) -> Iterator[list[FolderEntry]]:
     with workers(LIST) as pool:
         yield from pool.map(listing, folders)
 

@@ -23,7 +23,7 @@ import pyarrow.json as pj
 
 from kolumn.core.arrays import Bytes, Flags, Int64s
 from kolumn.core.errors import ArgumentError
-from kolumn.core.paths import JSON, is_on
+from kolumn.core.paths import JSON, turned_off
 from kolumn.cpu_fallback.values.json import decode_objects, write_lines
 from kolumn.values.decoder import Bodies, is_deep, spread
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
@@ -41,7 +41,7 @@ class JsonDecoder:
     def __init__(self, type: pa.StructType) -> None:
         self.type: pa.DataType = type
         self._others = LinesDecoder(type)
-        self._tables = json_tables(_readable(type)) if is_on(JSON) else None
+        self._tables = None if JSON in turned_off() else json_tables(_readable(type))
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """As `ValueDecoder.decode`; `OverflowError` if a column has more bytes or elements than 2**31 - 1."""

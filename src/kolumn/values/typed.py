@@ -232,7 +232,7 @@ def watched_columns(columns: tuple[str, ...], typed: Sequence[Typed]) -> tuple[s
 def schema_of(columns: Iterable[str], binary: str, typed: Sequence[Typed]) -> pa.Schema:
     """Arrow schema of the columns that a read returns; `ArgumentError` if two columns would have one name."""
     if not typed:
-        return record_schema(columns, binary)
+        return record_schema(tuple(columns), binary)
     fields = [field for name in columns for field in _fields(name, binary, typed)]
     names = [field.name for field in fields]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -282,7 +282,7 @@ def _fields(name: str, binary: str, typed: Sequence[Typed]) -> list[pa.Field]:
         if name in beside(owner.column):
             raw = name.endswith("Raw") and binary == "view"
             return [pa.field(name, pa.binary_view() if raw else beside(owner.column)[name])]
-    return list(record_schema([name], binary))
+    return list(record_schema((name,), binary))
 
 
 def _internal(owner: Typed, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kolumn.core.arrays import Bytes, Flags, Int64s
 from kolumn.core.errors import ArgumentError
-from kolumn.core.paths import DOWN_CONVERSION, is_on
+from kolumn.core.paths import DOWN_CONVERSION, turned_off
 from kolumn.core.recycle import take
 from kolumn.cpu_fallback.encode.rewrite import down_convert
 from kolumn.cpu_fallback.machine.address import PAD
@@ -253,7 +253,7 @@ def down_converted(
     """Write the first ones of some entries with right checksums as messages; the other parameters are those of `regrouped`. Returns how
     many entries became messages. What follows is another conversion, is damaged, or has contents that are lost one by one."""
     how, done = changes.how, 0
-    if not is_on(DOWN_CONVERSION) or how.layout != legacy.LAYOUT.number or codec not in (None, NONE):
+    if DOWN_CONVERSION in turned_off() or how.layout != legacy.LAYOUT.number or codec not in (None, NONE):
         return 0
     if changes.timestamp is not None or changes.transactions is not None:
         return 0

@@ -344,7 +344,7 @@ class DeviceChunk(ChunkOnDevice):
     """A chunk whose records are copied back to the host."""
 
     @staticmethod
-    def settled(options: Options, transactions: Transactions | None) -> tuple[Options, Transactions | None]:
+    def settled(options: Options, transactions: Transactions) -> tuple[Options, Transactions | None]:
         """As `decode.chunk.HostChunk.settled`."""
         return to_decode(options, transactions), transactions
 

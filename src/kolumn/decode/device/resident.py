@@ -106,11 +106,9 @@ class ResidentChunk(ChunkOnDevice):
     """As `DeviceChunk`, but nothing is copied back."""
 
     @staticmethod
-    def settled(options: Options, transactions: Transactions | None) -> tuple[Options, Transactions | None]:
+    def settled(options: Options, transactions: Transactions) -> tuple[Options, Transactions | None]:
         """As `decode.chunk.HostChunk.settled`: transactions are settled on the GPU, where the columns are."""
         assert isinstance(options, ResidentOptions)
-        if transactions is None:
-            return options, None
         return replace(options, transactions=transactions, end_offset=end_of(options, transactions)), None
 
     def runs(self, entries: Entries, need_key: bool, alone: bool = True) -> Iterator[ResidentPart]:

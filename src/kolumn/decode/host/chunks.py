@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from kolumn.core.arrays import Bytes
@@ -19,7 +20,7 @@ from kolumn.cpu_fallback.check import FULL, HEADERS, MORE, boundary, walk
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.cpu_fallback.stream import Span, hop
 from kolumn.cpu_fallback.stream_messages import hop_messages
-from kolumn.formats import layouts, v2
+from kolumn.formats import layouts, table, v2
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries, Entry
 from kolumn.source.segment_file import SegmentFile
@@ -158,14 +159,20 @@ def chunks(
     takes_messages = payloads and not as_stored and MESSAGES not in turned_off()
     step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
-    room, following = memory(v2.HEADER + PAD), None
+    room, following = pa.allocate_buffer(v2.HEADER + PAD), None
     while position < stop:
         span = Span(stop, file.size, weight, 1.0 if as_stored else file.sizes.inflates)
         messages = streamed and takes_messages
+        chunk: Chunk | None = None
         if following is not None:
-            chunk: Chunk | None = Chunk(None, position, following, span)
-        else:
-            chunk = _unread(file, position, span, most, ahead, batches, messages, room) if pays else None
+            chunk = Chunk(None, position, following, span)
+        elif pays and batches:
+            rows = np.empty((most, table.WIDTH), np.int64)
+            count, after = hop(file.descriptor, position, span, room.address, rows)
+            if count:
+                chunk = Chunk(None, position, Entries(rows[:count]), span._replace(stop=after) if ahead else span)
+        if chunk is None and pays and messages:
+            chunk = messages_from(file, position, span, MOST_MESSAGES if ahead else 1)
         if chunk is not None:
             before, size = position, 0
             position, following = (yield chunk) or Reached(chunk.end)
@@ -199,17 +206,6 @@ def header_rows(file: SegmentFile, start: int, stop: int) -> Iterator[Entries]:
     """The entries that begin in bytes [start, stop), by their headers alone, up to where the chain of entries ends."""
     for chunk in chunks(file, start, stop, HEADER_WINDOW, payloads=False):
         yield chunk.entries
-
-
-def _unread(
-    file: SegmentFile, start: int, span: Span, most: int, ahead: bool, batches: bool, messages: bool, room: pa.Buffer
-) -> Chunk | None:
-    """The format 2 batches or the messages from ``start`` on, if wanted; None if another entry is there. A header is read to ``room``."""
-    entries = Entries.room(most)
-    count, position = hop(file.descriptor, start, span, room.address, entries.array) if batches else (0, start)
-    if not count:
-        return messages_from(file, start, span, MOST_MESSAGES if ahead else 1) if messages else None
-    return Chunk(None, start, Entries(entries.array[:count]), span._replace(stop=position) if ahead else span)
 
 
 def messages_from(file: SegmentFile, start: int, span: Span, most: int) -> Chunk | None:

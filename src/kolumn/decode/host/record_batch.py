@@ -38,16 +38,15 @@ class HostPart(NamedTuple):
     run: Run
     entries: Entries
 
-    def batch(self, segment: Segment, options: Options) -> pa.RecordBatch:
-        """The columns, without the rows outside of the requested ranges."""
-        return record_batch(self.run, self.entries, [(segment, self.run.columns.rows)], options)
-
 
 def record_batch(run: Run, entries: Entries, parts: Parts, options: Options, raw_headers: bool = False) -> pa.RecordBatch:
     """Arrow record batch of a decoded run, without the rows outside of the requested ranges; with ``raw_headers`` their keys are bytes."""
     schema, columns = _columns(options.columns, options.binary, raw_headers)
     builder = _Builder(run, entries, parts)
-    batch = pa.RecordBatch.from_arrays([make(builder, dtype) for make, dtype in columns], schema=schema)
+    arrays = []
+    for name, make, dtype in columns:
+        arrays.append(getattr(run.columns, name).array(dtype, run.sources) if make is None else make(builder, dtype))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     mask: Flags | None = None
     if options.start_offset is not None or options.end_offset is not None:
         mask = _within(builder.offset, options.start_offset, options.end_offset)
@@ -101,9 +100,6 @@ class _Builder:
     def timestamp(self) -> Int64s:
         return np.frombuffer(self.columns.timestamp, np.int64, self.rows)
 
-    def key(self, dtype: pa.DataType) -> pa.Array:
-        return self.columns.key.array(dtype, self.run.sources)
-
     def timestamps(self, dtype: pa.DataType) -> pa.Array:
         """As they were decoded."""
         return pa.Array.from_buffers(dtype, self.rows, [None, self.columns.timestamp], 0)
@@ -122,17 +118,21 @@ class _Builder:
 
     def of_segment(self, dtype: pa.DataType, attribute: str) -> pa.Array:
         """A column of what is the same for all records of a segment."""
-        pieces = list[tuple[str | int | None, int]]()
+        values, counts = list[Any](), list[int]()
         for segment, rows in self.parts:
             value = getattr(segment, attribute)
-            if pieces and pieces[-1][0] == value:
-                pieces[-1] = value, pieces[-1][1] + rows
+            if values and values[-1] == value:
+                counts[-1] += rows
             elif rows or len(self.parts) == 1:
-                pieces.append((value, rows))
-        columns = []
-        for value, rows in pieces:
-            columns.append(constant(in_column(value) if isinstance(value, str) else value, dtype, rows))
-        return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+                values.append(value)
+                counts.append(rows)
+        if len(values) > 1 and pa.types.is_integer(dtype):
+            known = np.repeat([-1 if value is None else value for value in values], counts)
+            return numbers(known, dtype, known < 0)
+        pieces = []
+        for value, rows in zip(values, counts, strict=True):
+            pieces.append(constant(in_column(value) if isinstance(value, str) else value, dtype, rows))
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
     def codec(self, dtype: pa.DataType) -> pa.Array:
         """Name of the codec of each record's entry."""
@@ -147,7 +147,7 @@ class _Builder:
         if self.columns.microseconds:
             if not self.run.untimed:
                 return self.timestamps(dtype)
-            none = self.timestamp == NO_TIME
+            none = np.frombuffer(self.columns.timestamp, np.int64, rows) == NO_TIME
             self._tell_of_far_times()
             valid = pa.py_buffer(np.packbits(~none, bitorder="little"))
             return pa.Array.from_buffers(dtype, rows, [valid, self.columns.timestamp], int(none.sum()))
@@ -197,7 +197,8 @@ class _Builder:
         if not len(control):
             return pa.nulls(self.rows, pa.string())
         names: list[str | None] = [None] * self.rows
-        keys = self.key(pa.binary_view() if self.columns.key.views is not None else pa.binary())
+        key = self.columns.key
+        keys = key.array(pa.binary_view() if key.views is not None else pa.binary(), self.run.sources)
         for row in control.tolist():
             layout = int(self.layout[row])
             if layouts.has_typed_control(layout):
@@ -243,9 +244,10 @@ FROM_TABLE = {
 SAME_IN_MESSAGES = FROM_TABLE.keys() - {"position"}
 """Those that are equal in all messages that the streamed path decodes as one row."""
 _Make = Callable[[_Builder, pa.DataType], pa.Array]
-_BUILT: dict[str, _Make] = {
-    "key": _Builder.key,
-    "value": lambda made, dtype: made.columns.value.array(dtype, made.run.sources),
+_BUILT: dict[str, _Make | None] = {
+    # Of these the run has columns.
+    "key": None,
+    "value": None,
     "headers": lambda made, dtype: made.columns.headers_array(dtype),
     "offset": lambda made, dtype: pa.Array.from_buffers(dtype, made.rows, [None, made.columns.offset], 0),
     "timestampMs": _Builder.timestamps,
@@ -265,9 +267,9 @@ _BUILT: dict[str, _Make] = {
 
 
 @lru_cache(maxsize=64)
-def _columns(names: tuple[str, ...], binary: str, raw_headers: bool) -> tuple[pa.Schema, list[tuple[_Make, pa.DataType]]]:
+def _columns(names: tuple[str, ...], binary: str, raw_headers: bool) -> tuple[pa.Schema, list[tuple[str, _Make | None, pa.DataType]]]:
     """The schema of some columns, and for each what makes it."""
     schema = record_schema(names, binary)
     if raw_headers and "headers" in names:
         schema = schema.set(schema.get_field_index("headers"), pa.field("headers", RAW_HEADERS))
-    return schema, [(_BUILT[field.name], field.type) for field in schema]
+    return schema, [(field.name, _BUILT[field.name], field.type) for field in schema]

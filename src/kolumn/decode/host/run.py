@@ -317,26 +317,22 @@ def memory_for(
     slots: int,
     *,
     arena: int = 0,
-    microseconds: bool = False,
+    converts: bool = False,
 ) -> tuple[RecordMemory, Room]:
     """Memory for columns of so many ``records`` with so many ``payload_bytes``, as far as their file lets expect, and its capacities.
 
-    Room for ``more`` bytes is added to each column: a batch is decoded only where all its bytes could be keys, values or headers.
+    Room for ``more`` bytes is added to each column: a batch is decoded only where all its bytes could be keys, values or headers. A loop
+    that ``converts`` timestamps to microseconds does so if nothing but the column ``timestamp`` needs them.
     """
     key, value, *header = [min(int(payload_bytes * share) + more, payload_bytes) for share in sizes.shares]
-    want_headers = "headers" in options.columns
+    names, ranges = options.columns, options.start_timestamp is not None or options.end_timestamp is not None
+    microseconds = converts and "timestamp" in names and not (ranges or "timestampMs" in names or "brokerTimestampMs" in names)
+    want_headers = "headers" in names
     headers = int(payload_bytes * sizes.header_density) + more // SMALLEST_HEADER if want_headers else 0
     memory = RecordMemory(
         records, key, value, headers, *of_payloads, want_headers, header_bytes=header, microseconds=microseconds, slots=slots
     )
     return memory, Room(records, key, value, arena, headers, *header)
-
-
-def in_microseconds(options: Options) -> bool:
-    """Whether nothing but the column ``timestamp`` needs timestamps, so that loops can convert them."""
-    names = options.columns
-    ranges = options.start_timestamp is not None or options.end_timestamp is not None
-    return "timestamp" in names and not (ranges or "timestampMs" in names or "brokerTimestampMs" in names)
 
 
 def _located(source: Bytes, origin: int, entries: Entries) -> tuple[Payloads, Int64s]:

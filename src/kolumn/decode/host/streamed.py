@@ -56,7 +56,7 @@ from kolumn.cpu_fallback.stream_messages import (
 )
 from kolumn.decode.host.chunks import MOST_ENTRIES, Chunk, Loaded, messages_from, walk_entries
 from kolumn.decode.host.record_batch import FROM_TABLE, SAME_IN_MESSAGES, HostPart
-from kolumn.decode.host.run import Run, bytes_of, in_microseconds, limits, memory_for, modes, wanted
+from kolumn.decode.host.run import Run, bytes_of, limits, memory_for, modes, wanted
 from kolumn.formats import table
 from kolumn.formats.codecs import LZ4, NONE
 from kolumn.formats.entries import Entries
@@ -176,7 +176,7 @@ class _Batches(_Stream):
         rows, self.known, self.descriptor = entries.array, len(entries.array), descriptor
         self.tile: _Tile | None = None
         self.following: Entries | None = None
-        self.modes, self.microseconds = modes(options, VIEW if self.keep else COPY, need_key, VIEW), in_microseconds(options)
+        self.modes = modes(options, VIEW if self.keep else COPY, need_key, VIEW)
         first, last = rows[0].tolist(), rows[-1].tolist()
         self.origin = first[table.POSITION]
         if self.known == 1:
@@ -193,7 +193,7 @@ class _Batches(_Stream):
         largest = max(BLOCK, largest)
         # Of a segment in memory only its end is copied, an entry at a time.
         copies = self.whole and file.memory is None
-        self.room = max(int(span.weight), size) + largest if copies else largest
+        self.room = min(max(int(span.weight), size) + largest if copies else largest, file.size - self.origin)
         try:
             # The window of a chunk of this file that is done.
             self.window = file.spare.pop()
@@ -218,8 +218,9 @@ class _Batches(_Stream):
             if row > first:
                 self._learn(at)
                 run = Run(self.memory.columns(at), self.records[first:row], self.sources, {}, at[UNTIMED] != 0)
-                self.taken += bytes_of(at[ROWS], at[KEY] + at[VALUE])
                 parts.append(HostPart(run, Entries(self.entries.array[first:row])))
+                if not done:
+                    self.taken += bytes_of(at[ROWS], at[KEY] + at[VALUE])
             if self.state == DONE and row < self.known:
                 self.following, self.known = Entries(self.entries.array[row : self.known].copy()), row
             elif self.state == LATER or (not done and self.taken >= self.share.bytes):
@@ -250,7 +251,7 @@ class _Batches(_Stream):
             self._begin_arena(payload_bytes)
         self.memory, self.limit = memory_for(
             sizes, payload_bytes, min(records, payload_bytes // SMALLEST_RECORD), max(SLACK, self.largest), self.modes, self.options, SLOTS,
-            arena=self.arena_room, microseconds=self.microseconds,
+            arena=self.arena_room, converts=True,
         )  # fmt: skip
         self.payload_bytes, self.inflated = payload_bytes, 0
         plain = self.window

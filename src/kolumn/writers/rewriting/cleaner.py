@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
-from kolumn.core.paths import FILTER, is_on
+from kolumn.core.paths import FILTER, turned_off
 from kolumn.core.recycle import take, take_array
 from kolumn.cpu_fallback.encode.batches import seal
 from kolumn.cpu_fallback.encode.key_map import AHEAD, LAST, START, WORDS, KeyMap, add_keys, find_keys, place_keys
@@ -316,7 +316,7 @@ class Cleaner:
     def _batches(self, source: Bytes, origin: int, entries: Entries) -> Iterator[Encoded]:
         discard, out = self.round.discarded(entries), Splice(source, origin, entries.copy())
         left = np.ones(len(entries), bool)
-        if is_on(FILTER) and len(self.round.latest.marks()[1]):
+        if FILTER not in turned_off() and len(self.round.latest.marks()[1]):
             plain = (entries.control == 0) & (entries.timestamp_type == table.CREATE_TIME) & ~discard
             plain &= (entries.base_offset >= self.round.first_dirty) & (entries.last_offset < self.round.end)
             rows = np.flatnonzero(plain)
