@@ -83,8 +83,8 @@ CHANGES: dict[Change, str] = {
     replaced: "was replaced by another file after the source was listed",
     put_under_the_same_number: "was replaced by another file after the source was listed",
     deleted: "was deleted after the source was listed",
-    cut: "it was cut",
-    cut_between_batches: "it was cut",
+    cut: "it was truncated",
+    cut_between_batches: "it was truncated",
     written_over: "was overwritten after the source was listed",
 }
 

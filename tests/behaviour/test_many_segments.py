@@ -186,6 +186,6 @@ def test_a_small_segment_that_changes_after_the_listing_is_an_error(topic: Path,
     reader = kolumn.scan(source, threads=1, chunk_bytes=20_000)
     counts = [reader.read_next_batch().num_rows]
     change(sorted(source.iterdir())[70])
-    with pytest.raises(kolumn.KolumnError, match=r"after the source was listed|it was cut"):
+    with pytest.raises(kolumn.KolumnError, match=r"after the source was listed|it was truncated"):
         counts.extend(found.num_rows for found in reader)
     assert sum(counts) == 70 * EACH

@@ -195,7 +195,7 @@ def test_a_journal_that_no_run_wrote(tmp_path: Path, moves: Any, gone: Any) -> N
         (tmp_path / name).write_text("mine")
     url, _ = f"objects://{tmp_path / 'target'}", journal(tmp_path / "target", moves, gone)
     found = objects(tmp_path)
-    raises(KolumnError, "no run of Kolumn wrote", kolumn.write, records(3), f"{url}/t-1")
+    raises(KolumnError, "Kolumn did not write", kolumn.write, records(3), f"{url}/t-1")
     assert actions(url, older_than_hours=0) == ["failed"]
     assert objects(tmp_path) == found
 
@@ -443,7 +443,7 @@ def test_a_journal_that_reaches_outside(tmp_path: Path) -> None:
     for content in ("", [], good | {"moves": 3}, {"version": 1, "moves": {}}, *(good | more for more in outside)):
         folder = dead(tmp_path / "root", content)
         found = tree(tmp_path)
-        raises(KolumnError, "no run of Kolumn wrote this: .* Find out who put it there, and remove it", recover, str(tmp_path / "root"))
+        raises(KolumnError, "Kolumn did not write the entry .* Find out who put it there, and remove it", recover, str(tmp_path / "root"))
         assert {name: data for name, data in tree(tmp_path).items() if not name.endswith("/lock")} == found
         shutil.rmtree(folder)
 
