@@ -21,6 +21,7 @@ from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.source import RecordSource
 from kolumn.spark_plugin.write.staging import StagedSegments, Staging, publish
 from kolumn.writers.commit.run import new_folder
+from kolumn.writers.write import SegmentFiles
 
 pytestmark = pytest.mark.spark
 
@@ -87,6 +88,15 @@ def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path, scheme
         write(frame, f"{scheme}{tmp_path / 'log'}", topic="t")
     # At a URL, a task that was not stopped in time may still write a file to the job's folder.
     assert [name for name in names(tmp_path / "log") if not scheme or not name.startswith(".kolumn-write.")] == []
+
+
+def test_a_late_task_does_not_bring_the_folder_of_a_failed_job_back(tmp_path: Path) -> None:
+    staging = Staging(str(tmp_path), "write")
+    with staging.attempt() as (folder, _):
+        staging.remove()
+        with pytest.raises(KolumnError, match=r"t-0: cannot be written: No such file"), SegmentFiles(folder / "t-0", 1, 1):
+            pass
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from kolumn.cpu_fallback.encode.index import index_entries
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries, Entry
 from kolumn.source.storage import within
-from kolumn.writers.commit.staged_file import StagedFile, final_name, make_folders, writing
+from kolumn.writers.commit.staged_file import StagedFile, final_name, writing
 from kolumn.writers.encoders import encode
 from kolumn.writers.entries import Encoded, EntrySettings, check_columns, codec_of, level_of, take_apart
 from kolumn.writers.outgoing import name_of, outgoing, parent_of
@@ -63,8 +63,9 @@ class SegmentFiles:
 
     def __enter__(self) -> Self:
         if not self.single:
+            # Without its parents: the folder of a job that has failed must not come back.
             with writing(self.place):
-                make_folders(self.place, 0o700)
+                self.place.mkdir(0o700, exist_ok=True)
         return self
 
     def __exit__(self, failed: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
