@@ -19,6 +19,7 @@ from kit.outcome import raises
 from kit.paths import FAST, GENERAL, counted, without
 from kolumn.core import paths
 from kolumn.core.paths import STREAMED
+from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.source.segment_file import SegmentFile
 
 TOPIC = CORPUS / "v2-java" / "java-zstd-0"
@@ -74,7 +75,10 @@ def test_reads(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         path.write_bytes(data)
     sources = [tmp_path / "brokers", *(tmp_path / str(number) for number in range(5))]
-    same(tmp_path, READING, lambda _: [rows(source, **options) for source in sources for options in READS])
+    # A column alone, since what is decoded as one row must not have two values of it.
+    alone = [(sources[1], {"threads": 1, "errors": "skip", "columns": [name]}) for name in RECORD_COLUMNS]
+    asked = [*((source, options) for source in sources for options in READS), *alone]
+    same(tmp_path, READING, lambda _: [rows(source, **options) for source, options in asked])
 
 
 def test_typed_values(tmp_path: Path) -> None:

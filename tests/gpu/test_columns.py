@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from kit.drafts import HONOURED, tagged
 from kit.emulated import Emulated
 from kit.encoder import CONTROL, Record, batch, message
 from kit.outcome import COLUMNS
+from kolumn.core.keywords import ChoiceOptions
 from kolumn.kernels.columns import table as table_of
 from kolumn.kernels.columns.assemble import _check_size
 from kolumn.kernels.columns.table import Column
@@ -25,6 +27,21 @@ def test_rows_that_are_kept(device: Emulated) -> None:
         for limits in ({"start_offset": 3, "end_offset": 30}, {"end_offset": 0}):
             same(case.directory, payload="binary", columns=columns, **limits)
         same(case.directory, columns=["offset", "timestamp"], start_timestamp=1, end_timestamp=1 << 60)
+
+
+CHOICES: dict[str, Any] = {
+    "columns": ["value"], "include_headers": True, "include_control": True, "start_offset": 3, "end_offset": 30,
+    "start_timestamp": 1, "end_timestamp": 1 << 60, "isolation_level": "read_committed", "include_snapshots": True,
+    "include_deleted_records": False, "threads": 2, "trusted": True,
+}  # fmt: skip
+
+
+def test_every_choice_of_records_is_made(device: Emulated) -> None:
+    """Options that select records are applied to columns on the device too, or refused."""
+    assert CHOICES.keys() == ChoiceOptions.__annotations__.keys() - {"backend", "binary"}
+    for case in READABLE[::4]:
+        for name, value in CHOICES.items():
+            same(case.directory, **{"columns": ["offset", "value"], name: value})
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
