@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from kolumn.copies.copies import log_end
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source import storage
-from kolumn.source.names import LOG
+from kolumn.source.names import LOG, file_name
 from kolumn.source.segments import SIDE_FILES, find_segments
 from kolumn.source.storage import FolderEntry
 from kolumn.writers.commit.liveness import WAIT_S, committing, hold, write_owner
@@ -169,6 +169,6 @@ def _files(piece: StagedSegments, target: str) -> list[tuple[str, str]]:
     """Where each file of a piece is, and where it goes."""
     there = storage.look(piece.folder)
     names = files_of(piece.folder) if there is not None and there.is_folder else []
-    if not any(storage.base_name(name) == f"{piece.first:020}{LOG}" for name in names):
+    if not any(storage.base_name(name) == file_name(piece.first) for name in names):
         raise KolumnError(f"{piece.folder}: segments of {piece.name} that were staged no longer exist: somebody has removed them")
     return [(name, storage.within(target, piece.name, storage.base_name(name))) for name in names]

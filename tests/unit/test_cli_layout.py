@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 import kolumn
 from kit.corpus import HERE as CORPUS
 from kolumn.cli import app, ending
-from kolumn.cli.common import layout
 from kolumn.cli.ending import in_shell_words
+from kolumn.cli.tables import layout
 from kolumn.tools.statistics import overview
 
 MANY = CORPUS / "v2-many-segments" / "many-segments-0"

@@ -13,8 +13,9 @@ from json import loads as json_loads
 from typing import Any
 
 from kolumn.cli.arguments import Json
-from kolumn.cli.common import print_json, terminal_width, wrapped
+from kolumn.cli.common import print_json
 from kolumn.cli.ending import command
+from kolumn.cli.tables import terminal_width, wrapped
 
 _PACKAGES = (
     *("kolumn", "numpy", "numba", "llvmlite", "pyarrow", "cramjam", "zstandard", "backports.zstd", "isal", "pyspark", "pandas"),

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli import arguments, common
+from kolumn.cli import arguments, common, tables
 from kolumn.cli.arguments import READING, JsonInPipes, OptionValue, Segments, Sources, or_standard_input, with_read_options
-from kolumn.cli.common import counted, fits, is_json, note, print_json, print_left_out, print_rows, print_table, say, short_name, size_of
+from kolumn.cli.common import counted, is_json, note, print_json, say, short_name, size_of
 from kolumn.cli.ending import DAMAGE, LIMIT, OK, command, in_shell_words, progress
+from kolumn.cli.tables import fits, print_left_out, print_rows, print_table
 from kolumn.core.errors import ArgumentError, escaped
 from kolumn.core.keywords import Codec
 
@@ -54,7 +55,7 @@ def inspect(
     return say(skipped) or (DAMAGE if wrong else OK)
 
 
-def _with_stretches(rows: common.Rows, damage: "list[Damage]") -> common.Rows:
+def _with_stretches(rows: tables.Rows, damage: "list[Damage]") -> tables.Rows:
     """Batches, and between them the stretches without batches, in the order of the segments."""
     there = {(row["segment"], row["position"], row["size"]) for row in rows}
     stretches = [
@@ -248,7 +249,7 @@ def groups(sources: Sources, json: JsonInPipes = None) -> int:
     return say(skipped)
 
 
-def _print_columns(rows: common.Rows, names: Iterable[str], json: bool | None) -> None:
+def _print_columns(rows: tables.Rows, names: Iterable[str], json: bool | None) -> None:
     if is_json(json):
         print_json(*rows)
     else:
@@ -382,7 +383,7 @@ def _verdict(report: "Report", damaged: int, foreign: int) -> str:
     return f"{verdict}, with {counted(report.remarks.num_rows, 'remark')}" if report.remarks.num_rows else verdict
 
 
-def _print_some(title: str, rows: common.Rows, **names: str) -> None:
+def _print_some(title: str, rows: tables.Rows, **names: str) -> None:
     if rows:
         print_table(title, names, [[row[name] for name in names.values()] for row in rows])
         print()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kolumn.cli.arguments import READING, Json, OptionValue, Sources, with_read_options
-from kolumn.cli.common import counted, fits, note, print_json, print_table, say, short_name, size_of, terminal_width
+from kolumn.cli.common import counted, note, print_json, say, short_name, size_of
 from kolumn.cli.ending import DAMAGE, OK, command, progress, quoted
+from kolumn.cli.tables import fits, print_table, terminal_width
 from kolumn.core.errors import escaped
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ import typer
 
 from kolumn.cli import arguments
 from kolumn.cli.arguments import PAYLOADS, READING, SELECTION, JsonInPipes, OptionValue, Sources, or_standard_input, with_read_options
-from kolumn.cli.common import is_json, note, print_json, print_rows, print_table, say, size_of
+from kolumn.cli.common import is_json, note, print_json, say, size_of
 from kolumn.cli.ending import OK, command, progress
+from kolumn.cli.tables import print_rows, print_table
 from kolumn.core.errors import ArgumentError, shown
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import typer
 
 from kolumn.cli import arguments
 from kolumn.cli.arguments import PAYLOADS, READING, SELECTION, Json, OptionValue, Output, Paths, sources_and_target, with_read_options
-from kolumn.cli.common import counted, counts_of, note, print_json, print_left_out, print_rows, say, say_of, size_of
+from kolumn.cli.common import counted, counts_of, note, print_json, say, say_of, size_of
 from kolumn.cli.ending import DAMAGE, FAILED, LIMIT, OK, command, progress
+from kolumn.cli.tables import print_left_out, print_rows
 from kolumn.core.errors import escaped
 from kolumn.core.keywords import ROW_GROUP_ROWS, Codec, Compression, Format
 

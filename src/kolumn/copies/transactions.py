@@ -28,6 +28,7 @@ from kolumn.log.live import without_replaced
 from kolumn.log.pieces import entry_rows
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
+from kolumn.source.names import file_name
 from kolumn.source.read_ahead import BLOCK
 from kolumn.source.segment_file import SegmentFile, is_absent, side_bytes
 from kolumn.source.segments import HIGHEST, Range, Segment, segments_in
@@ -324,7 +325,7 @@ def _snapshots(segments: list[Segment]) -> Iterator[tuple[int, Callable[[], byte
 
 
 def _snapshot(segment: Segment, offset: int) -> str:
-    return beside(segment.path, f"{offset:020d}.snapshot")
+    return beside(segment.path, file_name(offset, ".snapshot"))
 
 
 def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[SegmentFile, Entries]]:

@@ -20,7 +20,7 @@ from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entries
 from kolumn.formats.memory import i32_at, i64_at
 from kolumn.source import storage
-from kolumn.source.names import MANIFEST
+from kolumn.source.names import MANIFEST, file_name
 from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import CHECKPOINT, ENRICHED_INDEX, OFFSET_INDEX, TIER_CHECKPOINT, TIME_INDEX, Epochs, index_in, read_epochs
@@ -380,7 +380,8 @@ def _up_to_next(file: SegmentFile, floor: int) -> tuple[int, int] | None:
 
 
 def _next(file: SegmentFile) -> str:
-    return f"{file.segment.following:020d}.log"
+    assert file.segment.following is not None
+    return file_name(file.segment.following)
 
 
 def _reach_of(segment: Segment, floor: int, size: int) -> Reach | None:

@@ -24,7 +24,7 @@ from kolumn.decode.host.headers import headers
 from kolumn.formats import table, v2
 from kolumn.log.index_files import Columns, MalformedFileError, columns_of, kind_of
 from kolumn.source import storage
-from kolumn.source.names import INDEXES
+from kolumn.source.names import INDEXES, file_name
 from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Segment
 from kolumn.source.side_files import CHECKPOINT, METADATA, TIER_CHECKPOINT, epochs_in
@@ -200,7 +200,7 @@ def _transactions(log: _Log) -> Iterator[Remark]:
 
 
 def _snapshot(segment: Segment) -> Iterator[Remark]:
-    path = beside(segment.path, f"{segment.base_offset:020d}.snapshot")
+    path = beside(segment.path, file_name(segment.base_offset or 0, ".snapshot"))
     columns = yield from _columns(segment, path)
     if columns:
         ahead = np.flatnonzero(np.maximum(columns["lastOffset"], columns["currentTransactionFirstOffset"]) >= (segment.base_offset or 0))

@@ -23,6 +23,11 @@ _TOPIC = re.compile(rf"(?P<topic>.+)-{_ID}", re.DOTALL)
 MANIFEST = ".rsm-manifest"  # suffix of Aiven's manifests
 
 
+def file_name(base_offset: int, suffix: str = ".log") -> str:
+    """Name of a file of the segment with this base offset (``LogFileUtils.filenamePrefixFromOffset`` of Kafka)."""
+    return f"{base_offset:020}{suffix}"
+
+
 def stem(name: str) -> tuple[int, str | None] | None:
     """Base offset and id of a segment, from the last part of a name of one of its files; None for other names."""
     match = _STEM.fullmatch(name.partition(".")[0])

@@ -30,6 +30,7 @@ from kolumn.formats.entries import Entries
 from kolumn.log.live import without_replaced
 from kolumn.log.pieces import entry_chunks, piece_of
 from kolumn.options import Options
+from kolumn.source.names import file_name
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment, find_segments
 from kolumn.source.side_files import CHECKPOINT, METADATA, read_topic_id
@@ -384,7 +385,7 @@ class LogFiles:
     def _roll(self, name: int) -> None:
         self._close()
         self.name, self.size = name, 0
-        self._open = StagedFile(self.folder / f"{name:020}.log")
+        self._open = StagedFile(self.folder / file_name(name))
 
     def _close(self) -> None:
         if self._open is not None:

@@ -29,6 +29,7 @@ from kolumn.core.keywords import known_keywords
 from kolumn.cpu_fallback.encode.index import index_entries
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries, Entry
+from kolumn.source.names import file_name
 from kolumn.source.storage import within
 from kolumn.writers.commit.staged_file import StagedFile, final_name, writing
 from kolumn.writers.encoders import encode
@@ -98,7 +99,7 @@ class SegmentFiles:
             self._open.write(data)
 
     def _roll(self, first: Entry) -> None:
-        base, name = first.base_offset, f"{first.base_offset:020}"
+        base, name = first.base_offset, file_name(first.base_offset, "")
         if self._open is not None:
             if self.single and not self.rolls:
                 raise ArgumentError(f"{final_name(self.place)}: more than a segment can hold: name a folder, in which segments are rolled")
