@@ -377,6 +377,21 @@ def marker_of(file: SegmentFile, row: Entry) -> int | None:
     return marker_types(file, Entries(row.array.reshape(1, -1)))[0]
 
 
+def abort_markers(file: SegmentFile, entries: Entries, begun: dict[int, int]) -> Iterator[tuple[Entry, int | None]]:
+    """Each ABORT marker of some batches, and the first offset of the transaction that it ends; None if the log does not have that.
+
+    ``begun`` has the first offset of each transaction that is open, by its producer: it goes on from there, and is that at each marker.
+    """
+    for row in entries[entries.transactional == 1]:
+        if not row.control:
+            begun.setdefault(row.producer_id, row.base_offset)
+            continue
+        marker = marker_of(file, row)
+        first = begun.pop(row.producer_id, None) if marker in (v2.ABORT, v2.COMMIT) else None
+        if marker == v2.ABORT:
+            yield row, first
+
+
 def _has_abort(segment: Segment, producer: int, offset: int) -> bool:
     """Whether the log has an ABORT marker of a producer at an offset."""
     for part in select_ranges([segment], Options(start_offset=offset)):

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kolumn.copies.transactions import begun_at, marker_of
+from kolumn.copies.transactions import abort_markers, begun_at
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import KolumnError
 from kolumn.damage.findings import Kind, Remark
 from kolumn.decode.host.headers import headers
-from kolumn.formats import table, v2
+from kolumn.formats import table
 from kolumn.log.index_files import Columns, MalformedFileError, columns_of, kind_of
 from kolumn.source import storage
 from kolumn.source.names import INDEXES, file_name
@@ -96,15 +96,9 @@ def _log(segment: Segment, begun: dict[int, int]) -> _Log:
         for entries in headers(segment):
             some = entries.position, entries.base_offset, entries.last_offset, entries.max_timestamp, entries.leader_epoch, entries.size
             columns.append(some)
-            for row in entries[entries.transactional == 1]:
-                if not row.control:
-                    begun.setdefault(row.producer_id, row.base_offset)
-                    continue
-                kind = marker_of(file, row)
-                first = begun.pop(row.producer_id, None) if kind in (v2.ABORT, v2.COMMIT) else None
-                if kind == v2.ABORT:
-                    aborts.append((row.producer_id, row.last_offset))
-                    ended += [aborts[-1]] if first is not None else []
+            for row, first in abort_markers(file, entries, begun):
+                aborts.append((row.producer_id, row.last_offset))
+                ended += [aborts[-1]] if first is not None else []
     empty = [np.zeros(0, np.int64)] * 6
     position, base, last, time, epoch, size = map(np.concatenate, zip(*columns, strict=True)) if columns else empty
     end = int(position[-1] + size[-1]) if len(position) else 0
@@ -133,10 +127,16 @@ def _columns(segment: Segment, path: str) -> Generator[Remark, None, Columns | N
     return None
 
 
+def _index(log: _Log, suffix: str) -> tuple[str, Columns | None]:
+    """Name and columns of a segment's index file; None without one, or if it is malformed."""
+    path = with_suffix(log.segment.path, suffix)
+    columns = _read(path)
+    return base_name(path), columns if isinstance(columns, dict) else None
+
+
 def _offsets(log: _Log) -> Iterator[Remark]:
-    path = with_suffix(log.segment.path, ".index")
-    columns, name = _read(path), base_name(path)
-    if not isinstance(columns, dict):
+    name, columns = _index(log, ".index")
+    if columns is None:
         return
     offset: Int64s = columns["offset"]
     position: Int64s = columns["position"]
@@ -159,9 +159,8 @@ def _offsets(log: _Log) -> Iterator[Remark]:
 
 
 def _times(log: _Log) -> Iterator[Remark]:
-    path = with_suffix(log.segment.path, ".timeindex")
-    columns, name = _read(path), base_name(path)
-    if not isinstance(columns, dict):
+    name, columns = _index(log, ".timeindex")
+    if columns is None:
         return
     offset: Int64s = columns["offset"]
     time: Int64s = columns["timestampMs"]

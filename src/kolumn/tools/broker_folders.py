@@ -18,14 +18,14 @@ import pyarrow as pa
 from kolumn.copies.copies import Copies, bounds
 from kolumn.copies.elections import trusted_epochs
 from kolumn.copies.examine import Examined, examine
-from kolumn.copies.transactions import begun_at, marker_of
+from kolumn.copies.transactions import abort_markers, begun_at
 from kolumn.core import keywords
 from kolumn.core.arrays import Bytes, Int64s
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.core.keywords import Errors, Progress, known_keywords
 from kolumn.damage.findings import Damage, OnDamage, Skipped, Tally, header_error
 from kolumn.decode.host.headers import first_offset, with_last_offsets
-from kolumn.formats import layouts, table, v2
+from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
 from kolumn.log.live import without_replaced
 from kolumn.log.pieces import entry_chunks, piece_of
@@ -170,13 +170,8 @@ def _fill(own: list[_Indexes], options: Options, interval: int, on_damage: OnDam
 
 
 def _note_transactions(file: SegmentFile, entries: Entries, begun: dict[int, int], out: io.BytesIO) -> None:
-    for row in entries[entries.transactional == 1]:
-        if not row.control:
-            begun.setdefault(row.producer_id, row.base_offset)
-            continue
-        marker = marker_of(file, row)
-        first = begun.pop(row.producer_id, None) if marker in (v2.ABORT, v2.COMMIT) else None
-        if marker == v2.ABORT and first is not None:
+    for row, first in abort_markers(file, entries, begun):
+        if first is not None:
             stable = min(begun.values(), default=row.last_offset + 1)
             out.write(struct.pack(">hqqqq", 0, row.producer_id, first, row.last_offset, stable))
 
