@@ -16,16 +16,14 @@ from kolumn.core.errors import KolumnError
 from kolumn.core.recycle import LARGEST_LOCKED, take_locked
 from kolumn.kernels.machine import staging
 from kolumn.kernels.machine.image import image
-from kolumn.kernels.machine.kernel import Kernel
+from kolumn.kernels.machine.kernel import CONCURRENT, Kernel
 from kolumn.kernels.machine.nvcomp import Decompressor
-from kolumn.kernels.machine.runtime import PAD
+from kolumn.kernels.machine.runtime import places
 from kolumn.kernels.machine.staging import Block, Staged, Streams
 
 _OUT_OF_MEMORY = (cupy.cuda.memory.OutOfMemoryError, MemoryError)
 _TO_HOST = cupy.cuda.runtime.memcpyDeviceToHost
 _TO_DEVICE = cupy.cuda.runtime.memcpyHostToDevice
-_CONCURRENT = 32
-"""Most blocks for each multiprocessor, of a kernel that assigns items to threads itself: more would wait."""
 
 
 def page_locked(size: int) -> Bytes:
@@ -134,7 +132,7 @@ class CudaRuntime:
         self._device = int(device.id)
         self._streams = Streams(Stream(self.stream), _OTHERS, _freeing(self._device), partial(_order, self._device))
         self.arch = int(device.compute_capability)
-        self._most_blocks = _CONCURRENT * device.attributes["MultiProcessorCount"]
+        self._most_blocks = CONCURRENT * device.attributes["MultiProcessorCount"]
         self.kept: dict[str, Any] = {}
         self.reads_files = staging.available()
         self._sent: list[object] = []
@@ -146,10 +144,7 @@ class CudaRuntime:
         return self.pieces([size], zeros=True)[0]
 
     def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[DeviceMemory]:
-        starts, total = [], 0
-        for size in sizes:
-            starts.append(total)
-            total += -(-(size + PAD) // PAD) * PAD
+        starts, total = places(sizes)
         pool, own = rmm.mr.get_current_device_resource(), self._streams.own
         try:
             address = pool.allocate(total, own)
@@ -210,9 +205,8 @@ class CudaRuntime:
         """Run a kernel: its parameters are n and the integers of ``args``, 64 bits each."""
         if not n:
             return
-        blocks = kernel.grid(n) if kernel.lanes else min(kernel.grid(n), self._most_blocks)
         with self.stream:
-            _function(kernel, self.arch)((blocks,), (kernel.block,), (np.int64(n), *map(np.int64, args)))
+            _function(kernel, self.arch)((kernel.grid(n, self._most_blocks),), (kernel.block,), (np.int64(n), *map(np.int64, args)))
 
     def running_sum(self, memory: DeviceMemory, count: int, width: int) -> None:
         """CUB's inclusive sum, in place."""

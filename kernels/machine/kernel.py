@@ -133,6 +133,8 @@ def stage(room: int, most: int, source: int, size: int) -> int:
 
 
 WARP = 32
+CONCURRENT = 32
+"""Most blocks for each multiprocessor, of a kernel that assigns items to threads itself: more would wait."""
 Arguments = Any
 """A named tuple that `arguments` makes: its fields are not known to mypy."""
 
@@ -170,9 +172,10 @@ class Kernel:
     registers: int
     staged: int = 0
 
-    def grid(self, n: int) -> int:
-        """Blocks for ``n`` items; a kernel that assigns items itself takes a warp for each."""
-        return max(1, -(-n * (self.lanes or WARP) // self.block))
+    def grid(self, n: int, most: int) -> int:
+        """Blocks for ``n`` items. A kernel that assigns items itself takes a warp for each, and no more than ``most`` blocks."""
+        blocks = max(1, -(-n * (self.lanes or WARP) // self.block))
+        return blocks if self.lanes else min(blocks, most)
 
     @property
     def entry(self) -> str:

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,26 +52,67 @@ def load() -> Any:
     raise MissingError(f"nvCOMP was not found: pip install nvidia-libnvcomp-cu13 ({'; '.join(tried)})")
 
 
-class Decompressor:
-    """The library's decompressors. ``memory``: bytes of the pool: temporary memory of zstd takes at most a quarter of it in the three
-    chunks that are on a device at a time."""
+class Request(NamedTuple):
+    """Arguments of one call, in the library's order: addresses of arrays with an item for each block, how many these are, and the address
+    and bytes of temporary memory."""
 
-    def __init__(self, memory: int | None = None) -> None:
-        self.library = load()
-        self.most = TEMPORARY_BYTES if memory is None else memory // (4 * 3)
+    sources: int
+    sizes: int
+    rooms: int
+    out_sizes: int
+    blocks: int
+    temporary: int
+    temporary_bytes: int
+    targets: int
+    statuses: int
 
-    def temporary(self, kind: int, blocks: int, largest: int, total: int) -> int:
+
+class Library:
+    """The library in this process."""
+
+    def __init__(self) -> None:
+        self.loaded = load()
+
+    def temporary(self, device: Any, kind: int, blocks: int, largest: int, total: int) -> int:
         """Bytes of temporary memory for some blocks that decompress to at most ``largest`` bytes each and ``total`` together."""
         found, how = c_size_t(), DecompressOptions()
         kinds = [c_size_t, c_size_t, DecompressOptions, POINTER(c_size_t), c_size_t]
-        if hasattr(self.library, f"nvcompBatched{NAMES[kind]}DecompressGetTempSize"):
+        if hasattr(self.loaded, f"nvcompBatched{NAMES[kind]}DecompressGetTempSize"):
             query = self._function(kind, "GetTempSize", [*kinds, c_void_p])
             status = query(blocks, largest, how, byref(found), total, None)
         else:
             query = self._function(kind, "GetTempSizeAsync", kinds)
             status = query(blocks, largest, how, byref(found), total)
-        self._demand(status, f"temporary memory of {NAMES[kind]}")
+        demand(status, f"temporary memory of {NAMES[kind]}")
         return found.value
+
+    def inflate(self, device: Any, kind: int, request: Request) -> None:
+        """Decompress blocks on the stream of ``device``; does not wait."""
+        inflate = self._function(
+            kind, "Async", [c_void_p] * 4 + [c_size_t, c_void_p, c_size_t, c_void_p, DecompressOptions, c_void_p, c_void_p]
+        )  # fmt: skip
+        status = inflate(*request[:8], DecompressOptions(), request.statuses, device.stream.ptr)
+        demand(status, f"decompressing {request.blocks} blocks of {NAMES[kind]}")
+
+    def _function(self, kind: int, name: str, arguments: list[Any]) -> Any:
+        function = getattr(self.loaded, f"nvcompBatched{NAMES[kind]}Decompress{name}")
+        function.argtypes, function.restype = arguments, c_int
+        return function
+
+
+def demand(status: int, what: str) -> None:
+    """Raise `KolumnError` unless a status of the library is that of success."""
+    if status:
+        raise KolumnError(f"nvCOMP: {what}: status {status}")
+
+
+class Decompressor:
+    """Decompresses by a library, or what stands for it. ``memory``: bytes of the pool: temporary memory of zstd takes at most a quarter of
+    it in the three chunks that are on a device at a time."""
+
+    def __init__(self, memory: int | None = None, library: Any = None) -> None:
+        self.library = Library() if library is None else library
+        self.most = TEMPORARY_BYTES if memory is None else memory // (4 * 3)
 
     def run(self, device: Any, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
         """As `runtime.Runtime.inflate`: waits for the device once."""
@@ -88,29 +129,15 @@ class Decompressor:
         memory together are halved. The memory serves the next ones: it is freed in the order of the stream."""
         n, count, largest, total = len(room), stop - start, int(room[start:stop].max()), int(room[start:stop].sum())
         given, answer = arrays[0] + 8 * start, arrays[1]
-        need = self.temporary(kind, count, largest, total)
+        need = self.library.temporary(device, kind, count, largest, total)
         if need > self.most and count > 1:
             for begin, end in pairwise((start, start + count // 2, stop)):
                 self._begin(device, kind, begin, end, room, arrays)
             return
         temporary = device.empty(need)
-        inflate = self._function(
-            kind, "Async", [c_void_p] * 4 + [c_size_t, c_void_p, c_size_t, c_void_p, DecompressOptions, c_void_p, c_void_p]
-        )  # fmt: skip
-        status = inflate(
-            given, given + 8 * n, given + 16 * n, answer + 8 * start, count, temporary.address, need, given + 24 * n,
-            DecompressOptions(), answer + 8 * n + 4 * start, device.stream.ptr,
-        )  # fmt: skip
-        self._demand(status, f"decompressing {count} blocks of {NAMES[kind]}")
-
-    def _function(self, kind: int, name: str, arguments: list[Any]) -> Any:
-        function = getattr(self.library, f"nvcompBatched{NAMES[kind]}Decompress{name}")
-        function.argtypes, function.restype = arguments, c_int
-        return function
-
-    def _demand(self, status: int, what: str) -> None:
-        if status:
-            raise KolumnError(f"nvCOMP: {what}: status {status}")
+        sources, sizes, rooms, targets = (given + 8 * n * column for column in range(4))
+        out, statuses = answer + 8 * start, answer + 8 * n + 4 * start
+        self.library.inflate(device, kind, Request(sources, sizes, rooms, out, count, temporary.address, need, targets, statuses))
 
 
 _ALGORITHMS, _LONGEST = 136, 137

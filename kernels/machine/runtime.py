@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
@@ -9,6 +10,12 @@ from kolumn.kernels.machine.kernel import Kernel
 
 PAD = 256
 """Spare bytes after every piece of device memory. Each piece begins at a multiple of this number."""
+
+
+def places(sizes: Sequence[int]) -> tuple[list[int], int]:
+    """Where pieces begin in one allocation, and the bytes of all."""
+    *starts, total = accumulate((-(-(size + PAD) // PAD) * PAD for size in sizes), initial=0)
+    return starts, total
 
 
 class Memory(Protocol):

@@ -32,7 +32,7 @@ def library() -> Decompressor:
 def test_blocks_are_inflated_where_they_are(library: Decompressor) -> None:
     """Addresses of compressed blocks and of their room need not be multiples of anything; those of temporary memory are."""
     for name in NAMES.values():
-        query = getattr(library.library, f"nvcompBatched{name}DecompressGetRequiredAlignments")
+        query = getattr(library.library.loaded, f"nvcompBatched{name}DecompressGetRequiredAlignments")
         query.argtypes = [DecompressOptions, ctypes.c_void_p]
         found = (ctypes.c_size_t * 3)()
         assert query(DecompressOptions(), found) == 0
@@ -41,8 +41,8 @@ def test_blocks_are_inflated_where_they_are(library: Decompressor) -> None:
 
 
 def test_zstd_needs_temporary_memory_and_more_for_more(library: Decompressor) -> None:
-    assert [library.temporary(kind, 1000, 65536, 65536000) for kind in (LZ4_BLOCK, SNAPPY_BLOCK, DEFLATE)] == [0] * 3
-    one, many = (library.temporary(ZSTD_FRAME, count, 65536, 65536 * count) for count in (1, 1000))
+    assert [library.library.temporary(None, kind, 1000, 65536, 65536000) for kind in (LZ4_BLOCK, SNAPPY_BLOCK, DEFLATE)] == [0] * 3
+    one, many = (library.library.temporary(None, ZSTD_FRAME, count, 65536, 65536 * count) for count in (1, 1000))
     assert 65536 < one < many
 
 
@@ -53,8 +53,8 @@ def test_groups_share_temporary_memory_and_one_wait(library: Decompressor, monke
     device.stream = SimpleNamespace(ptr=7)
     small = Decompressor(memory=12 * 1000)
     assert (small.most, library.most) == (1000, TEMPORARY_BYTES)
-    monkeypatch.setattr(small, "temporary", lambda kind, count, largest, total: count * largest)
-    monkeypatch.setattr(small, "_function", lambda *_: lambda *given: calls.append(given) or 0)
+    monkeypatch.setattr(small.library, "temporary", lambda device, kind, count, largest, total: count * largest)
+    monkeypatch.setattr(small.library, "_function", lambda *_: lambda *given: calls.append(given) or 0)
     n, room = 8, np.array([400, 400, 400, 5000, 10, 10, 10, 10])
     out, fine = small.run(device, ZSTD_FRAME, np.arange(n), np.arange(n) + 10, room, np.arange(n) + 20)
     counts = [given[4] for given in calls]
@@ -72,7 +72,8 @@ def test_blocks_and_answers_are_at_their_places(library: Decompressor, monkeypat
     sizes, room = np.array([4, 8, 16, 2]), np.array([8, 8, 12, 2])
     device: Any = Emulated(run_loops)
     device.stream = SimpleNamespace(ptr=7)
-    whole, places, asked = library._function, 16 * np.arange(4), list[Any]()
+    inner: Any = library.library
+    whole, places, asked = inner._function, 16 * np.arange(4), list[Any]()
 
     def copy(sources: int, lengths: int, rooms: int, out: int, count: int, temporary: int, need: int, targets: int, *rest: Any) -> int:
         assert asked[-2:] == [(ZSTD_FRAME, 4, 12, 30), need]
@@ -84,8 +85,8 @@ def test_blocks_and_answers_are_at_their_places(library: Decompressor, monkeypat
         (ctypes.c_int32 * count).from_address(rest[1])[1] = 12
         return 0
 
-    monkeypatch.setattr(library, "_function", lambda kind, name, arguments: copy if name == "Async" else whole(kind, name, arguments))
-    monkeypatch.setattr(library, "temporary", lambda *given: asked.append(given) or 1000)
+    monkeypatch.setattr(inner, "_function", lambda kind, name, arguments: copy if name == "Async" else whole(kind, name, arguments))
+    monkeypatch.setattr(inner, "temporary", lambda device, *given: asked.append(given) or 1000)
     taken = device.empty
     monkeypatch.setattr(device, "empty", lambda size: asked.append(size) or taken(size))
     out, fine = library.run(device, ZSTD_FRAME, source.ctypes.data + places, sizes, room, target.ctypes.data + places)
@@ -143,4 +144,4 @@ def test_room_is_what_a_block_can_need(codec: int, most: int, device: Any, tmp_p
 
 def test_functions_are_there(library: Decompressor) -> None:
     """The last test: it changes what the functions take."""
-    assert all(library._function(kind, "Async", []) is not None for kind in NAMES)
+    assert all(library.library._function(kind, "Async", []) is not None for kind in NAMES)

@@ -75,7 +75,7 @@ def run(kernel, n, args):
 def _launch(kernel, n, args):
     if kernel.name not in _functions:
         _functions[kernel.name] = cupy.RawModule(path=str(image(kernel, _arch))).get_function(kernel.entry)
-    blocks = kernel.grid(n) if kernel.lanes else min(kernel.grid(n), _most)
+    blocks = kernel.grid(n, _most)
     try:
         _functions[kernel.name]((blocks,), (kernel.block,), (np.int64(n), *map(np.int64, args)))
         cupy.cuda.runtime.deviceSynchronize()

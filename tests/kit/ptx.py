@@ -257,7 +257,7 @@ class Machine:
         code = self.code(kernel)
         self.ran[kernel.name] += 1
         self.launches += 1
-        threads, blocks = kernel.block, kernel.grid(n) if kernel.lanes else min(kernel.grid(n), self.most_blocks)
+        threads, blocks = kernel.block, kernel.grid(n, self.most_blocks)
         params, syncs = np.array([n, *args], np.int64), np.zeros(1 + -(-threads // WARP), np.int64)
         room = np.zeros(code.text.shared_bytes // 8 + 4, np.int64)
         shared = -(-room.ctypes.data // 16) * 16
