@@ -154,6 +154,21 @@ def repeat(i: int, a: Arguments) -> None:
     store_word(a.target + a.width * i, value, a.width)
 
 
+NotAscii = arguments(__name__, "NotAscii", "data size found")
+"""Arguments of `not_ascii`: ``size`` bytes at ``data``, and ``found``, int32, zero before."""
+_TOPS = -0x7F7F7F7F7F7F7F80
+
+
+@thread_per_item(NotAscii)
+def not_ascii(i: int, a: Arguments) -> None:
+    """Note whether one of eight bytes is above 127. Bytes after the last one may be read."""
+    word, left = load64(a.data + 8 * i), a.size - 8 * i
+    if word & _TOPS != 0:
+        for k in range(min(left, 8)):
+            if (word >> (8 * k)) & 0x80 != 0:
+                store32(a.found, 1)
+
+
 @dataclass
 class Binary:
     """A column of bytes on the device: ``ends`` (int32 of rows + 1), ``data``, and a validity bitmap in words of 32 rows."""

@@ -7,13 +7,27 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from kolumn.core.arrays import Flags
 from kolumn.core.errors import KolumnError
+from kolumn.core.text import decode
 from kolumn.formats import table
 from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.layouts import CONTROL_NAMES
-from kolumn.kernels.columns.gather import Microseconds, Repeat, begin_bitmap, headers_of, measure, microseconds, moved, number_of, repeat
+from kolumn.kernels.columns.gather import (
+    Microseconds,
+    NotAscii,
+    Repeat,
+    begin_bitmap,
+    headers_of,
+    measure,
+    microseconds,
+    moved,
+    not_ascii,
+    number_of,
+    repeat,
+)
 from kolumn.kernels.columns.rows import EVERY_ROW, DraftTimes, Label, Marks, RowLimits, Sequence, draft_times, keep, label, marks, sequence
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine.runtime import Memory, Runtime
@@ -214,10 +228,27 @@ class TableBuilder:
         return begin_labels(device, numbers.address, names, n)
 
     def _headers(self) -> Column:
-        ends, keys, values = headers_of(self.device, self.records)
-        parts = bytes_column(self.device, keys, True), bytes_column(self.device, values, self.text)
+        device = self.device
+        ends, keys, values = headers_of(device, self.records)
+        key, other, begun = bytes_column(device, keys, True), device.zeros(4), begin_bytes(device, values, self.text)
+        assert key.data is not None
+        device.launch(not_ascii, -(-key.data.size // 8), NotAscii(key.data, key.data.size, other))
+        *sums, found = device.downloads([*begun.wanted, (other, 4, 0)])
+        parts = _as_text(device, key) if number_of(found) else key, begun.finish(*map(number_of, sums))
         entries = Column("struct", keys.count, children=parts, fields=("key", "value"))
         return Column("list", self.records.rows, children=(Column("int32", self.records.rows + 1, ends), entries))
+
+
+def _as_text(device: Runtime, column: Column) -> Column:
+    """Strings that may not be UTF-8, as Java has them: the host decodes them, since hardly a log has such keys of headers."""
+    (ends,), data = column.children, column.data
+    assert ends.data is not None
+    assert data is not None
+    held = device.downloads([(ends.data, 4 * (column.rows + 1), 0), (data, data.size, 0)])
+    raw = pa.Array.from_buffers(pa.binary(), column.rows, [None, *map(pa.py_buffer, held)])
+    _, bounds, text = pa.array([decode(one) for one in raw.to_pylist()], pa.string()).buffers()
+    words, held_text = np.frombuffer(bounds, np.int32, column.rows + 1), np.frombuffer(text, np.uint8)
+    return payload_column("string", column.rows, device.upload(words), device.upload(held_text[: words[-1]]), int(words[-1]))
 
 
 def begin_nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int, children: tuple[Column, ...] = ()) -> BegunColumn:
