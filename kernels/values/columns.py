@@ -3,20 +3,19 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from kolumn.core.arrays import AnyArray
 from kolumn.core.buffers import flags
 from kolumn.core.errors import ArgumentError
 from kolumn.core.schema import beside
 from kolumn.kernels.columns.gather import headers_of
-from kolumn.kernels.columns.table import Column, bytes_column, payload_column
+from kolumn.kernels.columns.table import Column, bytes_column
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
-from kolumn.kernels.machine.runtime import Memory, Runtime
+from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies, DeviceFramer
 from kolumn.kernels.values.messages import Messages, parse_messages
 from kolumn.kernels.values.typed import fields_of, kind_of, parse_records
+from kolumn.kernels.values.uploaded import uploaded
 from kolumn.values.avro import AvroDecoder
 from kolumn.values.memory import nodes
 from kolumn.values.protobuf import ProtobufDecoder
@@ -98,10 +97,10 @@ def _of_host(device: Runtime, payloads: DevicePayloads, headers: pa.Array | None
     bodies, ids = typed.framer.bodies(_binary(device, payloads), headers)
     column, valid = typed.decoder.decode(bodies)
     if typed.flat and pa.types.is_struct(column.type):
-        columns = {one.name: _uploaded(device, child) for one, child in zip(column.type, column.flatten(), strict=True)}
+        columns = {one.name: uploaded(device, child) for one, child in zip(column.type, column.flatten(), strict=True)}
     else:
-        columns = {typed.column: _uploaded(device, column)}
-    return (columns, _uploaded(device, flags(valid))), _uploaded(device, ids)
+        columns = {typed.column: uploaded(device, column)}
+    return (columns, uploaded(device, flags(valid))), uploaded(device, ids)
 
 
 def _binary(device: Runtime, payloads: DevicePayloads) -> pa.BinaryArray:
@@ -120,43 +119,3 @@ def _headers(device: Runtime, records: DeviceRecords) -> pa.ListArray | None:
     entries = pa.StructArray.from_arrays([_binary(device, keys).view(pa.string()), _binary(device, values)], ["key", "value"])
     bounds = device.download(ends, 4 * (records.rows + 1))
     return pa.Array.from_buffers(pa.list_(entries.type), records.rows, [None, pa.py_buffer(bounds)], 0, 0, [entries])
-
-
-def _uploaded(device: Runtime, array: pa.Array) -> Column:
-    """Copy an array to the device, in the types of `kind_of`: numbers, flags, times, text, bytes, lists, structs, dictionaries of text."""
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    if array.offset:
-        array = pa.concat_arrays([array])
-    kind, rows, nulls = kind_of(array.type), len(array), array.null_count
-    mask = _mask(device, array) if nulls else None
-    if kind == "struct":
-        children = tuple(_uploaded(device, array.field(number)) for number in range(array.type.num_fields))
-        return Column(kind, rows, None, mask, nulls, children, tuple(one.name for one in array.type))
-    if kind == "bool":
-        return Column(kind, rows, device.upload(np.asarray(array.fill_null(False)).astype(np.uint8)), mask, nulls)
-    if kind == "list":
-        return Column(
-            kind, rows, None, mask, nulls, (Column("int32", rows + 1, device.upload(_ends(array))), _uploaded(device, array.values))
-        )
-    if kind in ("string", "bytes"):
-        bounds = _ends(array)
-        size = int(bounds[-1])
-        held = device.upload(np.frombuffer(array.buffers()[2], np.uint8, size)) if size else device.empty(0)
-        return payload_column(kind, rows, device.upload(bounds), held, size, mask, nulls)
-    width = array.type.bit_width // 8
-    words = np.frombuffer(array.buffers()[1], np.uint8, width * rows) if rows else np.empty(0, np.uint8)
-    return Column(kind, rows, device.upload(words) if rows else device.empty(0), mask, nulls)
-
-
-def _ends(array: pa.Array) -> AnyArray:
-    """Offsets of an array of bytes or lists, int32."""
-    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1) if len(array) else np.zeros(1, np.int32)
-
-
-def _mask(device: Runtime, array: pa.Array) -> Memory:
-    """Validity in words of 32 rows."""
-    bits = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
-    words = np.full(-(-len(array) // 32) * 4, 0xFF, np.uint8)
-    words[: len(bits)] = bits
-    return device.upload(words)

@@ -38,8 +38,8 @@ class SharedBlocks:
         self._numbers, self._batches = count(), count()
         self._blocks: dict[int, tuple[int, int, int]] = {}
         """Address, size and descriptor of each block."""
-        self._told: set[int] = set()
-        self._dropped: list[int] = []
+        self._announced: list[Announced] = []
+        self._described = self.announced()
         self._held: dict[int, list[object]] = {}
         self._arena: Bytes | None = None
         self._arena_used = 0
@@ -57,6 +57,10 @@ class SharedBlocks:
     def use(self) -> None:
         """Let all columns be decoded into such memory."""
         recycle.allocate_by(self.new, _SMALLEST)
+
+    def use_for_uploads(self) -> None:
+        """Let what goes to a GPU be read into such memory: the JVM locks its pages."""
+        recycle.lock_by(self.new)
 
     def new(self, size: int) -> Bytes:
         """Memory for so many bytes; it goes when nothing refers to it."""
@@ -95,9 +99,18 @@ class SharedBlocks:
         _, size, descriptor = self._blocks.pop(number)
         os.close(descriptor)
         self._bytes -= size
-        if number in self._told:
-            self._told.remove(number)
-            self._dropped.append(number)
+        for announced in self._announced:
+            announced.drop(number)
+
+    def announced(self) -> "Announced":
+        """A new record of the blocks that the JVM is told."""
+        self._announced.append(Announced())
+        return self._announced[-1]
+
+    def descriptor(self, block: int) -> tuple[int, int]:
+        """Descriptor and size of a block."""
+        _, size, descriptor = self._blocks[block]
+        return descriptor, size
 
     def release(self, batches: tuple[int, ...]) -> None:
         """Forget batches that nothing in the JVM refers to any more."""
@@ -122,20 +135,18 @@ class SharedBlocks:
             for buffer in column.buffers():
                 locations.append((-1, 0, 0) if buffer is None or not buffer.size else self._locate(buffer, keep, name in constant))
         # Only blocks that this batch refers to are announced: others might be gone before the JVM opens them.
-        new = sorted({block for block, _, _ in locations} - self._told - {-1})
-        self._told.update(new)
-        dropped, self._dropped = self._dropped, []
+        dropped, new = self._described.now({block for block, _, _ in locations} - {-1})
         number = next(self._batches) & 0x7FFFFFFF
         self._held[number] = keep
         text = [struct.pack(f">i{len(dropped)}ii", len(dropped), *dropped, len(new))]
-        text += [struct.pack(">iiq", block, self._blocks[block][2], self._blocks[block][1]) for block in new]
+        text += [struct.pack(">iiq", block, *self.descriptor(block)) for block in new]
         text.append(struct.pack(f">iii{len(nodes)}q", number, batch.num_rows, len(nodes) // 2, *nodes))
         text.append(struct.pack(">i" + "iqq" * len(locations), len(locations), *(part for location in locations for part in location)))
         return b"".join(text)
 
     def _locate(self, buffer: pa.Buffer, keep: list[object], constant: bool) -> Location:
         """Where a buffer lies. One that is elsewhere is copied, one that all batches share only once."""
-        location = self._find(buffer.address, buffer.size)
+        location = self.find(buffer.address, buffer.size)
         if location is not None:
             return location
         key = (buffer.address, buffer.size)
@@ -152,7 +163,7 @@ class SharedBlocks:
             keep.append(owner)
             array = np.frombuffer(view, np.uint8)
         array[: buffer.size] = np.frombuffer(buffer, np.uint8)
-        location = self._find(array.ctypes.data, buffer.size)
+        location = self.find(array.ctypes.data, buffer.size)
         assert location is not None
         if constant:
             if len(self._constants) >= _CONSTANTS:
@@ -161,12 +172,34 @@ class SharedBlocks:
             self._constants[key] = location, array, buffer
         return location
 
-    def _find(self, address: int, size: int) -> Location | None:
+    def find(self, address: int, size: int) -> Location | None:
+        """Where some bytes of this process lie, if they are in a block."""
         # A block may go meanwhile, when garbage is collected.
         for number, (start, length, _) in list(self._blocks.items()):
             if start <= address and address + size <= start + length:
                 return number, address - start, size
         return None
+
+
+class Announced:
+    """Blocks that the JVM has opened."""
+
+    def __init__(self) -> None:
+        self._told: set[int] = set()
+        self._dropped: list[int] = []
+
+    def now(self, needed: set[int]) -> tuple[list[int], list[int]]:
+        """Blocks that are gone since the last call, and those that it needs and has not opened: by this it is told of both."""
+        dropped, self._dropped = self._dropped, []
+        new = sorted(needed - self._told)
+        self._told.update(new)
+        return dropped, new
+
+    def drop(self, block: int) -> None:
+        """A block is gone."""
+        if block in self._told:
+            self._told.remove(block)
+            self._dropped.append(block)
 
 
 def probe() -> int:

@@ -10,6 +10,9 @@ standard input does, that is with the JVM, however that ends. Over the socket, n
               each with the numbers of batches
               that the JVM no longer refers to
 
+    decode    the same; then frames and answers       answer  frames, and "E" or "X" as above, with a length as frames have it
+              (`kolumn.kernels.machine.executor`)
+
 With "M" a batch is the description of buffers that lie in memory the JVM maps (`shared.py`), with "S" an Arrow IPC message.
 """
 
@@ -25,7 +28,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark.worker_util import setup_memory_limits
@@ -33,7 +36,8 @@ from pyspark.worker_util import setup_memory_limits
 from kolumn.damage.findings import Damage, Tally
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.connector.questions import answer, in_words
-from kolumn.spark_plugin.connector.shared import SharedBlocks, can_describe, from_start, probe
+from kolumn.spark_plugin.connector.resident import described, tables
+from kolumn.spark_plugin.connector.shared import Announced, SharedBlocks, can_describe, from_start, probe
 from kolumn.spark_plugin.connector.statistics import rows_of_totals
 from kolumn.spark_plugin.connector.work import Json, Work, ascending, unpacked
 from kolumn.spark_plugin.read.schema import arrow_schema, in_schema
@@ -41,6 +45,10 @@ from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.read.stream import check_planned
 from kolumn.spark_plugin.read.task import read_split, warn
 from kolumn.spark_plugin.session.gpu_task import assign
+
+if TYPE_CHECKING:
+    from kolumn.kernels.columns.table import DeviceTable
+    from kolumn.kernels.machine.executor import ExecutorDevice
 
 CONSTANT = frozenset({"topic", "partition", "segment", "timestampType"})
 """Columns whose buffers the batches of a segment share, mostly."""
@@ -65,9 +73,21 @@ class Task:
     """The work of a task: batches in the schema that Spark asked for, and what is counted on the way."""
 
     def __init__(self, split: Split, work: Work) -> None:
-        self.schema = arrow_schema(work.schema)
+        self.split, self.work, self.schema = split, work, arrow_schema(work.schema)
         self.counted = Counted()
         self._batches = self._limited(self._decoded(split, work), work.limit)
+
+    def tables(self, device: "ExecutorDevice") -> "Iterator[DeviceTable]":
+        """The same on the JVM's GPU, at least one table: what `next` returns is not decoded then."""
+        start = perf_counter()
+        for table in tables(device, self.split, self.work, self.schema, self._left_out, self._range_done):
+            self.counted.records += table.num_rows
+            yield table
+        self.counted.decodeMs = (perf_counter() - start) * 1000
+
+    def metrics(self) -> dict[str, object]:
+        """What was counted, for the connector."""
+        return asdict(self.counted) | {"decodeMs": round(self.counted.decodeMs)}
 
     def next(self) -> pa.RecordBatch | None:
         """The next batch that has rows; None at the end."""
@@ -119,16 +139,20 @@ class Worker:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.blocks: SharedBlocks | None = None
+        self.mapped: Announced | None = None
+        """What the JVM has mapped for copies to its GPU."""
 
     def serve(self) -> None:
         """Answer questions and read until the JVM is gone."""
         while True:
-            (size,) = struct.unpack(">i", self._receive(4))
+            (size,) = struct.unpack(">i", self.receive(4))
             if not 0 <= size <= _LARGEST:
                 raise _Gone
-            question: Json = json.loads(self._receive(size))
+            question: Json = json.loads(self.receive(size))
             if question["op"] == "read":
                 self._read(question)
+            elif question["op"] == "decode":
+                self._decode(question)
             else:
                 self._answer(answer(question))
 
@@ -156,20 +180,53 @@ class Worker:
             if asked or self._command() == _NEXT:
                 self._answer({"error": in_words(error)}, b"X")
                 return
-        self._answer(asdict(task.counted) | {"decodeMs": round(task.counted.decodeMs)}, b"E")
+        self._answer(task.metrics(), b"E")
+
+    def _decode(self, question: Json) -> None:
+        """Decode a split on the JVM's GPU."""
+        # Most workers have nothing to do with a GPU.
+        from kolumn.kernels.machine.executor import ExecutorDevice, Stopped
+
+        shared = self._shared_blocks()
+        if self.mapped is None:
+            shared.use_for_uploads()
+            self.mapped = shared.announced()
+        task: Task | None = None
+        try:
+            facts = (cast(int, question[name]) for name in ("arch", "multiprocessors", "memory"))
+            device = ExecutorDevice(self, shared, self.mapped, *facts)
+            task = Task(unpacked(question["split"], Split), unpacked(question["work"], Work))
+            for table in task.tables(device):
+                device.hand_over(described(table))
+                # The JVM has it.
+                del table
+            device.finish()
+        except _Gone:
+            raise
+        except Stopped:
+            # The JVM frees what it has allocated.
+            pass
+        except Exception as error:
+            self._answer({"error": in_words(error)}, b"X")
+            return
+        self._answer({} if task is None else task.metrics(), b"E")
 
     def _in_memory(self, shared: bool, schema: pa.Schema) -> bool:
         if not shared or not can_describe(schema):
             return False
+        self._shared_blocks()
+        return True
+
+    def _shared_blocks(self) -> SharedBlocks:
         if self.blocks is None:
             self.blocks = SharedBlocks()
             self.blocks.use()
-        return True
+        return self.blocks
 
     def _command(self) -> bytes:
         """The next command of a read; the memory of the batches that come with it may be used again."""
-        command, count = struct.unpack(">ci", self._receive(5))
-        released = struct.unpack(f">{count}i", self._receive(4 * count))
+        command, count = struct.unpack(">ci", self.receive(5))
+        released = struct.unpack(f">{count}i", self.receive(4 * count))
         if self.blocks is not None:
             self.blocks.release(released)
         return bytes(command)
@@ -192,7 +249,7 @@ class Worker:
         except OSError as error:
             raise _Gone from error
 
-    def _receive(self, size: int) -> bytes:
+    def receive(self, size: int) -> bytearray:
         """So many bytes; raises `_Gone` at the end of the stream."""
         received = bytearray()
         while len(received) < size:
@@ -203,7 +260,7 @@ class Worker:
             if not part:
                 raise _Gone
             received += part
-        return bytes(received)
+        return received
 
 
 def _frame(text: bytes) -> bytes:

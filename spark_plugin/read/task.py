@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kolumn.backend import choose
+from kolumn.backend import RESIDENT, choose
 from kolumn.core.errors import shown
 from kolumn.damage.findings import Damage, Tally
 from kolumn.decode.pipeline import scan_ranges
@@ -40,11 +40,12 @@ def read_task(
 ) -> Iterator[pa.RecordBatch]:
     """Decode the ranges of a task. Every task calls `kolumn.decode.pipeline.scan_ranges` through this function, which raises its errors.
 
-    ``parts`` are ranges, and how they are decoded: if on a GPU, it is the one that Spark assigned to the task. ``damage`` is called with
+    ``parts`` are ranges, and how they are decoded: if on a GPU, it is the one that Spark assigned to the task, or, with columns that stay
+    there, the executor's. ``damage`` is called with
     each damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and what was counted in it.
     """
     for ranges, options in parts:
-        if choose(options.backend) == "gpu":
+        if options.backend != RESIDENT and choose(options.backend) == "gpu":
             use_gpu()
         yield from scan_ranges(ranges, options, damage=damage, tally=tally)
     _settle_in()

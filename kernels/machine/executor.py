@@ -1,0 +1,262 @@
+"""A device of another process, which executes what this one says: the GPU of a Spark executor, whose JVM has the RAPIDS Accelerator.
+
+    this process: plan, read, steer                          the JVM: a task's thread, in the accelerator's context
+    ───────────────────────────────                          ──────────────────────────────────────────────────────────────
+    pieces, upload, launch, running_sum, inflate  ─ frames ▶ its memory pool, our kernels, its nvCOMP, on the thread's default stream
+    pieces, downloads, synchronize                ◀ answers ─
+    bytes of files, in memory that both map       ─ PCIe ──▶ page-locked by the JVM, so that they cross once
+
+So this process never touches CUDA, and a second context, a second pool and a way back for the columns are not needed. A frame is one
+byte that says what to do, an int32 length, and the rest; numbers are big-endian:
+
+    A  allocate     int64 size, bool zeros                            answer: int64 address
+    F  free         int64 address
+    M  map          int32 block, int32 descriptor, int64 size
+    D  drop         int32 block
+    U  upload       int64 target, the bytes
+    C  copy         int64 target, int32 block, int64 offset, int64 size
+    G  get          int32 count, then int64 address and size of each  answer: the bytes
+    K  kernel       int32 number, int32 length, its entry, its image
+    L  launch       int32 kernel, int32 grid, int32 block, int64 arguments
+    R  running sum  int64 address, int64 count, int32 width
+    Y  synchronize                                                    answer: nothing
+    T  temporary    int32 kind, int64 count, largest, total           answer: int64 bytes
+    I  inflate      int32 kind, int64 count, then int64 each of the   answer: int32 status
+                    fields of `Request` in order
+    B  table        see `kolumn.spark_plugin.connector.resident.described`
+
+An answer begins with "O", or is "S": the JVM wants no more. What needs no answer waits until something does.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
+from kolumn.core.recycle import take_locked
+from kolumn.kernels.machine.image import image
+from kolumn.kernels.machine.kernel import CONCURRENT, Kernel
+from kolumn.kernels.machine.nvcomp import NAMES, Decompressor, Request, demand
+from kolumn.kernels.machine.runtime import Memory, places
+
+_INLINE = 1 << 16
+"""Bytes up to which an upload goes through the socket: for a few a block would be more work."""
+_WAITING = 1 << 18
+"""Bytes of frames that wait for something that needs an answer."""
+
+
+class Stopped(Exception):  # noqa: N818 (it is no error that the JVM has enough)
+    """The JVM wants no more of this task."""
+
+
+class Connection(Protocol):
+    """To the other process."""
+
+    def send(self, data: bytes) -> None:
+        """Send bytes."""
+
+    def receive(self, size: int) -> bytearray:
+        """Wait for so many bytes."""
+
+
+class Blocks(Protocol):
+    """Memory that both processes map: `kolumn.spark_plugin.connector.shared.SharedBlocks`."""
+
+    def find(self, address: int, size: int) -> tuple[int, int, int] | None:
+        """Block, offset and size of some bytes of this process, if they are in a block."""
+
+    def descriptor(self, block: int) -> tuple[int, int]:
+        """Descriptor and size of a block."""
+
+
+class Mapped(Protocol):
+    """Blocks that the other process has mapped, which stay mapped from one device to the next."""
+
+    def now(self, needed: set[int]) -> tuple[list[int], list[int]]:
+        """Blocks that are gone since the last call, and those of the needed ones that are not mapped."""
+
+
+class _Allocation:
+    """Memory that the JVM has allocated; it is told when nothing here refers to it any more."""
+
+    def __init__(self, address: int, freed: list[int]) -> None:
+        self.address, self._freed = address, freed
+
+    def __del__(self) -> None:
+        # A garbage collection may come in the middle of a frame, so it only takes a note.
+        self._freed.append(self.address)
+
+
+class RemoteMemory:
+    """Some bytes of an allocation."""
+
+    def __init__(self, allocation: _Allocation, size: int, start: int) -> None:
+        self.allocation, self.size, self.address = allocation, size, allocation.address + start
+
+
+class ExecutorDevice:
+    """A `kernels.machine.runtime.Runtime` in the other process, for one task.
+
+    Parameters
+    ----------
+    connection : Connection
+        To the JVM, which executes frames until the task's end.
+    blocks : Blocks
+        What files are read into.
+    mapped : Mapped
+        Which of them the JVM has mapped.
+    arch, multiprocessors, memory : int
+        The device: 90 for sm_90, and bytes of the JVM's pool.
+    """
+
+    reads_files = False
+
+    def __init__(
+        self, connection: Connection, blocks: Blocks, mapped: Mapped, arch: int, multiprocessors: int, memory: int
+    ) -> None:  # fmt: skip
+        self.connection, self.blocks, self.mapped, self.arch, self.memory = connection, blocks, mapped, arch, memory
+        self.kept: dict[str, Any] = {}
+        self._most_blocks = CONCURRENT * multiprocessors
+        self._kernels: dict[str, int] = {}
+        self._freed: list[int] = []
+        self._sent: list[object] = []
+        self._waiting = bytearray()
+        self._decompressor = Decompressor(memory, _Nvcomp())
+
+    def empty(self, size: int) -> RemoteMemory:
+        return self.pieces([size])[0]
+
+    def zeros(self, size: int) -> RemoteMemory:
+        return self.pieces([size], zeros=True)[0]
+
+    def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[RemoteMemory]:
+        starts, total = places(sizes)
+        (address,) = struct.unpack(">q", self.ask(b"A", struct.pack(">q?", total, zeros), 8))
+        allocation = _Allocation(address, self._freed)
+        return [RemoteMemory(allocation, size, start) for size, start in zip(sizes, starts, strict=True)]
+
+    def upload(self, data: AnyArray) -> RemoteMemory:
+        memory = self.empty(data.nbytes)
+        if data.nbytes <= _INLINE:
+            self._tell(b"U", struct.pack(">q", memory.address), data.tobytes())
+            return memory
+        source: object = data
+        found = self.blocks.find(data.ctypes.data, data.nbytes)
+        if found is None:
+            source, view = take_locked(data.nbytes)
+            copied = np.frombuffer(view, np.uint8)
+            copied[:] = data.reshape(-1).view(np.uint8)
+            found = self.blocks.find(copied.ctypes.data, data.nbytes)
+            assert found is not None, "memory that this process shares is not in a block"
+        # The JVM copies later, so the bytes have to stay.
+        self._sent.append(source)
+        self._announce(found[0])
+        self._tell(b"C", struct.pack(">qiqq", memory.address, *found))
+        return memory
+
+    def _announce(self, block: int) -> None:
+        dropped, new = self.mapped.now({block})
+        for one in dropped:
+            self._tell(b"D", struct.pack(">i", one))
+        for one in new:
+            self._tell(b"M", struct.pack(">iiq", one, *self.blocks.descriptor(one)))
+
+    def load(self, path: str, start: int, end: int) -> None:
+        """Nothing bypasses this process."""
+
+    def download(self, memory: Memory, size: int, start: int = 0) -> Bytes:
+        return self.downloads([(memory, size, start)])[0]
+
+    def downloads(self, wanted: Sequence[tuple[Memory, int, int]]) -> list[Bytes]:
+        asked = [(memory.address + start, size) for memory, size, start in wanted]
+        text = struct.pack(f">i{2 * len(asked)}q", len(asked), *(number for pair in asked for number in pair))
+        answer = np.frombuffer(self.ask(b"G", text, sum(size for _, size in asked)), np.uint8)
+        self._sent.clear()
+        return np.split(answer, np.cumsum([size for _, size in asked])[:-1]) if asked else []
+
+    def collected(self, wanted: Sequence[tuple[Memory, int, int]]) -> Callable[[], list[Bytes]]:
+        found = self.downloads(wanted)
+        return lambda: found
+
+    def synchronize(self) -> None:
+        self.ask(b"Y", b"", 0)
+        self._sent.clear()
+
+    def launch(self, kernel: Kernel, n: int, args: tuple[int, ...]) -> None:
+        if not n:
+            return
+        number = self._kernels.get(kernel.name)
+        if number is None:
+            number = self._kernels[kernel.name] = len(self._kernels)
+            name = kernel.entry.encode()
+            self._tell(b"K", struct.pack(">ii", number, len(name)), name, _image(kernel, self.arch))
+        numbers = (n, *map(int, args))
+        self._tell(b"L", struct.pack(f">iii{len(numbers)}q", number, kernel.grid(n, self._most_blocks), kernel.block, *numbers))
+
+    def running_sum(self, memory: Memory, count: int, width: int) -> None:
+        self._tell(b"R", struct.pack(">qqi", memory.address, count, width))
+
+    def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
+        return self._decompressor.run(self, kind, sources, sizes, room, targets)
+
+    def hand_over(self, table: bytes) -> None:
+        """Give the other process a table, as numbers: it keeps the memory of the columns."""
+        self._tell(b"B", table)
+
+    def finish(self) -> None:
+        """Let the JVM execute what waits still; afterwards it reads nothing of this process."""
+        if self._sent:
+            self.synchronize()
+        self.kept.clear()
+        self._free()
+        self._flush()
+
+    def _free(self) -> None:
+        while self._freed:
+            self._waiting += _frame(b"F", struct.pack(">q", self._freed.pop()))
+
+    def _tell(self, what: bytes, *parts: bytes) -> None:
+        self._waiting += _frame(what, *parts)
+        if len(self._waiting) > _WAITING:
+            self._flush()
+
+    def ask(self, what: bytes, text: bytes, size: int) -> bytearray:
+        """Send a frame, and wait for the ``size`` bytes of its answer."""
+        self._free()
+        self._waiting += _frame(what, text)
+        self._flush()
+        if self.connection.receive(1) != b"O":
+            raise Stopped
+        return self.connection.receive(size)
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, bytearray()
+        self.connection.send(bytes(waiting))
+
+
+class _Nvcomp:
+    """The library in the JVM, as `kernels.machine.nvcomp.Library`."""
+
+    @staticmethod
+    def temporary(device: ExecutorDevice, kind: int, blocks: int, largest: int, total: int) -> int:
+        (found,) = struct.unpack(">q", device.ask(b"T", struct.pack(">iqqq", kind, blocks, largest, total), 8))
+        demand(min(found, 0), f"temporary memory of {NAMES[kind]} in the executor")
+        return int(found)
+
+    @staticmethod
+    def inflate(device: ExecutorDevice, kind: int, request: Request) -> None:
+        count, others = request.blocks, (*request[:4], *request[5:])
+        (status,) = struct.unpack(">i", device.ask(b"I", struct.pack(">iq8q", kind, count, *others), 4))
+        demand(status, f"decompressing {count} blocks of {NAMES[kind]} in the executor")
+
+
+def _frame(what: bytes, *parts: bytes) -> bytes:
+    return b"".join((what, struct.pack(">i", sum(map(len, parts))), *parts))
+
+
+@cache
+def _image(kernel: Kernel, arch: int) -> bytes:
+    return image(kernel, arch).read_bytes()
