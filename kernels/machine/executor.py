@@ -124,6 +124,7 @@ class ExecutorDevice:
         self._freed: list[int] = []
         self._sent: list[object] = []
         self._waiting = bytearray()
+        self._stopped = False
         self._decompressor = Decompressor(memory, _Nvcomp())
 
     def empty(self, size: int) -> RemoteMemory:
@@ -225,14 +226,20 @@ class ExecutorDevice:
 
     def ask(self, what: bytes, text: bytes, size: int) -> bytearray:
         """Send a frame, and wait for the ``size`` bytes of its answer."""
+        if self._stopped:
+            raise Stopped
         self._free()
         self._waiting += _frame(what, text)
         self._flush()
         if self.connection.receive(1) != b"O":
+            # Nothing is answered any more, not even what an error's end asks for.
+            self._stopped = True
             raise Stopped
         return self.connection.receive(size)
 
     def _flush(self) -> None:
+        if self._stopped:
+            return
         waiting, self._waiting = self._waiting, bytearray()
         self.connection.send(bytes(waiting))
 

@@ -82,9 +82,10 @@ class Executor:
             answer = getattr(self, f"_{name.lower()}")(text)
             if answer is not None:
                 asked += 1
+                # After it has said stop it says nothing.
                 if asked == self.stop_at:
                     self._socket.sendall(b"S")
-                else:
+                elif asked < self.stop_at or self.stop_at < 0:
                     self._socket.sendall(b"O" + answer)
         told: dict[str, Any] = json.loads(text)
         # A JVM closes what a failed worker did not free.
