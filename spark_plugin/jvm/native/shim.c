@@ -79,11 +79,13 @@ METHOD(jint, open)(Java env, object class) {
 
 METHOD(jint, attach)(Java env, object class) {
   static void *primary; /* held once, for as long as the process lives */
-  void *current = NULL;
+  void *current = NULL, *retained;
   int device, status = CALL(cuCtxGetCurrent, &current);
   if (status != FINE || current != NULL) return status;
-  if (primary == NULL && ((status = cuDeviceGet(&device, 0)) != FINE || (status = cuDevicePrimaryCtxRetain(&primary, device)) != FINE))
-    return status;
+  if (primary == NULL) {
+    if ((status = cuDeviceGet(&device, 0)) != FINE || (status = cuDevicePrimaryCtxRetain(&retained, device)) != FINE) return status;
+    primary = retained;
+  }
   return cuCtxSetCurrent(primary);
 }
 
@@ -159,12 +161,13 @@ METHOD(jint, multiprocessors)(Java env, object class, object found) {
 }
 
 METHOD(object, explain)(Java env, object class, jint code) {
-  const char *name = "unknown", *meaning = "the driver does not know this code";
+  const char *name = NULL, *meaning = NULL;
   char text[512];
   if (code == NOT_THERE) return NEW_STRING(env, missing);
   if (cuGetErrorName != NULL) cuGetErrorName(code, &name);
   if (cuGetErrorString != NULL) cuGetErrorString(code, &meaning);
-  snprintf(text, sizeof text, "CUDA error %d, %s: %s", code, name == NULL ? "unknown" : name, meaning == NULL ? "" : meaning);
+  if (name == NULL || meaning == NULL) name = "CUDA error", meaning = "unknown to the driver";
+  snprintf(text, sizeof text, "%s (%d): %s", name, code, meaning);
   return NEW_STRING(env, text);
 }
 
