@@ -98,7 +98,8 @@ def running(classes: Path, environment: dict[str, str], *options: str) -> Iterat
         port, token, process = launch_gateway(
             jarpath=str(py4j),
             classpath=os.pathsep.join([str(connector_jar()), str(classes), str(jars / "*")]),
-            javaopts=["-ea", *options],
+            # A wrong use of JNI ends the JVM.
+            javaopts=["-ea", "-Xcheck:jni", *options],
             die_on_exit=True,
             java_path=str(find_java() / "bin" / "java"),
             enable_auth=True,

@@ -8,8 +8,10 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ from kolumn.core.errors import MissingError
 from kolumn.formats.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.kernels.build import load_all
 from kolumn.kernels.machine import device as current
-from kolumn.kernels.machine.nvcomp import NAMES
+from kolumn.kernels.machine.nvcomp import NAMES, Decompressor
 from kolumn.kernels.machine.runtime import PAD
 from kolumn.spark_plugin import connector_jar, rapids
 from kolumn.spark_plugin.session import build as building
@@ -208,11 +210,29 @@ def test_nvcomp_is_found_where_it_is_said_to_be(classes: Path, tmp_path: Path) -
         jvm.driver("use")
         assert jvm.driver("temporaryBytes", ZSTD_FRAME, 1, 1, 1) == [NO_CODECS]
         assert jvm.driver("inflate", ZSTD_FRAME, *[0] * 9) == [NOT_THERE]
+        assert jvm.explain(NOT_THERE) == "neither libnvcomp.so.6 nor libnvcomp.so.5 was found"
         assert jvm.driver("useCodecs", str(tmp_path / "nothing.so")) == [NOT_THERE]
+        assert re.match(rf"no nvCOMP: {tmp_path}/nothing.so: cannot open", jvm.explain(NOT_THERE))
         compile_library(tmp_path / "libnvcomp.so.6", "-DNVCOMP=6")
         jvm.do("useCodecs", str(tmp_path / "libnvcomp.so.6"))
         assert jvm.driver("temporaryBytes", ZSTD_FRAME, 1, 10, 1) == [10]
         assert [jvm.driver("temporaryBytes", kind, 1, 10, 1) for kind in (-1, 0, 1, 6)] == [[NO_CODECS]] * 4
+
+
+def test_nvcomp_itself_understands_what_it_is_asked(classes: Path) -> None:
+    """It needs no GPU to say how much temporary memory it needs."""
+    try:
+        library = Decompressor()
+    except MissingError as error:
+        pytest.skip(str(error))
+    with running(classes, {}) as jvm:
+        # There may be no driver.
+        with suppress(Py4JJavaError):
+            jvm.driver("use")
+        jvm.do("useCodecs", library.library._name)
+        for kind, count in product(NAMES, (1, 1000)):
+            assert jvm.driver("temporaryBytes", kind, count, 65536, 65536 * count) == [library.temporary(kind, count, 65536, 65536 * count)]
+    assert library.temporary(ZSTD_FRAME, 1, 65536, 65536) > 0
 
 
 def is_installed(library: str) -> bool:

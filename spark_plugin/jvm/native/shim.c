@@ -55,7 +55,7 @@ enum { FINE = 0, OUT_OF_MEMORY = 2, NOT_THERE = -1, MULTIPROCESSORS = 16, PORTAB
 FUNCTIONS(DECLARE)
 #define CALL(name, ...) (name == NULL ? NOT_THERE : name(__VA_ARGS__))
 
-static char missing[256] = "CUDA's driver was not looked for";
+static char missing[256] = "CUDA's driver was not looked for"; /* what NOT_THERE means */
 
 /* This method and the next one are synchronized in Java. */
 METHOD(jint, open)(Java env, object class) {
@@ -72,6 +72,7 @@ METHOD(jint, open)(Java env, object class) {
     return NOT_THERE; \
   }
   FUNCTIONS(FIND)
+  snprintf(missing, sizeof missing, "neither libnvcomp.so.6 nor libnvcomp.so.5 was found");
   int status = cuInit(0);
   found = status == FINE;
   return status;
@@ -192,7 +193,7 @@ static void *codec(jint kind, const char *what) {
 METHOD(jint, useCodecs)(Java env, object class, object path) {
   const char *bytes = STRING_BYTES(env, path);
   if (bytes == NULL) return OUT_OF_MEMORY;
-  if (codecs == NULL) codecs = dlopen(bytes, RTLD_NOW);
+  if (codecs == NULL && (codecs = dlopen(bytes, RTLD_NOW)) == NULL) snprintf(missing, sizeof missing, "no nvCOMP: %s", dlerror());
   RELEASE_STRING(env, path, bytes);
   return codecs == NULL ? NOT_THERE : FINE;
 }
