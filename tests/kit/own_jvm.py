@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyspark
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
@@ -112,6 +113,31 @@ def running(classes: Path, environment: dict[str, str], *options: str) -> Iterat
         gateway.shutdown()
         process.stdin.close()
         process.wait(60)
+
+
+def arrow(jvm: Jvm, column: Any, kind: pa.DataType) -> pa.Array:
+    """The rows of a column or view of the stand-ins, whose type is that of Arrow's ``kind``."""
+    rows, nulls = column.getRowCount(), column.getNullCount()
+    valid, data, offsets = (_bytes(jvm, one) for one in (column.getValid(), column.getData(), column.getOffsets()))
+    children = []
+    assert column.getNumChildren() == kind.num_fields
+    for number in range(kind.num_fields):
+        view = column.getChildColumnView(number)
+        children.append(arrow(jvm, view, kind.field(number).type))
+        view.close()
+    # Columns of no rows have no buffers.
+    data, offsets = data or pa.py_buffer(b""), offsets or pa.py_buffer(bytes(4))
+    if pa.types.is_boolean(kind):
+        data = pa.py_buffer(np.packbits(np.frombuffer(data, np.uint8) != 0, bitorder="little"))
+    text, nested = pa.types.is_string(kind), pa.types.is_struct(kind)
+    buffers = [offsets, data] if text else [] if nested else [offsets] if pa.types.is_list(kind) else [data]
+    found = pa.Array.from_buffers(kind, rows, [valid, *buffers], nulls, children=children)
+    found.validate(full=True)
+    return found
+
+
+def _bytes(jvm: Jvm, buffer: Any) -> pa.Buffer | None:
+    return None if buffer is None else pa.py_buffer(jvm.calls.bytes(buffer))
 
 
 class JvmMemory:

@@ -27,7 +27,7 @@ import kolumn
 from kit import own_jvm
 from kit.class_files import ClassFile
 from kit.encoder import Record, batch
-from kit.own_jvm import Jvm, JvmDevice, JvmMemory, running
+from kit.own_jvm import Jvm, JvmDevice, JvmMemory, arrow, running
 from kit.own_libcuda import PROCESSORS, OwnLibcuda, compile_library
 from kit.ptx import Machine
 from kit.streams import CODECS, NONE
@@ -379,6 +379,9 @@ class Shape:
         elif pa.types.is_decimal(kind):
             decimal = cudf.DType.create(cudf.DType.DTypeEnum.DECIMAL128, -kind.scale)
             found = cudf.ColumnView(decimal, len(array), nulls, self.buffer(rest[0]), valid)
+        elif pa.types.is_boolean(kind):
+            flags = self.buffer(pa.py_buffer(np.array(array.fill_null(False)).astype(np.uint8)))
+            found = cudf.ColumnView(jvm.kind("BOOL8"), len(array), nulls, flags, valid)
         else:
             found = cudf.ColumnView(jvm.kind(str(kind).upper()), len(array), nulls, self.buffer(rest[0]), valid)
         self.closed.append(found)
@@ -396,41 +399,17 @@ class Shape:
             one.close()
 
 
-def rows(jvm: Jvm, column: Any, kind: pa.DataType) -> pa.Array:
-    """What a column holds, as Arrow's kind."""
-    count, nulls = column.getRowCount(), column.getNullCount()
-    valid, data, offsets = (bytes_of(jvm, one) for one in (column.getValid(), column.getData(), column.getOffsets()))
-    inner = [kind.field(number).type for number in range(kind.num_fields)]
-    assert column.getNumChildren() == len(inner)
-    children = []
-    for number, child in enumerate(inner):
-        view = column.getChildColumnView(number)
-        children.append(rows(jvm, view, child))
-        view.close()
-    if offsets is None and (pa.types.is_list(kind) or pa.types.is_string(kind)):
-        offsets = pa.py_buffer(bytes(4))
-    middle = [] if pa.types.is_struct(kind) else [offsets] if pa.types.is_list(kind) else [data or pa.py_buffer(b"")]
-    if pa.types.is_string(kind):
-        middle = [offsets, *middle]
-    found = pa.Array.from_buffers(kind, count, [valid, *middle], nulls, children=children)
-    found.validate(full=True)
-    return found
-
-
-def bytes_of(jvm: Jvm, buffer: Any) -> pa.Buffer | None:
-    return None if buffer is None else pa.py_buffer(jvm.calls.bytes(buffer))
-
-
 KIND = pa.struct(
     [
         ("number", pa.int64()), ("text", pa.string()), ("price", pa.decimal128(38, 2)), ("bytes", pa.list_(pa.uint8())),
-        ("inside", pa.struct([("list", pa.list_(pa.struct([("x", pa.int32())])))])),
+        ("flag", pa.bool_()), ("inside", pa.struct([("list", pa.list_(pa.struct([("x", pa.int32())])))])),
     ]
 )  # fmt: skip
 ROWS: list[Any] = [
-    {"number": 1, "text": "one", "price": Decimal("1.25"), "bytes": list(b"abc"), "inside": {"list": [{"x": 1}, None, {"x": None}]}},
-    {"number": None, "text": None, "price": None, "bytes": None, "inside": None},
-    {"number": -(2**63), "text": "", "price": Decimal(-1), "bytes": [], "inside": {"list": None}},
+    {"number": 1, "text": "one", "price": Decimal("1.5"), "bytes": list(b"abc"), "flag": True,
+     "inside": {"list": [{"x": 1}, None, {"x": None}]}},
+    {"number": None, "text": None, "price": None, "bytes": None, "flag": None, "inside": None},
+    {"number": -(2**63), "text": "", "price": Decimal(-1), "bytes": [], "flag": False, "inside": {"list": None}},
 ]  # fmt: skip
 
 
@@ -440,11 +419,11 @@ def test_concatenated_columns_are_those_of_arrow(jvm: Jvm) -> None:
     shape, cudf = Shape(jvm), jvm.cudf
     joined = cudf.ColumnVector.concatenate(shape.views(parts))
     shape.closed.append(joined)
-    assert rows(jvm, joined, KIND).equals(pa.concat_arrays(parts))
+    assert arrow(jvm, joined, KIND).equals(pa.concat_arrays(parts))
     offsets = shape.view(pa.array([0, 9, 9, 15], pa.int32()))
     lists = joined.makeListFromOffsets(3, offsets)
     shape.closed.append(lists)
-    assert rows(jvm, lists, pa.list_(KIND)).to_pylist() == [part.to_pylist() for part in parts]
+    assert arrow(jvm, lists, pa.list_(KIND)).to_pylist() == [part.to_pylist() for part in parts]
     with pytest.raises(Py4JJavaError, match="Concatenate requires 2 or more columns"):
         cudf.ColumnVector.concatenate(shape.views(parts[:1]))
     shape.close()
@@ -470,7 +449,7 @@ def test_a_column_owns_its_buffers_and_not_its_childrens_views(jvm: Jvm, gpu: Ow
     whole = cudf.ColumnVector(jvm.kind("LIST"), 1, jvm.optional(0), None, None, offsets, shape.memory[:-1], handles)
     for one in shape.closed:
         one.close()
-    assert rows(jvm, whole, pa.list_(KIND)).to_pylist() == [ROWS]
+    assert arrow(jvm, whole, pa.list_(KIND)).to_pylist() == [ROWS]
     assert whole.incRefCount().getRefCount() == 2
     whole.close()
     assert gpu.live
