@@ -18,7 +18,7 @@ from kolumn.kernels.machine import staging
 from kolumn.kernels.machine.image import image
 from kolumn.kernels.machine.kernel import CONCURRENT, Kernel
 from kolumn.kernels.machine.nvcomp import Decompressor
-from kolumn.kernels.machine.runtime import places
+from kolumn.kernels.machine.runtime import layout
 from kolumn.kernels.machine.staging import Block, Staged, Streams
 
 _OUT_OF_MEMORY = (cupy.cuda.memory.OutOfMemoryError, MemoryError)
@@ -144,7 +144,7 @@ class CudaRuntime:
         return self.pieces([size], zeros=True)[0]
 
     def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[DeviceMemory]:
-        starts, total = places(sizes)
+        starts, total = layout(sizes)
         pool, own = rmm.mr.get_current_device_resource(), self._streams.own
         try:
             address = pool.allocate(total, own)

@@ -20,6 +20,7 @@ byte that says what to do, an int32 length, and the rest; numbers are big-endian
     L  launch       int32 kernel, int32 grid, int32 block, int64 arguments
     R  running sum  int64 address, int64 count, int32 width
     Y  synchronize                                                    answer: nothing
+    N  nvCOMP       path of the library
     T  temporary    int32 kind, int64 count, largest, total           answer: int64 bytes
     I  inflate      int32 kind, int64 count, then int64 each of the   answer: int32 status
                     fields of `Request` in order
@@ -28,6 +29,7 @@ byte that says what to do, an int32 length, and the rest; numbers are big-endian
 An answer begins with "O", or is "S": the JVM wants no more. What needs no answer waits until something does.
 """
 
+import os
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -39,13 +41,16 @@ from kolumn.core.arrays import AnyArray, Bytes, Flags, Int64s
 from kolumn.core.recycle import take_locked
 from kolumn.kernels.machine.image import image
 from kolumn.kernels.machine.kernel import CONCURRENT, Kernel
-from kolumn.kernels.machine.nvcomp import NAMES, Decompressor, Request, demand
-from kolumn.kernels.machine.runtime import Memory, places
+from kolumn.kernels.machine.nvcomp import NAMES, Decompressor, Request, demand, missing, places
+from kolumn.kernels.machine.runtime import Memory, layout
 
 _INLINE = 1 << 16
 """Bytes up to which an upload goes through the socket: for a few a block would be more work."""
 _WAITING = 1 << 18
 """Bytes of frames that wait for something that needs an answer."""
+
+
+_NO_LIBRARY = -(2**63)
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error that the JVM has enough)
@@ -134,7 +139,7 @@ class ExecutorDevice:
         return self.pieces([size], zeros=True)[0]
 
     def pieces(self, sizes: Sequence[int], zeros: bool = False) -> list[RemoteMemory]:
-        starts, total = places(sizes)
+        starts, total = layout(sizes)
         (address,) = struct.unpack(">q", self.ask(b"A", struct.pack(">q?", total, zeros), 8))
         allocation = _Allocation(address, self._freed)
         return [RemoteMemory(allocation, size, start) for size, start in zip(sizes, starts, strict=True)]
@@ -142,7 +147,7 @@ class ExecutorDevice:
     def upload(self, data: AnyArray) -> RemoteMemory:
         memory = self.empty(data.nbytes)
         if data.nbytes <= _INLINE:
-            self._tell(b"U", struct.pack(">q", memory.address), data.tobytes())
+            self.tell(b"U", struct.pack(">q", memory.address), data.tobytes())
             return memory
         source: object = data
         found = self.blocks.find(data.ctypes.data, data.nbytes)
@@ -155,15 +160,15 @@ class ExecutorDevice:
         # The JVM copies later, so the bytes have to stay.
         self._sent.append(source)
         self._announce(found[0])
-        self._tell(b"C", struct.pack(">qiqq", memory.address, *found))
+        self.tell(b"C", struct.pack(">qiqq", memory.address, *found))
         return memory
 
     def _announce(self, block: int) -> None:
         dropped, new = self.mapped.now({block})
         for one in dropped:
-            self._tell(b"D", struct.pack(">i", one))
+            self.tell(b"D", struct.pack(">i", one))
         for one in new:
-            self._tell(b"M", struct.pack(">iiq", one, *self.blocks.descriptor(one)))
+            self.tell(b"M", struct.pack(">iiq", one, *self.blocks.descriptor(one)))
 
     def load(self, path: str, start: int, end: int) -> None:
         """Nothing bypasses this process."""
@@ -193,19 +198,19 @@ class ExecutorDevice:
         if number is None:
             number = self._kernels[kernel.name] = len(self._kernels)
             name = kernel.entry.encode()
-            self._tell(b"K", struct.pack(">ii", number, len(name)), name, _image(kernel, self.arch))
+            self.tell(b"K", struct.pack(">ii", number, len(name)), name, _image(kernel, self.arch))
         numbers = (n, *map(int, args))
-        self._tell(b"L", struct.pack(f">iii{len(numbers)}q", number, kernel.grid(n, self._most_blocks), kernel.block, *numbers))
+        self.tell(b"L", struct.pack(f">iii{len(numbers)}q", number, kernel.grid(n, self._most_blocks), kernel.block, *numbers))
 
     def running_sum(self, memory: Memory, count: int, width: int) -> None:
-        self._tell(b"R", struct.pack(">qqi", memory.address, count, width))
+        self.tell(b"R", struct.pack(">qqi", memory.address, count, width))
 
     def inflate(self, kind: int, sources: Int64s, sizes: Int64s, room: Int64s, targets: Int64s) -> tuple[Int64s, Flags]:
         return self._decompressor.run(self, kind, sources, sizes, room, targets)
 
     def hand_over(self, table: bytes) -> None:
         """Give the other process a table, as numbers: it keeps the memory of the columns."""
-        self._tell(b"B", table)
+        self.tell(b"B", table)
 
     def finish(self) -> None:
         """Let the JVM execute what waits still; afterwards it reads nothing of this process."""
@@ -219,7 +224,8 @@ class ExecutorDevice:
         while self._freed:
             self._waiting += _frame(b"F", struct.pack(">q", self._freed.pop()))
 
-    def _tell(self, what: bytes, *parts: bytes) -> None:
+    def tell(self, what: bytes, *parts: bytes) -> None:
+        """Send a frame that has no answer, some time."""
         self._waiting += _frame(what, *parts)
         if len(self._waiting) > _WAITING:
             self._flush()
@@ -245,11 +251,20 @@ class ExecutorDevice:
 
 
 class _Nvcomp:
-    """The library in the JVM, as `kernels.machine.nvcomp.Library`."""
+    """The library in the other process, as `kernels.machine.nvcomp.Library`. RAPIDS has its nvCOMP inside of libcudf, where nobody else can
+    call it, and its Java class for it has no status for each block: so it is that of this environment."""
 
-    @staticmethod
-    def temporary(device: ExecutorDevice, kind: int, blocks: int, largest: int, total: int) -> int:
+    def __init__(self) -> None:
+        self._is_named = False
+
+    def temporary(self, device: ExecutorDevice, kind: int, blocks: int, largest: int, total: int) -> int:
+        if not self._is_named:
+            self._is_named = True
+            for path in places()[:1]:
+                device.tell(b"N", os.fsencode(path))
         (found,) = struct.unpack(">q", device.ask(b"T", struct.pack(">iqqq", kind, blocks, largest, total), 8))
+        if found == _NO_LIBRARY:
+            raise missing("on the machine of the executor; or leave trusted out, and the CPU decompresses")
         demand(min(found, 0), f"temporary memory of {NAMES[kind]} in the executor")
         return int(found)
 

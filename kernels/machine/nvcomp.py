@@ -25,7 +25,7 @@ NAMES = {LZ4_BLOCK: "LZ4", SNAPPY_BLOCK: "Snappy", ZSTD_FRAME: "Zstd", DEFLATE: 
 """Of the library's codecs, by kind of block. A deflate stream comes with its gzip member: the plain codec wants it aligned."""
 TEMPORARY_BYTES = 512 << 20
 """Temporary memory of one call at most, where the size of the pool is not known."""
-_VERSIONS = (6, 5)
+_FILES = ("libnvcomp.so.6", "libnvcomp.so.5")
 
 
 class DecompressOptions(ctypes.Structure):
@@ -34,22 +34,30 @@ class DecompressOptions(ctypes.Structure):
     _fields_ = (("backend", c_int), ("rest", c_char * 60))
 
 
-def load() -> Any:
-    """The library: from its package, or from where the system looks. Raises `MissingError`: it is not there, or of another version."""
+def places() -> list[Path]:
+    """Files of the library's package that are there, those of the newest version first."""
     try:
         spec = find_spec("nvidia.libnvcomp")
     except ModuleNotFoundError:
-        spec = None
+        return []
     folders = [Path(place) / "lib64" for place in spec.submodule_search_locations or ()] if spec is not None else []
+    return [folder / name for name in _FILES for folder in folders if (folder / name).is_file()]
+
+
+def load() -> Any:
+    """The library: from its package, or from where the system looks. Raises `MissingError`: it is not there, or of another version."""
     tried = []
-    for version in _VERSIONS:
-        name = f"libnvcomp.so.{version}"
-        for path in [*(str(folder / name) for folder in folders), name]:
-            try:
-                return ctypes.CDLL(path)
-            except OSError as error:
-                tried.append(str(error))
-    raise MissingError(f"nvCOMP was not found: pip install nvidia-libnvcomp-cu13 ({'; '.join(tried)})")
+    for path in (*map(str, places()), *_FILES):
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            tried.append(str(error))
+    raise missing("; ".join(tried))
+
+
+def missing(why: str) -> MissingError:
+    """The error that the library is not there."""
+    return MissingError(f"nvCOMP was not found: pip install nvidia-libnvcomp-cu13 ({why})")
 
 
 class Request(NamedTuple):

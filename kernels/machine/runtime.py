@@ -12,7 +12,7 @@ PAD = 256
 """Spare bytes after every piece of device memory. Each piece begins at a multiple of this number."""
 
 
-def places(sizes: Sequence[int]) -> tuple[list[int], int]:
+def layout(sizes: Sequence[int]) -> tuple[list[int], int]:
     """Where pieces begin in one allocation, and the bytes of all."""
     *starts, total = accumulate((-(-(size + PAD) // PAD) * PAD for size in sizes), initial=0)
     return starts, total

@@ -237,6 +237,16 @@ def test_more_than_a_list_can_hold(executor: Executor, tmp_path: Path, monkeypat
         same(executor, one, work)
 
 
+def test_no_nvcomp_on_the_machine_of_the_executor(executor: Executor) -> None:
+    """The error says what to do: to install it, or to let the CPU decompress."""
+    executor.temporary = -(2**63)
+    (split,), work = asked(CORPUS / "v2-java" / "java-zstd-0", trusted="true")
+    found = on_gpu(executor, split, work)
+    assert isinstance(found, str)
+    assert found.startswith("MissingError: nvCOMP was not found: pip install nvidia-libnvcomp-cu13 (on the machine of the executor")
+    same(executor, split, asked(CORPUS / "v2-java" / "java-zstd-0", trusted="false")[1])
+
+
 def test_mutants(executor: Executor, tmp_path: Path) -> None:
     """Of the shipped formats and the drafts: rows, errors and counts."""
     failed, count = 0, max(100, MUTANTS // 100)

@@ -40,10 +40,11 @@ class Executor:
     """Executes the frames of a worker, which runs in a thread, on a device.
 
     ``frames`` counts what came, by letter. ``stop_at``: the number of the frame with an answer to which it says that it wants no more.
+    ``temporary``: the bytes that nvCOMP says it needs; the smallest number says that it is not there.
     """
 
     def __init__(self, device: Emulated) -> None:
-        self.device, self.frames, self.stop_at = device, Counter[str](), -1
+        self.device, self.frames, self.stop_at, self.temporary = device, Counter[str](), -1, 1000
         self.allocations: dict[int, HostMemory] = {}
         self.maps: dict[int, np.ndarray[Any, Any]] = {}
         ours, theirs = socket.socketpair()
@@ -166,12 +167,15 @@ class Executor:
         self.device.synchronize()
         return b""
 
+    def _n(self, text: bytes) -> None:
+        assert os.path.isfile(text)
+
     def _t(self, text: bytes) -> bytes:
-        return struct.pack(">q", 1000)
+        return struct.pack(">q", self.temporary)
 
     def _i(self, text: bytes) -> bytes:
         kind, count, sources, sizes, rooms, out, _, need, targets, statuses = struct.unpack(">iq8q", text)
-        assert need == 1000
+        assert need == self.temporary
         given = [np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(at)) for at in (sources, sizes, rooms, targets)]
         found, fine = self.device.inflate(kind, *given)
         self._at(out, 8 * count).bytes.view(np.int64)[:] = found

@@ -203,8 +203,7 @@ class JvmDevice:
             if kernel.name not in self._functions:
                 module = self.jvm.do("loadModule", ptx.shipped(kernel).encode(), [0])
                 self._functions[kernel.name] = self.jvm.do("getFunction", module, kernel.entry, [0])
-            grid = kernel.grid(n) if kernel.lanes else 1
-            self.jvm.do("launch", self._functions[kernel.name], grid, kernel.block, [n, *map(int, args)])
+            self.jvm.do("launch", self._functions[kernel.name], kernel.grid(n, 1), kernel.block, [n, *map(int, args)])
 
     def synchronize(self) -> None:
         self.jvm.do("synchronize")

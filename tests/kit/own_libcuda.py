@@ -242,7 +242,7 @@ class OwnLibcuda:
     def _launch(self, more: bytes, function: int, grid: int, block: int, stream: int) -> tuple[int, int]:
         kernel = self._kernels[(function >> 8) - 1]
         n, *args = np.frombuffer(more, np.int64).tolist()
-        most = kernel.grid(n)
+        most = kernel.grid(n, 1 << 30)
         _demand(stream == _STREAM, f"stream {stream}", INVALID_HANDLE)
         right = block == kernel.block and (grid == most if kernel.lanes else 0 < grid <= most)
         _demand(right, f"{kernel.name} of {n} items: {grid} blocks of {block} threads")

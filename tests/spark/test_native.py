@@ -35,7 +35,7 @@ from kolumn.core.errors import MissingError
 from kolumn.formats.codecs import DEFLATE, LZ4_BLOCK, SNAPPY_BLOCK, ZSTD_FRAME
 from kolumn.kernels.build import load_all
 from kolumn.kernels.machine import device as current
-from kolumn.kernels.machine.nvcomp import NAMES, Decompressor
+from kolumn.kernels.machine.nvcomp import NAMES, Library
 from kolumn.kernels.machine.runtime import PAD
 from kolumn.spark_plugin import connector_jar, rapids
 from kolumn.spark_plugin.session import build as building
@@ -222,17 +222,19 @@ def test_nvcomp_is_found_where_it_is_said_to_be(classes: Path, tmp_path: Path) -
 def test_nvcomp_itself_understands_what_it_is_asked(classes: Path) -> None:
     """It needs no GPU to say how much temporary memory it needs."""
     try:
-        library = Decompressor()
+        library = Library()
     except MissingError as error:
         pytest.skip(str(error))
     with running(classes, {}) as jvm:
         # There may be no driver.
         with suppress(Py4JJavaError):
             jvm.driver("use")
-        jvm.do("useCodecs", library.library._name)
+        jvm.do("useCodecs", library.loaded._name)
         for kind, count in product(NAMES, (1, 1000)):
-            assert jvm.driver("temporaryBytes", kind, count, 65536, 65536 * count) == [library.temporary(kind, count, 65536, 65536 * count)]
-    assert library.temporary(ZSTD_FRAME, 1, 65536, 65536) > 0
+            assert jvm.driver("temporaryBytes", kind, count, 65536, 65536 * count) == [
+                library.temporary(None, kind, count, 65536, 65536 * count)
+            ]
+    assert library.temporary(None, ZSTD_FRAME, 1, 65536, 65536) > 0
 
 
 def is_installed(library: str) -> bool:
