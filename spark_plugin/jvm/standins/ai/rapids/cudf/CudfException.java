@@ -1,0 +1,8 @@
+package ai.rapids.cudf;
+
+/** A stand-in; see {@link StandIn}. */
+public class CudfException extends RuntimeException {
+  CudfException(String message) {
+    super(message);
+  }
+}

@@ -1,0 +1,7 @@
+package ai.rapids.cudf;
+
+/** A stand-in; see {@link StandIn}. */
+public enum ScanType {
+  INCLUSIVE,
+  EXCLUSIVE
+}
