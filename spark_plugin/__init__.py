@@ -35,6 +35,9 @@ Decisions:
   look at all their headers, and the task compares offsets (`spark_plugin/connector/work.py`).
 * The jar is in the repository, and a test builds it again, byte by byte (`spark_plugin/session/build.py`). The manifest has a digest of
   the sources, so an outdated jar is found without a compiler.
+* RAPIDS' Java can neither load nor launch a kernel. A library in the jar does, 200 lines of C between `kolumn.Driver` and CUDA's driver
+  (`spark_plugin/jvm/native/`). It finds CUDA and nvCOMP when it is first used, so the jar is the same with and without a GPU. RAPIDS' own
+  nvCOMP is inside its libcudf, which shows it to nobody, so the file of Python's package is named to it.
 * A Python task has a fixed price in Spark, whatever it decodes. So splits are even where the slots are known, and transforms get larger
   ones. After its first task a worker freezes the objects that its garbage collector would otherwise walk after every task.
 """

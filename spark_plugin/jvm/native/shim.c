@@ -55,7 +55,7 @@ enum { FINE = 0, OUT_OF_MEMORY = 2, NOT_THERE = -1, MULTIPROCESSORS = 16, PORTAB
 FUNCTIONS(DECLARE)
 #define CALL(name, ...) (name == NULL ? NOT_THERE : name(__VA_ARGS__))
 
-static char missing[256] = "CUDA's driver was not looked for";
+static char missing[256] = "CUDA's driver was not looked for"; /* what NOT_THERE means */
 
 /* This method and the next one are synchronized in Java. */
 METHOD(jint, open)(Java env, object class) {
@@ -72,6 +72,7 @@ METHOD(jint, open)(Java env, object class) {
     return NOT_THERE; \
   }
   FUNCTIONS(FIND)
+  snprintf(missing, sizeof missing, "neither libnvcomp.so.6 nor libnvcomp.so.5 was found");
   int status = cuInit(0);
   found = status == FINE;
   return status;
@@ -79,11 +80,13 @@ METHOD(jint, open)(Java env, object class) {
 
 METHOD(jint, attach)(Java env, object class) {
   static void *primary; /* held once, for as long as the process lives */
-  void *current = NULL;
+  void *current = NULL, *retained;
   int device, status = CALL(cuCtxGetCurrent, &current);
   if (status != FINE || current != NULL) return status;
-  if (primary == NULL && ((status = cuDeviceGet(&device, 0)) != FINE || (status = cuDevicePrimaryCtxRetain(&primary, device)) != FINE))
-    return status;
+  if (primary == NULL) {
+    if ((status = cuDeviceGet(&device, 0)) != FINE || (status = cuDevicePrimaryCtxRetain(&retained, device)) != FINE) return status;
+    primary = retained;
+  }
   return cuCtxSetCurrent(primary);
 }
 
@@ -159,12 +162,13 @@ METHOD(jint, multiprocessors)(Java env, object class, object found) {
 }
 
 METHOD(object, explain)(Java env, object class, jint code) {
-  const char *name = "unknown", *meaning = "the driver does not know this code";
+  const char *name = NULL, *meaning = NULL;
   char text[512];
   if (code == NOT_THERE) return NEW_STRING(env, missing);
   if (cuGetErrorName != NULL) cuGetErrorName(code, &name);
   if (cuGetErrorString != NULL) cuGetErrorString(code, &meaning);
-  snprintf(text, sizeof text, "CUDA error %d, %s: %s", code, name == NULL ? "unknown" : name, meaning == NULL ? "" : meaning);
+  if (name == NULL || meaning == NULL) name = "CUDA error", meaning = "unknown to the driver";
+  snprintf(text, sizeof text, "%s (%d): %s", name, code, meaning);
   return NEW_STRING(env, text);
 }
 
@@ -189,7 +193,7 @@ static void *codec(jint kind, const char *what) {
 METHOD(jint, useCodecs)(Java env, object class, object path) {
   const char *bytes = STRING_BYTES(env, path);
   if (bytes == NULL) return OUT_OF_MEMORY;
-  if (codecs == NULL) codecs = dlopen(bytes, RTLD_NOW);
+  if (codecs == NULL && (codecs = dlopen(bytes, RTLD_NOW)) == NULL) snprintf(missing, sizeof missing, "no nvCOMP: %s", dlerror());
   RELEASE_STRING(env, path, bytes);
   return codecs == NULL ? NOT_THERE : FINE;
 }
