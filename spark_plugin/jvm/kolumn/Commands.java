@@ -11,8 +11,9 @@ import java.nio.channels.SocketChannel;
  */
 final class Commands {
   private static final String ANSWERED = "AGYTI";
-  private static final String OTHERS = "FMDUCKLRB";
+  private static final String OTHERS = "FMDUCKLRBN";
   private static final String ENDS = "EX";
+  private static final int LARGEST = 1 << 30;
 
   private final SocketChannel channel;
   private final ByteBuffer small = ByteBuffer.allocateDirect(1 << 12);
@@ -63,6 +64,9 @@ final class Commands {
 
   /** The next bytes of the command; they are there until more is read. */
   ByteBuffer part(int size) throws IOException {
+    if (size > LARGEST) {
+      throw new IOException("a command of " + size + " bytes is none");
+    }
     ByteBuffer target = size <= small.capacity() ? small.clear().limit(size) : ByteBuffer.allocate(size);
     readTo(target);
     return target.flip();

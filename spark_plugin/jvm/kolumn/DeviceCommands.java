@@ -21,6 +21,7 @@ import java.util.List;
  * L  int32 kernel, int32 grid, int32 block, int64 arguments launch it
  * R  int64 address, int64 count, int32 width    replace integers by their running sum
  * Y*                                            wait for all that was asked for
+ * N  UTF-8                                      the path of nvCOMP, where this process would not find it
  * T* int32 kind, int64 count, largest, total    answer: int64 bytes of temporary memory that nvCOMP needs
  * I* int32 kind, int64 count, sources, sizes, rooms, outSizes, temporary, temporaryBytes, targets, statuses
  *                                               nvCOMP decompresses; answer: int32 status

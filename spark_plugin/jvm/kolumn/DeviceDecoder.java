@@ -34,12 +34,13 @@ final class DeviceDecoder implements AutoCloseable {
     Driver.use();
     List<JsonNode> found = new ArrayList<>();
     try (DeviceDecoder decoder = new DeviceDecoder()) {
+      // Nothing is needed of the GPU while a worker starts, plans and reads.
+      decoder.turn.release();
       int[] ends = new int[splits.length];
-      long rows = 0;
       // Without a split the worker tells the types.
       for (int i = 0; i < Math.max(splits.length, 1); i++) {
         found.add(decoder.run(python, isShared, work, splits.length == 0 ? "" : splits[i]));
-        rows = decoder.tables.stream().mapToLong(one -> one.rows).sum();
+        long rows = decoder.tables.stream().mapToLong(one -> one.rows).sum();
         if (rows > (splits.length == 0 ? 0 : Integer.MAX_VALUE)) {
           throw new IllegalStateException(
               splits.length + " splits have " + rows + " records, more than a column on a GPU can have: make splits smaller");
@@ -49,8 +50,14 @@ final class DeviceDecoder implements AutoCloseable {
         }
       }
       decoder.turn.acquire();
-      found.forEach(counted);
-      return decoder.column(ends);
+      ColumnVector column = decoder.column(ends);
+      try {
+        found.forEach(counted);
+        return column;
+      } catch (RuntimeException | Error e) {
+        column.close();
+        throw e;
+      }
     }
   }
 
@@ -63,9 +70,6 @@ final class DeviceDecoder implements AutoCloseable {
         Map<String, Object> question = LogReader.question("decode", isShared && one.isShared(), work, split);
         question.putAll(device);
         one.send(question);
-        if (tables.isEmpty()) {
-          turn.release();
-        }
         one.commands().next();
       });
     } catch (IOException e) {

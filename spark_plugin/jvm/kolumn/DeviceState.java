@@ -27,12 +27,17 @@ final class DeviceState implements AutoCloseable {
     this.blocks = blocks;
   }
 
-  /** Does what a command says of the worker's memory or of a kernel; whether it is such a command. */
+  /** Does what a command says of the worker's memory, of a kernel or of nvCOMP; whether it is such a command. */
   boolean note(char command, Commands commands) throws IOException {
-    if ("MDK".indexOf(command) < 0) {
+    if ("MDKN".indexOf(command) < 0) {
       return false;
     }
     ByteBuffer text = commands.rest();
+    if (command == 'N') {
+      // Without it the worker hears that there is none when it asks for temporary memory.
+      Driver.useCodecs(StandardCharsets.UTF_8.decode(text).toString());
+      return true;
+    }
     int number = text.getInt();
     switch (command) {
       case 'M' -> map(number, text.getInt(), text.getLong());

@@ -44,7 +44,7 @@ final class GpuTurn {
     }
   }
 
-  /** Lets another task use the GPU. This one must hold none of its memory. */
+  /** Lets another task use the GPU. This one has none of its memory, or so little that it does not matter. */
   void release() {
     if (SEMAPHORE != null && !isReleased) {
       call(RELEASE);

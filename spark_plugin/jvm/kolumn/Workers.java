@@ -62,6 +62,9 @@ final class Workers {
         if (!found.hasBeenIdle() || Thread.currentThread().isInterrupted()) {
           throw new IOException(told, e);
         }
+      } catch (RuntimeException | Error e) {
+        found.close();
+        throw e;
       }
     }
   }
