@@ -42,9 +42,24 @@ final class Blocks {
   }
 
   private ByteBuffer open(int descriptor, long size) throws IOException {
-    try (FileChannel file = FileChannel.open(Path.of("/proc/" + pid + "/fd/" + descriptor), StandardOpenOption.READ)) {
+    try (FileChannel file = FileChannel.open(path(descriptor), StandardOpenOption.READ)) {
       return file.map(FileChannel.MapMode.READ_ONLY, 0, size);
     }
+  }
+
+  /** Memory to copy to a device from: only what may be written can be page-locked. */
+  ByteBuffer openWritable(int descriptor, long size) throws IOException {
+    try (FileChannel file = FileChannel.open(path(descriptor), StandardOpenOption.READ, StandardOpenOption.WRITE)) {
+      // A mapping that goes beyond the end of a file makes the file longer.
+      if (size < 1 || size > Math.min(file.size(), Integer.MAX_VALUE)) {
+        throw new IOException(size + " bytes of a block of " + file.size() + " cannot be mapped, at most " + Integer.MAX_VALUE);
+      }
+      return file.map(FileChannel.MapMode.READ_WRITE, 0, size);
+    }
+  }
+
+  private Path path(int descriptor) {
+    return Path.of("/proc/" + pid + "/fd/" + descriptor);
   }
 
   /** Numbers of the batches that nobody refers to any more. */

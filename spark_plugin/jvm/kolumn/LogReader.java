@@ -59,36 +59,25 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
-  /** Workers that have been idle may have died meanwhile: then the next one, and a new one in the end. */
   private void begin(String python, boolean isShared, String work, String split) throws IOException {
-    while (true) {
-      Worker found = Workers.take(python);
-      try {
-        found.send(question(isShared && found.isShared(), work, split));
-        char status = found.status();
-        if (status == 'X') {
-          String error = found.json().get("error").asText();
-          Workers.give(found);
-          hasEnded = true;
-          throw Errors.ofTask(error);
-        }
-        worker = found;
-        inMemory = status == 'M';
-        return;
-      } catch (IOException e) {
-        String told = found.fate();
-        found.close();
-        if (!found.hasBeenIdle() || Thread.currentThread().isInterrupted()) {
-          throw new IOException(told, e);
-        }
-      }
+    Worker found = Workers.begin(python, one -> {
+      one.send(question("read", isShared && one.isShared(), work, split));
+      char status = one.status();
+      inMemory = status == 'M';
+      counted = status == 'X' ? one.json() : null;
+    });
+    if (counted != null) {
+      Workers.give(found);
+      hasEnded = true;
+      throw Errors.ofTask(counted.get("error").asText());
     }
+    worker = found;
   }
 
-  private static Map<String, Object> question(boolean isShared, String work, String split) {
+  static Map<String, Object> question(String op, boolean isShared, String work, String split) {
     TaskContext task = TaskContext.get();
     ResourceInformation gpus = task == null ? null : task.resourcesJMap().get("gpu");
-    Map<String, Object> found = new HashMap<>(Map.of("op", "read", "shared", isShared, "work", work, "split", split));
+    Map<String, Object> found = new HashMap<>(Map.of("op", op, "shared", isShared, "work", work, "split", split));
     found.put("gpus", gpus == null ? new String[0] : gpus.addresses());
     found.put("partition", task == null ? 0 : task.partitionId());
     return found;

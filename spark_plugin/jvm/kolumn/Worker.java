@@ -41,7 +41,10 @@ final class Worker implements AutoCloseable {
   private final Blocks blocks;
   private final boolean isShared;
   private final ByteBuffer small = ByteBuffer.allocateDirect(1 << 12);
+  private final Commands commands;
+  private final DeviceState device;
   private boolean isStopping;
+  private boolean isDecoding;
   private boolean hasBeenIdle;
   private volatile long idleSince;
 
@@ -65,6 +68,8 @@ final class Worker implements AutoCloseable {
       Files.deleteIfExists(folder);
     }
     blocks = new Blocks(process.pid(), allocator);
+    commands = new Commands(channel);
+    device = new DeviceState(blocks);
     isShared = canShare();
   }
 
@@ -177,12 +182,49 @@ final class Worker implements AutoCloseable {
     isStopping = true;
   }
 
+  /** As `stop`, of decoding on a device: the worker hears of it where it waits for an answer, now or later. */
+  void stopDecoding() throws IOException {
+    isStopping = commands.stop();
+    isDecoding = true;
+  }
+
   void awaitStopped() throws IOException {
-    if (isStopping) {
+    if (isStopping && isDecoding) {
+      awaitDecoded();
+    } else if (isStopping) {
       status();
       json();
-      isStopping = false;
     }
+    isStopping = false;
+    isDecoding = false;
+  }
+
+  /** What the worker tells of its memory and of kernels holds for the next decoding, too. */
+  private void awaitDecoded() throws IOException {
+    for (char found = commands.next(); !Commands.isEnd(found); found = commands.next()) {
+      if (Commands.isAnswered(found)) {
+        commands.answerStop();
+      } else {
+        device.note(found, commands);
+      }
+    }
+    commands.rest();
+  }
+
+  /** What it says while it decodes on a device. */
+  Commands commands() {
+    return commands;
+  }
+
+  /** What it and this JVM know from one decoding on a device to the next. */
+  DeviceState device() {
+    return device;
+  }
+
+  static JsonNode parsed(ByteBuffer text) throws IOException {
+    byte[] bytes = new byte[text.remaining()];
+    text.get(bytes);
+    return JSON.readTree(bytes);
   }
 
   private ByteBuffer read(int size) throws IOException {
@@ -204,10 +246,7 @@ final class Worker implements AutoCloseable {
   }
 
   JsonNode json() throws IOException {
-    ByteBuffer text = read(read(4).getInt());
-    byte[] bytes = new byte[text.remaining()];
-    text.get(bytes);
-    return JSON.readTree(bytes);
+    return parsed(read(read(4).getInt()));
   }
 
   /** A batch whose buffers lie in the worker's memory. */
@@ -224,6 +263,7 @@ final class Worker implements AutoCloseable {
     } catch (IOException e) {
       // It is gone, which is what was wanted.
     }
+    device.close();
     blocks.close();
   }
 }

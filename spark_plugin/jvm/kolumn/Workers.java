@@ -43,6 +43,32 @@ final class Workers {
     return new Worker(key, python, environment);
   }
 
+  /** The beginning of a task: its question, and what the worker says to it at first. */
+  @FunctionalInterface
+  interface Beginning {
+    void with(Worker worker) throws IOException;
+  }
+
+  /** A worker that has begun with a task. Those that have been idle may have died meanwhile: then the next one, and a new one in the end. */
+  static Worker begin(String python, Beginning beginning) throws IOException {
+    while (true) {
+      Worker found = take(python);
+      try {
+        beginning.with(found);
+        return found;
+      } catch (IOException e) {
+        String told = found.fate();
+        found.close();
+        if (!found.hasBeenIdle() || Thread.currentThread().isInterrupted()) {
+          throw new IOException(told, e);
+        }
+      } catch (RuntimeException | Error e) {
+        found.close();
+        throw e;
+      }
+    }
+  }
+
   static void give(Worker worker) {
     if (worker.isAlive()) {
       worker.beIdle();

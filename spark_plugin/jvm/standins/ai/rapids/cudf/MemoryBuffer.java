@@ -2,10 +2,16 @@ package ai.rapids.cudf;
 
 /** A stand-in; see {@link StandIn}. */
 public abstract class MemoryBuffer implements AutoCloseable {
+  /** Told of each {@link #close}, with how many users there are still. */
+  public interface EventHandler {
+    void onClosed(int refCount);
+  }
+
   protected final long address;
   protected final long length;
   private final Runnable free;
   private int refCount = 1;
+  private EventHandler eventHandler;
 
   /** Without {@code free} it is a view, which nobody needs to close. */
   MemoryBuffer(long address, long length, Runnable free) {
@@ -45,6 +51,15 @@ public abstract class MemoryBuffer implements AutoCloseable {
     } else if (refCount < 0) {
       throw new IllegalStateException("Close called too many times " + this);
     }
+    if (eventHandler != null) {
+      eventHandler.onClosed(refCount);
+    }
+  }
+
+  public synchronized EventHandler setEventHandler(EventHandler newHandler) {
+    EventHandler before = eventHandler;
+    eventHandler = newHandler;
+    return before;
   }
 
   public synchronized void incRefCount() {

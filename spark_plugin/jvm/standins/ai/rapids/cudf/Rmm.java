@@ -18,6 +18,7 @@ public class Rmm {
     if (size == 0) {
       return new DeviceMemoryBuffer(0, 0, () -> {});
     }
+    StandIn.allocating.run();
     long address = StandIn.allocate(size);
     if (address == 0) {
       throw new OutOfMemoryError("Could not allocate native memory: std::bad_alloc: out_of_memory: RMM failure: " + size + " bytes");

@@ -16,6 +16,9 @@ public final class StandIn {
   public static final AtomicInteger VIEWS = new AtomicInteger();
   public static final AtomicInteger COLUMNS = new AtomicInteger();
 
+  /** Called before memory is allocated: throws what RAPIDS would. */
+  public static volatile Runnable allocating = () -> {};
+
   static final Unsafe MEMORY;
 
   static {
