@@ -83,9 +83,19 @@ ASKED = {
 """What the typed values of a chunk ask of the driver, which the same test compares."""
 CELLS = {"values: Avro": 4, "values: flat Avro": 2, "values: Protobuf": 4}
 """int64 of each value that are summed after the first pass: one for each list, and one for each column of text or bytes."""
+ANSWER = 20e-6
+"""Seconds until a process has the answer of another one to a frame: Python and a JVM, by a socket, took 11 to 23 microseconds on two cores
+that had other work too."""
+EXECUTOR = {"launches": 11, "scans": 5, "waits": 3, "allocations": 10, "memsets": 1, "uploads": 4}
+"""What key, value, offset and timestamp of a chunk without a codec ask of an executor's GPU (`tests/gpu/test_executor.py` compares). Waits
+and allocations are answered. RAPIDS' sums are not in place: each is an allocation and a copy more."""
+EXECUTOR_CHUNK, EXECUTOR_TASKS = 128 << 20, 2
+"""Bytes that a task has on the GPU at a time, and tasks there (``spark.rapids.sql.concurrentGpuTasks``)."""
 SUMMED, EACH_SUM = 1.5e12, 12e-6
 """Of a sum: bytes in a second that it reads and writes, and seconds of the device besides. By two measurements with an H200."""
+IN_EXECUTOR = f"{EXECUTOR_CHUNK >> 20} MiB in a Spark executor, {EXECUTOR_TASKS} tasks at a time"
 GOALS = {
+    IN_EXECUTOR: ("of the copy", 0.9),
     "columns": ("GB/s", 450),
     "checksums": ("GB/s", 1500),
     "copy, checksums and columns, chunks overlapped": ("of the copy", 0.9),
@@ -260,6 +270,18 @@ def overlapped(work: Work, size: int, apart: bool = False) -> float:
     return max((work.bytes + TABLE_ROW * work.batches) / PAGE_LOCKED, count * after) + after
 
 
+def executor(apart: bool = False) -> float:
+    """A chunk of a task in an executor, from page-locked memory to columns, while others copy and decode theirs: by mean value analysis,
+    with PCIe and the device as queues, and the host's calls and answers as the time between visits of a task."""
+    own = plain(EXECUTOR_CHUNK, EXECUTOR_CHUNK >> 14)
+    # On the device alone: what the host does is counted below.
+    device = seconds("check", own, apart) + columns(own, apart) - WAITS["columns"] * HOST["waits"]
+    asked = sum(count * HOST[call] for call, count in EXECUTOR.items()) + EXECUTOR["scans"] * (HOST["allocations"] + HOST["launches"])
+    answers = (EXECUTOR["waits"] + EXECUTOR["allocations"]) * ANSWER
+    copy = (own.bytes + TABLE_ROW * own.batches) / PAGE_LOCKED
+    return together({"copy": copy, "device": device, "latency": (asked + answers) / EXECUTOR_TASKS}, EXECUTOR_TASKS)
+
+
 def predictions(apart: bool = False) -> dict[str, dict[str, float]]:
     """What is predicted of each step of `bench.gpu_decode`, and of what that does not measure; ``apart`` as in `seconds`.
 
@@ -286,6 +308,8 @@ def predictions(apart: bool = False) -> dict[str, dict[str, float]]:
     shown["copy, checksums and columns, chunks overlapped"] = {"ms": 1e3 * chunks, "GB/s": GIB / chunks / 1e9}
     for name in ("copy, checksums and columns", "copy, checksums and columns, chunks overlapped"):
         shown[name]["of the copy"] = 1e3 * copy / shown[name]["ms"]
+    shown[IN_EXECUTOR] = {"ms": 1e3 * (own := executor(apart)), "GB/s": EXECUTOR_CHUNK / own / 1e9}
+    shown[IN_EXECUTOR]["of the copy"] = EXECUTOR_CHUNK / PAGE_LOCKED / own
     for size in (CHUNK, 2 * CHUNK):
         large = plain(size, size >> 20)
         time = checksums(large, apart) + columns(large, apart)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from bench import gpu_model
 from pyspark.sql.types import ArrayType, BinaryType, StructField, StructType
 
 import kolumn
@@ -219,6 +220,19 @@ def test_stopped_at_any_answer(executor: Executor) -> None:
     assert not isinstance(again, str)
     assert again[0].equals(expected[0])
     assert (before > 0, executor.frames["M"]) == (True, 0)
+
+
+def test_what_a_chunk_asks_for(executor: Executor, tmp_path: Path) -> None:
+    """Each answer, and each call of the driver, takes time in which a task does not copy: as many as the model of the bench says."""
+    rows = 1_100_000
+    values = pa.array([b"v" * 100], pa.binary()).take(pa.array(np.zeros(rows, np.int64)))
+    kolumn.write(pa.table({"key": pa.array([b"key%08d" % i for i in range(rows)], pa.binary()), "value": values}), tmp_path / "t-0")
+    (split,), work = asked(tmp_path / "t-0", columns="key,value,offset,timestamp", splitBytes=str(1 << 30))
+    executor.decode(packed(work), packed(split), arrow_schema(work.schema))
+    copies = executor.frames["C"] + executor.frames["U"]
+    assert {**executor.device.asked, "uploads": copies} == gpu_model.EXECUTOR
+    assert executor.frames["B"] == 1
+    assert sum(executor.frames[name] for name in "AGY") == gpu_model.EXECUTOR["waits"] + gpu_model.EXECUTOR["allocations"]
 
 
 def test_more_than_a_list_can_hold(executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def test_streams_that_only_the_library_can_judge(where: str, kind: str, tmp_path
 
 @ON_BOTH
 def test_parts_are_small(where: str, monkeypatch: pytest.MonkeyPatch, device: Emulated | None) -> None:
-    monkeypatch.setattr(on_device, "MOST_BYTES", 200_000)
+    monkeypatch.setattr(on_device.ChunkOnDevice, "most_bytes", 200_000)
     monkeypatch.setattr(on_device, "MOST_ROOM", 1_000_000)
     for case in some(device):
         same(case.directory, columns=COLUMNS)
@@ -233,7 +233,7 @@ def test_less_than_a_block_says_is_wrong(codec: Any, device: Emulated, tmp_path:
 
 def test_what_came_out_is_decoded_in_parts(device: Emulated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the CPU has found in a payload, and that it was there, is said once, of the part that the payload is in."""
-    monkeypatch.setattr(on_device, "MOST_BYTES", 1)
+    monkeypatch.setattr(on_device.ChunkOnDevice, "most_bytes", 1)
     path = tmp_path / "a.log"
     stream = gzip.compress(bytes([14, 0, 0, 0, 1, 2, 65, 0]))
     broken = stream[:-8] + b"none" + stream[-4:]

@@ -82,6 +82,7 @@ class ChunkOnDevice:
     """
 
     on_gpu = True
+    most_bytes = MOST_BYTES
 
     def __init__(self, file: SegmentFile, chunk: Chunk, options: Options) -> None:
         from kolumn.kernels.machine.device import runtime
@@ -181,7 +182,7 @@ class ChunkOnDevice:
             if some := int(todo.size[room][packed[room]].sum()):
                 self.file.sizes.inflates = max(1.0, int(inflated.size[packed[room]].sum()) / some)
             rows = _rows(entries[room], inflated.size)
-            needed = (inflated.size + ROW_BYTES * rows) / min(MOST_BYTES, share)
+            needed = (inflated.size + ROW_BYTES * rows) / min(self.most_bytes, share)
             for piece in _cut(np.maximum(needed, inflated.size / self.options.inflated_bytes)):
                 those = slice(room.start + piece.start, room.start + piece.stop)
                 # No name here keeps a part that the caller has let go.

@@ -103,7 +103,9 @@ class ResidentPart(NamedTuple):
 
 
 class ResidentChunk(ChunkOnDevice):
-    """As `DeviceChunk`, but nothing is copied back."""
+    """As `DeviceChunk`, but nothing is copied back, so that parts can be larger: tables that are joined later are copied."""
+
+    most_bytes = 512 << 20
 
     @staticmethod
     def settled(options: Options, transactions: Transactions) -> tuple[Options, Transactions | None]:
