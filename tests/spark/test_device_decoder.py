@@ -404,6 +404,21 @@ def test_a_task_that_is_cancelled_leaves_nothing(calls: Calls, gpu: OwnLibcuda) 
     calls.fine(small)
 
 
+def goes_on(jvm: Jvm) -> None:
+    import time
+
+    for _ in range(1000):
+        jvm.free(jvm.allocate(100))
+        time.sleep(0.05)
+
+
+def test_a_task_that_is_killed_without_an_interrupt_ends_at_the_next_command(calls: Calls) -> None:
+    before = calls.fine(small)["metrics"]
+    found = calls(goes_on, killMs=200)
+    assert "TaskKilledException" in found["error"]
+    assert calls.fine(small)["metrics"] == before
+
+
 def test_workers_that_end_unlock_their_memory(calls: Calls, gpu: OwnLibcuda) -> None:
     calls.end_workers()
     calls.fine(launches_and_keeps)

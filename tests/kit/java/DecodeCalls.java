@@ -19,6 +19,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.arrow.memory.util.MemoryUtil;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext$;
+import org.apache.spark.TaskContextImpl;
 
 /** Calls DeviceDecoder for tests: reads a JSON with a call from each line, and writes one with what came of it. */
 public final class DecodeCalls {
@@ -56,8 +58,16 @@ public final class DecodeCalls {
         throw retry;
       }
     };
-    Thread thread = new Thread(() -> call(call, found));
+    TaskContextImpl task = TaskContext$.MODULE$.empty();
+    Thread thread = new Thread(() -> {
+      TaskContext$.MODULE$.setTaskContext(task);
+      call(call, found);
+    });
     thread.start();
+    if (call.has("killMs")) {
+      Thread.sleep(call.get("killMs").asLong());
+      task.markInterrupted("nobody waits for it");
+    }
     if (call.has("interruptMs")) {
       Thread.sleep(call.get("interruptMs").asLong());
       thread.interrupt();
