@@ -178,6 +178,15 @@ def test_tables_follow_each_other_in_the_row_of_their_split(calls: Calls) -> Non
     assert (found["column"]["rows"], found["metrics"]) == (2, [{"tables": 2}] * 2)
 
 
+def test_a_table_without_records_costs_no_copy_of_the_others(calls: Calls) -> None:
+    alone = calls.fine(tables, given=batches(rows()))
+    found = calls.fine(tables, given=batches(rows(0, 0), rows(), rows(0, 0)))
+    assert struct_of(found).to_pylist() == rows().to_pylist()
+    empty = calls.fine(tables, given=batches(rows(0, 0)))
+    # The last allocation is that of the list's offsets.
+    assert found["allocations"] - 1 == alone["allocations"] - 1 + 2 * (empty["allocations"] - 1)
+
+
 def test_splits_without_records_have_their_types(calls: Calls) -> None:
     for count, given in ((1, [rows(0, 0)]), (2, [rows(0, 0)]), (1, [rows(0, 0), rows(0, 0)])):
         found = calls.fine(*[tables] * count, given=batches(*given))
@@ -399,7 +408,7 @@ def test_a_task_that_is_cancelled_leaves_nothing(calls: Calls, gpu: OwnLibcuda) 
     start = time.monotonic()
     found = calls(sleeps, interruptMs=500)
     assert time.monotonic() - start < 30
-    assert "ClosedByInterruptException" in found["cause"]
+    assert "UncheckedIOException: java.nio.channels.ClosedByInterruptException" in found["error"]
     assert gpu.locked == {}
     calls.fine(small)
 
@@ -483,6 +492,33 @@ def wrong(jvm: Jvm) -> None:
     if step == "pieces":
         jvm.answer(0)
     jvm.wait()
+
+
+def without_a_table(jvm: Jvm) -> None:
+    jvm.end()
+
+
+def test_a_split_has_a_table(calls: Calls) -> None:
+    before = calls.fine(small)["metrics"]
+    assert "a worker ends without a table" in calls(without_a_table)["error"]
+    assert calls.fine(small)["metrics"] == before
+
+
+def makes_no_sense(jvm: Jvm) -> None:
+    if jvm.given["later"]:
+        jvm.launch(99, 1, 1)
+        jvm.frame("K", b"1")
+    else:
+        jvm.frame("?", b"1")
+    jvm.wait()
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_worker_that_makes_no_sense_is_ended(calls: Calls, later: bool) -> None:
+    before = calls.fine(small)["metrics"]
+    found = calls(makes_no_sense, given={"later": later})
+    assert "that it did not send: 99" in found["error"] if later else "a command 63 of 1 bytes is none" in found["causes"][-1]
+    assert calls.fine(small)["metrics"] != before
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,9 @@ public final class DecodeCalls {
       found.set("column", described(column));
     } catch (Throwable e) {
       found.put("error", e.getClass().getName() + ": " + e.getMessage());
-      found.put("cause", String.valueOf(e.getCause()));
+      for (Throwable cause = e.getCause(); cause != null; cause = cause.getCause()) {
+        found.withArray("causes").add(cause.toString());
+      }
       found.put("isRetry", e instanceof GpuRetryOOM);
     }
     found.putPOJO("metrics", metrics);
