@@ -123,11 +123,11 @@ final class DeviceDecoder implements AutoCloseable {
     List<DeviceMemoryBuffer> made = new ArrayList<>();
     ColumnVector whole = null;
     try {
-      DeviceMemoryBuffer offsets = ends.length == 0 ? null : offsets(ends, made);
       if (tables.size() > 1) {
         whole = ColumnVector.concatenate(tables.stream().map(one -> one.view).toArray(ColumnView[]::new));
         close();
       }
+      DeviceMemoryBuffer offsets = ends.length == 0 ? null : offsets(ends, made);
       ColumnView items = whole == null ? tables.get(0).view : whole;
       List<DeviceMemoryBuffer> buffers = whole == null ? tables.get(0).buffers : new ArrayList<>();
       ColumnVector found = new ColumnVector(
