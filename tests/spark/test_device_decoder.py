@@ -120,10 +120,13 @@ def calls(tmp_path_factory: pytest.TempPathFactory, gpu: OwnLibcuda) -> Iterator
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch")]
     # Assertions are enabled, as they may be in RAPIDS' classes.
     found = Calls([str(find_java() / "bin" / "java"), "-ea", "-Xmx512m", *opened, "-cp", places, "kolumn.DecodeCalls"], python, gpu)
-    yield found
-    found.process.stdin.close()
-    found.process.wait(30)
-    found.process.stdout.close()
+    try:
+        yield found
+        found.process.stdin.close()
+        found.process.wait(30)
+    finally:
+        found.process.kill()
+        found.process.stdout.close()
 
 
 def struct_of(found: Any, split: int = 0) -> pa.RecordBatch:
@@ -289,6 +292,15 @@ def uses_the_block(jvm: Jvm) -> None:
     found = jvm.download((memory, 6)).decode()
     jvm.table(pa.record_batch({"x": pa.array([1, 2])}))
     jvm.end(found=found)
+
+
+def test_a_kernel_is_loaded_once_for_all_workers(calls: Calls, gpu: OwnLibcuda) -> None:
+    calls.fine(all_steps)
+    before = gpu.asked.copy()
+    calls.end_workers()
+    calls.fine(all_steps)
+    made = gpu.asked - before
+    assert (made["cuModuleLoadData"], made["launched microseconds"]) == (0, 1)
 
 
 @pytest.mark.parametrize(
