@@ -359,6 +359,15 @@ def fails(jvm: Jvm) -> None:
     jvm.fail("kolumn: no such log")
 
 
+def test_tasks_of_a_process_decode_at_the_same_time(calls: Calls, gpu: OwnLibcuda) -> None:
+    calls.end_workers()
+    found = calls.fine(all_steps, all_steps, threads=4)
+    all_of_them = [found, *found["others"]]
+    assert [one["column"] for one in all_of_them] == [found["column"]] * 4
+    # A worker has one task at a time, and other tasks of its own.
+    assert len({one["metrics"][0]["pid"] for one in all_of_them}) > 1
+
+
 def test_an_error_of_the_worker_is_sparks(calls: Calls) -> None:
     before = calls.fine(small)["metrics"]
     found = calls(fails)

@@ -59,20 +59,29 @@ public final class DecodeCalls {
       }
     };
     TaskContextImpl task = TaskContext$.MODULE$.empty();
-    Thread thread = new Thread(() -> {
-      TaskContext$.MODULE$.setTaskContext(task);
-      call(call, found);
-    });
-    thread.start();
+    List<Thread> threads = new ArrayList<>();
+    List<ObjectNode> others = new ArrayList<>();
+    for (int i = 0; i < call.path("threads").asInt(1); i++) {
+      ObjectNode one = i == 0 ? found : JSON.createObjectNode();
+      others.add(one);
+      threads.add(new Thread(() -> {
+        TaskContext$.MODULE$.setTaskContext(task);
+        call(call, one);
+      }));
+    }
+    threads.forEach(Thread::start);
     if (call.has("killMs")) {
       Thread.sleep(call.get("killMs").asLong());
       task.markInterrupted("nobody waits for it");
     }
     if (call.has("interruptMs")) {
       Thread.sleep(call.get("interruptMs").asLong());
-      thread.interrupt();
+      threads.forEach(Thread::interrupt);
     }
-    thread.join();
+    for (Thread thread : threads) {
+      thread.join();
+    }
+    found.putPOJO("others", others.subList(1, others.size()));
     found.putPOJO("turns", List.copyOf(GpuSemaphore$.MODULE$.asked));
     GpuSemaphore$.MODULE$.asked.clear();
     found.put("allocations", allocations.get());
