@@ -120,10 +120,13 @@ def calls(tmp_path_factory: pytest.TempPathFactory, gpu: OwnLibcuda) -> Iterator
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch")]
     # Assertions are enabled, as they may be in RAPIDS' classes.
     found = Calls([str(find_java() / "bin" / "java"), "-ea", "-Xmx512m", *opened, "-cp", places, "kolumn.DecodeCalls"], python, gpu)
-    yield found
-    found.process.stdin.close()
-    found.process.wait(30)
-    found.process.stdout.close()
+    try:
+        yield found
+        found.process.stdin.close()
+        found.process.wait(30)
+    finally:
+        found.process.kill()
+        found.process.stdout.close()
 
 
 def struct_of(found: Any, split: int = 0) -> pa.RecordBatch:
@@ -176,6 +179,15 @@ def test_tables_follow_each_other_in_the_row_of_their_split(calls: Calls) -> Non
     found = calls.fine(tables, tables, given=batches(first, third))
     assert [struct_of(found, split).to_pylist() for split in range(2)] == [first.to_pylist() + third.to_pylist()] * 2
     assert (found["column"]["rows"], found["metrics"]) == (2, [{"tables": 2}] * 2)
+
+
+def test_a_table_without_records_costs_no_copy_of_the_others(calls: Calls) -> None:
+    alone = calls.fine(tables, given=batches(rows()))
+    found = calls.fine(tables, given=batches(rows(0, 0), rows(), rows(0, 0)))
+    assert struct_of(found).to_pylist() == rows().to_pylist()
+    empty = calls.fine(tables, given=batches(rows(0, 0)))
+    # The last allocation is that of the list's offsets.
+    assert found["allocations"] - 1 == alone["allocations"] - 1 + 2 * (empty["allocations"] - 1)
 
 
 def test_splits_without_records_have_their_types(calls: Calls) -> None:
@@ -282,6 +294,15 @@ def uses_the_block(jvm: Jvm) -> None:
     jvm.end(found=found)
 
 
+def test_a_kernel_is_loaded_once_for_all_workers(calls: Calls, gpu: OwnLibcuda) -> None:
+    calls.fine(all_steps)
+    before = gpu.asked.copy()
+    calls.end_workers()
+    calls.fine(all_steps)
+    made = gpu.asked - before
+    assert (made["cuModuleLoadData"], made["launched microseconds"]) == (0, 1)
+
+
 @pytest.mark.parametrize(
     ("image", "launched", "error"),
     [
@@ -336,6 +357,15 @@ def fails(jvm: Jvm) -> None:
     jvm.allocate(100)
     jvm.table(pa.record_batch({"x": pa.array([1, 2])}))
     jvm.fail("kolumn: no such log")
+
+
+def test_tasks_of_a_process_decode_at_the_same_time(calls: Calls, gpu: OwnLibcuda) -> None:
+    calls.end_workers()
+    found = calls.fine(all_steps, all_steps, threads=4)
+    all_of_them = [found, *found["others"]]
+    assert [one["column"] for one in all_of_them] == [found["column"]] * 4
+    # A worker has one task at a time, and other tasks of its own.
+    assert len({one["metrics"][0]["pid"] for one in all_of_them}) > 1
 
 
 def test_an_error_of_the_worker_is_sparks(calls: Calls) -> None:
@@ -399,9 +429,24 @@ def test_a_task_that_is_cancelled_leaves_nothing(calls: Calls, gpu: OwnLibcuda) 
     start = time.monotonic()
     found = calls(sleeps, interruptMs=500)
     assert time.monotonic() - start < 30
-    assert "ClosedByInterruptException" in found["cause"]
+    assert "UncheckedIOException: java.nio.channels.ClosedByInterruptException" in found["error"]
     assert gpu.locked == {}
     calls.fine(small)
+
+
+def goes_on(jvm: Jvm) -> None:
+    import time
+
+    for _ in range(1000):
+        jvm.free(jvm.allocate(100))
+        time.sleep(0.05)
+
+
+def test_a_task_that_is_killed_without_an_interrupt_ends_at_the_next_command(calls: Calls) -> None:
+    before = calls.fine(small)["metrics"]
+    found = calls(goes_on, killMs=200)
+    assert "TaskKilledException" in found["error"]
+    assert calls.fine(small)["metrics"] == before
 
 
 def test_workers_that_end_unlock_their_memory(calls: Calls, gpu: OwnLibcuda) -> None:
@@ -468,6 +513,33 @@ def wrong(jvm: Jvm) -> None:
     if step == "pieces":
         jvm.answer(0)
     jvm.wait()
+
+
+def without_a_table(jvm: Jvm) -> None:
+    jvm.end()
+
+
+def test_a_split_has_a_table(calls: Calls) -> None:
+    before = calls.fine(small)["metrics"]
+    assert "a worker ends without a table" in calls(without_a_table)["error"]
+    assert calls.fine(small)["metrics"] == before
+
+
+def makes_no_sense(jvm: Jvm) -> None:
+    if jvm.given["later"]:
+        jvm.launch(99, 1, 1)
+        jvm.frame("K", b"1")
+    else:
+        jvm.frame("?", b"1")
+    jvm.wait()
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_worker_that_makes_no_sense_is_ended(calls: Calls, later: bool) -> None:
+    before = calls.fine(small)["metrics"]
+    found = calls(makes_no_sense, given={"later": later})
+    assert "that it did not send: 99" in found["error"] if later else "a command 63 of 1 bytes is none" in found["causes"][-1]
+    assert calls.fine(small)["metrics"] != before
 
 
 @pytest.mark.parametrize(

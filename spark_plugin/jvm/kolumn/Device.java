@@ -13,7 +13,7 @@ final class Device {
     int[] multiprocessors = new int[1];
     Driver.check(Driver.multiprocessors(multiprocessors), "asking the GPU for its multiprocessors");
     int arch = 10 * Cuda.getComputeCapabilityMajor() + Cuda.getComputeCapabilityMinor();
-    // The driver's own pool has no size.
+    // A session of RAPIDS may have no pool.
     long memory = Rmm.getPoolSize() > 0 ? Rmm.getPoolSize() : Cuda.memGetInfo().total;
     return Map.of("arch", arch, "multiprocessors", multiprocessors[0], "memory", memory);
   }

@@ -35,6 +35,7 @@ final class DeviceCommands implements AutoCloseable {
   private final GpuTurn turn;
   private final List<DeviceTable> tables;
   private final Allocations memory = new Allocations();
+  private boolean hasTable;
   private JsonNode end;
 
   /** Tables are added to `tables`, and are the caller's to close. */
@@ -86,7 +87,10 @@ final class DeviceCommands implements AutoCloseable {
       }
       case 'T' -> answer(Driver.temporaryBytes(text.getInt(), text.getLong(), text.getLong(), text.getLong()));
       case 'I' -> decompress(text);
-      case 'B' -> tables.add(DeviceTable.of(text, memory));
+      case 'B' -> {
+        tables.add(DeviceTable.of(text, memory));
+        hasTable = true;
+      }
       default -> throw new IllegalStateException("a worker says what is no command: " + command);
     }
   }
@@ -134,6 +138,9 @@ final class DeviceCommands implements AutoCloseable {
     JsonNode said = Worker.parsed(commands.rest());
     if (!isFine) {
       throw Errors.ofTask(said.get("error").asText());
+    }
+    if (!hasTable) {
+      throw new IllegalStateException("a worker ends without a table");
     }
     // Others use the columns, and the worker its memory, when the GPU is done with them.
     state.synchronize();

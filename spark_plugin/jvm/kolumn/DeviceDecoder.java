@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -50,6 +51,7 @@ final class DeviceDecoder implements AutoCloseable {
         }
       }
       decoder.turn.acquire();
+      decoder.leaveEmptyOut();
       ColumnVector column = decoder.column(ends);
       try {
         found.forEach(counted);
@@ -84,6 +86,9 @@ final class DeviceDecoder implements AutoCloseable {
       }
       Workers.give(worker);
       return commands.end();
+    } catch (ClosedByInterruptException e) {
+      worker.close();
+      throw new UncheckedIOException(e);
     } catch (IOException e) {
       String told = worker.fate();
       worker.close();
@@ -91,6 +96,16 @@ final class DeviceDecoder implements AutoCloseable {
     } catch (RuntimeException | Error e) {
       leave(worker);
       throw e;
+    }
+  }
+
+  /** Several tables have to be copied, so those without records go, but for one that has the types. */
+  private void leaveEmptyOut() {
+    for (DeviceTable one : List.copyOf(tables)) {
+      if (one.rows == 0 && tables.size() > 1) {
+        tables.remove(one);
+        one.close();
+      }
     }
   }
 
@@ -108,11 +123,11 @@ final class DeviceDecoder implements AutoCloseable {
     List<DeviceMemoryBuffer> made = new ArrayList<>();
     ColumnVector whole = null;
     try {
-      DeviceMemoryBuffer offsets = ends.length == 0 ? null : offsets(ends, made);
       if (tables.size() > 1) {
         whole = ColumnVector.concatenate(tables.stream().map(one -> one.view).toArray(ColumnView[]::new));
         close();
       }
+      DeviceMemoryBuffer offsets = ends.length == 0 ? null : offsets(ends, made);
       ColumnView items = whole == null ? tables.get(0).view : whole;
       List<DeviceMemoryBuffer> buffers = whole == null ? tables.get(0).buffers : new ArrayList<>();
       ColumnVector found = new ColumnVector(

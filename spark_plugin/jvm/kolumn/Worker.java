@@ -205,7 +205,11 @@ final class Worker implements AutoCloseable {
       if (Commands.isAnswered(found)) {
         commands.answerStop();
       } else {
-        device.note(found, commands);
+        try {
+          device.note(found, commands);
+        } catch (RuntimeException e) {
+          throw new IOException("a worker says what makes no sense", e);
+        }
       }
     }
     commands.rest();

@@ -19,6 +19,8 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.arrow.memory.util.MemoryUtil;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext$;
+import org.apache.spark.TaskContextImpl;
 
 /** Calls DeviceDecoder for tests: reads a JSON with a call from each line, and writes one with what came of it. */
 public final class DecodeCalls {
@@ -59,13 +61,30 @@ public final class DecodeCalls {
         throw retry;
       }
     };
-    Thread thread = new Thread(() -> call(call, found));
-    thread.start();
+    TaskContextImpl task = TaskContext$.MODULE$.empty();
+    List<Thread> threads = new ArrayList<>();
+    List<ObjectNode> others = new ArrayList<>();
+    for (int i = 0; i < call.path("threads").asInt(1); i++) {
+      ObjectNode one = i == 0 ? found : JSON.createObjectNode();
+      others.add(one);
+      threads.add(new Thread(() -> {
+        TaskContext$.MODULE$.setTaskContext(task);
+        call(call, one);
+      }));
+    }
+    threads.forEach(Thread::start);
+    if (call.has("killMs")) {
+      Thread.sleep(call.get("killMs").asLong());
+      task.markInterrupted("nobody waits for it");
+    }
     if (call.has("interruptMs")) {
       Thread.sleep(call.get("interruptMs").asLong());
-      thread.interrupt();
+      threads.forEach(Thread::interrupt);
     }
-    thread.join();
+    for (Thread thread : threads) {
+      thread.join();
+    }
+    found.putPOJO("others", others.subList(1, others.size()));
     found.putPOJO("turns", List.copyOf(GpuSemaphore$.MODULE$.asked));
     GpuSemaphore$.MODULE$.asked.clear();
     found.put("allocations", allocations.get());
@@ -84,7 +103,9 @@ public final class DecodeCalls {
       found.set("column", described(column));
     } catch (Throwable e) {
       found.put("error", e.getClass().getName() + ": " + e.getMessage());
-      found.put("cause", String.valueOf(e.getCause()));
+      for (Throwable cause = e.getCause(); cause != null; cause = cause.getCause()) {
+        found.withArray("causes").add(cause.toString());
+      }
       found.put("isRetry", e instanceof GpuRetryOOM);
     }
     found.putPOJO("metrics", metrics);

@@ -1,13 +1,14 @@
 package com.nvidia.spark.rapids;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import org.apache.spark.TaskContext;
 
 /** Stands for RAPIDS' semaphore: notes what it is asked for. */
 public final class GpuSemaphore$ {
   public static final GpuSemaphore$ MODULE$ = new GpuSemaphore$();
-  public final List<String> asked = new ArrayList<>();
+  public final List<String> asked = Collections.synchronizedList(new ArrayList<>());
 
   private GpuSemaphore$() {}
 
