@@ -32,6 +32,7 @@ An answer begins with "O", or is "S": the JVM wants no more. What needs no answe
 import os
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
 
@@ -81,10 +82,19 @@ class Blocks(Protocol):
 
 
 class Mapped(Protocol):
-    """Blocks that the other process has mapped, which stay mapped from one device to the next."""
+    """Blocks that the other process has mapped."""
 
     def now(self, needed: set[int]) -> tuple[list[int], list[int]]:
         """Blocks that are gone since the last call, and those of the needed ones that are not mapped."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the other process keeps from one device to the next: blocks, if there is memory that both map, and numbers of kernels."""
+
+    blocks: Blocks | None
+    mapped: Mapped | None
+    kernels: dict[str, int] = field(default_factory=dict)
 
 
 class _Allocation:
@@ -112,23 +122,18 @@ class ExecutorDevice:
     ----------
     connection : Connection
         To the JVM, which executes frames until the task's end.
-    blocks : Blocks
-        What files are read into.
-    mapped : Mapped
-        Which of them the JVM has mapped.
+    told : Told
+        Of the devices before.
     arch, multiprocessors, memory : int
         The device: 90 for sm_90, and bytes of the JVM's pool.
     """
 
     reads_files = False
 
-    def __init__(
-        self, connection: Connection, blocks: Blocks, mapped: Mapped, arch: int, multiprocessors: int, memory: int
-    ) -> None:  # fmt: skip
-        self.connection, self.blocks, self.mapped, self.arch, self.memory = connection, blocks, mapped, arch, memory
+    def __init__(self, connection: Connection, told: Told, arch: int, multiprocessors: int, memory: int) -> None:
+        self.connection, self.told, self.arch, self.memory = connection, told, arch, memory
         self.kept: dict[str, Any] = {}
         self._most_blocks = CONCURRENT * multiprocessors
-        self._kernels: dict[str, int] = {}
         self._freed: list[int] = []
         self._sent: list[object] = []
         self._slab: _Allocation | None = None
@@ -159,30 +164,35 @@ class ExecutorDevice:
         return _Allocation(address, self._freed)
 
     def upload(self, data: AnyArray) -> RemoteMemory:
-        memory = self.empty(data.nbytes)
-        if data.nbytes <= _INLINE:
-            self.tell(b"U", struct.pack(">q", memory.address), data.tobytes())
+        memory, bytes = self.empty(data.nbytes), data.reshape(-1).view(np.uint8)
+        if data.nbytes > _INLINE and self.told.blocks is not None:
+            self._copy(memory.address, bytes, self.told.blocks)
             return memory
+        for start in range(0, data.nbytes, _INLINE):
+            self.tell(b"U", struct.pack(">q", memory.address + start), bytes[start : start + _INLINE].tobytes())
+        return memory
+
+    def _copy(self, target: int, data: Bytes, blocks: Blocks) -> None:
         source: object = data
-        found = self.blocks.find(data.ctypes.data, data.nbytes)
+        found = blocks.find(data.ctypes.data, data.nbytes)
         if found is None:
             source, view = take_locked(data.nbytes)
             copied = np.frombuffer(view, np.uint8)
-            copied[:] = data.reshape(-1).view(np.uint8)
-            found = self.blocks.find(copied.ctypes.data, data.nbytes)
+            copied[:] = data
+            found = blocks.find(copied.ctypes.data, data.nbytes)
             assert found is not None, "memory that this process shares is not in a block"
         # The JVM copies later, so the bytes have to stay.
         self._sent.append(source)
-        self._announce(found[0])
-        self.tell(b"C", struct.pack(">qiqq", memory.address, *found))
-        return memory
+        self._announce(found[0], blocks)
+        self.tell(b"C", struct.pack(">qiqq", target, *found))
 
-    def _announce(self, block: int) -> None:
-        dropped, new = self.mapped.now({block})
+    def _announce(self, block: int, blocks: Blocks) -> None:
+        assert self.told.mapped is not None
+        dropped, new = self.told.mapped.now({block})
         for one in dropped:
             self.tell(b"D", struct.pack(">i", one))
         for one in new:
-            self.tell(b"M", struct.pack(">iiq", one, *self.blocks.descriptor(one)))
+            self.tell(b"M", struct.pack(">iiq", one, *blocks.descriptor(one)))
 
     def load(self, path: str, start: int, end: int) -> None:
         """Nothing bypasses this process."""
@@ -208,9 +218,10 @@ class ExecutorDevice:
     def launch(self, kernel: Kernel, n: int, args: tuple[int, ...]) -> None:
         if not n:
             return
-        number = self._kernels.get(kernel.name)
+        known = self.told.kernels
+        number = known.get(kernel.name)
         if number is None:
-            number = self._kernels[kernel.name] = len(self._kernels)
+            number = known[kernel.name] = len(known)
             name = kernel.entry.encode()
             self.tell(b"K", struct.pack(">ii", number, len(name)), name, _image(kernel, self.arch))
         numbers = (n, *map(int, args))
@@ -227,13 +238,17 @@ class ExecutorDevice:
         self.tell(b"B", table)
 
     def finish(self) -> None:
-        """Let the JVM execute what waits still; afterwards it reads nothing of this process."""
+        """Free what is left; afterwards the JVM reads nothing of this process."""
         if self._sent:
             self.synchronize()
         self.kept.clear()
         self._slab = None
         self._free()
-        self._flush()
+
+    def flush(self) -> None:
+        """Send what waits still. Also after an error: the JVM keeps what it is told of blocks and kernels."""
+        waiting, self._waiting = self._waiting, bytearray()
+        self.connection.send(bytes(waiting))
 
     def _free(self) -> None:
         while self._freed:
@@ -243,7 +258,7 @@ class ExecutorDevice:
         """Send a frame that has no answer, some time."""
         self._waiting += _frame(what, *parts)
         if len(self._waiting) > _WAITING:
-            self._flush()
+            self.flush()
 
     def ask(self, what: bytes, text: bytes, size: int) -> bytearray:
         """Send a frame, and wait for the ``size`` bytes of its answer."""
@@ -251,18 +266,12 @@ class ExecutorDevice:
             raise Stopped
         self._free()
         self._waiting += _frame(what, text)
-        self._flush()
+        self.flush()
         if self.connection.receive(1) != b"O":
             # Nothing is answered any more, not even what an error's end asks for.
             self._stopped = True
             raise Stopped
         return self.connection.receive(size)
-
-    def _flush(self) -> None:
-        if self._stopped:
-            return
-        waiting, self._waiting = self._waiting, bytearray()
-        self.connection.send(bytes(waiting))
 
 
 class _Nvcomp:

@@ -37,7 +37,7 @@ from kolumn.damage.findings import Damage, Tally
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.connector.questions import answer, in_words
 from kolumn.spark_plugin.connector.resident import described, tables
-from kolumn.spark_plugin.connector.shared import Announced, SharedBlocks, can_describe, from_start, probe
+from kolumn.spark_plugin.connector.shared import SharedBlocks, can_describe, from_start, probe
 from kolumn.spark_plugin.connector.statistics import rows_of_totals
 from kolumn.spark_plugin.connector.work import Json, Work, ascending, unpacked
 from kolumn.spark_plugin.read.schema import arrow_schema, in_schema
@@ -48,7 +48,7 @@ from kolumn.spark_plugin.session.gpu_task import assign
 
 if TYPE_CHECKING:
     from kolumn.kernels.columns.table import DeviceTable
-    from kolumn.kernels.machine.executor import ExecutorDevice
+    from kolumn.kernels.machine.executor import ExecutorDevice, Told
 
 CONSTANT = frozenset({"topic", "partition", "segment", "timestampType"})
 """Columns whose buffers the batches of a segment share, mostly."""
@@ -139,8 +139,8 @@ class Worker:
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
         self.blocks: SharedBlocks | None = None
-        self.mapped: Announced | None = None
-        """What the JVM has mapped for copies to its GPU."""
+        self.told: Told | None = None
+        """What the JVM knows of this process for its GPU."""
 
     def serve(self) -> None:
         """Answer questions and read until the JVM is gone."""
@@ -185,31 +185,34 @@ class Worker:
     def _decode(self, question: Json) -> None:
         """Decode a split on the JVM's GPU."""
         # Most workers have nothing to do with a GPU.
-        from kolumn.kernels.machine.executor import ExecutorDevice, Stopped
+        from kolumn.kernels.machine.executor import ExecutorDevice, Stopped, Told
 
-        shared = self._shared_blocks()
-        if self.mapped is None:
-            shared.use_for_uploads()
-            self.mapped = shared.announced()
-        task: Task | None = None
+        if self.told is None:
+            blocks = self._shared_blocks() if question["shared"] else None
+            if blocks is not None:
+                blocks.use_for_uploads()
+            self.told = Told(blocks, None if blocks is None else blocks.announced())
+        device = ExecutorDevice(self, self.told, *(cast(int, question[name]) for name in ("arch", "multiprocessors", "memory")))
+        end: Json = {}
+        status = b"E"
         try:
-            facts = (cast(int, question[name]) for name in ("arch", "multiprocessors", "memory"))
-            device = ExecutorDevice(self, shared, self.mapped, *facts)
-            task = Task(unpacked(question["split"], Split), unpacked(question["work"], Work))
+            split = question["split"]
+            task = Task(unpacked(split, Split) if split else Split(()), unpacked(question["work"], Work))
             for table in task.tables(device):
                 device.hand_over(described(table))
                 # The JVM has it.
                 del table
             device.finish()
+            end = task.metrics()
         except _Gone:
             raise
         except Stopped:
             # The JVM frees what it has allocated.
             pass
         except Exception as error:
-            self._answer({"error": in_words(error)}, b"X")
-            return
-        self._answer({} if task is None else task.metrics(), b"E")
+            status, end = b"X", {"error": in_words(error)}
+        device.flush()
+        self._answer(end, status)
 
     def _in_memory(self, shared: bool, schema: pa.Schema) -> bool:
         if not shared or not can_describe(schema):

@@ -200,6 +200,18 @@ def test_a_limit_ends_a_split(executor: Executor, tmp_path: Path) -> None:
     assert ([one.num_rows for one in batches], counted["records"]) == ([10, 10], 20)
 
 
+def test_without_memory_that_both_map(tmp_path: Path) -> None:
+    """Bytes go through the socket."""
+    executor = Executor(Emulated(run_loops), shared=False)
+    values = [random.Random(i).randbytes(1000) for i in range(300)]
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "t-0")
+    (split,), work = asked(tmp_path / "t-0")
+    same(executor, split, work)
+    executor.close()
+    assert executor.frames["U"] > 5
+    assert not executor.frames["M"] + executor.frames["C"]
+
+
 def test_nothing_is_a_table_without_rows(executor: Executor) -> None:
     _, work = asked(CORPUS / "v2-java" / "java-zstd-0", columns=EVERY)
     batches, _ = executor.decode(packed(work), packed(Split(())), arrow_schema(work.schema))

@@ -43,8 +43,9 @@ class Executor:
     ``temporary``: the bytes that nvCOMP says it needs; the smallest number says that it is not there.
     """
 
-    def __init__(self, device: Emulated) -> None:
+    def __init__(self, device: Emulated, shared: bool = True) -> None:
         self.device, self.frames, self.stop_at, self.temporary = device, Counter[str](), -1, 1000
+        self.shared = shared
         self.allocations: dict[int, HostMemory] = {}
         self.maps: dict[int, np.ndarray[Any, Any]] = {}
         ours, theirs = socket.socketpair()
@@ -64,10 +65,9 @@ class Executor:
 
     def decode(self, work: str, split: str, schema: pa.Schema) -> tuple[list[pa.RecordBatch], dict[str, Any]]:
         """Record batches of the tables that a split becomes, and the metrics. Raises `FailureError` with the error of the worker."""
-        facts = {"arch": 90, "multiprocessors": MULTIPROCESSORS, "memory": self.device.memory}
+        facts = {"shared": self.shared, "arch": 90, "multiprocessors": MULTIPROCESSORS, "memory": self.device.memory}
         question = json.dumps({"op": "decode", "work": work, "split": split, **facts}).encode()
         self._socket.sendall(struct.pack(">i", len(question)) + question)
-        self._kernels.clear()
         tables: list[pa.RecordBatch] = []
         asked = 0
         while True:
