@@ -1,0 +1,3 @@
+package ai.rapids.cudf;
+
+public final class ColumnVector {}
