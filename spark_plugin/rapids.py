@@ -387,16 +387,19 @@ def parse(text: str) -> Explanation:
     Lines below an operator, until the next one, are its expressions.
     """
     operators: list[Operator] = []
+    above = Operator("", True)
     for match in filter(None, map(_LINE.match, text.splitlines())):
         is_operator = match["type"] == "Exec"
         if is_operator:
-            operators.append(Operator(match["name"].removesuffix("Exec"), match["mark"] in "*^"))
-        elif operators and match["name"] == "ScalaUDF" and match["text"].startswith(FUNCTION):
-            operators[-1].functions.append(match["text"])
+            above = Operator(match["name"].removesuffix("Exec"), match["mark"] in "*^")
+            # As the sorts below a join that the accelerator makes without them.
+            operators += [] if "is going to be removed" in match["text"] else [above]
+        elif match["name"] == "ScalaUDF" and match["text"].startswith(FUNCTION):
+            above.functions.append(match["text"])
         _, because, why = match["text"].partition(" because ")
         reason = why if is_operator else f"{match['name']}: {why}"
-        if operators and because and match["mark"] in "!^#" and reason not in operators[-1].reasons:
-            operators[-1].reasons.append(reason)
+        if because and match["mark"] in "!^#" and reason not in above.reasons:
+            above.reasons.append(reason)
     return Explanation(tuple(operators))
 
 
