@@ -47,6 +47,7 @@ def ask(file: str) -> None:
     found["answers left"] = [answers(spark, *one) for one in asked["queries"]]
     found["left"] = final_plan(load(spark, asked["orders"]).groupBy("partition").agg(sql.sum("offset")))
     found["reused"] = reused(spark, asked["orders"])
+    found["splits"] = splits(spark, asked["topic"])
     found["off"] = off(spark, asked["orders"])
     tell(found)
     spark.stop()
@@ -194,6 +195,16 @@ def final_plan(frame: DataFrame) -> str:
 def reused(spark: SparkSession, path: str) -> str:
     one, other = (load(spark, path, splitBytes="3000").groupBy("partition").agg(sql.sum("offset")) for _ in range(2))
     return final_plan(one.union(other))
+
+
+def splits(spark: SparkSession, path: str) -> list[int]:
+    """How many, as batches of the accelerator get smaller; the last read is one of the CPU."""
+    found = []
+    for size, options in (("1g", {}), ("200k", {}), ("50k", {}), ("50k", {"backend": "cpu"})):
+        spark.conf.set("spark.rapids.sql.batchSizeBytes", size)
+        found.append(load(spark, path, minPartitions="1", **options).rdd.getNumPartitions())
+    spark.conf.unset("spark.rapids.sql.batchSizeBytes")
+    return found
 
 
 def off(spark: SparkSession, path: str) -> str:

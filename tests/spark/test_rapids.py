@@ -499,6 +499,15 @@ def test_what_is_left_on_the_cpu_is_scanned_by_columns(verdicts: dict[str, Any])
     assert ("BatchScan kolumn" in verdicts["off"], "Generate" in verdicts["off"]) == (True, False)
 
 
+@pytest.mark.slow
+def test_a_split_decodes_to_about_a_batch_of_the_accelerator(verdicts: dict[str, Any]) -> None:
+    whole, some, many, on_cpu = verdicts["splits"]
+    size = kolumn.read(TOPIC).nbytes
+    assert whole == on_cpu <= 2
+    assert size / 200_000 / 2 < some < size / 200_000 * 2 + 2
+    assert size / 50_000 / 2 < many < size / 50_000 * 2 + 2
+
+
 def test_a_class_path_without_the_accelerator(spark: SparkSession) -> None:
     """Kolumn's jar may be where it does not see the accelerator's: reads go the other way, and plans say why."""
     names = {"spark.sql.legacy.setCommandRejectsSparkCoreConfs": "false", "spark.plugins": "com.nvidia.spark.SQLPlugin"}

@@ -3,6 +3,7 @@ package kolumn;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.network.util.JavaUtils;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -16,6 +17,11 @@ final class Accelerator {
   static boolean plans() {
     boolean isThere = Arrays.stream(Settings.conf("spark.plugins", "").split(",")).map(String::trim).anyMatch(PLUGIN::equals);
     return isThere && Boolean.parseBoolean(Settings.conf("spark.rapids.sql.enabled", "true"));
+  }
+
+  /** What the accelerator takes for a batch of the right size. */
+  static long batchBytes() {
+    return JavaUtils.byteStringAsBytes(Settings.conf("spark.rapids.sql.batchSizeBytes", "1g"));
   }
 
   /** Why a scan is decoded on the CPU; null if nothing is in the way. */

@@ -11,6 +11,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.SparkContext;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.Row;
@@ -93,10 +95,15 @@ final class DecodeSplit extends AbstractFunction1<Object, Object> implements Rap
   public Object apply(Object id) {
     Objects.Fields fields = Objects.Fields.of(schema);
     List<Row> rows = new ArrayList<>();
+    TaskContext task = TaskContext.get();
     try (LogReader reader = new LogReader(python, isShared, work, split((Long) id))) {
       while (reader.next()) {
         for (Iterator<InternalRow> found = reader.get().rowIterator(); found.hasNext(); ) {
           rows.add(fields.row(found.next()));
+        }
+        if (task != null && task.isInterrupted()) {
+          // Spark looks at that between rows, and there are none before all are here.
+          throw new TaskKilledException();
         }
       }
       count(reader.currentMetricsValues());

@@ -94,6 +94,8 @@ final class LogScan
   private Map<String, Object> asked(boolean isKeyed, boolean mustBeKeyed) {
     Map<String, Object> asked = new HashMap<>(question);
     asked.putAll(Map.of("slots", Settings.slots(), "keyed", isKeyed, "mustBeKeyed", mustBeKeyed, "found", found));
+    // On the GPU a split is one array.
+    asked.put("most", goesToGpu() ? Accelerator.batchBytes() : 0);
     return asked;
   }
 
