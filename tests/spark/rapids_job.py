@@ -47,6 +47,7 @@ def ask(file: str) -> None:
     found["answers left"] = [answers(spark, *one) for one in asked["queries"]]
     found["left"] = final_plan(load(spark, asked["orders"]).groupBy("partition").agg(sql.sum("offset")))
     found["reused"] = reused(spark, asked["orders"])
+    found["no share"] = failure(load(spark, asked["orders"], backend="gpu"))
     found["splits"] = splits(spark, asked["topic"])
     found["off"] = off(spark, asked["orders"])
     tell(found)

@@ -496,6 +496,8 @@ def test_what_is_left_on_the_cpu_is_scanned_by_columns(verdicts: dict[str, Any])
     final, _, initial = verdicts["left"].partition("Initial Plan")
     assert ("BatchScan kolumn" in final, "Generate" in final, "Generate explode(kolumn_decode {path=" in initial) == (True, False, True)
     assert "ReusedExchange" in verdicts["reused"]
+    # Workers of the connector know the shares in a local session too.
+    assert "this session gives workers no memory of the GPU" in verdicts["no share"]
     assert ("BatchScan kolumn" in verdicts["off"], "Generate" in verdicts["off"]) == (True, False)
 
 
