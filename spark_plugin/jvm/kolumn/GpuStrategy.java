@@ -1,37 +1,14 @@
 package kolumn;
 
-import java.util.ArrayList;
-import java.util.List;
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.catalyst.expressions.Alias;
-import org.apache.spark.sql.catalyst.expressions.And;
-import org.apache.spark.sql.catalyst.expressions.AttributeReference;
-import org.apache.spark.sql.catalyst.expressions.DynamicPruning;
-import org.apache.spark.sql.catalyst.expressions.Explode;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.GetStructField;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.expressions.ScalaUDF;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
-import org.apache.spark.sql.catalyst.plans.logical.Range;
-import org.apache.spark.sql.execution.FilterExec;
-import org.apache.spark.sql.execution.GenerateExec;
-import org.apache.spark.sql.execution.ProjectExec;
-import org.apache.spark.sql.execution.RangeExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy;
-import org.apache.spark.sql.types.ArrayType;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.Metadata;
-import org.apache.spark.sql.types.StructType;
-import scala.Option;
+import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * In a session with the RAPIDS Accelerator a scan becomes operators that run on the GPU: a function decodes splits by their numbers, and
@@ -39,8 +16,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * knows of sizes. Where something is in the way, {@link LogScan#obstacle} says what, and Spark's own strategy makes a BatchScanExec.
  */
 final class GpuStrategy extends SparkStrategy {
-  private static final Seq<SparkPlan> NOT_MINE = seq(List.of());
-
   private final SparkSession session;
 
   GpuStrategy(SparkSession session) {
@@ -51,14 +26,15 @@ final class GpuStrategy extends SparkStrategy {
   public Seq<SparkPlan> apply(LogicalPlan plan) {
     DataSourceV2ScanRelation relation = relation(plan);
     if (relation == null || !(relation.scan() instanceof LogScan scan) || !scan.goesToGpu()) {
-      return NOT_MINE;
+      return notMine();
     }
     try {
-      return seq(List.of(planned(plan, scan)));
+      // What other versions of Spark may not have is named there alone.
+      return GpuPlan.of(session, this, plan, scan);
     } catch (LinkageError e) {
       // Of another Spark, or of jars that do not see each other.
       scan.stayOnCpu("this Spark, or its class path, is not what Kolumn knows: " + e);
-      return NOT_MINE;
+      return notMine();
     }
   }
 
@@ -73,55 +49,8 @@ final class GpuStrategy extends SparkStrategy {
     return plan instanceof DataSourceV2ScanRelation found ? found : null;
   }
 
-  private SparkPlan planned(LogicalPlan plan, LogScan scan) {
-    // Classes are loaded before anything is planned by half.
-    DecodeSplit decode = scan.decode();
-    if (plan instanceof Project project) {
-      return new ProjectExec(project.projectList(), planLater(project.child()));
-    }
-    if (plan instanceof Filter filter) {
-      Expression condition = withoutPruning(filter.condition());
-      return condition == null ? planLater(filter.child()) : new FilterExec(condition, planLater(filter.child()));
-    }
-    SparkPlan scanned = CollectionConverters.asJava(new DataSourceV2Strategy((org.apache.spark.sql.classic.SparkSession) session).apply(plan)).get(0);
-    return LeftOnCpu.tagged(decoded((DataSourceV2ScanRelation) plan, scan, decode), scanned);
-  }
-
-  /** A condition without what only spares a scan some of its splits; null if nothing else is in it. */
-  private static Expression withoutPruning(Expression condition) {
-    if (condition instanceof And both) {
-      Expression left = withoutPruning(both.left());
-      Expression right = withoutPruning(both.right());
-      return left == null ? right : right == null ? left : left == both.left() && right == both.right() ? both : new And(left, right);
-    }
-    return condition instanceof DynamicPruning ? null : condition;
-  }
-
-  private static SparkPlan decoded(DataSourceV2ScanRelation relation, LogScan scan, DecodeSplit decode) {
-    StructType schema = scan.readSchema();
-    int splits = Math.max(1, decode.count());
-    AttributeReference id = attribute("id", DataTypes.LongType);
-    AttributeReference record = attribute("record", schema);
-    Range ids = new Range(0, decode.count(), 1, Option.apply(splits), seq(List.of(id)), false);
-    ScalaUDF records =
-        new ScalaUDF(
-            decode, new ArrayType(schema, false), seq(List.of(id)), seq(List.of()), Option.empty(), Option.apply(scan.function()),
-            false, true);
-    SparkPlan rows = new GenerateExec(new Explode(records), seq(List.of()), false, seq(List.of(record)), new RangeExec(ids));
-    List<NamedExpression> columns = new ArrayList<>();
-    for (AttributeReference column : CollectionConverters.asJava(relation.output())) {
-      Expression field = new GetStructField(record, schema.fieldIndex(column.name()), Option.apply(column.name()));
-      columns.add(
-          new Alias(field, column.name(), column.exprId(), column.qualifier(), Option.apply(column.metadata()), seq(List.of())));
-    }
-    return new ProjectExec(seq(columns), rows);
-  }
-
-  private static AttributeReference attribute(String name, DataType type) {
-    return new AttributeReference(name, type, false, Metadata.empty(), NamedExpression.newExprId(), seq(List.of()));
-  }
-
-  private static <T> Seq<T> seq(List<T> items) {
-    return CollectionConverters.asScala((Iterable<T>) items).toSeq();
+  @SuppressWarnings("unchecked")
+  private static Seq<SparkPlan> notMine() {
+    return (Seq<SparkPlan>) (Seq<?>) Nil$.MODULE$;
   }
 }
