@@ -14,7 +14,7 @@ Decisions:
   splits and decoding are the functions of the source written in Python, so the two cannot differ.
 * The jar takes the name by its class, not by a services file: Spark looks for the class `kolumn.DefaultSource` before it looks for
   sources written in Python, and two services files with one name would be an error. What the connector does not do itself (writes,
-  tables of batches and remarks) it passes to Spark's class for sources written in Python, the only one that is not public, by reflection.
+  tables of batches and remarks) it passes to Spark's class for sources written in Python, which is not public, by reflection.
 * A stream's memory is in the JVM, since a worker may end between two questions. Offsets are the texts of `spark_plugin/read/stream.py`, so
   either reader goes on from a checkpoint of the other. Spark asks for the first offset more than once; the answer is kept with the
   checkpoint.
@@ -25,6 +25,11 @@ Decisions:
 * Headers are believed in counts, first and last offsets and last timestamps that are set, as Spark believes the statistics of a Parquet
   file: no checksum covers a header alone. Reads with ranges, `errors=skip`, `read_committed`, drafts, or `checkCrcs=true` decode.
   Batches that compaction has thinned, and formats 0 and 1, are decoded one by one (`spark_plugin/connector/statistics.py`).
+* With the RAPIDS Accelerator a planner strategy makes a projection, a generator and a range of a scan (`GpuStrategy.java`), found by a
+  services file. It is not a function that returns another frame, because what is pushed down, statistics and the logical plan stay those
+  of the scan, and SQL, catalogs and tables go the same way. It is no rule over physical plans, because the accelerator tags plans before
+  such a rule would be seen by adaptive execution. These operators have no runtime filters and report no partitioning. What the
+  accelerator leaves on the CPU is put back to a BatchScanExec (`LeftOnCpu.java`): the function would make all rows of a split at a time.
 * Conditions widen. A condition on offsets or times becomes a range of each topic partition that may hold more, and Spark compares
   again; so nothing depends on how Spark rounds. Conditions on topic and partition alone are decided by the plan, so that headers can
   count what they leave (`spark_plugin/connector/conditions.py`).

@@ -1,6 +1,7 @@
 """The RAPIDS Accelerator for a session: its settings, its jar, and what it makes of a plan. Nothing here touches CUDA.
 
-`kolumn.spark_plugin.read_segments` is the route on which the accelerator takes records over. Its jar, 576 MB, is never shipped.
+In a session with it ``format("kolumn")`` is planned as operators that the accelerator runs: `GpuStrategy.java`. Its jar, 576 MB, is
+never shipped.
 What does not fit together is found before a session starts: the accelerator finds most of it too, but ends the JVM with it, and Python
 sees a connection that was refused.
 """
@@ -10,10 +11,13 @@ import os
 import re
 import subprocess
 import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from warnings import warn
 
 import pyspark
 
@@ -131,7 +135,7 @@ def _check_machine(jar: str | Path, workers: int, jvm: float, python: float) -> 
             f"{jar} is for CUDA {wanted}, and the driver of this machine's GPU knows CUDA {known}: install a newer driver, "
             f"or take the jar with the classifier cuda{known}"
         )
-    check_shares(min(sizes), jvm, python, workers)
+    check_shares(min(sizes), jvm, python, workers if python else 0)
 
 
 def gpu_sizes() -> list[int]:
@@ -161,6 +165,9 @@ def driver_cuda() -> int | None:
     return version.value // 1000
 
 
+PYTHON_SHARE = 0
+JVM_SHARES = {False: 0.9, True: 0.5}
+"""Without and with a share for Python workers."""
 CLUSTERS = ("standalone", "yarn", "kubernetes")
 DISCOVERY = "discover_gpus.sh"
 _ALWAYS = {
@@ -185,8 +192,8 @@ def configure(
     jar: str | Path | None = None,
     cluster: Literal["standalone", "yarn", "kubernetes"] | None = None,
     cores: int = 8,
-    jvm_share: float = 0.5,
-    python_share: float = 0.3,
+    jvm_share: float | None = None,
+    python_share: float | None = None,
     concurrent_tasks: int = 2,
     pinned: str = "2g",
     explain_only: bool = False,
@@ -207,11 +214,13 @@ def configure(
     cores : int
         Cores of an executor: so many tasks share its GPU. A local session counts this machine's cores where they are more; its master
         must not ask for more threads than that.
-    jvm_share : float
-        Part of the GPU's memory that is the JVM's pool.
-    python_share : float
+    jvm_share : float, optional
+        Part of the GPU's memory that is the JVM's pool, in which ``format("kolumn")`` decodes. By default 0.9, or 0.5 beside a
+        ``python_share``.
+    python_share : float, optional
         Part of the GPU's memory for all Python workers of an executor together; each takes its part of that
-        (`gpu_task.use_gpu`). The rest is for CUDA's contexts.
+        (`gpu_task.use_gpu`). The rest is for CUDA's contexts. By default 0: no worker opens a GPU then. `read_segments` needs it for
+        ``backend="gpu"`` and ``frame="cudf"``.
     concurrent_tasks : int
         JVM tasks that use the GPU at a time.
     pinned : str
@@ -233,6 +242,10 @@ def configure(
     MissingError
         No jar; for a local session also no GPU, or a driver that is too old for the jar's CUDA.
     """
+    if jvm_share is not None and python_share is None:
+        warn(f"python_share is {PYTHON_SHARE} now where it is not given; it was 0.3", FutureWarning, stacklevel=3)
+    python_share = PYTHON_SHARE if python_share is None else python_share
+    jvm_share = JVM_SHARES[bool(python_share)] if jvm_share is None else jvm_share
     _check(cluster, cores, jvm_share, python_share, concurrent_tasks)
     extra = _mebibytes(pinned)
     jar = find_jar() if jar is None else jar
@@ -308,6 +321,10 @@ def _mebibytes(size: str) -> int:
 _LINE = re.compile(r"^ *(?P<mark>[*!@#^]) ?(?P<type>\w*) ?<(?P<name>\w+)> (?P<text>.*)$")
 
 
+FUNCTION = "kolumn_decode"
+_KEEP_PLAN = "spark.kolumn.rapids.keepPlan"
+
+
 @dataclass
 class Operator:
     """An operator of a plan: its name in Spark without "Exec", and why it is not on the GPU, or what in it goes through the CPU."""
@@ -315,13 +332,29 @@ class Operator:
     name: str
     on_gpu: bool
     reasons: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
+    """Kolumn's functions in it, as EXPLAIN shows them."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A scan of ``format("kolumn")``: its text in plans, and why it is decoded on the CPU; None if the GPU decodes it."""
+
+    text: str
+    reason: str | None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the GPU decodes it, in the executor's process."""
+        return self.reason is None
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Which parts of a plan run on the GPU. Its text says so in words."""
+    """Which parts of a plan run on the GPU, and where each scan is decoded. Its text says so in words."""
 
     operators: tuple[Operator, ...]
+    scans: tuple[Scan, ...] = ()
 
     @property
     def on_gpu(self) -> tuple[str, ...]:
@@ -335,7 +368,10 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"On the GPU: {', '.join(self.on_gpu) or 'nothing'}.", f"On the CPU: {', '.join(self.on_cpu) or 'nothing'}."]
-        return "\n".join([*lines, *(f"  {operator.name}: {reason}" for operator in self.operators for reason in operator.reasons)])
+        lines += [f"  {operator.name}: {reason}" for operator in self.operators for reason in operator.reasons]
+        for scan in self.scans:
+            lines.append(f"Decoded on the {'GPU' if scan.on_gpu else 'CPU'}: {scan.text}")
+        return "\n".join(lines)
 
 
 def parse(text: str) -> Explanation:
@@ -351,14 +387,19 @@ def parse(text: str) -> Explanation:
     Lines below an operator, until the next one, are its expressions.
     """
     operators: list[Operator] = []
+    above = Operator("", True)
     for match in filter(None, map(_LINE.match, text.splitlines())):
         is_operator = match["type"] == "Exec"
         if is_operator:
-            operators.append(Operator(match["name"].removesuffix("Exec"), match["mark"] in "*^"))
+            above = Operator(match["name"].removesuffix("Exec"), match["mark"] in "*^")
+            # As the sorts below a join that the accelerator makes without them.
+            operators += [] if "is going to be removed" in match["text"] else [above]
+        elif match["name"] == "ScalaUDF" and match["text"].startswith(FUNCTION):
+            above.functions.append(match["text"])
         _, because, why = match["text"].partition(" because ")
         reason = why if is_operator else f"{match['name']}: {why}"
-        if operators and because and match["mark"] in "!^#" and reason not in operators[-1].reasons:
-            operators[-1].reasons.append(reason)
+        if because and match["mark"] in "!^#" and reason not in above.reasons:
+            above.reasons.append(reason)
     return Explanation(tuple(operators))
 
 
@@ -385,4 +426,27 @@ def explain(df: "DataFrame") -> Explanation:
         raise ArgumentError("this session has no RAPIDS Accelerator: start it with kolumn.spark_plugin.rapids.configure(builder)")
     gateway = session._jvm
     assert gateway is not None
-    return parse(gateway.com.nvidia.spark.rapids.ExplainPlan.explainPotentialGpuPlan(df._jdf, "ALL"))
+    # Spark has planned the frame already, and the connector has put its own scans where the accelerator left something on the CPU.
+    with _kept_plans(session):
+        again = gateway.org.apache.spark.sql.classic.Dataset.ofRows(session._jsparkSession, df._jdf.queryExecution().logical())
+        found = parse(gateway.com.nvidia.spark.rapids.ExplainPlan.explainPotentialGpuPlan(again, "ALL"))
+        scans = [(str(text), reason) for text, reason in gateway.kolumn.Scans.of(again.queryExecution())]
+    return Explanation(found.operators, tuple(_scans(scans, found.operators)))
+
+
+@contextmanager
+def _kept_plans(session: "SparkSession") -> Iterator[None]:
+    """Plans stay as the accelerator has seen them."""
+    before = session.conf.get(_KEEP_PLAN, "false")
+    session.conf.set(_KEEP_PLAN, "true")
+    try:
+        yield
+    finally:
+        session.conf.set(_KEEP_PLAN, str(before))
+
+
+def _scans(found: Iterable[tuple[str, str | None]], operators: Iterable[Operator]) -> Iterator[Scan]:
+    left = [(one, function) for one in operators if not one.on_gpu for function in one.functions]
+    for text, reason in found:
+        why = next((one for one, function in left if function.startswith(text)), None)
+        yield Scan(text, reason if why is None else f"{why.name} is not on the GPU: {'; '.join(why.reasons)}")

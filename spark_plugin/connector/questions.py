@@ -113,6 +113,7 @@ def _planned(question: Json) -> Json:
         splits = _for_totals(options, groups)
         size = Estimate(len(splits), 64 * len(splits))
     else:
+        options = _bounded(options, groups, cast(int, question.get("most", 0)))
         splits = share(options, groups, limits, by_tasks(question))
         size = estimate([part for split in splits for part in split.ranges], options.decode)
         if limit >= 0:
@@ -142,6 +143,15 @@ def _narrowed(options: LoadOptions, limits: dict[Key, Bounds], where: dict[Key, 
     times = times.and_(Box(None, None, options.decode.start_timestamp, options.decode.end_timestamp))
     decode = replace(options.decode, start_timestamp=times.start_timestamp, end_timestamp=times.end_timestamp)
     return replace(options, decode=decode), bounds
+
+
+def _bounded(options: LoadOptions, groups: dict[Key, list[Segment]], most: int) -> LoadOptions:
+    """The options with splits that decode to about ``most`` bytes, however well the log is compressed; 0 is no bound."""
+    if not most:
+        return options
+    whole = [part for segments in groups.values() for part in every_range(segments, options.decode)]
+    stored, size = sum(part.end - part.start for part in whole), estimate(whole, options.decode).bytes
+    return replace(options, split_bytes=min(options.split_bytes, max(1, stored * most // size))) if size else options
 
 
 def _for_totals(options: LoadOptions, groups: dict[Key, list[Segment]]) -> list[Split]:

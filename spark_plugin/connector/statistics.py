@@ -14,6 +14,7 @@ import pyarrow as pa
 from kolumn.core.errors import KolumnError
 from kolumn.damage.findings import Tally
 from kolumn.damage.segment_end import at_stop
+from kolumn.decode.host.aborted import COLUMN
 from kolumn.decode.host.chunks import HEADER_WINDOW, Stop, chunks
 from kolumn.decode.host.headers import headers, with_last_offsets
 from kolumn.decode.pipeline import scan_ranges
@@ -30,7 +31,7 @@ _SAMPLE_BYTES = 1 << 18
 """Bytes of the log that are decoded at each place, but at least one entry: they tell the width of rows with payloads."""
 _HEADER_CHUNKS = 8
 """Chunks of headers that are read at each place: thousands of headers of a file, some hundred KiB of an object."""
-_WIDTHS = {"topic": 16}
+_WIDTHS = {"topic": 16, COLUMN: 16}
 """Bytes of names in a row, which most rows share."""
 
 
@@ -86,6 +87,8 @@ def _decoded_width(part: Range, options: Options) -> float:
     # Planned on the CPU: the driver must not open a GPU, even if the tasks use one.
     decode = replace(options, backend="cpu", isolation_level="read_uncommitted", start_offset=None, end_offset=None)
     decode = replace(decode, start_timestamp=None, end_timestamp=None, errors="skip")
+    # Without the outcomes of transactions no column of them can be made.
+    decode = replace(decode, columns=tuple(name for name in decode.columns if name != COLUMN))
     rows = size = 0
     try:
         for batch in scan_ranges([replace(part, start_offset=None, end_offset=None, transactions=None)], decode):

@@ -28,15 +28,20 @@ def use_gpu() -> int:
 
     A pool that RMM has in this worker by then stays: what is Kolumn's comes from it, and the shares of `rapids.configure` don't bound it.
     Returns the number of the device in this process. Raises `MissingError` without the packages of ``kolumn[gpu]`` or without a GPU, and
-    `ArgumentError` as `check_shares`.
+    `ArgumentError` as `check_shares`, or if the session gives Python workers nothing.
     """
     global _used
     if _used is None:
+        python, workers = float(os.environ.get(SHARE, "0.3")), int(os.environ.get(WORKERS, "1"))
+        if not python:
+            raise ArgumentError(
+                "backend='gpu' in a Python worker, and this session gives workers no memory of the GPU: leave backend out, so that the "
+                'accelerator decodes format("kolumn") in the executor, or start it with rapids.configure(builder, python_share=0.3)'
+            )
         from kolumn.kernels.machine.device import count, memory_of, open_device
 
         addresses, partition = _assigned or _of_context()
         device = choose(addresses, os.environ.get("CUDA_VISIBLE_DEVICES"), partition, count())
-        python, workers = float(os.environ.get(SHARE, "0.3")), int(os.environ.get(WORKERS, "1"))
         check_shares(memory_of(device), float(os.environ.get(JVM_SHARE, "0")), python, workers)
         open_device(device, python / workers)
         share_locked(workers)
@@ -55,10 +60,10 @@ def _of_context() -> tuple[Sequence[str], int]:
 def check_shares(total: int, jvm: float, python: float, workers: int) -> None:
     """Add up what is taken of a GPU: the JVM's pool, those of the workers, and a context for each of these processes.
 
-    ``jvm`` and ``python`` are parts of the GPU's ``total`` bytes, the latter for all ``workers`` together. Raises `ArgumentError` if it is
-    more than there is.
+    ``jvm`` and ``python`` are parts of the GPU's ``total`` bytes, the latter for all ``workers`` together, if there are any. Raises
+    `ArgumentError` if it is more than there is.
     """
-    pools, contexts = int(jvm * total) + workers * int(python / workers * total), (1 + workers) * CONTEXT_BYTES
+    pools, contexts = int(jvm * total) + workers * int(python / max(1, workers) * total), (1 + workers) * CONTEXT_BYTES
     if pools + contexts > total:
         raise ArgumentError(
             f"a GPU of {total / 2**30:.1f} GiB: {jvm:.0%} for the JVM, {python:.0%} for {workers} Python workers and "

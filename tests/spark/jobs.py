@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 import kolumn.spark_plugin as plugin
 from kolumn.core.errors import MissingError
-from kolumn.spark_plugin import rapids
 from kolumn.spark_plugin.session.java import use_java
 from kolumn.spark_plugin.write import export as parquet_export
 from kolumn.spark_plugin.write.export import ExportJob, ExportLayout, write_job
@@ -30,8 +29,6 @@ from kolumn.spark_plugin.write.export import ExportJob, ExportLayout, write_job
 QUIET = {
     "spark.driver.host": "127.0.0.1", "spark.log.level": "OFF", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
 }  # fmt: skip
-SPLIT = 50_000
-"""Size for several splits: with a single one, Spark plans no exchange."""
 
 
 def session(master: str = "local[1]", settings: Mapping[str, str] = {}, configure: Callable[[Any], Any] = lambda builder: builder) -> Any:
@@ -263,45 +260,6 @@ def wrong_python(path: str) -> None:
 def by_name(path: str) -> None:
     """Read by the format's name, without registering it and without calling Kolumn."""
     tell(session().read.format("kolumn").load(path).count())
-
-
-def gpu_plans(path: str) -> None:
-    """Plan queries with the real RAPIDS jar."""
-    spark = session(configure=lambda builder: rapids.configure(builder, explain_only=True))
-    plugin.register(spark)
-    verdicts = {name: rapids.explain(frame) for name, frame in gpu_queries(spark, path)}
-    found = {name: {"gpu": verdict.on_gpu, "cpu": verdict.on_cpu, "text": str(verdict)} for name, verdict in verdicts.items()}
-    total = gpu_transform(spark, path).first()
-    tell({"plans": found, "rows": total[0] if total else None})
-    spark.stop()
-
-
-def gpu_queries(spark: SparkSession, path: str) -> Iterator[tuple[str, DataFrame]]:
-    source = spark.read.format("kolumn").option("splitBytes", str(SPLIT)).load(path)
-    yield "source", source
-    yield "source in Python", spark.read.format("kolumn").option("reader", "python").load(path)
-    yield "source, aggregated", source.filter("offset > 5").groupBy("partition").agg(sql.max("timestamp"))
-    strings = spark.read.format("kolumn").options(splitBytes=SPLIT, payload="string").load(path)
-    yield "source, strings grouped by key", strings.groupBy("key").agg(sql.sum("offset"))
-    yield "source, counted from headers", source.groupBy("partition").count()
-    records = plugin.read_segments(spark, path, split_bytes=SPLIT)
-    yield "segments", records
-    yield "segments, aggregated", records.groupBy("topic", "partition").agg(sql.max("timestamp"), sql.sum("offset"))
-    yield "segments, length of a binary value", records.agg(sql.sum(sql.octet_length("value")))
-    yield "segments, grouped by a binary key", records.groupBy("key").count()
-    yield "segments with headers", plugin.read_segments(spark, path, split_bytes=SPLIT, include_headers=True)
-    text = plugin.read_segments(spark, path, split_bytes=SPLIT, payload="string")
-    yield "strings, grouped by key", text.groupBy("key").agg(sql.sum(sql.octet_length("value")))
-    yield "strings, parsed", text.select(sql.get_json_object("value", "$.name"))
-    yield "transformed", gpu_transform(spark, path)
-
-
-def gpu_transform(spark: SparkSession, path: str) -> DataFrame:
-    def count(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pydict({"n": [batch.num_rows]})
-
-    counted = plugin.read_segments(spark, path, split_bytes=SPLIT, columns=["value"], transform=count, schema="n long")
-    return counted.agg(sql.sum("n"))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def plan(frame: DataFrame) -> str:
 @pytest.mark.parametrize("how", ["memory", "socket"])
 def test_rows_are_those_of_a_read(spark: SparkSession, columnar: Any, logs: Path, how: str) -> None:
     spark.conf.set("spark.kolumn.handOver", how)
-    columns = ",".join(name for name in RECORD_COLUMNS if name != "transaction")
+    columns = ",".join(RECORD_COLUMNS)
     frame = columnar(logs, columns=columns, splitBytes=200_000)
     assert "BatchScan kolumn" in plan(frame)
     assert frame.rdd.getNumPartitions() > 3

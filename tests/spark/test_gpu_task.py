@@ -100,6 +100,15 @@ def test_one_pool_for_a_worker(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) 
         gpu_task.use_gpu()
 
 
+def test_a_worker_without_a_share_opens_no_gpu(gpu: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_task, "_used", None)
+    monkeypatch.setenv(gpu_task.SHARE, "0")
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match=r"gives workers no memory of the GPU: leave backend out, .*python_share=0\.3"):
+            gpu_task.use_gpu()
+    assert not gpu
+
+
 class Untouched:
     """In place of the resource that RMM begins with."""
 

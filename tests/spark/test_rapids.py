@@ -2,21 +2,34 @@
 
 import json
 import os
+import random
+import re
 import subprocess
+import sys
 import zipfile
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 import kolumn
+from kit.avro_values import encoded
 from kit.corpus import HERE as CORPUS
+from kit.fuzz import FIRST
 from kit.plain_spark import Builder
+from kit.queries import COLUMNS, TYPED, Asks, avro_value, json_value, own_logs
 from kit.spark_session import run_job
 from kolumn.core.errors import ArgumentError, MissingError
+from kolumn.core.schema import HEADERS, RECORD_COLUMNS
 from kolumn.spark_plugin import configure, connector_jar, rapids
+from kolumn.spark_plugin.read.schema import arrow_schema, in_schema, spark_schema
 
 JAR = "local:///opt/rapids.jar"
 TOPIC = CORPUS / "v2-java" / "java-zstd-0"
@@ -62,15 +75,28 @@ def test_a_local_session() -> None:
     assert sorted(builder._options["spark.jars"].split(",")) == sorted(["/opt/own.jar", "/opt/other.jar", JAR, str(connector_jar())])
 
 
+def test_workers_get_no_memory_unless_they_are_given_some() -> None:
+    names = ("spark.rapids.memory.gpu.allocFraction", "spark.executorEnv.KOLUMN_GPU_SHARE")
+    for options, shares in (
+        ({}, ("0.9", "0")),
+        ({"python_share": 0.3}, ("0.5", "0.3")),
+        ({"jvm_share": 0.8, "python_share": 0}, ("0.8", "0")),
+    ):
+        settings = configured(**options)
+        assert tuple(settings[name] for name in names) == shares
+    with pytest.warns(FutureWarning, match=r"python_share is 0 now where it is not given; it was 0\.3"):
+        assert configured(jvm_share=0.8)[names[1]] == "0"
+
+
 def test_settings_that_make_no_sense() -> None:
     options: Any
     for options, message in (
         ({"cluster": "mesos"}, "expected None for a local session, or one of standalone, yarn, kubernetes"),
         ({"jvm_share": 0.9, "python_share": 0.1}, "expected at most 0.95 together"),
-        ({"jvm_share": -0.1}, "expected parts of the GPU's memory, from 0 on"),
+        ({"jvm_share": -0.1, "python_share": 0}, "expected parts of the GPU's memory, from 0 on"),
         ({"cluster": "yarn", "cores": 0}, "cores=0: expected an integer, at least 1"),
         ({"cluster": "yarn", "cores": "8"}, "cores='8': expected an integer"),
-        ({"jvm_share": "0.5"}, "jvm_share='0.5', python_share="),
+        ({"jvm_share": "0.5", "python_share": 0}, "jvm_share='0.5', python_share="),
         ({"concurrent_tasks": 0}, "concurrent_tasks=0: expected an integer, at least 1"),
         ({"cluster": "yarn", "pinned": "much"}, "expected a size such as 512m or 2g"),
         ({"explain_only": True, "pinned": "much"}, "expected a size such as 512m or 2g"),
@@ -103,6 +129,11 @@ def test_a_local_session_shares_the_gpu_of_this_machine(monkeypatch: pytest.Monk
         assert configured(cores=cores)["spark.executorEnv.KOLUMN_GPU_WORKERS"] == workers
     monkeypatch.setattr(rapids, "gpu_sizes", lambda: [80 << 30, 8 << 30])
     with pytest.raises(ArgumentError, match=r"a GPU of 8\.0 GiB: 50% for the JVM, 30% for 8 Python workers"):
+        configured(python_share=0.3)
+    # The JVM alone is one process on the GPU.
+    configured()
+    monkeypatch.setattr(rapids, "gpu_sizes", lambda: [3 << 30])
+    with pytest.raises(ArgumentError, match=r"a GPU of 3\.0 GiB: 90% for the JVM, 0% for 0 Python workers and 0\.4 GiB for the contexts"):
         configured()
     monkeypatch.setattr(rapids, "gpu_sizes", list)
     with pytest.raises(MissingError, match=r"no GPU on this machine.*explain_only=True plans for a GPU and runs on the CPU"):
@@ -221,6 +252,7 @@ PLAN = """\
     !Exec <BatchScanExec> cannot run on GPU because not all scans can be replaced
       ! <PythonScan> cannot run on GPU because GPU does not currently support the operator class PythonScan
       @Expression <AttributeReference> key#0 could run on GPU
+    #Exec <SortExec> could run on GPU but is going to be removed because replacing sortMergeJoin with shuffleHashJoin
 """
 
 
@@ -241,26 +273,119 @@ def test_a_plan_in_words() -> None:
         rapids.explain(frame)
 
 
+DIGITS = (9, 18, 38, 60)
+AVRO = {"type": "record", "name": "Everything", "fields": [
+    {"name": "nothing", "type": "null"},
+    *({"name": f"a_{kind}", "type": ["null", kind]} for kind in ("boolean", "int", "long", "float", "double", "bytes", "string")),
+    {"name": "label", "type": {"type": "enum", "name": "Label", "symbols": ["one", "two"]}},
+    {"name": "digest", "type": {"type": "fixed", "name": "Digest", "size": 4}},
+    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+    {"name": "clock", "type": {"type": "long", "logicalType": "time-micros"}},
+    {"name": "moment", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+    {"name": "span", "type": {"type": "fixed", "name": "Span", "size": 12, "logicalType": "duration"}},
+    *({"name": f"dec{most}", "type": {"type": "bytes", "logicalType": "decimal", "precision": most, "scale": 2}} for most in DIGITS),
+    {"name": "items", "type": {"type": "array", "items": {
+        "type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}}},
+    {"name": "named", "type": {"type": "map", "values": ["null", "long"]}},
+    {"name": "inner", "type": {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "double"}]}},
+    {"name": "inner_local", "type": {"type": "array", "items": {"type": "long", "logicalType": "local-timestamp-micros"}}},
+]}  # fmt: skip
+"""A field of each type that values have in Spark."""
+NOT_ON_GPU = {"nothing": "void", "local": "timestamp_ntz", "inner_local": "array<timestamp_ntz>"}
+TAKEN = [name for name in (field["name"] for field in AVRO["fields"]) if name not in NOT_ON_GPU]  # type: ignore[index]
+
+
+def everything(i: int) -> dict[str, Any]:
+    return {
+        "nothing": None, "a_boolean": bool(i % 2), "a_int": -i, "a_long": i << 40, "a_float": i / 2, "a_double": i / 3 if i % 4 else None,
+        "a_bytes": b"\xff" * (i % 3), "a_string": None if i % 5 == 0 else f"text {i}", "label": ("one", "two")[i % 2], "digest": b"abcd",
+        "day": date(1, 1, 1) if i == 1 else date(2026, 1, 1 + i % 28), "clock": i * 1000, "local": 10**15 + i, "span": bytes(range(12)),
+        "moment": datetime(1, 1, 2, tzinfo=UTC) if i == 2 else datetime(2026, 1, 1, 0, 0, i % 60, 1, tzinfo=UTC),
+        **{f"dec{most}": Decimal(i).scaleb(-2) for most in DIGITS}, "items": [{"sku": f"s{k}"} for k in range(i % 3)],
+        "named": {f"k{k}": k or None for k in range(i % 4)}, "inner": {"x": i / 7}, "inner_local": [i],
+    }  # fmt: skip
+
+
+def orders(root: Path) -> Path:
+    for partition in range(3):
+        table = {
+            "key": pa.array([f"k{i % 5}".encode() for i in range(400)]), "value": pa.array([json_value(i) for i in range(400)]),
+            "headers": pa.array([[{"key": f"h{k}", "value": b"x" * k} for k in range(i % 4)] for i in range(400)], HEADERS),
+        }  # fmt: skip
+        kolumn.write(pa.table(table), root / f"orders-{partition}", batch_bytes=1000)
+    return root
+
+
+def damaged(root: Path) -> Path:
+    kolumn.write(pa.table({"value": pa.array([b"v" * 50] * 500)}), root / "bad-0", batch_bytes=2000)
+    path = root / "bad-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[3000] ^= 255
+    path.write_bytes(data)
+    return root
+
+
 @pytest.fixture(scope="module")
-def verdicts() -> dict[str, Any]:
-    """The real jar's verdict on every query of `gpu_plans` in jobs.py."""
+def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the session of the real jar is asked: see rapids_job.py."""
+    scratch, chance = tmp_path_factory.mktemp("rapids"), random.Random(FIRST)
+    avro = {"valueFormat": "avro", "valueSchema": json.dumps(AVRO)}
+    values = pa.array([encoded(AVRO, everything(i)) if i % 9 else None for i in range(300)], pa.binary())
+    kolumn.write(pa.table({"value": values}), scratch / "avro" / "avro-0")
+    every = ",".join(RECORD_COLUMNS)
+    reads: list[tuple[str, Path, dict[str, str]]] = [
+        *((f"{folder.replace('/', ' ')}", CORPUS / folder, {"columns": every, "splitBytes": "20000"}) for folder in (
+            "v0/v0-lz4-0", "v1/v1-lz4-0", "v2-java/java-zstd-0", "transactional/txn-zstd-0",
+        )),
+        ("committed", CORPUS / "transactional/txn-zstd-0", {"isolationLevel": "read_committed", "columns": "offset,value"}),
+        ("string", orders(scratch / "orders"), {"payload": "string", "columns": "key,value,headers,offset"}),
+        ("damaged", damaged(scratch / "damaged"), {"errors": "skip"}),
+        ("typed", scratch / "avro", avro | {"columns": "value,valueValid,offset", "valueColumns": ",".join(TAKEN)}),
+    ]  # fmt: skip
+    queries: list[tuple[str, dict[str, str], str]] = []
+    for kind, value in ((None, json_value), ("json", json_value), ("avro", avro_value)):
+        log, more = own_logs(scratch / f"own {kind}", chance, value), TYPED[kind] if kind else {}
+        columns = [*COLUMNS, *(["valueValid"] if kind else [])]
+        named = {re.sub("_(.)", lambda match: match[1].upper(), name): str(one) for name, one in more.items()}
+        asks = Asks(chance, kolumn.read(log, columns=columns, **more), kind)
+        for _ in range(6):
+            options = {"columns": ",".join(columns), "splitBytes": chance.choice(["5000", "200000"]), **named}
+            queries.append((str(log), options, re.sub(r"\boffset\b", "`offset`", asks.query())))
+    return {
+        "topic": str(TOPIC), "scratch": str(scratch), "orders": str(scratch / "orders"), "avro": (str(scratch / "avro"), avro),
+        "reads": [(name, str(path), options) for name, path, options in reads], "queries": queries,
+        "damaged": (str(scratch / "damaged"), {"errors": "skip"}),
+        "pruned": (str(scratch / "avro"), avro, ["value.items.sku", "value.inner.x", "offset"]),
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def verdicts(asked: dict[str, Any]) -> dict[str, Any]:
+    """What one session of the real jar answers."""
     try:
         jar = rapids.fetch_jar()
     except MissingError as error:
         if os.environ.get("CI"):
             pytest.fail(f"the jar of the RAPIDS Accelerator could not be fetched, so nothing is proved about it: {error}")
         pytest.skip(f"the jar of the RAPIDS Accelerator could not be fetched: {error}")
-    return run_job("gpu_plans", TOPIC, env={**os.environ, "KOLUMN_RAPIDS_JAR": str(jar)})
+    question = Path(asked["scratch"], "asked.json")
+    question.write_text(json.dumps(asked))
+    return run_job(
+        "ask", question, script="rapids_job.py", env={**os.environ, "KOLUMN_RAPIDS_JAR": str(jar), "PYSPARK_PYTHON": sys.executable}
+    )
 
 
 AGGREGATE = ["HashAggregate", "ShuffleExchange", "HashAggregate"]
 RECORDS = ["Project", "MapInArrow", "Range"]
+DECODED = ["Project", "Generate", "Range"]
 # Query: operators on the GPU and operators on the CPU, each from the plan's last step to its first.
 PLACES = {
-    "source": ([], ["BatchScan"]),
+    "source": (DECODED, []),
     "source in Python": (["Project"], ["BatchScan"]),
-    "source, aggregated": ([*AGGREGATE, "Project", "Filter"], ["BatchScan"]),
-    "source, strings grouped by key": (AGGREGATE, ["BatchScan"]),
+    "source, by the CPU": ([], ["BatchScan"]),
+    "source, aggregated": ([*AGGREGATE, "Project", "Filter", *DECODED], []),
+    "source, strings grouped by key": (AGGREGATE + DECODED, []),
     "source, counted from headers": ([*AGGREGATE, "Project"], ["BatchScan"]),
     "segments": (RECORDS, []),
     "segments, aggregated": (AGGREGATE + RECORDS, []),
@@ -275,11 +400,129 @@ PLACES = {
 
 @pytest.mark.slow
 def test_where_operators_land_and_why(verdicts: dict[str, Any]) -> None:
-    assert {name: (found["gpu"], found["cpu"]) for name, found in verdicts["plans"].items()} == PLACES
     plans = verdicts["plans"]
+    assert {name: (plans[name]["gpu"], plans[name]["cpu"]) for name in PLACES} == PLACES
     assert "BatchScan: PythonScan: GPU does not currently support the operator class" in plans["source in Python"]["text"]
-    assert "BatchScan: LogScan: GPU does not currently support the operator class kolumn.LogScan" in plans["source"]["text"]
     assert "BinaryType is not supported" in plans["segments, grouped by a binary key"]["text"]
     assert "OctetLength" in plans["segments, length of a binary value"]["text"]
     assert "BinaryType" not in plans["strings, grouped by key"]["text"]
     assert verdicts["rows"] == kolumn.read(TOPIC).num_rows
+    for name, reason in {
+        "source, by the CPU": "backend=cpu",
+        "source, counted from headers": "headers alone are read",
+        "source": None,
+    }.items():
+        ((text, why),) = plans[name]["scans"]
+        assert (why, str(TOPIC) in text, f"decoded on the CPU: {reason}" in text) == (reason, True, reason is not None)
+    assert "Decoded on the GPU: kolumn_decode {path=" in plans["source"]["text"]
+
+
+@pytest.mark.slow
+def test_queries_run_on_the_gpu_as_a_whole(verdicts: dict[str, Any]) -> None:
+    found = {name: plan for name, plan in verdicts["plans"].items() if name not in PLACES}
+    assert {name: plan["cpu"] for name, plan in found.items()} == {name: [] for name in found}
+    assert len(found) == 13
+    for plan in found.values():
+        assert ("Generate", "Range") in set(pairwise(plan["gpu"])), plan["text"]
+    assert "DataWritingCommand" in found["written"]["gpu"]
+
+
+@pytest.mark.slow
+def test_each_type_goes_where_the_strategy_says(verdicts: dict[str, Any]) -> None:
+    for name, plan in verdicts["columns"].items():
+        assert (plan["cpu"], [why for _, why in plan["scans"]]) == ([], [None]), name
+    assert set(verdicts["columns"]) == set(RECORD_COLUMNS)
+    found = verdicts["types"]
+    assert list(found) == [field["name"] for field in AVRO["fields"]]  # type: ignore[index]
+    assert {name: one["type"] for name, one in found.items() if one["scans"][0][1] is not None} == NOT_ON_GPU
+    for name, one in found.items():
+        ((_, why),) = one["scans"]
+        assert (one["cpu"] == [], "BatchScan" in one["cpu"]) == (why is None, why is not None), name
+        # A column of nulls would be taken, and has no memory to decode into.
+        assert one["taken"] == (why is None or one["type"] == "void"), name
+    assert found["local"]["scans"][0][1] == "the accelerator has no column like value, struct<local:timestamp_ntz>"
+
+
+def in_spark(table: pa.Table) -> pa.Table:
+    (batch,) = table.combine_chunks().to_batches()
+    return pa.Table.from_batches([in_schema(batch, arrow_schema(spark_schema(batch.schema)))])
+
+
+def lines(table: pa.Table) -> list[str]:
+    """Rows in any order; what a producer called a string need not be one."""
+    bytes_ = [column.cast(pa.binary()) if pa.types.is_string(column.type) else column for column in table.columns]
+    return sorted(map(repr, pa.table(bytes_, table.column_names).to_pylist()))
+
+
+@pytest.mark.slow
+def test_the_function_makes_the_rows_of_a_read(verdicts: dict[str, Any], asked: dict[str, Any]) -> None:
+    renamed = {"columns": lambda text: text.split(","), "value_columns": lambda text: text.split(",")}
+    for name, path, options in asked["reads"]:
+        named = {re.sub("([A-Z])", lambda match: "_" + match[1].lower(), key): value for key, value in options.items()}
+        named = {key: value for key, value in named.items() if key not in ("split_bytes", "payload")}
+        wanted = kolumn.read(path, **{key: renamed.get(key, str)(value) for key, value in named.items()})
+        found = pq.read_table(f"{asked['scratch']}/{name}.parquet")
+        assert found.column_names == wanted.column_names
+        assert wanted.num_rows > 100
+        assert lines(found) == lines(in_spark(wanted)), name
+    assert verdicts["pruned"].count("Row(") == 300
+    assert "CorruptBatchError" in verdicts["error"]
+    size = Path(asked["damaged"][0], "bad-0", f"{0:020d}.log").stat().st_size
+    counted = verdicts["counted"]
+    assert (counted["damaged stretches left out"], size > counted["bytes of the log"] > size // 2) == (1, True)
+    lost = 500 - kolumn.read(asked["damaged"][0], errors="skip").num_rows
+    assert counted["records in damaged stretches, as far as they are known"] == lost
+
+
+@pytest.mark.slow
+def test_answers_are_those_of_a_session_without_the_accelerator(
+    spark: SparkSession, verdicts: dict[str, Any], asked: dict[str, Any]
+) -> None:
+    plans = []
+    for (path, options, query), *found in zip(asked["queries"], verdicts["answers"], verdicts["answers left"], strict=True):
+        spark.read.format("kolumn").options(reader="columnar", **options).load(path).createOrReplaceTempView("log")
+        frame = spark.sql(query)
+        wanted = sorted(map(repr, map(tuple, frame.collect())))
+        plans.append(str(frame._jdf.queryExecution().executedPlan().toString()))
+        for one in found:
+            assert one == wanted, (query, one[:5], wanted[:5])
+    spark.catalog.dropTempView("log")
+    assert not [plan for plan in plans if "Generate explode(kolumn" in plan]
+    assert [plan for plan in plans if "BatchScan kolumn" in plan]
+
+
+@pytest.mark.slow
+def test_what_is_left_on_the_cpu_is_scanned_by_columns(verdicts: dict[str, Any]) -> None:
+    final, _, initial = verdicts["left"].partition("Initial Plan")
+    assert ("BatchScan kolumn" in final, "Generate" in final, "Generate explode(kolumn_decode {path=" in initial) == (True, False, True)
+    assert "ReusedExchange" in verdicts["reused"]
+    # Workers of the connector know the shares in a local session too.
+    assert "this session gives workers no memory of the GPU" in verdicts["no share"]
+    assert ("BatchScan kolumn" in verdicts["off"], "Generate" in verdicts["off"]) == (True, False)
+
+
+@pytest.mark.slow
+def test_a_split_decodes_to_about_a_batch_of_the_accelerator(verdicts: dict[str, Any]) -> None:
+    whole, some, many, on_cpu = verdicts["splits"]
+    size = kolumn.read(TOPIC).nbytes
+    assert whole == on_cpu <= 2
+    assert size / 200_000 / 2 < some < size / 200_000 * 2 + 2
+    assert size / 50_000 / 2 < many < size / 50_000 * 2 + 2
+
+
+def test_a_class_path_without_the_accelerator(spark: SparkSession) -> None:
+    """Kolumn's jar may be where it does not see the accelerator's: reads go the other way, and plans say why."""
+    names = {"spark.sql.legacy.setCommandRejectsSparkCoreConfs": "false", "spark.plugins": "com.nvidia.spark.SQLPlugin"}
+    before = {name: spark.conf.get(name, None) for name in names}
+    for name, value in names.items():
+        spark.conf.set(name, value)
+    try:
+        frame = spark.read.format("kolumn").option("reader", "columnar").load(str(TOPIC)).filter("offset > 10").select("offset")
+        plan = str(frame._jdf.queryExecution().executedPlan().toString())
+        rows = frame.count()
+    finally:
+        for name in reversed(names):
+            spark.conf.unset(name) if before[name] is None else spark.conf.set(name, str(before[name]))
+    assert "BatchScan kolumn" in plan
+    assert re.search(r"decoded on the CPU: this Spark, or its class path, is not what Kolumn knows: .*com/nvidia/spark/RapidsUDF", plan)
+    assert rows == kolumn.read(TOPIC, start_offset=11).num_rows

@@ -8,10 +8,12 @@ import java.util.Map;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.SparkFiles;
+import scala.Tuple2;
 
 /** The environment of a worker, as Spark's own Python workers have it: where its modules are, and how much memory it may take. */
 record Environment(String python, List<String> places, long memoryMb) {
   private static final List<String> ARCHIVES = List.of(".zip", ".egg", ".whl");
+  private static final String SHARES = "spark.executorEnv.KOLUMN_GPU_";
 
   static Environment here(String python) {
     List<String> places = new ArrayList<>();
@@ -44,6 +46,12 @@ record Environment(String python, List<String> places, long memoryMb) {
     }
     if (!all.isEmpty()) {
       environment.put("PYTHONPATH", String.join(File.pathSeparator, all));
+    }
+    if (SparkEnv.get() != null) {
+      // Spark gives them to executors, of which a local session has none, and to Python workers of its own.
+      for (Tuple2<String, String> one : SparkEnv.get().conf().getAllWithPrefix(SHARES)) {
+        environment.put("KOLUMN_GPU_" + one._1(), one._2());
+      }
     }
     environment.put("PYSPARK_PYTHON", python);
     environment.put("PYSPARK_EXECUTOR_MEMORY_MB", Long.toString(memoryMb));

@@ -9,6 +9,7 @@ import java.util.OptionalLong;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -41,7 +42,10 @@ final class LogScan
   private final String conditions;
   private final Map<String, Object> question;
   private final List<Object> found = new ArrayList<>();
+  private final boolean isAccelerated;
+  private String obstacle;
   private JsonNode plan;
+  private DecodeSplit decode;
 
   LogScan(
       LogTable table, Map<String, String> options, StructType schema, List<Predicate> conditions, int limit, List<String> totals) {
@@ -50,12 +54,39 @@ final class LogScan
     this.conditions = conditions.stream().map(Predicate::toString).collect(Collectors.joining(" AND "));
     question = new HashMap<>(Map.of("op", "plan", "options", options, "schema", table.schema().json(), "asked", schema.json()));
     question.putAll(Map.of("conditions", Conditions.of(conditions.toArray(new Predicate[0])), "limit", limit, "totals", totals));
+    isAccelerated = Accelerator.plans();
+    obstacle = isAccelerated ? Accelerator.obstacle(options, schema, totals) : null;
+  }
+
+  /** Whether the accelerator's operators decode this scan. */
+  boolean goesToGpu() {
+    return isAccelerated && obstacle == null;
+  }
+
+  /** Why not, in a session with the accelerator; else null. */
+  String obstacle() {
+    return obstacle;
+  }
+
+  void stayOnCpu(String why) {
+    obstacle = why;
+  }
+
+  /** The function that decodes the splits: the same one however often Spark plans the query. */
+  synchronized DecodeSplit decode() {
+    if (decode == null) {
+      List<String> splits = new ArrayList<>();
+      plan().get("splits").forEach(one -> splits.add(one.asText()));
+      decode = new DecodeSplit(SparkSession.active().sparkContext(), this, splits, plan().get("work").asText());
+    }
+    return decode;
   }
 
   private synchronized JsonNode plan() {
     if (plan == null) {
       boolean hasKey = List.of(schema.fieldNames()).containsAll(List.of("topic", "partition"));
-      plan = Questions.plan(asked(hasKey && Settings.isKeyed(), false));
+      // Operators of the accelerator know nothing of how a scan is partitioned.
+      plan = Questions.plan(asked(hasKey && Settings.isKeyed() && !goesToGpu(), false));
     }
     return plan;
   }
@@ -63,6 +94,8 @@ final class LogScan
   private Map<String, Object> asked(boolean isKeyed, boolean mustBeKeyed) {
     Map<String, Object> asked = new HashMap<>(question);
     asked.putAll(Map.of("slots", Settings.slots(), "keyed", isKeyed, "mustBeKeyed", mustBeKeyed, "found", found));
+    // On the GPU a split is one array.
+    asked.put("most", goesToGpu() ? Accelerator.batchBytes() : 0);
     return asked;
   }
 
@@ -92,7 +125,13 @@ final class LogScan
     text.append(Given.withoutSecrets(new TreeMap<>(options).toString())).append(", columns: ").append(String.join(", ", schema.fieldNames()));
     text.append(conditions.isEmpty() ? "" : ", where: " + conditions);
     text.append((int) question.get("limit") < 0 ? "" : ", limit: " + question.get("limit"));
-    return text.append(((List<?>) question.get("totals")).isEmpty() ? "" : ", from headers: " + question.get("totals")).toString();
+    text.append(((List<?>) question.get("totals")).isEmpty() ? "" : ", from headers: " + question.get("totals"));
+    return text.append(obstacle == null ? "" : ", decoded on the CPU: " + obstacle).toString();
+  }
+
+  /** What EXPLAIN shows of a scan that goes to the GPU: as much as of any other. */
+  String function() {
+    return description().replaceFirst("kolumn", "kolumn_decode");
   }
 
   @Override

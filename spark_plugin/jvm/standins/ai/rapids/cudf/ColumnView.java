@@ -82,6 +82,16 @@ public class ColumnView implements AutoCloseable {
     return view.valid() == 0 ? null : new DeviceMemoryBufferView(view.valid(), (view.rows() + 511) / 512 * 64);
   }
 
+  /** Of int64. */
+  public HostColumnVector copyToHost() {
+    assert view.type().equals(DType.INT64);
+    long[] found = new long[Math.toIntExact(view.rows())];
+    for (int i = 0; i < found.length; i++) {
+      found[i] = StandIn.MEMORY.getLong(view.data() + 8L * i);
+    }
+    return new HostColumnVector(found);
+  }
+
   public final ColumnVector scan(ScanAggregation aggregation, ScanType scanType) {
     if (scanType != ScanType.INCLUSIVE) {
       throw new UnsupportedOperationException("the stand-in knows inclusive sums alone");

@@ -1,0 +1,41 @@
+package kolumn;
+
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.network.util.JavaUtils;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** The RAPIDS Accelerator of the session: whether there is one, and what of a log it can decode. */
+final class Accelerator {
+  private static final String PLUGIN = "com.nvidia.spark.SQLPlugin";
+
+  private Accelerator() {}
+
+  /** Whether the accelerator plans the queries of this session; those of an explainOnly session too. */
+  static boolean plans() {
+    boolean isThere = Arrays.stream(Settings.conf("spark.plugins", "").split(",")).map(String::trim).anyMatch(PLUGIN::equals);
+    return isThere && Boolean.parseBoolean(Settings.conf("spark.rapids.sql.enabled", "true"));
+  }
+
+  /** What the accelerator takes for a batch of the right size. */
+  static long batchBytes() {
+    return JavaUtils.byteStringAsBytes(Settings.conf("spark.rapids.sql.batchSizeBytes", "1g"));
+  }
+
+  /** Why a scan is decoded on the CPU; null if nothing is in the way. */
+  static String obstacle(Map<String, String> options, StructType schema, List<String> totals) {
+    if (!totals.isEmpty()) {
+      return "headers alone are read";
+    }
+    if ("cpu".equalsIgnoreCase(new CaseInsensitiveStringMap(options).get("backend"))) {
+      return "backend=cpu";
+    }
+    return Arrays.stream(schema.fields())
+        .filter(field -> !Objects.isKnown(field.dataType()))
+        .findFirst()
+        .map(field -> "the accelerator has no column like " + field.name() + ", " + field.dataType().simpleString())
+        .orElse(null);
+  }
+}
