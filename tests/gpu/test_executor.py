@@ -21,7 +21,7 @@ from kit.device_columns import as_type
 from kit.draft_segments import FORMATS, Maker, damage
 from kit.emulated import Emulated, HostMemory, run_loops
 from kit.encoder import Record, batch
-from kit.executor import Executor, FailureError
+from kit.executor import Executor, FailureError, asked, on_cpu
 from kit.fuzz import FIRST, MUTANTS
 from kit.mutate import make_segment, mutate
 from kolumn.core import recycle
@@ -29,10 +29,8 @@ from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.kernels.values.uploaded import uploaded
 from kolumn.spark_plugin.connector import resident
 from kolumn.spark_plugin.connector.work import Work, packed
-from kolumn.spark_plugin.connector.worker import Task
-from kolumn.spark_plugin.read.options import LoadOptions
-from kolumn.spark_plugin.read.schema import arrow_schema, spark_schema
-from kolumn.spark_plugin.read.splits import Split, plan_splits, with_types_of
+from kolumn.spark_plugin.read.schema import arrow_schema
+from kolumn.spark_plugin.read.splits import Split
 
 
 @pytest.fixture
@@ -46,23 +44,6 @@ def executor() -> Iterator[Executor]:
         recycle.allocate_by(None)
         recycle.lock_by(None)
     assert not HostMemory.overrun
-
-
-def asked(path: Any, **options: Any) -> tuple[list[Split], Work]:
-    """Splits and work of a read as Spark plans it."""
-    given = with_types_of(LoadOptions.of({"path": str(path), **options}))
-    return plan_splits(given), Work(given, spark_schema(given.decode.schema, given.payload))
-
-
-def on_cpu(split: Split, work: Work) -> tuple[pa.Table, dict[str, Any]] | str:
-    task = Task(split, work)
-    batches = []
-    try:
-        while (one := task.next()) is not None:
-            batches.append(one)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return pa.Table.from_batches(batches, task.schema), task.metrics()
 
 
 def on_gpu(executor: Executor, split: Split, work: Work) -> tuple[pa.Table, dict[str, Any]] | str:

@@ -115,7 +115,7 @@ def as_type(column: Column, kind: pa.DataType) -> pa.Array:
             assert to_arrow(column.children[0]).to_pylist() == [kind.byte_width * row for row in range(column.rows + 1)]
             return pa.Array.from_buffers(kind, column.rows, [valid, pa.py_buffer(data.bytes)], column.nulls)
         return pa.Array.from_buffers(kind, column.rows, [valid, _ends(column), pa.py_buffer(data.bytes)], column.nulls)
-    if column.kind.startswith(("decimal32", "decimal64")):
+    if pa.types.is_decimal128(kind) and column.kind.startswith(("decimal32", "decimal64")):
         low = data.bytes[: column.rows * int(column.kind[7:9]) // 8].view(f"i{int(column.kind[7:9]) // 8}").astype(np.int64)
         data = pa.py_buffer(np.stack([low, low >> 63], 1))
         return pa.Array.from_buffers(kind, column.rows, [valid, data], column.nulls)

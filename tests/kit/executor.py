@@ -20,8 +20,30 @@ from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.table import Column
 from kolumn.kernels.machine.kernel import CONCURRENT
 from kolumn.spark_plugin.connector import worker
+from kolumn.spark_plugin.connector.work import Work
+from kolumn.spark_plugin.read.options import LoadOptions
+from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.read.splits import Split, plan_splits, with_types_of
 
 MULTIPROCESSORS = 132
+
+
+def asked(path: Any, **options: Any) -> tuple[list[Split], Work]:
+    """Splits and work of a read as Spark plans it."""
+    given = with_types_of(LoadOptions.of({"path": str(path), **options}))
+    return plan_splits(given), Work(given, spark_schema(given.decode.schema, given.payload))
+
+
+def on_cpu(split: Split, work: Work) -> tuple[pa.Table, dict[str, Any]] | str:
+    """What a worker decodes by itself, and the metrics, or its error."""
+    task = worker.Task(split, work)
+    batches = []
+    try:
+        while (one := task.next()) is not None:
+            batches.append(one)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return pa.Table.from_batches(batches, task.schema), task.metrics()
 
 
 class _Bytes:

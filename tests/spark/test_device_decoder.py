@@ -1,34 +1,24 @@
 """What a JVM does on its GPU when a worker says so, by stand-ins for RAPIDS' classes and for CUDA's driver. The worker is a script."""
 
-import inspect
-import json
 import os
 import struct
-import subprocess
 import sys
-import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyspark
 import pytest
 import zstandard
 
 from kit import device_columns, scripted_worker
+from kit.decode_calls import Calls, as_column, running
 from kit.own_libcuda import LAUNCH_FAILED, OUT_OF_MEMORY, PROCESSORS, OwnLibcuda
 from kit.scripted_worker import Jvm, block, kept
-from kolumn.spark_plugin import connector_jar
-from kolumn.spark_plugin.session import build as building
-from kolumn.spark_plugin.session.java import find_java
 
 pytestmark = pytest.mark.timeout(120)
-HARNESS = sorted((Path(scripted_worker.__file__).parent / "java").glob("*.java"))
 FIELDS: dict[str, tuple[list[Any], pa.DataType, str]] = {
     "bool": ([True, None, False, True], pa.bool_(), "BOOL8"),
     "int8": ([-128, 127, None, 1], pa.int8(), "INT8"),
@@ -62,45 +52,6 @@ def rows(start: int = 0, stop: int = 4) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({name: pa.array(values[start:stop], kind) for name, (values, kind, _) in FIELDS.items()})
 
 
-class Calls:
-    """A JVM that calls the decoder."""
-
-    def __init__(self, java: list[str], python: Path, gpu: OwnLibcuda) -> None:
-        environment = os.environ | gpu.environment
-        self.process = subprocess.Popen(java, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
-        self.python, self.gpu = python, gpu
-
-    def __call__(self, *scripts: Callable[[Jvm], None], given: dict[str, Any] | None = None, shared: bool = True, **call: Any) -> Any:
-        """What comes of a call with a split for each script, to which something is given."""
-        texts = [self._text(script, given or {}) for script in scripts]
-        question = {"python": str(self.python), "shared": shared, "splits": texts, "work": texts[0], **call}
-        found = self.ask(question)
-        assert found["live"] == [0, 0, 0], (found.get("error"), "buffers, views and columns that nobody closed")
-        assert self.gpu.live == {}
-        return found
-
-    def ask(self, question: dict[str, Any]) -> Any:
-        self.process.stdin.write(json.dumps(question) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def end_workers(self) -> None:
-        """End those that are idle."""
-        self.ask({"idleSeconds": 0})
-        deadline = time.monotonic() + 20
-        while self.gpu.locked and time.monotonic() < deadline:
-            time.sleep(0.05)
-        self.ask({"idleSeconds": 60})
-
-    def _text(self, script: Callable[[Jvm], None], given: dict[str, Any]) -> str:
-        return f"given = {given!r}\n" + textwrap.dedent(inspect.getsource(script)).replace(script.__name__, "script", 1)
-
-    def fine(self, *scripts: Callable[[Jvm], None], **call: Any) -> Any:
-        found = self(*scripts, **call)
-        assert "error" not in found, found["error"]
-        return found
-
-
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnLibcuda]:
     with OwnLibcuda(tmp_path_factory.mktemp("libraries")) as found:
@@ -110,23 +61,12 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnLibcuda]:
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory, gpu: OwnLibcuda) -> Iterator[Calls]:
     folder = tmp_path_factory.mktemp("decoder")
-    building.compile_java(folder, *HARNESS)
     python = folder / "python"
     # The connector starts it as: python -P -m MODULE SOCKET.
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {scripted_worker.__file__} "$4"\n')
     python.chmod(0o755)
-    jars = Path(pyspark.__file__).parent / "jars"
-    places = os.pathsep.join([str(folder), str(connector_jar()), f"{jars}/*"])
-    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch")]
-    # Assertions are enabled, as they may be in RAPIDS' classes.
-    found = Calls([str(find_java() / "bin" / "java"), "-ea", "-Xmx512m", *opened, "-cp", places, "kolumn.DecodeCalls"], python, gpu)
-    try:
+    with running(folder, python, gpu) as found:
         yield found
-        found.process.stdin.close()
-        found.process.wait(30)
-    finally:
-        found.process.kill()
-        found.process.stdout.close()
 
 
 def struct_of(found: Any, split: int = 0) -> pa.RecordBatch:
@@ -139,18 +79,6 @@ def struct_of(found: Any, split: int = 0) -> pa.RecordBatch:
     whole = pa.RecordBatch.from_arrays(arrays, names=list(FIELDS))
     whole.validate(full=True)
     return whole.slice(ends[split], ends[split + 1] - ends[split]) if len(ends) else whole
-
-
-def as_column(found: Any) -> Any:
-    """A column that the JVM described, by the names that the device's columns have."""
-    part = {name: SimpleNamespace(bytes=np.frombuffer(bytes.fromhex(found[name]) or bytes(4), np.uint8)) for name in ("data", "offsets")}
-    mask = SimpleNamespace(bytes=np.frombuffer(bytes.fromhex(found["valid"]), np.uint8)) if found["valid"] else None
-    children = [as_column(child) for child in found.get("children", [])]
-    if found["type"] in ("STRING", "LIST"):
-        children = [SimpleNamespace(data=part["offsets"]), *children]
-    return SimpleNamespace(
-        kind=found["type"].lower(), rows=found["rows"], nulls=found["nulls"], data=part["data"], bitmap=mask, children=children
-    )
 
 
 def batches(*given: pa.RecordBatch) -> dict[str, Any]:

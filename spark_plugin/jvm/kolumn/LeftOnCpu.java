@@ -13,13 +13,13 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * What the accelerator has left on the CPU, and that is everything in an explainOnly session, is scanned as without the accelerator: by
- * columns, batch by batch. The function of {@link GpuStrategy} would make rows of a whole split at a time.
+ * What the accelerator has left on the CPU is scanned as without the accelerator: by columns, batch by batch. The function of
+ * {@link GpuStrategy} would make rows of a whole split at a time. Not so in an explainOnly session, whose plans are there to be looked at.
  */
 final class LeftOnCpu extends ColumnarRule {
   private static final TreeNodeTag<SparkPlan> SCAN = new TreeNodeTag<>("kolumn scan");
 
-  /** For `rapids.explain` in Python, which looks at plans as the accelerator has seen them. */
+  /** By default whether the session is explainOnly; `rapids.explain` in Python looks at plans as the accelerator has seen them. */
   private static final String KEEP_PLAN = "spark.kolumn.rapids.keepPlan";
 
   /** Names the plan with the same output that Spark makes of the scan by itself. */
@@ -33,9 +33,13 @@ final class LeftOnCpu extends ColumnarRule {
     return new Rule<>() {
       @Override
       public SparkPlan apply(SparkPlan plan) {
-        return !Accelerator.plans() || Boolean.parseBoolean(Settings.conf(KEEP_PLAN, "false")) ? plan : scanned(plan);
+        return !Accelerator.plans() || Boolean.parseBoolean(Settings.conf(KEEP_PLAN, isExplained())) ? plan : scanned(plan);
       }
     };
+  }
+
+  private static String isExplained() {
+    return String.valueOf("explainOnly".equalsIgnoreCase(Settings.conf("spark.rapids.sql.mode", "")));
   }
 
   private static SparkPlan scanned(SparkPlan plan) {
