@@ -49,6 +49,7 @@ def ask(file: str) -> None:
     found["reused"] = reused(spark, asked["orders"])
     found["no share"] = failure(load(spark, asked["orders"], backend="gpu"))
     found["splits"] = splits(spark, asked["topic"])
+    found["joined"] = joined(spark, asked["orders"])
     found["off"] = off(spark, asked["orders"])
     tell(found)
     spark.stop()
@@ -205,6 +206,18 @@ def splits(spark: SparkSession, path: str) -> list[int]:
         spark.conf.set("spark.rapids.sql.batchSizeBytes", size)
         found.append(load(spark, path, minPartitions="1", **options).rdd.getNumPartitions())
     spark.conf.unset("spark.rapids.sql.batchSizeBytes")
+    return found
+
+
+def joined(spark: SparkSession, path: str) -> list[Any]:
+    """A join by which Spark would find out which splits a scan can leave out, and whether it plans that."""
+    small = spark.createDataFrame([("orders", 1, "wanted"), ("orders", 2, "not")], "topic string, partition int, note string")
+    found = []
+    for backend in ("auto", "cpu"):
+        frame = load(spark, path, backend=backend).join(sql.broadcast(small.where("note = 'wanted'")), ["topic", "partition"])
+        frame = frame.filter("offset > 3").agg(sql.count("value"), sql.sum("offset"))
+        plan = str(frame._jdf.queryExecution().sparkPlan().toString())
+        found.append(["dynamicpruning" in plan, "kolumn_decode" in plan, *frame.collect()[0]])
     return found
 
 

@@ -502,6 +502,11 @@ def test_what_is_left_on_the_cpu_is_scanned_by_columns(verdicts: dict[str, Any])
 
 
 @pytest.mark.slow
+def test_a_condition_that_only_spares_splits_is_left_out(verdicts: dict[str, Any]) -> None:
+    assert verdicts["joined"] == [[False, True, 396, sum(range(4, 400))], [True, False, 396, sum(range(4, 400))]]
+
+
+@pytest.mark.slow
 def test_a_split_decodes_to_about_a_batch_of_the_accelerator(verdicts: dict[str, Any]) -> None:
     whole, some, many, on_cpu = verdicts["splits"]
     size = kolumn.read(TOPIC).nbytes
