@@ -437,12 +437,15 @@ def explain(df: "DataFrame") -> Explanation:
 @contextmanager
 def _kept_plans(session: "SparkSession") -> Iterator[None]:
     """Plans stay as the accelerator has seen them."""
-    before = session.conf.get(_KEEP_PLAN, "false")
+    before = session.conf.get(_KEEP_PLAN, None)
     session.conf.set(_KEEP_PLAN, "true")
     try:
         yield
     finally:
-        session.conf.set(_KEEP_PLAN, str(before))
+        if before is None:
+            session.conf.unset(_KEEP_PLAN)
+        else:
+            session.conf.set(_KEEP_PLAN, before)
 
 
 def _scans(found: Iterable[tuple[str, str | None]], operators: Iterable[Operator]) -> Iterator[Scan]:

@@ -23,7 +23,7 @@ from kolumn.spark_plugin import rapids
 SPLIT = 50_000
 """Size for several splits: with a single one, Spark plans no exchange."""
 KEEP_PLAN = "spark.kolumn.rapids.keepPlan"
-"""The function that decodes makes the rows of what is left on the CPU."""
+"""Whether plans stay as the accelerator has seen them; by default they do in such a session."""
 
 
 def ask(file: str) -> None:
@@ -37,15 +37,15 @@ def ask(file: str) -> None:
     total = transformed(spark, asked["topic"]).first()
     found = {"plans": plans, "rows": total[0] if total else None, "columns": columns(spark, asked["orders"])}
     found["types"] = types(spark, asked["avro"])
-    with rows_by_the_function(spark):
-        for name, path, options in asked["reads"]:
-            pq.write_table(load(spark, path, **options).toArrow(), f"{asked['scratch']}/{name}.parquet")
-        found["pruned"] = repr(load(spark, *asked["pruned"][:1], **asked["pruned"][1]).select(*asked["pruned"][2]).collect())
-        found["answers"] = [answers(spark, *one) for one in asked["queries"]]
-        found["counted"] = counted(spark, *asked["damaged"])
-        found["error"] = failure(load(spark, asked["damaged"][0]))
-    found["answers left"] = [answers(spark, *one) for one in asked["queries"]]
-    found["left"] = final_plan(load(spark, asked["orders"]).groupBy("partition").agg(sql.sum("offset")))
+    for name, path, options in asked["reads"]:
+        pq.write_table(load(spark, path, **options).toArrow(), f"{asked['scratch']}/{name}.parquet")
+    found["pruned"] = repr(load(spark, *asked["pruned"][:1], **asked["pruned"][1]).select(*asked["pruned"][2]).collect())
+    found["answers"] = [answers(spark, *one) for one in asked["queries"]]
+    found["counted"] = counted(spark, *asked["damaged"])
+    found["error"] = failure(load(spark, asked["damaged"][0]))
+    with left_on_cpu(spark):
+        found["answers left"] = [answers(spark, *one) for one in asked["queries"]]
+        found["left"] = final_plan(load(spark, asked["orders"]).groupBy("partition").agg(sql.sum("offset")))
     found["reused"] = reused(spark, asked["orders"])
     found["no share"] = failure(load(spark, asked["orders"], backend="gpu"))
     found["splits"] = splits(spark, asked["topic"])
@@ -60,8 +60,9 @@ def load(spark: SparkSession, path: str, **options: str) -> DataFrame:
 
 
 @contextmanager
-def rows_by_the_function(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(KEEP_PLAN, "true")
+def left_on_cpu(spark: SparkSession) -> Iterator[None]:
+    """As in a session that runs on a GPU, if the accelerator has left the operators on the CPU."""
+    spark.conf.set(KEEP_PLAN, "false")
     yield
     spark.conf.unset(KEEP_PLAN)
 
@@ -134,10 +135,9 @@ def of_a_write(spark: SparkSession, path: str, scratch: str) -> str:
     skip = getattr(getattr(jvm.org.apache.spark.sql.execution, "CommandExecutionMode$"), "MODULE$").SKIP()
     spark.sql(f"CREATE TABLE written (key BINARY, value BINARY, timestamp TIMESTAMP) USING parquet LOCATION '{scratch}/written'")
     text = "INSERT INTO written SELECT key, value, timestamp FROM log WHERE `offset` > 5"
-    with rows_by_the_function(spark):
-        query = state.executePlan(state.sqlParser().parsePlan(text), skip)
-        frame = jvm.org.apache.spark.sql.classic.Dataset(query, spark.range(1)._jdf.encoder())
-        return str(jvm.com.nvidia.spark.rapids.ExplainPlan.explainPotentialGpuPlan(frame, "ALL"))
+    query = state.executePlan(state.sqlParser().parsePlan(text), skip)
+    frame = jvm.org.apache.spark.sql.classic.Dataset(query, spark.range(1)._jdf.encoder())
+    return str(jvm.com.nvidia.spark.rapids.ExplainPlan.explainPotentialGpuPlan(frame, "ALL"))
 
 
 def columns(spark: SparkSession, path: str) -> dict[str, Any]:
