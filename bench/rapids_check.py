@@ -106,9 +106,8 @@ def speed(spark: SparkSession, size: int, scratch: Path) -> Iterator[tuple[str, 
     for codec in data.CODECS:
         folder, parquet = Path(log(max(1, size // data.SEGMENT_BYTES), codec)), str(scratch / f"{codec}.parquet")
         # As strings: of binary columns the accelerator has no lengths on the GPU.
-        load(spark, folder, payload="string").write.mode("overwrite").option("compression", "zstd" if codec == "zstd" else "none").parquet(
-            parquet
-        )
+        writer = load(spark, folder, payload="string").write.mode("overwrite")
+        writer.option("compression", "zstd" if codec == "zstd" else "none").parquet(parquet)
         ways: dict[str, Callable[[], tuple[Any, ...]]] = {
             "Parquet": lambda parquet=parquet: sums(spark.read.parquet(parquet)),  # type: ignore[misc]
             "GPU": lambda folder=folder: sums(load(spark, folder, payload="string")),  # type: ignore[misc]
