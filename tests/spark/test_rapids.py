@@ -7,9 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,14 +18,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kolumn
-from kit.avro_values import encoded
 from kit.corpus import HERE as CORPUS
 from kit.fuzz import FIRST
 from kit.plain_spark import Builder
-from kit.queries import COLUMNS, TYPED, Asks, avro_value, json_value, own_logs
+from kit.queries import TYPED
+from kit.reads import AVRO, EVERYTHING, NOT_ON_GPU, random_queries, reads
 from kit.spark_session import run_job
 from kolumn.core.errors import ArgumentError, MissingError
-from kolumn.core.schema import HEADERS, RECORD_COLUMNS
+from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.spark_plugin import configure, connector_jar, rapids
 from kolumn.spark_plugin.read.schema import arrow_schema, in_schema, spark_schema
 
@@ -273,90 +271,16 @@ def test_a_plan_in_words() -> None:
         rapids.explain(frame)
 
 
-DIGITS = (9, 18, 38, 60)
-AVRO = {"type": "record", "name": "Everything", "fields": [
-    {"name": "nothing", "type": "null"},
-    *({"name": f"a_{kind}", "type": ["null", kind]} for kind in ("boolean", "int", "long", "float", "double", "bytes", "string")),
-    {"name": "label", "type": {"type": "enum", "name": "Label", "symbols": ["one", "two"]}},
-    {"name": "digest", "type": {"type": "fixed", "name": "Digest", "size": 4}},
-    {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-    {"name": "clock", "type": {"type": "long", "logicalType": "time-micros"}},
-    {"name": "moment", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-    {"name": "local", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
-    {"name": "span", "type": {"type": "fixed", "name": "Span", "size": 12, "logicalType": "duration"}},
-    *({"name": f"dec{most}", "type": {"type": "bytes", "logicalType": "decimal", "precision": most, "scale": 2}} for most in DIGITS),
-    {"name": "items", "type": {"type": "array", "items": {
-        "type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}}},
-    {"name": "named", "type": {"type": "map", "values": ["null", "long"]}},
-    {"name": "inner", "type": {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "double"}]}},
-    {"name": "inner_local", "type": {"type": "array", "items": {"type": "long", "logicalType": "local-timestamp-micros"}}},
-]}  # fmt: skip
-"""A field of each type that values have in Spark."""
-NOT_ON_GPU = {"nothing": "void", "local": "timestamp_ntz", "inner_local": "array<timestamp_ntz>"}
-TAKEN = [name for name in (field["name"] for field in AVRO["fields"]) if name not in NOT_ON_GPU]  # type: ignore[index]
-
-
-def everything(i: int) -> dict[str, Any]:
-    return {
-        "nothing": None, "a_boolean": bool(i % 2), "a_int": -i, "a_long": i << 40, "a_float": i / 2, "a_double": i / 3 if i % 4 else None,
-        "a_bytes": b"\xff" * (i % 3), "a_string": None if i % 5 == 0 else f"text {i}", "label": ("one", "two")[i % 2], "digest": b"abcd",
-        "day": date(1, 1, 1) if i == 1 else date(2026, 1, 1 + i % 28), "clock": i * 1000, "local": 10**15 + i, "span": bytes(range(12)),
-        "moment": datetime(1, 1, 2, tzinfo=UTC) if i == 2 else datetime(2026, 1, 1, 0, 0, i % 60, 1, tzinfo=UTC),
-        **{f"dec{most}": Decimal(i).scaleb(-2) for most in DIGITS}, "items": [{"sku": f"s{k}"} for k in range(i % 3)],
-        "named": {f"k{k}": k or None for k in range(i % 4)}, "inner": {"x": i / 7}, "inner_local": [i],
-    }  # fmt: skip
-
-
-def orders(root: Path) -> Path:
-    for partition in range(3):
-        table = {
-            "key": pa.array([f"k{i % 5}".encode() for i in range(400)]), "value": pa.array([json_value(i) for i in range(400)]),
-            "headers": pa.array([[{"key": f"h{k}", "value": b"x" * k} for k in range(i % 4)] for i in range(400)], HEADERS),
-        }  # fmt: skip
-        kolumn.write(pa.table(table), root / f"orders-{partition}", batch_bytes=1000)
-    return root
-
-
-def damaged(root: Path) -> Path:
-    kolumn.write(pa.table({"value": pa.array([b"v" * 50] * 500)}), root / "bad-0", batch_bytes=2000)
-    path = root / "bad-0" / f"{0:020d}.log"
-    data = bytearray(path.read_bytes())
-    data[3000] ^= 255
-    path.write_bytes(data)
-    return root
-
-
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the session of the real jar is asked: see rapids_job.py."""
     scratch, chance = tmp_path_factory.mktemp("rapids"), random.Random(FIRST)
-    avro = {"valueFormat": "avro", "valueSchema": json.dumps(AVRO)}
-    values = pa.array([encoded(AVRO, everything(i)) if i % 9 else None for i in range(300)], pa.binary())
-    kolumn.write(pa.table({"value": values}), scratch / "avro" / "avro-0")
-    every = ",".join(RECORD_COLUMNS)
-    reads: list[tuple[str, Path, dict[str, str]]] = [
-        *((f"{folder.replace('/', ' ')}", CORPUS / folder, {"columns": every, "splitBytes": "20000"}) for folder in (
-            "v0/v0-lz4-0", "v1/v1-lz4-0", "v2-java/java-zstd-0", "transactional/txn-zstd-0",
-        )),
-        ("committed", CORPUS / "transactional/txn-zstd-0", {"isolationLevel": "read_committed", "columns": "offset,value"}),
-        ("string", orders(scratch / "orders"), {"payload": "string", "columns": "key,value,headers,offset"}),
-        ("damaged", damaged(scratch / "damaged"), {"errors": "skip"}),
-        ("typed", scratch / "avro", avro | {"columns": "value,valueValid,offset", "valueColumns": ",".join(TAKEN)}),
-    ]  # fmt: skip
-    queries: list[tuple[str, dict[str, str], str]] = []
-    for kind, value in ((None, json_value), ("json", json_value), ("avro", avro_value)):
-        log, more = own_logs(scratch / f"own {kind}", chance, value), TYPED[kind] if kind else {}
-        columns = [*COLUMNS, *(["valueValid"] if kind else [])]
-        named = {re.sub("_(.)", lambda match: match[1].upper(), name): str(one) for name, one in more.items()}
-        asks = Asks(chance, kolumn.read(log, columns=columns, **more), kind)
-        for _ in range(6):
-            options = {"columns": ",".join(columns), "splitBytes": chance.choice(["5000", "200000"]), **named}
-            queries.append((str(log), options, re.sub(r"\boffset\b", "`offset`", asks.query())))
+    queries = [query for kind in (None, *TYPED) for query in islice(random_queries(scratch, chance, kind), 6)]
     return {
-        "topic": str(TOPIC), "scratch": str(scratch), "orders": str(scratch / "orders"), "avro": (str(scratch / "avro"), avro),
-        "reads": [(name, str(path), options) for name, path, options in reads], "queries": queries,
+        "topic": str(TOPIC), "scratch": str(scratch), "orders": str(scratch / "orders"), "avro": (str(scratch / "avro"), EVERYTHING),
+        "reads": reads(scratch), "queries": queries,
         "damaged": (str(scratch / "damaged"), {"errors": "skip"}),
-        "pruned": (str(scratch / "avro"), avro, ["value.items.sku", "value.inner.x", "offset"]),
+        "pruned": (str(scratch / "avro"), EVERYTHING, ["value.items.sku", "value.inner.x", "offset"]),
     }  # fmt: skip
 
 
