@@ -50,7 +50,7 @@ def ask(folder: str) -> None:
 
 class Asking:
     def __init__(self, spark: SparkSession, gpu: OwnLibcuda, scratch: Path) -> None:
-        self.spark, self.gpu, self.scratch = spark, gpu, scratch
+        self.spark, self.gpu, self.scratch, self.patience = spark, gpu, scratch, 20
         jvm: Any = spark._jvm
         self.device, self.standin, self.jvm = jvm.kolumn.OnDevice, jvm.ai.rapids.cudf.StandIn, jvm
 
@@ -80,10 +80,14 @@ class Asking:
 
     def left(self) -> list[int]:
         """Calls, buffers, views, columns and pieces of memory of the device that are there still, when no task should run."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + self.patience
         while True:
             found = [self.device.running(), self.standin.BUFFERS, self.standin.VIEWS, self.standin.COLUMNS, len(self.gpu.live)]
-            if not any(found) or time.monotonic() > until:
+            if not any(found):
+                return found
+            if time.monotonic() > until:
+                # What was not closed will not be the next time either.
+                self.patience = 0
                 return found
             time.sleep(0.05)
 
