@@ -25,7 +25,7 @@ from kit.decode_calls import HARNESS
 from kit.fuzz import FIRST, SECONDS
 from kit.own_libcuda import OwnLibcuda
 from kit.queries import TYPED
-from kit.reads import EVERYTHING, messages, random_queries, reads, trusted
+from kit.reads import EVERYTHING, messages, no_text, random_queries, reads, trusted
 from kolumn.spark_plugin import connector_jar
 from kolumn.spark_plugin.session import build as building
 
@@ -56,7 +56,7 @@ class Asking:
 
     def everything(self) -> dict[str, Any]:
         chance = random.Random(FIRST)
-        made = [*reads(self.scratch), trusted(self.scratch, chance), messages(self.scratch, chance)]
+        made = [*reads(self.scratch), *(one(self.scratch, chance) for one in (trusted, messages, no_text))]
         places = {name: (path, options) for name, path, options in made}
         found: dict[str, Any] = {"reads": {name: self.rows(load, path, **options) for name, path, options in made}}
         found["parts"] = {part.__name__: self.rows(part, *places[name]) for name, part in PARTS}
@@ -226,6 +226,19 @@ def no_rows(spark: SparkSession, path: str, options: dict[str, str], **more: str
     return load(spark, path, **options, **more).filter("length(key) > 1000")
 
 
+def no_columns(spark: SparkSession, path: str, options: dict[str, str], **more: str) -> DataFrame:
+    return load(spark, path, **options, **more).selectExpr("1 AS one")
+
+
+def a_count(spark: SparkSession, path: str, options: dict[str, str], **more: str) -> DataFrame:
+    """For which headers do not suffice."""
+    return load(spark, path, **options, **more).groupBy().count()
+
+
+def cached(spark: SparkSession, path: str, options: dict[str, str], **more: str) -> DataFrame:
+    return load(spark, path, **options, **more).cache()
+
+
 def of_two(spark: SparkSession, path: str, options: dict[str, str], **more: str) -> DataFrame:
     """A sorted join of two scans."""
     one, other = (load(spark, path, splitBytes=size, **more).select("partition", "offset", "key") for size in ("3000", "9000"))
@@ -237,6 +250,9 @@ PARTS: list[tuple[str, Callable[..., DataFrame]]] = [
     ("string", a_limit),
     ("string", no_splits),
     ("string", no_rows),
+    ("string", no_columns),
+    ("committed", a_count),
+    ("string", cached),
     ("string", of_two),
 ]
 
