@@ -131,6 +131,13 @@ def trusted(scratch: Path, chance: random.Random) -> Read:
     return "trusted", str(scratch / "trusted"), {"trusted": "true", "splitBytes": "50000"}
 
 
+def no_text(scratch: Path, chance: random.Random) -> Read:
+    """Of bytes that are called strings."""
+    values = pa.array([chance.randbytes(chance.randrange(20)) if i % 7 else None for i in range(300)], pa.binary())
+    kolumn.write(pa.table({"value": values, "key": values}), scratch / "bytes" / "bytes-0", batch_bytes=2000)
+    return "no text", str(scratch / "bytes"), {"payload": "string", "columns": "key,value,offset"}
+
+
 def random_queries(scratch: Path, chance: random.Random, kind: str | None) -> Iterator[tuple[str, dict[str, str], str]]:
     """Of a log with values of a kind: a path, options, and a query of ``log``."""
     log = own_logs(scratch / f"own {kind}", chance, avro_value if kind == "avro" else json_value)

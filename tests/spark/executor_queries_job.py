@@ -25,7 +25,7 @@ from kit.decode_calls import HARNESS
 from kit.fuzz import FIRST, SECONDS
 from kit.own_libcuda import OwnLibcuda
 from kit.queries import TYPED
-from kit.reads import EVERYTHING, messages, random_queries, reads, trusted
+from kit.reads import EVERYTHING, messages, no_text, random_queries, reads, trusted
 from kolumn.spark_plugin import connector_jar
 from kolumn.spark_plugin.session import build as building
 
@@ -50,13 +50,13 @@ def ask(folder: str) -> None:
 
 class Asking:
     def __init__(self, spark: SparkSession, gpu: OwnLibcuda, scratch: Path) -> None:
-        self.spark, self.gpu, self.scratch = spark, gpu, scratch
+        self.spark, self.gpu, self.scratch, self.patience = spark, gpu, scratch, 20
         jvm: Any = spark._jvm
         self.device, self.standin, self.jvm = jvm.kolumn.OnDevice, jvm.ai.rapids.cudf.StandIn, jvm
 
     def everything(self) -> dict[str, Any]:
         chance = random.Random(FIRST)
-        made = [*reads(self.scratch), trusted(self.scratch, chance), messages(self.scratch, chance)]
+        made = [*reads(self.scratch), *(one(self.scratch, chance) for one in (trusted, messages, no_text))]
         places = {name: (path, options) for name, path, options in made}
         found: dict[str, Any] = {"reads": {name: self.rows(load, path, **options) for name, path, options in made}}
         found["parts"] = {part.__name__: self.rows(part, *places[name]) for name, part in PARTS}
@@ -80,10 +80,14 @@ class Asking:
 
     def left(self) -> list[int]:
         """Calls, buffers, views, columns and pieces of memory of the device that are there still, when no task should run."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + self.patience
         while True:
             found = [self.device.running(), self.standin.BUFFERS, self.standin.VIEWS, self.standin.COLUMNS, len(self.gpu.live)]
-            if not any(found) or time.monotonic() > until:
+            if not any(found):
+                return found
+            if time.monotonic() > until:
+                # What was not closed will not be the next time either.
+                self.patience = 0
                 return found
             time.sleep(0.05)
 
@@ -222,6 +226,19 @@ def no_rows(spark: SparkSession, path: str, options: dict[str, str], **more: str
     return load(spark, path, **options, **more).filter("length(key) > 1000")
 
 
+def no_columns(spark: SparkSession, path: str, options: dict[str, str], **more: str) -> DataFrame:
+    return load(spark, path, **options, **more).selectExpr("1 AS one")
+
+
+def a_count(spark: SparkSession, path: str, options: dict[str, str], **more: str) -> DataFrame:
+    """For which headers do not suffice."""
+    return load(spark, path, **options, **more).groupBy().count()
+
+
+def cached(spark: SparkSession, path: str, options: dict[str, str], **more: str) -> DataFrame:
+    return load(spark, path, **options, **more).cache()
+
+
 def of_two(spark: SparkSession, path: str, options: dict[str, str], **more: str) -> DataFrame:
     """A sorted join of two scans."""
     one, other = (load(spark, path, splitBytes=size, **more).select("partition", "offset", "key") for size in ("3000", "9000"))
@@ -233,6 +250,9 @@ PARTS: list[tuple[str, Callable[..., DataFrame]]] = [
     ("string", a_limit),
     ("string", no_splits),
     ("string", no_rows),
+    ("string", no_columns),
+    ("committed", a_count),
+    ("string", cached),
     ("string", of_two),
 ]
 
