@@ -87,8 +87,8 @@ ANSWER = 20e-6
 """Seconds until a process has the answer of another one to a frame: Python and a JVM, by a socket, took 11 to 23 microseconds on two cores
 that had other work too."""
 EXECUTOR = {"launches": 11, "scans": 5, "waits": 3, "allocations": 10, "memsets": 1, "uploads": 4}
-"""What key, value, offset and timestamp of a chunk without a codec ask of an executor's GPU (`tests/spark/test_executor.py` compares). Waits
-and allocations are answered. RAPIDS' sums are not in place: each is an allocation and a copy more."""
+"""What key, value, offset and timestamp of a chunk without a codec ask of an executor's GPU (`tests/spark/test_executor.py` compares).
+Waits and allocations are answered. RAPIDS' sums are not in place: each is an allocation and a copy more."""
 EXECUTOR_CHUNK, EXECUTOR_TASKS = 128 << 20, 2
 """Bytes that a task has on the GPU at a time, and tasks there (``spark.rapids.sql.concurrentGpuTasks``)."""
 SUMMED, EACH_SUM = 1.5e12, 12e-6

@@ -201,6 +201,9 @@ class CudaRuntime:
         self.stream.synchronize()
         self._sent.clear()
 
+    def rest(self) -> None:
+        """Kernels of other threads do not wait for those of this one."""
+
     def launch(self, kernel: Kernel, n: int, args: tuple[int, ...]) -> None:
         """Run a kernel: its parameters are n and the integers of ``args``, 64 bits each."""
         if not n:

@@ -21,6 +21,7 @@ byte that says what to do, an int32 length, and the rest; numbers are big-endian
     R  running sum  int64 address, int64 count, int32 width
     Y  synchronize                                                    answer: nothing
     N  nvCOMP       path of the library
+    W  wait         nothing is asked for until this process has worked for a while
     T  temporary    int32 kind, int64 count, largest, total           answer: int64 bytes
     I  inflate      int32 kind, int64 count, then int64 each of the   answer: int32 status
                     fields of `Request` in order
@@ -214,6 +215,11 @@ class ExecutorDevice:
     def synchronize(self) -> None:
         self.ask(b"Y", b"", 0)
         self._sent.clear()
+
+    def rest(self) -> None:
+        """The task gives its turn on the GPU to another one, and waits for one when it asks for something."""
+        self.tell(b"W")
+        self.flush()
 
     def launch(self, kernel: Kernel, n: int, args: tuple[int, ...]) -> None:
         if not n:

@@ -85,6 +85,9 @@ class Runtime(Protocol):
     def synchronize(self) -> None:
         """Wait for everything that was asked for."""
 
+    def rest(self) -> None:
+        """The host works for a while, and asks for nothing: others may have the device."""
+
     def running_sum(self, memory: Memory, count: int, width: int) -> None:
         """Replace ``count`` integers of ``width`` bytes, 4 or 8, by their running sum."""
 

@@ -22,7 +22,9 @@ def uploaded(device: Runtime, array: pa.Array, narrow: bool = False) -> Column:
     kind, rows, nulls = kind_of(array.type), len(array), array.null_count
     mask = _mask(device, array) if nulls else None
     if kind == "struct":
-        children = tuple(uploaded(device, array.field(number), narrow) for number in range(array.type.num_fields))
+        # Null structs have null members in cuDF, and null members have no bytes.
+        members = (member.take(np.arange(rows)) for member in array.flatten()) if nulls else array.flatten()
+        children = tuple(uploaded(device, member, narrow) for member in members)
         return Column(kind, rows, None, mask, nulls, children, tuple(one.name for one in array.type))
     if kind == "bool":
         return Column(kind, rows, device.upload(np.asarray(array.fill_null(False)).astype(np.uint8)), mask, nulls)

@@ -79,6 +79,7 @@ def _decoded(
     if resident is None:
         for batch in read_task([(ranges, replace(options, backend="cpu"))], damage, tally):
             yield _uploaded(device, in_schema(batch, schema))
+            device.rest()
         return
     found: Any = read_task([(ranges, replace(resident, threads=1, chunk_bytes=size))], damage, tally)
     for table in found:
@@ -97,25 +98,24 @@ def _uploaded(device: "ExecutorDevice", batch: pa.RecordBatch) -> "DeviceTable":
 
 
 def _is_same(type_: pa.DataType) -> bool:
-    """Whether the kernels' columns of a type are those of Spark: a label is text, bytes of one length are bytes, and decimals of a few
-    digits are narrower in RAPIDS."""
+    """Whether the kernels' columns of a type are those of Spark. Decimals of a few digits are narrower in RAPIDS; names of enums and bytes
+    of one length are not empty where the kernels have null, as cuDF demands."""
     if pa.types.is_struct(type_):
         return all(_is_same(field.type) for field in type_)
     if pa.types.is_map(type_):
         return _is_same(type_.key_type) and _is_same(type_.item_type)
     if pa.types.is_list(type_):
         return _is_same(type_.value_type)
-    if pa.types.is_dictionary(type_):
-        return bool(pa.types.is_string(type_.value_type))
-    if pa.types.is_decimal(type_):
-        return False
-    return pa.types.is_fixed_size_binary(type_) or spark_type(type_) == type_
+    return not pa.types.is_decimal(type_) and spark_type(type_) == type_
 
 
 def _shaped(column: "Column", wanted: pa.DataType) -> "Column":
     """A column with the members that Spark asked for, and its bytes under the type that it expects; nothing is copied."""
     if pa.types.is_struct(wanted):
-        own = dict(zip(column.fields, column.children, strict=True))
+        # Null structs have null members in cuDF. Those with nulls of their own are null there already, text and lists are empty.
+        mask, nulls = (column.bitmap, column.nulls) if column.nulls else (None, 0)
+        members = [replace(one, bitmap=mask, nulls=nulls) if one.bitmap is None else one for one in column.children]
+        own = dict(zip(column.fields, members, strict=True))
         names = tuple(field.name for field in wanted)
         return replace(column, children=tuple(_shaped(own[field.name], field.type) for field in wanted), fields=names)
     if pa.types.is_list(wanted):

@@ -59,8 +59,9 @@ class SharedBlocks:
         recycle.allocate_by(self.new, _SMALLEST)
 
     def use_for_uploads(self) -> None:
-        """Let what goes to a GPU be read into such memory: the JVM locks its pages."""
+        """Let what goes to a GPU be read into such memory: the JVM locks its pages. Each worker of an executor has room for two chunks."""
         recycle.lock_by(self.new)
+        recycle.share_locked(recycle.MOST_LOCKED // (2 * recycle.LARGEST_LOCKED))
 
     def new(self, size: int) -> Bytes:
         """Memory for so many bytes; it goes when nothing refers to it."""

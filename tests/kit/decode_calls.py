@@ -48,13 +48,13 @@ class Calls:
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
-    def end_workers(self) -> None:
-        """End those that are idle."""
+    def end_workers(self) -> list[str]:
+        """End those that are idle; the threads that have had the GPU by then."""
         self.ask({"idleSeconds": 0})
         deadline = time.monotonic() + 20
         while self.gpu.locked and time.monotonic() < deadline:
             time.sleep(0.05)
-        self.ask({"idleSeconds": 60})
+        return list(self.ask({"idleSeconds": 60})["haveDevice"])
 
     def _text(self, script: Callable[[Jvm], None], given: dict[str, Any]) -> str:
         return f"given = {given!r}\n" + textwrap.dedent(inspect.getsource(script)).replace(script.__name__, "script", 1)

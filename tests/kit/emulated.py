@@ -160,6 +160,9 @@ class Emulated:
                 self.ordering.used_by_kernel(args)
             self.run(kernel, n, type(args)(*map(int, args)))
 
+    def rest(self) -> None:
+        pass
+
     def synchronize(self) -> None:
         self.asked["waits"] += 1
         if self.ordering is not None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kit.device_columns import as_type
 from kit.emulated import Emulated, HostMemory
@@ -44,6 +45,20 @@ def on_cpu(split: Split, work: Work) -> tuple[pa.Table, dict[str, Any]] | str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return pa.Table.from_batches(batches, task.schema), task.metrics()
+
+
+def no_rows_below_nulls(column: pa.Array) -> None:
+    """cuDF takes it that members of a null struct are null, and that null strings and lists are empty."""
+    if len(column) and any(is_kind(column.type) for is_kind in (pa.types.is_string, pa.types.is_binary, pa.types.is_list, pa.types.is_map)):
+        lengths = np.diff(np.frombuffer(column.buffers()[1], np.int32, len(column) + 1))
+        assert not lengths[column.is_null().to_numpy(zero_copy_only=False)].any(), column.type
+    if pa.types.is_struct(column.type):
+        for number in range(column.type.num_fields):
+            member = column.field(number)
+            assert pc.all(pc.or_(member.is_null(), column.is_valid())).as_py() is not False, column.type.field(number)
+            no_rows_below_nulls(member)
+    elif pa.types.is_list(column.type) or pa.types.is_map(column.type):
+        no_rows_below_nulls(column.values)
 
 
 class _Bytes:
@@ -185,6 +200,9 @@ class Executor:
         memory: Any = self._at(address, count * width)
         self.device.running_sum(memory, count, width)
 
+    def _w(self, text: bytes) -> None:
+        assert not text
+
     def _y(self, text: bytes) -> bytes:
         self.device.synchronize()
         return b""
@@ -212,6 +230,8 @@ class Executor:
         batch = pa.RecordBatch.from_arrays(found, schema=schema)
         # A string may be none, where the caller said that bytes are text.
         batch.validate()
+        for column in batch.columns:
+            no_rows_below_nulls(column)
         assert batch.num_rows == rows
         return batch
 

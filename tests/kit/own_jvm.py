@@ -205,6 +205,9 @@ class JvmDevice:
                 self._functions[kernel.name] = self.jvm.do("getFunction", module, kernel.entry, [0])
             self.jvm.do("launch", self._functions[kernel.name], kernel.grid(n, 1), kernel.block, [n, *map(int, args)])
 
+    def rest(self) -> None:
+        pass
+
     def synchronize(self) -> None:
         self.jvm.do("synchronize")
 

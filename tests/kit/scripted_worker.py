@@ -86,6 +86,9 @@ class Jvm:
         self.frame("Y")
         self.answer(0)
 
+    def rest(self) -> None:
+        self.frame("W")
+
     def codecs(self, path: str) -> None:
         self.frame("N", path.encode())
 

@@ -382,7 +382,8 @@ def test_workers_that_end_unlock_their_memory(calls: Calls, gpu: OwnLibcuda) -> 
     calls.fine(launches_and_keeps)
     # A block, and room for small copies.
     assert len(gpu.locked) == 2
-    calls.end_workers()
+    # The thread that unlocks them is none of a task: CUDA would give it the first GPU, RAPIDS may have another.
+    assert "kolumn-idle-workers" in calls.end_workers()
     assert gpu.locked == {}
 
 
@@ -400,6 +401,28 @@ def test_the_gpu_is_for_others_until_memory_is_needed(calls: Calls) -> None:
     # Without records no memory is needed, and afterwards RAPIDS goes on with what it has.
     assert calls.fine(tables, given=batches(rows(0, 0)))["turns"] == ["release", "acquire"]
     assert calls(fails)["turns"] == ["release", "acquire"]
+
+
+def works_meanwhile(jvm: Jvm) -> None:
+    memory = jvm.allocate(100, zeros=True)
+    jvm.rest()
+    jvm.rest()
+    jvm.download((memory, 4))
+    jvm.rest()
+    jvm.table(pa.record_batch({"x": pa.array([1, 2])}))
+    jvm.end()
+
+
+def test_the_gpu_is_for_others_while_a_worker_works(calls: Calls) -> None:
+    assert calls.fine(works_meanwhile)["turns"] == ["release", "acquire"] * 3
+
+
+def test_rapids_says_that_nothing_works_any_more(calls: Calls) -> None:
+    """As the cause, by which it ends the executor."""
+    found = calls(launches_nothing, given={"image": b"no code", "launched": 1}, fatal="an illegal memory access was encountered")
+    assert "CUDA_ERROR_INVALID_IMAGE" in found["error"]
+    assert ["an illegal memory access was encountered" in cause for cause in found["causes"]] == [True]
+    assert "causes" not in calls(launches_nothing, given={"image": b"no code", "launched": 1})
 
 
 def wrong(jvm: Jvm) -> None:

@@ -11,6 +11,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 final class Accelerator {
   private static final String PLUGIN = "com.nvidia.spark.SQLPlugin";
 
+  /** Without one of them the function would make rows on the CPU, of a whole split at a time. */
+  private static final List<String> OPERATORS =
+      List.of("exec.ProjectExec", "exec.GenerateExec", "exec.RangeExec", "expression.ScalaUDF", "expression.Explode");
+
   private Accelerator() {}
 
   /** Whether the accelerator plans the queries of this session; those of an explainOnly session too. */
@@ -19,15 +23,23 @@ final class Accelerator {
     return isThere && Boolean.parseBoolean(Settings.conf("spark.rapids.sql.enabled", "true"));
   }
 
-  /** What the accelerator takes for a batch of the right size. */
-  static long batchBytes() {
-    return JavaUtils.byteStringAsBytes(Settings.conf("spark.rapids.sql.batchSizeBytes", "1g"));
+  /**
+   * Bytes that a split may decode to: a quarter of what the accelerator takes for a batch of the right size, since the columns are there as
+   * tables, joined, exploded, and as the fields of the records, and nothing can halve the single row that a split is.
+   */
+  static long splitBytes() {
+    return JavaUtils.byteStringAsBytes(Settings.conf("spark.rapids.sql.batchSizeBytes", "1g")) / 4;
   }
 
   /** Why a scan is decoded on the CPU; null if nothing is in the way. */
   static String obstacle(Map<String, String> options, StructType schema, List<String> totals) {
     if (!totals.isEmpty()) {
       return "headers alone are read";
+    }
+    for (String name : OPERATORS) {
+      if (!Boolean.parseBoolean(Settings.conf("spark.rapids.sql." + name, "true"))) {
+        return "spark.rapids.sql." + name + "=false";
+      }
     }
     if ("cpu".equalsIgnoreCase(new CaseInsensitiveStringMap(options).get("backend"))) {
       return "backend=cpu";

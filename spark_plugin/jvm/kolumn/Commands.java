@@ -11,7 +11,7 @@ import java.nio.channels.SocketChannel;
  */
 final class Commands {
   private static final String ANSWERED = "AGYTI";
-  private static final String OTHERS = "FMDUCKLRBN";
+  private static final String OTHERS = "FMDUCKLRBNW";
   private static final String ENDS = "EX";
   private static final int LARGEST = 1 << 30;
 

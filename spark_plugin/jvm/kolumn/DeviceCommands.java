@@ -25,6 +25,7 @@ import java.util.List;
  * T* int32 kind, int64 count, largest, total    answer: int64 bytes of temporary memory that nvCOMP needs
  * I* int32 kind, int64 count, sources, sizes, rooms, outSizes, temporary, temporaryBytes, targets, statuses
  *                                               nvCOMP decompresses; answer: int32 status
+ * W                                             nothing is asked for until the worker has worked for a while
  * B  a table, as `DeviceTable` reads it
  * E, X  JSON: the end, with metrics or an error
  * </pre>
@@ -51,6 +52,13 @@ final class DeviceCommands implements AutoCloseable {
     if (state.note(command, commands)) {
       return true;
     }
+    if (command == 'W') {
+      turn.release();
+      return true;
+    }
+    if ("FEX".indexOf(command) < 0) {
+      turn.acquire();
+    }
     switch (command) {
       case 'U' -> {
         long target = commands.part(Long.BYTES).getLong();
@@ -66,7 +74,6 @@ final class DeviceCommands implements AutoCloseable {
   private void perform(char command, ByteBuffer text) throws IOException {
     switch (command) {
       case 'A' -> {
-        turn.acquire();
         answer(memory.add(text.getLong(), text.get() != 0));
       }
       case 'F' -> memory.free(text.getLong());

@@ -77,6 +77,7 @@ final class DeviceDecoder implements AutoCloseable {
     } catch (IOException e) {
       throw new UncheckedIOException(e.getMessage(), e);
     }
+    JsonNode end;
     try (DeviceCommands commands = new DeviceCommands(worker, turn, tables)) {
       for (char command = worker.commands().current(); commands.perform(command); command = worker.commands().next()) {
         TaskContext task = TaskContext.get();
@@ -84,8 +85,7 @@ final class DeviceDecoder implements AutoCloseable {
           task.killTaskIfInterrupted();
         }
       }
-      Workers.give(worker);
-      return commands.end();
+      end = commands.end();
     } catch (ClosedByInterruptException e) {
       worker.close();
       throw new UncheckedIOException(e);
@@ -97,6 +97,9 @@ final class DeviceDecoder implements AutoCloseable {
       leave(worker);
       throw e;
     }
+    // Not before: what the commands leave is the worker's, which another task takes at once.
+    Workers.give(worker);
+    return end;
   }
 
   /** Several tables have to be copied, so those without records go, but for one that has the types. */

@@ -59,6 +59,9 @@ final class DeviceTable implements AutoCloseable {
     ColumnView column() {
       Head head = head();
       DeviceMemoryBuffer valid = buffer(head.bitmap, head.bitmapBytes);
+      if (valid != null && head.bitmapBytes < (head.rows + 7) / 8) {
+        throw new IllegalStateException(head.bitmapBytes + " bytes are too few for the validity of " + head.rows + " rows: " + head.kind);
+      }
       if (head.rows < 0 || head.rows > Integer.MAX_VALUE || head.nulls < 0 || head.nulls > (valid == null ? 0 : head.rows)) {
         throw new IllegalStateException("there cannot be a column of " + head.rows + " rows, " + head.nulls + " of them null: " + head.kind);
       }

@@ -1,5 +1,6 @@
 package kolumn;
 
+import ai.rapids.cudf.Cuda;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
@@ -12,6 +13,9 @@ import java.nio.file.Path;
  * <p>The library is in this jar and loaded by {@link #use}, not with the class: a driver of Spark without a GPU has this class, too.
  */
 final class Driver {
+  private static final int INVALID_VALUE = 1;
+  private static final int OUT_OF_MEMORY = 2;
+
   private static boolean loaded;
 
   private Driver() {}
@@ -22,13 +26,32 @@ final class Driver {
       load();
       loaded = true;
     }
-    check(open(), "opening CUDA's driver");
-    check(attach(), "using a GPU");
+    check(open(), "opening CUDA's driver", null);
+    check(here(), "using a GPU", null);
   }
 
+  /** Gives this thread the GPU that RAPIDS uses: there may be several, and a thread without one would begin with the first. */
+  static int here() {
+    Cuda.autoSetDevice();
+    return attach();
+  }
+
+  /** After most errors nothing works on this GPU any more: what RAPIDS says of that is the cause, by which it ends the executor. */
   static void check(int code, String what) {
+    RuntimeException cause = null;
+    if (code != 0 && code != INVALID_VALUE && code != OUT_OF_MEMORY) {
+      try {
+        Cuda.deviceSynchronize();
+      } catch (RuntimeException e) {
+        cause = e;
+      }
+    }
+    check(code, what, cause);
+  }
+
+  private static void check(int code, String what, RuntimeException cause) {
     if (code != 0) {
-      throw new IllegalStateException(what + ": " + explain(code));
+      throw new IllegalStateException(what + ": " + explain(code), cause);
     }
   }
 

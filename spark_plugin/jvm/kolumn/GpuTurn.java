@@ -44,7 +44,7 @@ final class GpuTurn {
     }
   }
 
-  /** Lets another task use the GPU. This one has none of its memory, or so little that it does not matter. */
+  /** Lets another task use the GPU. This one may have the bytes of a chunk there, and no more. */
   void release() {
     if (SEMAPHORE != null && !isReleased) {
       call(RELEASE);

@@ -38,11 +38,11 @@ final class HostBlock implements AutoCloseable {
   /** Nothing is copied any more. Any thread may do this, one that never used the GPU, too. */
   @Override
   public void close() {
-    if (isLocked) {
-      Driver.attach();
-      Driver.unlock(address);
-      isLocked = false;
+    if (isLocked && (Driver.here() != 0 || Driver.unlock(address) != 0)) {
+      // It would be locked still where something else is mapped next.
+      return;
     }
+    isLocked = false;
     if (isMapped) {
       Unmap.now(bytes);
     }

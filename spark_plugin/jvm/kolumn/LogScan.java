@@ -95,7 +95,7 @@ final class LogScan
     Map<String, Object> asked = new HashMap<>(question);
     asked.putAll(Map.of("slots", Settings.slots(), "keyed", isKeyed, "mustBeKeyed", mustBeKeyed, "found", found));
     // On the GPU a split is one array.
-    asked.put("most", goesToGpu() ? Accelerator.batchBytes() : 0);
+    asked.put("most", goesToGpu() ? Accelerator.splitBytes() : 0);
     return asked;
   }
 

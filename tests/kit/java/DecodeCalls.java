@@ -51,8 +51,9 @@ public final class DecodeCalls {
     ObjectNode found = JSON.createObjectNode();
     if (call.has("idleSeconds")) {
       SparkEnv.get().conf().set("spark.kolumn.worker.idleSeconds", call.get("idleSeconds").asText());
-      return found;
+      return found.putPOJO("haveDevice", List.copyOf(StandIn.HAVE_DEVICE));
     }
+    StandIn.failure = call.has("fatal") ? new IllegalStateException(call.get("fatal").asText()) : null;
     AtomicInteger allocations = new AtomicInteger();
     int failing = call.path("failAllocation").asInt(-1);
     RuntimeException retry = new GpuRetryOOM();

@@ -101,6 +101,7 @@ class ChunkOnDevice:
             held.enter_context(_loaded)
             if not directly:
                 # Before the chunk's turn: other chunks are decoded while this one is read.
+                self.device.rest()
                 self.chunk = self.chunk.loaded(self.file, locked=True)
             held.enter_context(_turns)
             self.source = self._sent(directly)

@@ -162,6 +162,7 @@ class Inflater:
             return
         self.todo.on_cpu[piece][slow] = True
         start, size, codec = (column[piece][slow] for column in (self.todo.start, self.todo.size, self.todo.codec))
+        self.device.rest()
         done = inflate(self.host(), start, size, codec, entries.magic[slow], self.options.max_batch_bytes, self.options.max_ratio)
         arena = self.device.upload(done.arena[: int(done.size.sum())])
         result.address[slow], result.size[slow] = arena.address + done.start, done.size

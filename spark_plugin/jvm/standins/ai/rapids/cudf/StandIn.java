@@ -1,6 +1,8 @@
 package ai.rapids.cudf;
 
 import java.lang.reflect.Field;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import sun.misc.Unsafe;
 
@@ -15,6 +17,12 @@ public final class StandIn {
 
   public static final AtomicInteger VIEWS = new AtomicInteger();
   public static final AtomicInteger COLUMNS = new AtomicInteger();
+
+  /** Threads that have the GPU which RAPIDS uses. */
+  public static final Set<String> HAVE_DEVICE = ConcurrentHashMap.newKeySet();
+
+  /** What RAPIDS says of a GPU on which nothing works any more; null: it works. */
+  public static volatile RuntimeException failure;
 
   /** Called before memory is allocated: throws what RAPIDS would. */
   public static volatile Runnable allocating = () -> {};
