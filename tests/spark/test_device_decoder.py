@@ -414,7 +414,9 @@ def works_meanwhile(jvm: Jvm) -> None:
 
 
 def test_the_gpu_is_for_others_while_a_worker_works(calls: Calls) -> None:
-    assert calls.fine(works_meanwhile)["turns"] == ["release", "acquire"] * 3
+    found = calls.fine(works_meanwhile)
+    # While it waits for the first command, and for the one after each rest, RAPIDS knows that it goes on with nothing.
+    assert (found["turns"], found["waits"]) == (["release", "acquire"] * 3, 4)
 
 
 def test_rapids_says_that_nothing_works_any_more(calls: Calls) -> None:

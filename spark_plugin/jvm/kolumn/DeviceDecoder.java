@@ -72,14 +72,14 @@ final class DeviceDecoder implements AutoCloseable {
         Map<String, Object> question = LogReader.question("decode", isShared && one.isShared(), work, split);
         question.putAll(device);
         one.send(question);
-        one.commands().next();
+        turn.await(one.commands()::next);
       });
     } catch (IOException e) {
       throw new UncheckedIOException(e.getMessage(), e);
     }
     JsonNode end;
     try (DeviceCommands commands = new DeviceCommands(worker, turn, tables)) {
-      for (char command = worker.commands().current(); commands.perform(command); command = worker.commands().next()) {
+      for (char command = worker.commands().current(); commands.perform(command); command = turn.await(worker.commands()::next)) {
         TaskContext task = TaskContext.get();
         if (task != null) {
           task.killTaskIfInterrupted();

@@ -88,6 +88,7 @@ public final class DecodeCalls {
     found.putPOJO("others", others.subList(1, others.size()));
     found.putPOJO("turns", List.copyOf(GpuSemaphore$.MODULE$.asked));
     GpuSemaphore$.MODULE$.asked.clear();
+    found.put("waits", GpuSemaphore$.MODULE$.waits.getAndSet(0));
     found.put("allocations", allocations.get());
     found.putPOJO("live", new int[] {StandIn.BUFFERS.get(), StandIn.VIEWS.get(), StandIn.COLUMNS.get()});
     return found;
