@@ -323,6 +323,12 @@ def test_the_library_of_each_processor_needs_an_old_glibc_alone() -> None:
         assert max(tuple(map(int, version[6:].split("."))) for version in one.versions) <= (2, 17)
 
 
+REFLECTED = [
+    ("GpuSemaphore$", "releaseIfNecessary"), ("GpuSemaphore$", "acquireIfNecessary"), ("TaskRegistryTracker$", "withRmmPoolWait"),
+]  # fmt: skip
+"""Objects of RAPIDS that `GpuTurn` finds by their names, and their methods."""
+
+
 def test_stand_ins_have_the_signatures_of_the_jar(classes: Path) -> None:
     try:
         jar = zipfile.ZipFile(rapids.find_jar())
@@ -343,6 +349,9 @@ def test_stand_ins_have_the_signatures_of_the_jar(classes: Path) -> None:
             assert (name, ours.flags, ours.parent) == (name, real.flags, real.parent)
             assert ours.interfaces <= real.interfaces, name
             assert ours.members.items() <= real.members.items(), (name, ours.members.items() - real.members.items())
+        for name, method in REFLECTED:
+            members = ClassFile.of(jar.read(f"spark-shared/com/nvidia/spark/rapids/{name}.class")).members
+            assert {"MODULE$", method} <= {str(one[0]) for one in members}, name
     assert own == {f"ai/rapids/cudf/{name}.class" for name in ("Column", "Column$Part", "StandIn", "View")}
 
 
