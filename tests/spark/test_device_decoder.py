@@ -189,6 +189,7 @@ def small(jvm: Jvm) -> None:
     jvm.end(pid=os.getpid())
 
 
+@pytest.mark.slow
 def test_what_rapids_throws_is_thrown_on_at_each_allocation(calls: Calls) -> None:
     both = [rows(0, 3), rows(2, 4)]
     whole = calls.fine(tables, tables, given=batches(*both))

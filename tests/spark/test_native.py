@@ -43,6 +43,8 @@ from kolumn.spark_plugin.session import build as building
 NOT_THERE, NO_CODECS = -1, -(2**63)
 OUT_OF_MEMORY, INVALID_IMAGE, INVALID_CONTEXT, NOT_FOUND, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 200, 201, 500, 700, 719
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
