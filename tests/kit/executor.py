@@ -4,19 +4,27 @@ import ctypes
 import json
 import mmap
 import os
+import random
 import socket
 import struct
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import kolumn
 from kit.device_columns import as_type
+from kit.draft_segments import FORMATS, Maker, damage
 from kit.emulated import Emulated, HostMemory
+from kit.fuzz import FIRST
+from kit.mutate import make_segment, mutate
+from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.kernels.build import load_all
 from kolumn.kernels.columns.table import Column
 from kolumn.kernels.machine.kernel import CONCURRENT
@@ -27,6 +35,7 @@ from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import Split, plan_splits, with_types_of
 
 MULTIPROCESSORS = 132
+EVERY = ",".join(RECORD_COLUMNS)
 
 
 def asked(path: Any, **options: Any) -> tuple[list[Split], Work]:
@@ -45,6 +54,25 @@ def on_cpu(split: Split, work: Work) -> tuple[pa.Table, dict[str, Any]] | str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return pa.Table.from_batches(batches, task.schema), task.metrics()
+
+
+def mutants(folder: Path, count: int) -> Iterator[tuple[Split, Work]]:
+    """Splits of damaged segments of the shipped formats and the drafts, from the rotating seed on. What fails in planning is left out."""
+    for seed in range(FIRST, FIRST + count):
+        rng, format = random.Random(seed), "kafka"
+        if seed % 3:
+            data = mutate(rng, make_segment(rng)).data
+        else:
+            format = FORMATS[seed // 3 % len(FORMATS)]
+            data, _ = damage([entry.data for entry in Maker(format, rng).segment(rng.randint(1, 12))], rng)
+        (folder / f"{0:020}.log").write_bytes(data)
+        for how in ("raise", "skip"):
+            try:
+                splits, work = asked(folder, columns=EVERY, includeControl="true", format=format, errors=how, trusted=str(seed % 2 == 0))
+            except kolumn.KolumnError:
+                continue
+            for split in splits:
+                yield split, work
 
 
 def no_rows_below_nulls(column: pa.Array) -> None:

@@ -18,14 +18,11 @@ from kit.avro_values import encoded
 from kit.corpus import HERE as CORPUS
 from kit.corpus import cases
 from kit.device_columns import as_type
-from kit.draft_segments import FORMATS, Maker, damage
 from kit.emulated import Emulated, HostMemory, run_loops
 from kit.encoder import Record, batch
-from kit.executor import Executor, FailureError, asked, on_cpu
-from kit.fuzz import FIRST, MUTANTS
-from kit.mutate import make_segment, mutate
+from kit.executor import EVERY, Executor, FailureError, asked, mutants, on_cpu
+from kit.fuzz import MUTANTS
 from kolumn.core import recycle
-from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.kernels.values.uploaded import uploaded
 from kolumn.spark_plugin.connector import resident
 from kolumn.spark_plugin.connector.work import Work, packed
@@ -68,7 +65,6 @@ def same(executor: Executor, split: Split, work: Work) -> Any:
     return one
 
 
-EVERY = ",".join(RECORD_COLUMNS)
 READABLE = [case for case in cases() if case.segments]
 
 
@@ -263,26 +259,9 @@ def test_no_nvcomp_on_the_machine_of_the_executor(executor: Executor) -> None:
 
 def test_mutants(executor: Executor, tmp_path: Path) -> None:
     """Of the shipped formats and the drafts: rows, errors and counts."""
-    failed, count = 0, max(100, MUTANTS // 100)
-    for seed in range(FIRST, FIRST + count):
-        rng = random.Random(seed)
-        path, format = tmp_path / "00000000000000000000.log", "kafka"
-        if seed % 3:
-            data = mutate(rng, make_segment(rng)).data
-        else:
-            format = FORMATS[seed // 3 % len(FORMATS)]
-            data, _ = damage([entry.data for entry in Maker(format, rng).segment(rng.randint(1, 12))], rng)
-        path.write_bytes(data)
-        for how in ("raise", "skip"):
-            try:
-                splits, work = asked(tmp_path, columns=EVERY, includeControl="true", format=format, errors=how, trusted=str(seed % 2 == 0))
-            except kolumn.KolumnError:
-                # What is wrong with it is found when it is planned.
-                continue
-            for split in splits:
-                failed += isinstance(same(executor, split, work), str)
-    assert failed > count // 10
-    assert executor.frames["X"] == failed
+    found = [isinstance(same(executor, *one), str) for one in mutants(tmp_path, max(100, MUTANTS // 100))]
+    assert sum(found) > len(found) // 10 > 5
+    assert executor.frames["X"] == sum(found)
 
 
 def test_types_of_columns() -> None:

@@ -3,7 +3,6 @@
 The JVM has stand-ins for RAPIDS' classes, and its driver is the tests' own, which runs kernels as loops. The worker is the connector's.
 """
 
-import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,21 +10,16 @@ from typing import Any
 
 import pytest
 
-import kolumn
 from kit.corpus import cases
 from kit.decode_calls import Calls, running, table_of
-from kit.draft_segments import FORMATS, Maker, damage
-from kit.executor import asked, on_cpu
-from kit.fuzz import FIRST, MUTANTS
-from kit.mutate import make_segment, mutate
+from kit.executor import EVERY, asked, mutants, on_cpu
+from kit.fuzz import MUTANTS
 from kit.own_libcuda import OwnLibcuda
-from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.spark_plugin.connector.work import Work, packed
 from kolumn.spark_plugin.read.schema import arrow_schema
 from kolumn.spark_plugin.read.splits import Split
 
 pytestmark = pytest.mark.timeout(600)
-EVERY = ",".join(RECORD_COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -65,22 +59,5 @@ def test_corpus(jvm: Calls) -> None:
 
 def test_mutants(jvm: Calls, tmp_path: Path) -> None:
     """Of the shipped formats and the drafts."""
-    failed, compared, path = 0, 0, tmp_path / "00000000000000000000.log"
-    for seed in range(FIRST, FIRST + max(60, MUTANTS // 100)):
-        rng, format = random.Random(seed), "kafka"
-        if seed % 3:
-            data = mutate(rng, make_segment(rng)).data
-        else:
-            format = FORMATS[seed // 3 % len(FORMATS)]
-            data, _ = damage([entry.data for entry in Maker(format, rng).segment(rng.randint(1, 12))], rng)
-        path.write_bytes(data)
-        for how in ("raise", "skip"):
-            try:
-                splits, work = asked(tmp_path, columns=EVERY, includeControl="true", format=format, errors=how, trusted=str(seed % 2 == 0))
-            except kolumn.KolumnError:
-                # What is wrong with it is found when it is planned.
-                continue
-            for split in splits:
-                failed += isinstance(same(jvm, split, work), str)
-                compared += 1
-    assert failed > compared // 10 > 0
+    found = [isinstance(same(jvm, *one), str) for one in mutants(tmp_path, max(60, MUTANTS // 100))]
+    assert sum(found) > len(found) // 10 > 5
