@@ -288,6 +288,7 @@ def fails(jvm: Jvm) -> None:
     jvm.fail("kolumn: no such log")
 
 
+@pytest.mark.slow
 def test_tasks_of_a_process_decode_at_the_same_time(calls: Calls, gpu: OwnLibcuda) -> None:
     calls.end_workers()
     found = calls.fine(all_steps, all_steps, threads=4)
@@ -318,6 +319,7 @@ def dies(jvm: Jvm) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [False, True])
 def test_a_worker_that_dies_leaves_nothing(calls: Calls, gpu: OwnLibcuda, half: bool) -> None:
     calls.end_workers()
@@ -335,6 +337,7 @@ def dies_when_asked_again(jvm: Jvm) -> None:
     jvm.end(pid=os.getpid())
 
 
+@pytest.mark.slow
 def test_another_worker_is_asked_if_an_idle_one_had_died(calls: Calls) -> None:
     calls.end_workers()
     (first, second) = (calls.fine(dies_when_asked_again)["metrics"] for _ in range(2))
@@ -352,6 +355,7 @@ def sleeps(jvm: Jvm) -> None:
     time.sleep(60)
 
 
+@pytest.mark.slow
 def test_a_task_that_is_cancelled_leaves_nothing(calls: Calls, gpu: OwnLibcuda) -> None:
     calls.end_workers()
     calls.fine(small)
@@ -488,6 +492,7 @@ def makes_no_sense(jvm: Jvm) -> None:
     jvm.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [False, True])
 def test_a_worker_that_makes_no_sense_is_ended(calls: Calls, later: bool) -> None:
     before = calls.fine(small)["metrics"]

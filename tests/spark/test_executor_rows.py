@@ -19,7 +19,7 @@ from kolumn.spark_plugin.connector.work import Work, packed
 from kolumn.spark_plugin.read.schema import arrow_schema
 from kolumn.spark_plugin.read.splits import Split
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
