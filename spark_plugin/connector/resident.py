@@ -7,7 +7,6 @@ Spark) is decoded by the CPU and copied there, so that a query has one plan what
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from kolumn.readers.gpu import resident_options
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.connector.work import Work
 from kolumn.spark_plugin.read.schema import in_schema, spark_type
-from kolumn.spark_plugin.read.splits import Split, key_of
+from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.read.stream import check_planned
 from kolumn.spark_plugin.read.task import read_task
 
@@ -52,41 +51,36 @@ def tables(
     if work.live:
         check_planned(split)
     rows, sizes = 0, dict[tuple[Any, ...], int]()
+    parts = ((ranges, _how(options, work)) for ranges, options in split.parts(work.options.decode))
     with using(device):
-        for key, ranges in groupby(split.ranges, key_of):
-            for table in _decoded(device, list(ranges), work.options.decode.within(*split.bounds_of(key)), work, schema, damage, tally):
-                _add(sizes, table)
-                rows += table.num_rows
-                yield table
-                del table
-                if 0 <= work.limit <= rows:
-                    return
+        found: Any
+        for found in read_task(parts, damage, tally):
+            is_on_host = isinstance(found, pa.RecordBatch)
+            table = _uploaded(device, in_schema(found, schema)) if is_on_host else _in_schema(found, schema)
+            _add(sizes, table)
+            rows += table.num_rows
+            yield table
+            # The JVM has it.
+            del found, table
+            if 0 <= work.limit <= rows:
+                return
+            if is_on_host:
+                device.rest()
         if not rows:
             yield _uploaded(device, pa.RecordBatch.from_pylist([], schema))
 
 
-def _decoded(
-    device: "ExecutorDevice",
-    ranges: list[Range],
-    options: Options,
-    work: Work,
-    schema: pa.Schema,
-    damage: Callable[[Damage], None],
-    tally: Callable[[Range, Tally], None],
-) -> "Iterator[DeviceTable]":
-    size = _CHUNK if work.limit < 0 else _FEW_CHUNK
+def _how(options: Options, work: Work) -> Options:
+    """How ranges are decoded: by kernels, if these make all columns as Spark has them, or else by the CPU."""
     resident = resident_options(options, work.options.payload) if all(_is_same(one.type) for one in options.typed) else None
     if resident is None:
-        for batch in read_task([(ranges, replace(options, backend="cpu"))], damage, tally):
-            yield _uploaded(device, in_schema(batch, schema))
-            device.rest()
-        return
-    found: Any = read_task([(ranges, replace(resident, threads=1, chunk_bytes=size))], damage, tally)
-    for table in found:
-        own = dict(zip(table.names, table.columns, strict=True))
-        columns = [_shaped(own[field.name], field.type) for field in schema]
-        yield replace(table, names=tuple(schema.names), columns=columns)
-        del table, own, columns
+        return replace(options, backend="cpu")
+    return replace(resident, threads=1, chunk_bytes=_CHUNK if work.limit < 0 else _FEW_CHUNK)
+
+
+def _in_schema(table: "DeviceTable", schema: pa.Schema) -> "DeviceTable":
+    own = dict(zip(table.names, table.columns, strict=True))
+    return replace(table, names=tuple(schema.names), columns=[_shaped(own[field.name], field.type) for field in schema])
 
 
 def _uploaded(device: "ExecutorDevice", batch: pa.RecordBatch) -> "DeviceTable":

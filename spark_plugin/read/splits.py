@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 from pyspark.sql.datasource import InputPartition
 
@@ -96,6 +97,11 @@ class Split(InputPartition):
     def bounds_of(self, key: Key) -> Bounds:
         """The bounds of a topic partition."""
         return self.bounds.get(key, (None, None))
+
+    def parts(self, options: Options) -> Iterator[tuple[list[Range], Options]]:
+        """The ranges of each topic partition, and ``options`` within its bounds."""
+        for key, ranges in groupby(self.ranges, key_of):
+            yield list(ranges), options.within(*self.bounds_of(key))
 
 
 def plan_splits(options: LoadOptions, run: Run = by_threads) -> list[Split]:

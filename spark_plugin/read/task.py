@@ -3,7 +3,7 @@
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count, groupby
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.read.options import LoadOptions
-from kolumn.spark_plugin.read.splits import Split, key_of
+from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.session.gpu_task import use_gpu
 
 logger = logging.getLogger(__name__)
@@ -41,8 +41,8 @@ def read_task(
     """Decode the ranges of a task. Every task calls `kolumn.decode.pipeline.scan_ranges` through this function, which raises its errors.
 
     ``parts`` are ranges, and how they are decoded: if on a GPU, it is the one that Spark assigned to the task, or, with columns that stay
-    there, the executor's. ``damage`` is called with
-    each damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and what was counted in it.
+    there, the executor's. ``damage`` is called with each damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and what
+    was counted in it.
     """
     for ranges, options in parts:
         if options.backend != RESIDENT and choose(options.backend) == "gpu":
@@ -55,8 +55,7 @@ def read_split(
     split: Split, options: LoadOptions, damage: Callable[[Damage], None], tally: Callable[[Range, Tally], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Decode a split within the bounds of its topic partitions."""
-    groups = groupby(split.ranges, key_of)
-    yield from read_task(((ranges, options.decode.within(*split.bounds_of(key))) for key, ranges in groups), damage, tally)
+    yield from read_task(split.parts(options.decode), damage, tally)
 
 
 def warn(damage: Damage) -> None:
