@@ -241,14 +241,17 @@ class TableBuilder:
 
 def _as_text(device: Runtime, column: Column) -> Column:
     """Strings that may not be UTF-8, as Java has them: the host decodes them, since hardly a log has such keys of headers."""
-    (ends,), data = column.children, column.data
-    assert ends.data is not None
-    assert data is not None
-    held = device.downloads([(ends.data, 4 * (column.rows + 1), 0), (data, data.size, 0)])
-    raw = pa.Array.from_buffers(pa.binary(), column.rows, [None, *map(pa.py_buffer, held)])
-    _, bounds, text = pa.array([decode(one) for one in raw.to_pylist()], pa.string()).buffers()
+    _, bounds, text = pa.array([decode(one) for one in on_host(device, column).to_pylist()], pa.string()).buffers()
     words, held_text = np.frombuffer(bounds, np.int32, column.rows + 1), np.frombuffer(text, np.uint8)
     return payload_column("string", column.rows, device.upload(words), device.upload(held_text[: words[-1]]), int(words[-1]))
+
+
+def on_host(device: Runtime, column: Column) -> pa.BinaryArray:
+    """A copy of strings, or of lists of uint8, in host memory; a wait."""
+    held = column.children[0].data, column.children[1].data if column.kind == "bytes" else column.data, column.bitmap
+    ends, data, *mask = device.downloads([(one, one.size, 0) for one in held if one is not None])
+    buffers = [pa.py_buffer(mask[0]) if mask else None, pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), column.rows, buffers, column.nulls)
 
 
 def begin_nullable(device: Runtime, kind: str, data: Memory, lengths: Memory, rows: int, children: tuple[Column, ...] = ()) -> BegunColumn:

@@ -26,6 +26,8 @@ byte that says what to do, an int32 length, and the rest; numbers are big-endian
     I  inflate      int32 kind, int64 count, then int64 each of the   answer: int32 status
                     fields of `Request` in order
     B  table        see `kolumn.spark_plugin.connector.resident.described`
+    E  end          JSON of what was counted
+    X  end          JSON with the error
 
 An answer begins with "O", or is "S": the JVM wants no more. What needs no answer waits until something does.
 """

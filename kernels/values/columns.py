@@ -9,7 +9,7 @@ from kolumn.core.buffers import flags
 from kolumn.core.errors import ArgumentError
 from kolumn.core.schema import beside
 from kolumn.kernels.columns.gather import headers_of
-from kolumn.kernels.columns.table import Column, bytes_column
+from kolumn.kernels.columns.table import Column, bytes_column, on_host
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
 from kolumn.kernels.machine.runtime import Runtime
 from kolumn.kernels.values.bodies import DeviceBodies, DeviceFramer
@@ -105,10 +105,7 @@ def _of_host(device: Runtime, payloads: DevicePayloads, headers: pa.Array | None
 
 def _binary(device: Runtime, payloads: DevicePayloads) -> pa.BinaryArray:
     """A copy of payloads in host memory."""
-    column = bytes_column(device, payloads, False)
-    ends, data = (device.download(one.data, one.data.size) for one in column.children if one.data is not None)
-    mask = None if column.bitmap is None else pa.py_buffer(device.download(column.bitmap, column.bitmap.size))
-    return pa.Array.from_buffers(pa.binary(), column.rows, [mask, pa.py_buffer(ends), pa.py_buffer(data)], column.nulls)
+    return on_host(device, bytes_column(device, payloads, False))
 
 
 def _headers(device: Runtime, records: DeviceRecords) -> pa.ListArray | None:
