@@ -308,8 +308,8 @@ def predictions(apart: bool = False) -> dict[str, dict[str, float]]:
     shown["copy, checksums and columns, chunks overlapped"] = {"ms": 1e3 * chunks, "GB/s": GIB / chunks / 1e9}
     for name in ("copy, checksums and columns", "copy, checksums and columns, chunks overlapped"):
         shown[name]["of the copy"] = 1e3 * copy / shown[name]["ms"]
-    shown[IN_EXECUTOR] = {"ms": 1e3 * (own := executor(apart)), "GB/s": EXECUTOR_CHUNK / own / 1e9}
-    shown[IN_EXECUTOR]["of the copy"] = EXECUTOR_CHUNK / PAGE_LOCKED / own
+    own = executor(apart)
+    shown[IN_EXECUTOR] = {"ms": 1e3 * own, "GB/s": EXECUTOR_CHUNK / own / 1e9, "of the copy": EXECUTOR_CHUNK / PAGE_LOCKED / own}
     for size in (CHUNK, 2 * CHUNK):
         large = plain(size, size >> 20)
         time = checksums(large, apart) + columns(large, apart)

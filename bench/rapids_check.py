@@ -73,14 +73,17 @@ def rows(spark: SparkSession, scratch: Path) -> Iterator[tuple[str, str]]:
     damaged.write_bytes(content)
     left = load(spark, damaged, errors="skip").count()
     yield "damaged, errors=skip", "" if left == kolumn.read(damaged, errors="skip").num_rows else f"{left} records"
+    told, expected_error = failure(lambda: load(spark, damaged).agg(sql.sum("offset")).collect()), failure(lambda: kolumn.read(damaged))
+    yield "damaged", "" if expected_error in told else told[:500]
+
+
+def failure(call: Callable[[], object]) -> str:
+    """The text of a call's error."""
     try:
-        load(spark, damaged).agg(sql.sum("offset")).collect()
-        yield "damaged", "no error"
+        call()
     except Exception as error:
-        try:
-            kolumn.read(damaged)
-        except kolumn.KolumnError as expected_error:
-            yield "damaged", "" if str(expected_error) in str(error) else str(error)[:500]
+        return str(error)
+    return "no error"
 
 
 def same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
@@ -137,7 +140,7 @@ def main(*arguments: str) -> int:
     )
     spark = rapids.configure(builder, explain_only=explain_only).getOrCreate()
     scratch = machine.ROOT / "build" / "bench" / "rapids"
-    result: dict[str, Any] = {"explain only": explain_only, "different": {}, "speed": {}}
+    result: dict[str, Any] = {"different": {}, "speed": {}}
     for step in (rows(spark, scratch), plans(spark)):
         for name, different in step:
             print(f"{name:50} {different or 'fine'}", flush=True)
