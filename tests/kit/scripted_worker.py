@@ -69,6 +69,14 @@ class Jvm:
     def copy(self, target: int, block: int, offset: int, size: int) -> None:
         self.frame("C", struct.pack(">qiqq", target, block, offset, size))
 
+    def copy_from_a_block(self) -> None:
+        """Say what leaves device memory, a block that is page-locked, and a table."""
+        memory = self.allocate(100)
+        number, descriptor = block(b"0123456789")
+        self.map(number, descriptor, 10)
+        self.copy(memory, number, 0, 10)
+        self.table(pa.record_batch({"x": pa.array([1, 2])}))
+
     def download(self, *pieces: tuple[int, int]) -> bytes:
         self.frame("G", struct.pack(">i", len(pieces)) + b"".join(struct.pack(">qq", *piece) for piece in pieces))
         return self.answer(sum(size for _, size in pieces))

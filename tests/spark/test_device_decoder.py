@@ -309,11 +309,7 @@ def test_an_error_of_the_worker_is_sparks(calls: Calls) -> None:
 def dies(jvm: Jvm) -> None:
     import signal
 
-    memory = jvm.allocate(100)
-    number, descriptor = block(b"0123456789")
-    jvm.map(number, descriptor, 10)
-    jvm.copy(memory, number, 0, 10)
-    jvm.table(pa.record_batch({"x": pa.array([1, 2])}))
+    jvm.copy_from_a_block()
     if jvm.given["half"]:
         jvm.connection.sendall(b"U\0\0\1\0")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -347,11 +343,7 @@ def test_another_worker_is_asked_if_an_idle_one_had_died(calls: Calls) -> None:
 def sleeps(jvm: Jvm) -> None:
     import time
 
-    memory = jvm.allocate(100)
-    number, descriptor = block(b"0123456789")
-    jvm.map(number, descriptor, 10)
-    jvm.copy(memory, number, 0, 10)
-    jvm.table(pa.record_batch({"x": pa.array([1, 2])}))
+    jvm.copy_from_a_block()
     time.sleep(60)
 
 
@@ -393,11 +385,7 @@ def test_workers_that_end_unlock_their_memory(calls: Calls, gpu: OwnLibcuda) -> 
 
 
 def launches_and_keeps(jvm: Jvm) -> None:
-    memory = jvm.allocate(100)
-    number, descriptor = block(b"0123456789")
-    jvm.map(number, descriptor, 10)
-    jvm.copy(memory, number, 0, 10)
-    jvm.table(pa.record_batch({"x": pa.array([1, 2])}))
+    jvm.copy_from_a_block()
     jvm.end()
 
 
