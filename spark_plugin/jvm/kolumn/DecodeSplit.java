@@ -64,18 +64,6 @@ final class DecodeSplit extends AbstractFunction1<Object, Object> implements Rap
     return splits.value()[Math.toIntExact(id)];
   }
 
-  String work() {
-    return work;
-  }
-
-  String python() {
-    return python;
-  }
-
-  boolean isShared() {
-    return isShared;
-  }
-
   StructType schema() {
     return schema;
   }

@@ -6,29 +6,8 @@ import java.nio.ByteBuffer;
 import java.util.List;
 
 /**
- * Does on the GPU what a worker says while it decodes a split, in the order of its commands, on this thread's stream. Integers are
- * big-endian; those with a star are answered.
- *
- * <pre>
- * A* int64 size, byte zeros                     memory; answer: int64 address
- * F  int64 address                              the worker needs that memory no more
- * M  int32 block, int32 descriptor, int64 size  map memory of the worker
- * D  int32 block                                and unmap it
- * U  int64 target, bytes                        copy these bytes to the device
- * C  int64 target, int32 block, int64 offset, int64 size    copy from a block to the device
- * G* int32 count, each int64 address, int64 size            answer: the bytes of the device
- * K  int32 number, int32 size, name, image      a kernel
- * L  int32 kernel, int32 grid, int32 block, int64 arguments launch it
- * R  int64 address, int64 count, int32 width    replace integers by their running sum
- * Y*                                            wait for all that was asked for
- * N  UTF-8                                      the path of nvCOMP, where this process would not find it
- * T* int32 kind, int64 count, largest, total    answer: int64 bytes of temporary memory that nvCOMP needs
- * I* int32 kind, int64 count, sources, sizes, rooms, outSizes, temporary, temporaryBytes, targets, statuses
- *                                               nvCOMP decompresses; answer: int32 status
- * W                                             nothing is asked for until the worker has worked for a while
- * B  a table, as `DeviceTable` reads it
- * E, X  JSON: the end, with metrics or an error
- * </pre>
+ * Does on the GPU what a worker says while it decodes a split, in the order of its commands, on this thread's stream. What they are is
+ * written once, in Python's `kernels/machine/executor.py`.
  */
 final class DeviceCommands implements AutoCloseable {
   private final Commands commands;
@@ -73,9 +52,7 @@ final class DeviceCommands implements AutoCloseable {
 
   private void perform(char command, ByteBuffer text) throws IOException {
     switch (command) {
-      case 'A' -> {
-        answer(memory.add(text.getLong(), text.get() != 0));
-      }
+      case 'A' -> answer(memory.add(text.getLong(), text.get() != 0));
       case 'F' -> memory.free(text.getLong());
       case 'C' -> {
         long target = text.getLong();

@@ -23,8 +23,8 @@ import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
- * A Python process that plans or decodes for one caller at a time; what the two say to each other is in Python's `wire.py`. It ends when
- * its standard input does, hence never outlives the JVM.
+ * A Python process that plans or decodes for one caller at a time; what the two say to each other is in Python's
+ * `connector/worker.py`. It ends when its standard input does, hence never outlives the JVM.
  */
 final class Worker implements AutoCloseable {
   private static final ObjectMapper JSON = JsonMapper.builder(answers()).build();
