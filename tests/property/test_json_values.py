@@ -115,6 +115,8 @@ def payloads(draw: st.DrawFn) -> list[bytes | None]:
 @example([b'{"id": 1}{"id": 5}', b"{", b'{"id": 2}'])
 @example([b'{"name": "\\ud800"}', b'{"name": "\\ud83d\\ude00"}', b'{"other": "\\udc00"}'])
 @example([b'{"x": -0}', b'{"x": %s}' % (b"9" * 400), b'{"x": -%s}' % (b"9" * 308)])
+@example([b'{"q": {"b": 1.25e+359223372036854775807}}', b'{"x": 0e999}', b'{"id": 1e400}', b'{"q": "1e400", "r": -1e400}'])
+@example([b'{"x": -1E400}', b'{"q": 01e400}', b'{"small": 0e999}'])
 @example([b'{"x": NaN}', b'{"x": -Infinity}', b'{"big": -0}', b'{"id": -0}', b'{"id": 1, "id": 1}', b'{"q": 1, "q": 1}'])
 def test_values_as_python_reads_them(values: list[bytes | None]) -> None:
     found = decoded(values)

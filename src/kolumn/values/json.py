@@ -9,6 +9,7 @@ The reader fails as a whole on a value that it can't read. The values are then h
 """
 
 import json
+import math
 import re
 import secrets
 from collections.abc import Iterable, Mapping
@@ -162,6 +163,10 @@ class LinesDecoder:
                 fine[start : start + rows] = fits
             except pa.ArrowInvalid as error:
                 waiting += reversed([(start + first, size) for first, size in _halves(rows, str(error)) if size])
+                if rows == 1 and (rewritten := lines.with_long_numbers(start)):
+                    more, readable = self._read(rewritten)
+                    pieces += more
+                    fine[start] = readable[0]
         return pieces, fine
 
     def _overflowing(self, lines: "_Lines", start: int, parsed: pa.StructArray) -> Flags:
@@ -201,6 +206,27 @@ class _Lines:
         starts = np.flatnonzero(np.diff(self.begins[:-1] // _BLOCK, prepend=-1))
         sizes = np.diff(starts, append=len(self.rows))
         return list(zip(starts.tolist(), sizes.tolist(), strict=True))[::-1]
+
+    def with_long_numbers(self, line: int) -> "_Lines | None":
+        """One line, with the numbers that are refused for their exponents written as numbers that are read; None if it has none. A member
+        that is not wanted may have any number.
+        """
+        text = bytes(self.text[self.begins[line] : self.begins[line + 1]])
+        rewritten = _EXPONENT.sub(_without_exponent, text)
+        if rewritten == text:
+            return None
+        return _Lines(np.frombuffer(rewritten, np.uint8), np.array([0, len(rewritten)]), self.rows[line : line + 1])
+
+
+_EXPONENT = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<![\w.+-])-?(?:0|[1-9]\d*)(?:\.\d+)?[eE][+-]?\d+(?![\w.+-])')
+_INFINITE = b"9" * 400  # Arrow reads it as infinity, see `_overflowing`.
+
+
+def _without_exponent(found: re.Match[bytes]) -> bytes:
+    text = found[0]
+    if text.startswith(b'"') or ((number := float(text)) and math.isfinite(number)):
+        return text
+    return (b"-" if text.startswith(b"-") else b"") + (_INFINITE if number else b"0.0")
 
 
 class _Number(float):
