@@ -102,19 +102,20 @@ def plausible(buf: int, origin: int, position: int, end: int, floor: int, format
 
 
 @compiled
-def wrapped(buf: int, origin: int, position: int, stop: int, floor: int, ceiling: int) -> int:
-    """Highest offset, above ``floor`` and up to ``ceiling``, of what could be headers of format 0 or 1 wrappers in [position, stop).
-    ``floor`` if there is no such header. Its checksum is not compared, because this search is for damaged wrappers, whose codec may have
-    stored messages uncompressed, with right checksums of their own."""
+def wrapped(buf: int, origin: int, position: int, stop: int, floor: int, ceiling: int, end: int) -> tuple[int, int]:
+    """Highest offset, above ``floor`` and up to ``ceiling``, of what could be headers of format 0 or 1 wrappers in [position, stop), and
+    where the messages of that wrapper end; ``floor`` and ``end`` if there is no such header. Its checksum is not compared, because this
+    search is for damaged wrappers, whose codec may have stored messages uncompressed, with right checksums of their own."""
     base, highest = buf - origin, floor
     while position < stop:
         offset, magic, attributes = memory.i64_at(base, position), memory.load8(base, position + 16), memory.load8(base, position + 17)
         if highest < offset <= ceiling and magic <= 1 and attributes < 16 and 0 < attributes & 7 <= LZ4:
             key_at = position + legacy.HEADER + 8 * magic
-            if memory.i32_at(base, key_at) == -1 and memory.i32_at(base, key_at + 4) > 0:
-                highest = offset
+            size = memory.i32_at(base, key_at + 4)
+            if memory.i32_at(base, key_at) == -1 and size > 0:
+                highest, end = offset, key_at + 8 + size
         position += 1
-    return highest
+    return highest, end
 
 
 @compiled

@@ -25,10 +25,15 @@ WINDOW = 4 << 20
 CHAIN_ENTRIES = 64
 CHAIN_BYTES = 32 << 20  # maximum bytes of the chain after a candidate that are followed
 CRC_BUDGET = 1 << 30  # bytes that may be checksummed in one search; this bounds the time for a crafted file
-RELATIVE = 1 << 20  # maximum messages in a wrapper of format 1: their offsets are relative to its first offset
+MESSAGE = entry.OVERHEAD + legacy.SMALLEST_V1  # bytes of the smallest message of format 1
 OPEN = (1 << 63) - 1  # upper bound of offsets if no entry follows
 
 _Identity = tuple[int, int, int, int]
+
+
+def most_messages(size: Any) -> Any:
+    """How many messages a damaged wrapper of format 1 may have had in so many bytes: their offsets are relative to its first one."""
+    return size // MESSAGE
 
 
 class Claim(NamedTuple):
@@ -173,11 +178,12 @@ class Runs:
     def _chains(self, stretch: Stretch) -> Iterator[RunOfEntries]:
         """Runs of intact entries that begin in a stretch; no run lies inside another."""
         position, end = stretch.start, stretch.end
+        inside, messages_end = stretch.floor, 0
         while position < min(stretch.stop, end - entry.PREFIX) and self._budget > 0:
             # One byte more in front, since a stretch begins inside the damaged entry.
             loaded = min(position + (WINDOW if stretch.stop - position > HEADERS else 2 * HEADERS), end)
             origin = max(position - 1, 0)
-            source, seen, inside = self.file.read(origin, loaded), origin, stretch.floor
+            source, seen = self.file.read(origin, loaded), origin
             # A header that is cut by this window is complete in the next one.
             stop, chain = min(stretch.stop, loaded if loaded == end else loaded - HEADERS), None
             while position < stop and chain is None:
@@ -186,14 +192,25 @@ class Runs:
                 )
                 if position < stop:
                     if self._is_message(source, position - origin):
-                        inside = wrapped(source.ctypes.data, origin, seen, position, inside, stretch.floor + LARGEST_SPAN)
+                        most = stretch.floor + LARGEST_SPAN
+                        inside, messages_end = wrapped(source.ctypes.data, origin, seen, position, inside, most, messages_end)
                         seen = position
-                    if memory.i64_at(source, position - origin) > inside:
+                    if position >= messages_end or memory.i64_at(source, position - origin) > inside:
                         chain = self._chain(position, stretch)
                     position += 1
             if chain is not None:
                 yield chain
                 position = chain.stop
+
+    def _crosses(self, start: int, position: int) -> bool:
+        """Whether an intact entry begins after ``start`` and before ``position``, and ends after that."""
+        for chain in self._chains(Stretch(start, position, self.file.size, -1)):
+            at = chain.start
+            while at < position and (row := self._entry(at, chain.stop)) is not None:
+                at += row.size
+            if at > position:
+                return True
+        return False
 
     def _is_message(self, source: Bytes, start: int) -> bool:
         """Whether an entry is an uncompressed message of format 0 or 1: it may be an inner message of a damaged wrapper."""
@@ -219,7 +236,8 @@ class Runs:
             far = last >= 0 and low - last > LARGEST_SPAN and (entries > 0 or not anywhere)
             if low <= last or high >= stretch.ceiling or far:
                 break
-            leftover = leftover and row.layout == legacy.LAYOUT.number and row.magic == 1 and (entries > 0 or low < RELATIVE)
+            fits = entries > 0 or low < most_messages(position - stretch.start)
+            leftover = leftover and row.layout == legacy.LAYOUT.number and row.magic == 1 and fits
             if leftover and row.base_offset == table.UNKNOWN:
                 # The first wrapper after messages: if it does not continue their offsets, they are the rest of another wrapper whose
                 # header is lost, and their offsets are relative to that wrapper's first.

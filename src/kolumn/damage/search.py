@@ -139,6 +139,8 @@ class Search(Runs):
         if link is None:
             return None
         stop, intact, ceiling = link
+        if intact is not None and self._is_inner(intact, row):
+            return None
         claim, start = self._claim(row, floor, ceiling), row.position + 1
         first = claim.last if claim.first is None or claim.exact else claim.first
         # The usual case ends here: a damaged batch that claims all offsets between its neighbours.
@@ -154,6 +156,13 @@ class Search(Runs):
             again = self._again(start - 1, stop, floor) if stop > end else None
             return (end, True) if again is None else (again, False)
         return chain.start, claim.last > floor and chain.first_offset == claim.last + 1
+
+    def _is_inner(self, message: Entry, damaged: Entry) -> bool:
+        """Whether a message is one of an intact wrapper, which begins inside the damaged entry by its length."""
+        if message.position != damaged.position + damaged.size or message.layout not in layouts.MESSAGES or message.codec:
+            return False
+        self._budget = CRC_BUDGET
+        return self._crosses(damaged.position + 1, message.position)
 
     def _claim(self, row: Entry, floor: int, ceiling: int) -> Claim:
         if row.code != Code.BAD_MAGIC:
