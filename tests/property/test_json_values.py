@@ -122,3 +122,8 @@ def test_values_as_python_reads_them(values: list[bytes | None]) -> None:
     found = decoded(values)
     assert [repr(one) for one in found] == [repr(expected(value)) for value in values]
     assert [repr(one) for one in found] == [repr(decoded([value])[0]) for value in values]
+
+
+def test_a_string_that_never_ends_takes_no_longer() -> None:
+    """What is refused is looked at again; a search from each of its quotes on would take half an hour."""
+    assert decoded([b'{"q": "' + b'\\"' * 500_000, b'{"id": 1, "q": 1e400}'])[0] is _INVALID

@@ -163,25 +163,29 @@ class LinesDecoder:
                 fine[start : start + rows] = fits
             except pa.ArrowInvalid as error:
                 waiting += reversed([(start + first, size) for first, size in _halves(rows, str(error)) if size])
-                if rows == 1 and (rewritten := lines.with_long_numbers(start)):
-                    more, readable = self._read(rewritten)
-                    pieces += more
-                    fine[start] = readable[0]
         return pieces, fine
 
     def _overflowing(self, lines: "_Lines", start: int, parsed: pa.StructArray) -> Flags:
         """Flags of the values with a number that no float holds. Arrow refuses 1e400, and reads a number of 400 digits as infinity."""
         wrong = _infinite(parsed)
         for row in np.flatnonzero(wrong).tolist():
-            text = bytes(lines.text[lines.begins[start + row] : lines.begins[start + row + 1]])
             try:
-                wrong[row] = _overflows(json.loads(text, parse_int=_Number, parse_float=_Number), self.type)
+                wrong[row] = _overflows(json.loads(lines.line(start + row), parse_int=_Number, parse_float=_Number), self.type)
             except RecursionError:
                 continue
         return wrong
 
     def _parsed(self, lines: "_Lines", start: int, rows: int) -> pa.StructArray:
-        """The values of some lines; ArrowInvalid if any of them can't be read."""
+        """The values of some lines; ArrowInvalid if any of them can't be read. Of a number that no float holds it is infinity."""
+        try:
+            return self._parsed_as_is(lines, start, rows)
+        except pa.ArrowInvalid:
+            readable = lines.without_exponents(start) if rows == 1 else None
+            if readable is None:
+                raise
+            return self._parsed_as_is(readable, 0, 1)
+
+    def _parsed_as_is(self, lines: "_Lines", start: int, rows: int) -> pa.StructArray:
         begin, end = int(lines.begins[start]), int(lines.begins[start + rows])
         how = pj.ReadOptions(use_threads=False, block_size=end - begin + 1)
         table = pj.read_json(pa.BufferReader(pa.py_buffer(lines.text)[begin:end]), how, self._options)
@@ -207,26 +211,29 @@ class _Lines:
         sizes = np.diff(starts, append=len(self.rows))
         return list(zip(starts.tolist(), sizes.tolist(), strict=True))[::-1]
 
-    def with_long_numbers(self, line: int) -> "_Lines | None":
-        """One line, with the numbers that are refused for their exponents written as numbers that are read; None if it has none. A member
-        that is not wanted may have any number.
+    def line(self, number: int) -> bytes:
+        return bytes(self.text[self.begins[number] : self.begins[number + 1]])
+
+    def without_exponents(self, number: int) -> "_Lines | None":
+        """One line, with the numbers that Arrow refuses for their exponents written as infinity or zero; None if it has none: a member that
+        is not wanted may have any number.
         """
-        text = bytes(self.text[self.begins[line] : self.begins[line + 1]])
+        text = self.line(number)
         rewritten = _EXPONENT.sub(_without_exponent, text)
         if rewritten == text:
             return None
-        return _Lines(np.frombuffer(rewritten, np.uint8), np.array([0, len(rewritten)]), self.rows[line : line + 1])
+        return _Lines(np.frombuffer(rewritten, np.uint8), np.array([0, len(rewritten)]), self.rows[number : number + 1])
 
 
-_EXPONENT = re.compile(rb'"(?:[^"\\]|\\.)*"|(?<![\w.+-])-?(?:0|[1-9]\d*)(?:\.\d+)?[eE][+-]?\d+(?![\w.+-])')
-_INFINITE = b"9" * 400  # Arrow reads it as infinity, see `_overflowing`.
+# A string, whose end may be missing, or a number with an exponent. Nothing is tried twice: the time grows with the length alone.
+_EXPONENT = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?|(?<![\w.+-])-?(?:0|[1-9]\d*+)(?:\.\d++)?+[eE][+-]?\d++(?![\w.+-])', re.DOTALL)
 
 
 def _without_exponent(found: re.Match[bytes]) -> bytes:
     text = found[0]
     if text.startswith(b'"') or ((number := float(text)) and math.isfinite(number)):
         return text
-    return (b"-" if text.startswith(b"-") else b"") + (_INFINITE if number else b"0.0")
+    return (b"-" if text.startswith(b"-") else b"") + (b"Infinity" if number else b"0.0")
 
 
 class _Number(float):
