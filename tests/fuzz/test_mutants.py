@@ -17,7 +17,7 @@ from kit.differential import compare, compare_bounded, make
 from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
 from kit.encoder import Record, batch, raw_batch, record_body, varint
 from kit.fuzz import FIRST, MUTANTS, listed, over_seeds
-from kolumn.damage.intact import MESSAGE
+from kolumn.damage.intact import SMALLEST_MESSAGE
 
 JUDGED_OTHERWISE = 2000
 """One of so many mutants may lose an intact entry: if several pieces of damage meet, or stale bytes overlap intact ones, there are two
@@ -81,13 +81,14 @@ DRAFTS_JUDGED_OTHERWISE = 100
 offsets before those of other entries. Entries after them are lost if such an offset is larger than theirs. A single message after damage
 may be taken for such a message. See `test_mutants`."""
 HARD_DRAFTS = {
+    # Bytes left of a damaged wrapper and the checksum of the entry after it make an entry with a longer length.
     "v3-compact": (965004,),
+    # A message after damage was taken for one of a wrapper (1101054, 1101351), and a damaged length leads to a message in the next wrapper.
     "kip98-draft": (1101054, 1101351, 3029757),
     "kip87": (2001707,),
+    # The same length (2000490, 3031784); and bytes that look like a wrapper's header, though the message is after that wrapper's end.
     "enriched": (2000490, 3017019, 3031784),
 }
-"""Bytes left of a damaged wrapper and the checksum of the entry after it make an entry with a longer length; a message after a damaged
-entry looks like one of a wrapper, or is after its end; and a damaged length leads to a message in the next wrapper."""
 COLUMNS = list(Row._fields)
 
 
@@ -147,7 +148,7 @@ def test_damaged_segments(format: str, tmp_path: Path) -> None:
 
 def _may_be_inner(entry: Entry, damaged: Entry) -> bool:
     """Whether a message may as well be one of a wrapper whose header is lost: as many messages as its offset says fit before it."""
-    return len(entry.rows) == 1 and entry.data[16:18] == b"\1\0" and entry.rows[0].offset < len(damaged.data) // MESSAGE
+    return len(entry.rows) == 1 and entry.data[16:18] == b"\1\0" and entry.rows[0].offset < len(damaged.data) // SMALLEST_MESSAGE
 
 
 def _contents(row: Row) -> Row:

@@ -12,39 +12,13 @@ from google.protobuf import message_factory
 import kolumn
 from kit.device_columns import compared
 from kit.emulated import Emulated
-from kit.protobuf_values import body, mutants, schema
+from kit.protobuf_values import ORDER, body, mutants, schema
 from kolumn.core.errors import ArgumentError
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.columns import Values, typed_columns
 from kolumn.values.protobuf_schema import file_of
 from kolumn.values.typed import Typed
 
-ORDER = """
-syntax = "proto3";
-import "google/protobuf/timestamp.proto";
-import "google/protobuf/duration.proto";
-import "google/protobuf/wrappers.proto";
-package shop;
-enum Color { NONE = 0; RED = 5; GREEN = -3; }
-message Item { string sku = 1; int32 qty = 2; repeated bytes parts = 3; google.protobuf.Timestamp at = 4; }
-message Order {
-  int64 id = 1;
-  optional string customer = 2;
-  Color color = 3;
-  repeated Color colors = 4;
-  repeated Item items = 5;
-  Item first = 6;
-  google.protobuf.Timestamp at = 7;
-  google.protobuf.Duration took = 8;
-  google.protobuf.StringValue label = 9;
-  repeated sint64 numbers = 10;
-  bool paid = 11;
-  fixed32 four = 12;
-  double price = 13;
-  oneof how { string card = 14; Item gift = 15; uint64 points = 16; }
-  bytes raw = 2000;
-}
-"""
 MAKE = message_factory.GetMessageClass(file_of(ORDER, None).message("Order"))
 
 

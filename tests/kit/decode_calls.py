@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyspark
 
 from kit import device_columns
 from kit.own_libcuda import OwnLibcuda
+from kit.plain_spark import soon
 from kit.scripted_worker import Jvm
 from kolumn.spark_plugin import connector_jar
 from kolumn.spark_plugin.session import build as building
@@ -51,9 +51,7 @@ class Calls:
     def end_workers(self) -> list[str]:
         """End those that are idle; the threads that have had the GPU by then."""
         self.ask({"idleSeconds": 0})
-        deadline = time.monotonic() + 20
-        while self.gpu.locked and time.monotonic() < deadline:
-            time.sleep(0.05)
+        soon(lambda: not self.gpu.locked)
         return list(self.ask({"idleSeconds": 60})["haveDevice"])
 
     def _text(self, script: Callable[[Jvm], None], given: dict[str, Any]) -> str:

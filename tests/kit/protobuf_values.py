@@ -21,6 +21,33 @@ KNOWN = ["Timestamp", "Duration", "Int64Value", "StringValue", "BoolValue", "Dou
 VARINTS = {3, 4, 5, 8, 13, 14, 17, 18}
 NUMBERS = [*range(1, 12), 15, 16, 17, 100, 255, 256, 300, 2047, 2048, 70000, 2**29 - 1]
 NANO = 10**9
+ORDER = """
+syntax = "proto3";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+package shop;
+enum Color { NONE = 0; RED = 5; GREEN = -3; }
+message Item { string sku = 1; int32 qty = 2; repeated bytes parts = 3; google.protobuf.Timestamp at = 4; }
+message Order {
+  int64 id = 1;
+  optional string customer = 2;
+  Color color = 3;
+  repeated Color colors = 4;
+  repeated Item items = 5;
+  Item first = 6;
+  google.protobuf.Timestamp at = 7;
+  google.protobuf.Duration took = 8;
+  google.protobuf.StringValue label = 9;
+  repeated sint64 numbers = 10;
+  bool paid = 11;
+  fixed32 four = 12;
+  double price = 13;
+  oneof how { string card = 14; Item gift = 15; uint64 points = 16; }
+  bytes raw = 2000;
+}
+"""
+"""The schema of a shop's orders, with most kinds of fields."""
 
 
 def schema(rng: random.Random) -> bytes:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import kolumn
 from kit.avro_values import encoded
 from kit.corpus import HERE as CORPUS
-from kit.protobuf_values import body
+from kit.protobuf_values import ORDER, body
 from kit.queries import COLUMNS, TYPED, Asks, avro_value, json_value, own_logs
 from kolumn.core.schema import HEADERS, RECORD_COLUMNS
 from kolumn.values.protobuf_schema import file_of
@@ -92,35 +92,17 @@ def reads(scratch: Path) -> list[Read]:
     return [(name, str(path), options) for name, path, options in found]
 
 
-SHOP = """
-syntax = "proto3";
-import "google/protobuf/timestamp.proto";
-import "google/protobuf/wrappers.proto";
-package shop;
-enum Color { NONE = 0; RED = 5; GREEN = -3; }
-message Item { string sku = 1; int32 qty = 2; repeated bytes parts = 3; google.protobuf.Timestamp at = 4; }
-message Order {
-  int64 id = 1;
-  optional string customer = 2;
-  repeated Color colors = 4;
-  repeated Item items = 5;
-  Item first = 6;
-  google.protobuf.StringValue label = 9;
-  repeated sint64 numbers = 10;
-  bool paid = 11;
-  double price = 13;
-  bytes raw = 15;
-  uint64 points = 16;
-}
-"""
+MESSAGE_FIELDS = "id,customer,colors,items,first,label,numbers,paid,price,points,raw"
+"""Of an order, those that kernels decode as Spark has them."""
 
 
 def messages(scratch: Path, chance: random.Random) -> Read:
     """Of a log of Protobuf, in which some values are malformed."""
-    kind = file_of(SHOP, None).message("Order")
+    kind = file_of(ORDER, None).message("Order")
     values = [body(chance, kind, broken=0.02) if i % 9 else None for i in range(200)]
     kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), scratch / "proto" / "proto-0", codec="lz4", batch_bytes=2000)
-    return "messages", str(scratch / "proto"), {"valueFormat": "protobuf", "valueSchema": SHOP, "valueMessage": "Order"}
+    options = {"valueFormat": "protobuf", "valueSchema": ORDER, "valueMessage": "Order", "valueColumns": MESSAGE_FIELDS}
+    return "messages", str(scratch / "proto"), options
 
 
 def trusted(scratch: Path, chance: random.Random) -> Read:

@@ -24,6 +24,7 @@ import kolumn.spark_plugin as plugin
 from kit.decode_calls import HARNESS
 from kit.fuzz import FIRST, SECONDS
 from kit.own_libcuda import OwnLibcuda
+from kit.plain_spark import soon
 from kit.queries import TYPED
 from kit.reads import EVERYTHING, messages, no_text, random_queries, reads, trusted
 from kolumn.spark_plugin import connector_jar
@@ -80,16 +81,14 @@ class Asking:
 
     def left(self) -> list[int]:
         """Calls, buffers, views, columns and pieces of memory of the device that are there still, when no task should run."""
-        until = time.monotonic() + self.patience
-        while True:
-            found = [self.device.running(), self.standin.BUFFERS, self.standin.VIEWS, self.standin.COLUMNS, len(self.gpu.live)]
-            if not any(found):
-                return found
-            if time.monotonic() > until:
-                # What was not closed will not be the next time either.
-                self.patience = 0
-                return found
-            time.sleep(0.05)
+
+        def found() -> list[int]:
+            return [self.device.running(), self.standin.BUFFERS, self.standin.VIEWS, self.standin.COLUMNS, len(self.gpu.live)]
+
+        if not soon(lambda: not any(found()), self.patience):
+            # What was not closed will not be the next time either.
+            self.patience = 0
+        return found()
 
     def rows(self, ask: Callable[..., DataFrame], *place: Any, **options: str) -> dict[str, Any]:
         """Whether a read has the same rows both ways, in the order of the log."""
@@ -157,9 +156,7 @@ class Asking:
             context.cancelJobGroup("cancelled")
             thread.join(60)
             # Spark tells the tasks at about the time when the job has ended.
-            until = time.monotonic() + 20
-            while not self.device.areKilled() and time.monotonic() < until:
-                time.sleep(0.02)
+            soon(self.device.areKilled)
         left = self.left()
         return {
             "waits": waits, "told": told, "left": left, "calls": self.calls() - calls, "records": self.device.RECORDS - before,
@@ -192,9 +189,7 @@ class Asking:
     def locked(self) -> int:
         """Pieces of memory of workers that are page-locked still when the workers have ended."""
         self.jvm.org.apache.spark.SparkEnv.get().conf().set("spark.kolumn.worker.idleSeconds", "0")
-        until = time.monotonic() + 20
-        while self.gpu.locked and time.monotonic() < until:
-            time.sleep(0.05)
+        soon(lambda: not self.gpu.locked)
         return len(self.gpu.locked)
 
 

@@ -1,6 +1,5 @@
 package kolumn;
 
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
 import scala.runtime.AbstractFunction1;
@@ -10,20 +9,8 @@ import scala.runtime.BoxedUnit;
 public final class Extensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> implements SparkSessionExtensionsProvider {
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    extensions.injectPlannerStrategy(
-        new AbstractFunction1<>() {
-          @Override
-          public GpuStrategy apply(SparkSession session) {
-            return new GpuStrategy(session);
-          }
-        });
-    extensions.injectColumnar(
-        new AbstractFunction1<>() {
-          @Override
-          public LeftOnCpu apply(SparkSession session) {
-            return new LeftOnCpu();
-          }
-        });
+    extensions.injectPlannerStrategy(GpuStrategy::new);
+    extensions.injectColumnar(session -> new LeftOnCpu());
     return BoxedUnit.UNIT;
   }
 }

@@ -25,7 +25,7 @@ from kolumn.copies.transactions import neighbours, of_ranges, transactions_of, w
 from kolumn.core.errors import KolumnError, shown
 from kolumn.core.keywords import Errors, Progress
 from kolumn.damage.findings import OnDamage
-from kolumn.damage.intact import most_messages
+from kolumn.damage.intact import SMALLEST_MESSAGE
 from kolumn.decode.host.aborted import Transactions, matter
 from kolumn.decode.host.headers import headers
 from kolumn.decode.pipeline import scan_ranges
@@ -278,7 +278,7 @@ def _believed(segment: Segment, names: set[int], options: Options) -> tuple[int,
     damaged = [stretch.start for strand in strands for stretch in strand.stretches[:1]]
     if damaged:
         # A damaged wrapper may store its messages as they are, with offsets from 0 on.
-        inner = (entries[:, MESSAGE] == 1) & (entries[:, BASE] < most_messages(entries[:, POSITION] - damaged[0]))
+        inner = (entries[:, MESSAGE] == 1) & (entries[:, BASE] < (entries[:, POSITION] - damaged[0]) // SMALLEST_MESSAGE)
         entries = entries[~inner]
     touching = entries[1:, BASE] == entries[:-1, LAST] + 1
     if not touching.any():

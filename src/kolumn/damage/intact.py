@@ -25,15 +25,11 @@ WINDOW = 4 << 20
 CHAIN_ENTRIES = 64
 CHAIN_BYTES = 32 << 20  # maximum bytes of the chain after a candidate that are followed
 CRC_BUDGET = 1 << 30  # bytes that may be checksummed in one search; this bounds the time for a crafted file
-MESSAGE = entry.OVERHEAD + legacy.SMALLEST_V1  # bytes of the smallest message of format 1
+SMALLEST_MESSAGE = entry.OVERHEAD + legacy.SMALLEST_V1
+"""Bytes of the smallest message of format 1. In a wrapper its offset is relative to the first one's: as many messages precede it."""
 OPEN = (1 << 63) - 1  # upper bound of offsets if no entry follows
 
 _Identity = tuple[int, int, int, int]
-
-
-def most_messages(size: Any) -> Any:
-    """How many messages a damaged wrapper of format 1 may have had in so many bytes: their offsets are relative to its first one."""
-    return size // MESSAGE
 
 
 class Claim(NamedTuple):
@@ -178,7 +174,7 @@ class Runs:
     def _chains(self, stretch: Stretch) -> Iterator[RunOfEntries]:
         """Runs of intact entries that begin in a stretch; no run lies inside another."""
         position, end = stretch.start, stretch.end
-        inside, messages_end = stretch.floor, 0
+        inside, messages_end, most = stretch.floor, 0, stretch.floor + LARGEST_SPAN
         while position < min(stretch.stop, end - entry.PREFIX) and self._budget > 0:
             # One byte more in front, since a stretch begins inside the damaged entry.
             loaded = min(position + (WINDOW if stretch.stop - position > HEADERS else 2 * HEADERS), end)
@@ -192,7 +188,6 @@ class Runs:
                 )
                 if position < stop:
                     if self._is_message(source, position - origin):
-                        most = stretch.floor + LARGEST_SPAN
                         inside, messages_end = wrapped(source.ctypes.data, origin, seen, position, inside, most, messages_end)
                         seen = position
                     if position >= messages_end or memory.i64_at(source, position - origin) > inside:
@@ -201,16 +196,6 @@ class Runs:
             if chain is not None:
                 yield chain
                 position = chain.stop
-
-    def _crosses(self, start: int, position: int) -> bool:
-        """Whether an intact entry begins after ``start`` and before ``position``, and ends after that."""
-        for chain in self._chains(Stretch(start, position, self.file.size, -1)):
-            at = chain.start
-            while at < position and (row := self._entry(at, chain.stop)) is not None:
-                at += row.size
-            if at > position:
-                return True
-        return False
 
     def _is_message(self, source: Bytes, start: int) -> bool:
         """Whether an entry is an uncompressed message of format 0 or 1: it may be an inner message of a damaged wrapper."""
@@ -236,8 +221,8 @@ class Runs:
             far = last >= 0 and low - last > LARGEST_SPAN and (entries > 0 or not anywhere)
             if low <= last or high >= stretch.ceiling or far:
                 break
-            fits = entries > 0 or low < most_messages(position - stretch.start)
-            leftover = leftover and row.layout == legacy.LAYOUT.number and row.magic == 1 and fits
+            is_relative = entries > 0 or low < (position - stretch.start) // SMALLEST_MESSAGE
+            leftover = leftover and row.layout == legacy.LAYOUT.number and row.magic == 1 and is_relative
             if leftover and row.base_offset == table.UNKNOWN:
                 # The first wrapper after messages: if it does not continue their offsets, they are the rest of another wrapper whose
                 # header is lost, and their offsets are relative to that wrapper's first.

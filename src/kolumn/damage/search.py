@@ -158,11 +158,13 @@ class Search(Runs):
         return chain.start, claim.last > floor and chain.first_offset == claim.last + 1
 
     def _is_inner(self, message: Entry, damaged: Entry) -> bool:
-        """Whether a message is one of an intact wrapper, which begins inside the damaged entry by its length."""
-        if message.position != damaged.position + damaged.size or message.layout not in layouts.MESSAGES or message.codec:
+        """Whether a message at the end of the damaged entry, by its length, is inside an intact wrapper that begins before that end."""
+        end = message.position
+        if end != damaged.position + damaged.size or message.layout not in layouts.MESSAGES or message.codec:
             return False
         self._budget = CRC_BUDGET
-        return self._crosses(damaged.position + 1, message.position)
+        runs = self._chains(Stretch(damaged.position + 1, end, self.file.size, -1))
+        return any(run.stop > end and not self._leads_to(run.start, -1, end) for run in runs)
 
     def _claim(self, row: Entry, floor: int, ceiling: int) -> Claim:
         if row.code != Code.BAD_MAGIC:

@@ -17,7 +17,6 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.arrow.memory.util.MemoryUtil;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.expressions.Explode;
 import org.apache.spark.sql.catalyst.expressions.Generator;
@@ -58,13 +57,7 @@ public final class OnDevice extends AbstractFunction1<SparkSessionExtensions, Bo
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
-    extensions.injectColumnar(
-        new AbstractFunction1<>() {
-          @Override
-          public ColumnarRule apply(SparkSession session) {
-            return new Replacing();
-          }
-        });
+    extensions.injectColumnar(session -> new Replacing());
     return BoxedUnit.UNIT;
   }
 
