@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from google.protobuf import message_factory
 
 import kolumn
 from kit.avro_values import encoded
@@ -92,15 +93,27 @@ def reads(scratch: Path) -> list[Read]:
     return [(name, str(path), options) for name, path, options in found]
 
 
-MESSAGE_FIELDS = "id,customer,colors,items,first,label,numbers,paid,price,points,raw"
+MESSAGE_FIELDS = "id,customer,items.sku,items.qty,items.parts,first.sku,first.parts,label,numbers,paid,price,raw"
 """Of an order, those that kernels decode as Spark has them."""
 
 
+def _order(make: Any, i: int) -> Any:
+    items = [{"sku": f"s{k}", "qty": -k, "parts": [b"x" * k] * 2} for k in range(i % 3)]
+    more: dict[str, Any] = {"customer": f"c{i}", "first": items[-1], "label": {"value": "l"}} if items else {}
+    return make(id=i << 40, items=items, numbers=[-i, i], paid=i % 2, price=i / 3, raw=b"\xff" * (i % 4), **more)
+
+
 def messages(scratch: Path, chance: random.Random) -> Read:
-    """Of a log of Protobuf, in which some values are malformed."""
+    """Of a log of Protobuf: a partition as it is written, which kernels decode, and one of odd encodings, which they leave to the host.
+    Some values are malformed.
+    """
     kind = file_of(ORDER, None).message("Order")
-    values = [body(chance, kind, broken=0.02) if i % 9 else None for i in range(200)]
-    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), scratch / "proto" / "proto-0", codec="lz4", batch_bytes=2000)
+    make = message_factory.GetMessageClass(kind)
+    plain = [_order(make, i).SerializeToString() if i % 9 else (None, b"\xff")[i % 2] for i in range(200)]
+    odd = [body(chance, kind, broken=0.02) if i % 9 else None for i in range(200)]
+    for number, values in enumerate((plain, odd)):
+        path = scratch / "proto" / f"proto-{number}"
+        kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), path, codec="lz4", batch_bytes=2000)
     options = {"valueFormat": "protobuf", "valueSchema": ORDER, "valueMessage": "Order", "valueColumns": MESSAGE_FIELDS}
     return "messages", str(scratch / "proto"), options
 

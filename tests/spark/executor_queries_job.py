@@ -73,6 +73,7 @@ class Asking:
         found["cancelled"] = [self.cancelled(places["string"][0], interrupt) for interrupt in (False, True)]
         found["after"] = self.rows(load, places["typed"][0], **places["typed"][1])
         found["most"], found["inflated"] = self.device.MOST, self.gpu.asked["inflate"]
+        found["messages written"] = self.gpu.asked["launched write_messages"]
         found["locked"] = self.locked()
         return found
 

@@ -40,6 +40,7 @@ def executor() -> Iterator[Executor]:
         made.close()
         recycle.allocate_by(None)
         recycle.lock_by(None)
+        recycle.share_locked(1)
     assert not HostMemory.overrun
 
 
