@@ -18,7 +18,6 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.resource.ResourceInformation;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
@@ -29,6 +28,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
   private ReadChannel messages;
   private VectorSchemaRoot root;
   private VectorLoader loader;
+  private final List<ColumnVector> columns = new ArrayList<>();
   private ColumnarBatch batch;
   private boolean hasEnded;
   private JsonNode counted;
@@ -42,9 +42,8 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       messages = new ReadChannel(worker.channel);
       root = VectorSchemaRoot.create(MessageSerializer.deserializeSchema(messages), worker.allocator);
       loader = new VectorLoader(root);
-      List<ColumnVector> columns = new ArrayList<>();
       for (FieldVector vector : root.getFieldVectors()) {
-        columns.add(new LoadedAgain(vector));
+        columns.add(LogColumn.of(vector));
       }
       batch = new ColumnarBatch(columns.toArray(new ColumnVector[0]));
     } catch (IOException e) {
@@ -105,6 +104,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
         arrowBytes += found.computeBodyLength();
         loader.load(found);
       }
+      columns.forEach(LogColumn::load);
       batch.setNumRows(root.getRowCount());
       return true;
     } catch (ClosedByInterruptException e) {
@@ -168,18 +168,5 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       worker.close();
       worker = null;
     }
-  }
-
-  /** A column whose vector is loaded with the next batch: Spark closes columns after each batch, and a closed struct has no children. */
-  private static final class LoadedAgain extends ArrowColumnVector {
-    LoadedAgain(FieldVector vector) {
-      super(vector);
-    }
-
-    @Override
-    public void close() {}
-
-    @Override
-    public void closeIfFreeable() {}
   }
 }
