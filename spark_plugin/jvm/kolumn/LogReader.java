@@ -14,6 +14,7 @@ import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ReadChannel;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.spark.TaskContext;
 import org.apache.spark.resource.ResourceInformation;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
@@ -32,6 +33,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
   private ColumnarBatch batch;
   private boolean hasEnded;
   private JsonNode counted;
+  private JsonNode error;
   private long waitedNs;
   private long arrowBytes;
 
@@ -64,12 +66,12 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       one.send(question("read", isShared && one.isShared(), work, split));
       char status = one.status();
       inMemory = status == 'M';
-      counted = status == 'X' ? one.json() : null;
+      error = status == 'X' ? one.json() : null;
     });
-    if (counted != null) {
+    if (error != null) {
       Workers.give(found);
       hasEnded = true;
-      throw Errors.ofTask(counted.get("error").asText());
+      throw Errors.ofTask(error.get("error").asText());
     }
     worker = found;
   }
@@ -93,12 +95,14 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       root.clear();
       worker.send('N');
       char status = worker.status();
-      if (status != 'B') {
-        counted = worker.json();
+      JsonNode told = worker.json();
+      if (status == 'X') {
         hasEnded = true;
-        if (status == 'X') {
-          throw Errors.ofTask(counted.get("error").asText());
-        }
+        throw Errors.ofTask(told.get("error").asText());
+      }
+      count(told);
+      if (status != 'B') {
+        hasEnded = true;
         return false;
       }
       try (ArrowRecordBatch found = inMemory ? worker.described() : MessageSerializer.deserializeRecordBatch(messages, worker.allocator)) {
@@ -123,6 +127,13 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     } finally {
       waitedNs += System.nanoTime() - start;
     }
+  }
+
+  /** Spark's "Input Size" is what file systems of Hadoop say that they have read in this thread. */
+  private void count(JsonNode told) {
+    long before = counted == null ? 0 : counted.path("logBytes").asLong();
+    counted = told;
+    FileSystem.getStatistics("kolumn", FileSystem.class).incrementBytesRead(told.path("logBytes").asLong() - before);
   }
 
   @Override
