@@ -206,6 +206,7 @@ def _stream(question: Json) -> Json:
     return {
         "stream": packed((options, schema)),
         "work": packed(Work(only_asked(options, asked), asked, live=True)),
+        "hidden": len(hidden(options.decode)),
         "limits": [list(limit) for limit in options.limits],
         "least": options.least,
         "delayMs": options.delay_ms,

@@ -164,12 +164,12 @@ def _ranked(ranges: list[Range], then: By | None, enough: int | None) -> tuple[I
 
 
 def _sound(ranges: list[Range]) -> Iterator[Entries]:
-    """Entries whose headers tell which records they have: no wrappers, no control records, whole, and within what is read of a segment."""
+    """Entries whose headers tell which records they have: no wrappers, no control records, and within what is read of a segment."""
     for part in ranges:
         if part.fault is not None:
             continue
         low, high = (table.UNKNOWN if part.start_offset is None else part.start_offset), part.end_offset
         for entries in headers(part.segment, part.start, part.end):
-            kept = (entries.count > 0) & (entries.control == 0) & (entries.end <= part.end) & (entries.base_offset > low - 1)
+            kept = (entries.count > 0) & (entries.control == 0) & (entries.base_offset >= low)
             kept &= (entries.base_offset != table.UNKNOWN) & (entries.code == 0) & (entries.last_offset >= entries.base_offset)
             yield entries[kept if high is None else kept & (entries.last_offset < high)]

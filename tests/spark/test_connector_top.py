@@ -95,10 +95,11 @@ def test_headers_of_all_kinds(tmp_path: Path) -> None:
                 control_batch(offset, chance.randrange(2), timestamp=time + 10**6),
             ])  # fmt: skip
             offset += 8 + chance.choice([0, 0, 30])
-        folder = tmp_path / f"t-{partition}"
+        # One has no topic.
+        folder = tmp_path / (f"t-{partition}" if partition else "nameless")
         folder.mkdir()
         (folder / f"{0:020d}.log").write_bytes(data + batch([Record(offset, None, b"half", 1_800_000_000_000)])[:-5])
-    compare(tmp_path, chance, 100)
+    compare(tmp_path / "*", chance, 100)
 
 
 def test_little_is_read_where_headers_tell(tmp_path: Path) -> None:
@@ -120,3 +121,29 @@ def test_little_is_read_where_headers_tell(tmp_path: Path) -> None:
         assert not answer(asked(root, newest, 10, **options) | {"op": "top"})["told"]
     # What a join finds out comes after the plan: rows that it takes would be among the first.
     assert len(planned(asked(root, newest, 10) | {"found": [["<", "offset", 5]]})[0]) == 15
+
+
+def test_deleted_records_are_none_of_the_first(tmp_path: Path) -> None:
+    data = b"".join(batch([Record(10 * i + k, None, b"x", 1000 - i) for k in range(10)]) for i in range(20))
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(data)
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 55\n")
+    for by in ([("offset", False, True)], [("timestamp", True, False)]):
+        found, _ = planned(asked(tmp_path, by, 3, includeDeletedRecords="false"))
+        whole = kolumn.read(tmp_path, columns=COLUMNS, include_deleted_records=False, threads=1)
+        assert ordered(found, by, 3) == ordered(whole, by, 3)
+        assert found.num_rows < whole.num_rows == 145
+
+
+def test_many_topic_partitions_are_looked_at_by_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for partition in range(5):
+        data = b"".join(batch([Record(10 * i + partition, None, b"x", i)]) for i in range(20))
+        (tmp_path / f"t-{partition}").mkdir()
+        (tmp_path / f"t-{partition}" / f"{0:020d}.log").write_bytes(data)
+    question = asked(tmp_path, [("offset", True, False)], 3)
+    expected = answer(question)
+    monkeypatch.setattr("kolumn.spark_plugin.connector.work.MANY", 5)
+    job: Any = answer(question)
+    found = [answer({"op": "piece", "piece": piece})["found"] for piece in job["job"]]
+    assert answer(question | {"pieces": found}) == expected
+    assert sorted(planned(question | {"pieces": found})[0]["offset"].to_pylist()) == [192, 193, 194]

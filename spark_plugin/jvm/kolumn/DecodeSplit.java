@@ -96,7 +96,7 @@ final class DecodeSplit extends AbstractFunction1<Object, Object> implements Rap
     Objects.Fields fields = Objects.Fields.of(schema);
     List<Row> rows = new ArrayList<>();
     TaskContext task = TaskContext.get();
-    try (LogReader reader = new LogReader(python, isShared, work, split((Long) id))) {
+    try (LogReader reader = new LogReader(python, isShared, work, split((Long) id), 0)) {
       while (reader.next()) {
         for (Iterator<InternalRow> found = reader.get().rowIterator(); found.hasNext(); ) {
           rows.add(fields.row(found.next()));

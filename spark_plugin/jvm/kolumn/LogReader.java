@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.NullVector;
 import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ReadChannel;
@@ -37,7 +38,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
   private long waitedNs;
   private long arrowBytes;
 
-  LogReader(String python, boolean isShared, String work, String split) {
+  LogReader(String python, boolean isShared, String work, String split, int unnamed) {
     long start = System.nanoTime();
     try {
       begin(python, isShared, work, split);
@@ -47,6 +48,9 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       List<ColumnVector> columns = new ArrayList<>();
       for (FieldVector vector : root.getFieldVectors()) {
         columns.add(new LoadedAgain(vector));
+      }
+      for (int i = 0; i < unnamed; i++) {
+        columns.add(new Unnamed());
       }
       batch = new ColumnarBatch(columns.toArray(new ColumnVector[0]));
     } catch (IOException e) {
@@ -178,6 +182,19 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     if (worker != null) {
       worker.close();
       worker = null;
+    }
+  }
+
+  /** A column that a query names, and Spark 4.1 does not tell the source of a stream. */
+  private static final class Unnamed extends ArrowColumnVector {
+    Unnamed() {
+      super(new NullVector("unnamed"));
+    }
+
+    @Override
+    public boolean isNullAt(int row) {
+      throw Errors.ofTask(
+          "ArgumentError: Spark 4.1 does not tell a stream which columns beside the table's it wants: name them in option columns");
     }
   }
 

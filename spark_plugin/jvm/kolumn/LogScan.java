@@ -182,7 +182,7 @@ final class LogScan
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new LogReaderFactory(Settings.tasksPython(), Settings.isShared(), plan().get("work").asText());
+    return new LogReaderFactory(Settings.tasksPython(), Settings.isShared(), plan().get("work").asText(), 0);
   }
 
   /** Without this Spark plans splits once more to look at them. */

@@ -124,7 +124,8 @@ final class LogStream implements MicroBatchStream, SupportsTriggerAvailableNow, 
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new LogReaderFactory(Settings.tasksPython(), Settings.isShared(), begun.get("work").asText());
+    int unnamed = SparkSession.active().version().startsWith("4.1.") ? begun.get("hidden").asInt() : 0;
+    return new LogReaderFactory(Settings.tasksPython(), Settings.isShared(), begun.get("work").asText(), unnamed);
   }
 
   /** Nothing is kept for what was read. */
