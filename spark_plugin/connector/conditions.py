@@ -21,7 +21,7 @@ from kolumn.values.typed import Typed
 
 Condition = list[Any]
 _UNITS = {"offset": 1, "timestamp": 1000}
-_NAMES = {"topic": 0, "partition": 1}
+NAMES = {"topic": 0, "partition": 1}
 _LAST = 2**63 - 1
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -68,7 +68,7 @@ def is_decided(condition: Condition, columns: Iterable[str]) -> bool:
     operator, *parts = condition
     if operator in ("AND", "OR", "NOT"):
         return all(is_decided(part, columns) for part in parts)
-    return operator.startswith("ALWAYS_") or (operator in _TESTS and parts[0] in _NAMES and parts[0] in columns)
+    return operator.startswith("ALWAYS_") or (operator in _TESTS and parts[0] in NAMES and parts[0] in columns)
 
 
 def is_useful(condition: Condition, columns: Iterable[str]) -> bool:
@@ -76,7 +76,7 @@ def is_useful(condition: Condition, columns: Iterable[str]) -> bool:
     operator, *parts = condition
     if operator in ("AND", "OR", "NOT"):
         return any(is_useful(part, columns) for part in parts)
-    return operator.startswith("ALWAYS_") or (operator != "?" and parts[0] in (_NAMES | _UNITS) and parts[0] in columns)
+    return operator.startswith("ALWAYS_") or (operator != "?" and parts[0] in (NAMES | _UNITS) and parts[0] in columns)
 
 
 def _both(a: Box | None, b: Box | None) -> Box | None:
@@ -99,8 +99,8 @@ def _where(condition: Condition, key: Key, columns: frozenset[str], wanted: bool
         return EVERYTHING if (operator == "ALWAYS_TRUE") == wanted else None
     if operator == "?" or parts[0] not in columns:
         return EVERYTHING
-    if parts[0] in _NAMES and operator in _TESTS:
-        return EVERYTHING if _TESTS[operator](key[_NAMES[parts[0]]], *parts[1:]) is wanted else None
+    if parts[0] in NAMES and operator in _TESTS:
+        return EVERYTHING if _TESTS[operator](key[NAMES[parts[0]]], *parts[1:]) is wanted else None
     return _range(operator, parts[0], parts[1:], wanted) if parts[0] in _UNITS else EVERYTHING
 
 

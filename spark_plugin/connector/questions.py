@@ -10,7 +10,7 @@ the jar. A worker may end between two questions. So what a stream remembers is w
 
 import json
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import cast
@@ -22,7 +22,9 @@ from kolumn.core.errors import KolumnError
 from kolumn.decode.host.headers import headers
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.connector.conditions import EVERYTHING, Box, Condition, boxes, is_decided, is_useful, only_asked
+from kolumn.spark_plugin.connector.hidden import hidden, record_columns, with_hidden
 from kolumn.spark_plugin.connector.statistics import NAMES, Estimate, estimate, tells
+from kolumn.spark_plugin.connector.top import Top, first
 from kolumn.spark_plugin.connector.work import (
     Job,
     Json,
@@ -35,6 +37,7 @@ from kolumn.spark_plugin.connector.work import (
     options_of,
     options_with_types,
     packed,
+    places,
     strings,
     struct,
     unpacked,
@@ -75,14 +78,25 @@ def _topics(question: Json) -> Json:
 def _totals(question: Json) -> Json:
     """Whether headers tell exactly what is asked for."""
     options, asked = options_of(question).for_batch(), strings(question["totals"])
-    # A field of a value may have the name of a column.
     columns = {name.split(" ")[-1] for name in asked} - {"count"}
-    return {"exact": tells(options) and set(asked) <= NAMES and columns <= set(options.decode.columns)}
+    return {"exact": tells(options) and set(asked) <= NAMES and columns <= record_columns(options.decode)}
+
+
+def _top(question: Json) -> Json:
+    """Whether headers tell what the first rows of an order are among."""
+    options, top = options_of(question).for_batch(), Top.of(question)
+    return {"told": top is not None and top.is_told(options, record_columns(options.decode))}
+
+
+def _hidden(question: Json) -> Json:
+    """The columns that a query may name though the table does not have them."""
+    options = options_of(question)
+    return {"schema": spark_schema(hidden(options.decode), options.payload).json()}
 
 
 def _conditions(question: Json) -> Json:
     """Which conditions the plan uses, and which it decides, so that no row has to be compared."""
-    columns = options_of(question).decode.columns
+    columns = record_columns(options_of(question).decode)
     conditions = cast(list[Condition], question["conditions"])
     return {name: [says(condition, columns) for condition in conditions] for name, says in (("useful", is_useful), ("decided", is_decided))}
 
@@ -99,13 +113,16 @@ def _planned(question: Json) -> Json:
     options, totals, limit = options_of(question).for_batch(), strings(question["totals"]), cast(int, question["limit"])
     asked = struct(question["asked"])
     conditions = cast(list[Condition], question["conditions"]) + cast(list[Condition], question["found"])
-    columns = options.decode.columns
+    columns, top = record_columns(options.decode), Top.of(question)
+    options = with_hidden(options, asked)
     # Headers have no columns but these.
     headers_alone = replace(options, decode=replace(options.decode, columns=("offset", "timestamp"), typed=()))
     options = replace(headers_alone if totals else only_asked(options, asked), slots=cast(int, question["slots"]))
     groups = segments_by_partition(options)
     limits = limits_of(options, groups)
     where = boxes(conditions, groups, columns)
+    if top is not None and all(is_decided(condition, columns) for condition in conditions):
+        where = first({key: groups[key] for key in where}, options.decode, top, by_tasks(question))
     groups = {key: groups[key] for key in where}
     options, limits = _narrowed(options, limits, where)
     keys, ordered = None, False
@@ -126,6 +143,7 @@ def _planned(question: Json) -> Json:
     return {
         "work": packed(Work(options, asked, limit, totals, ordered=ordered)),
         "splits": list(map(packed, splits)),
+        "places": places(splits),
         "keys": keys,
         "ordered": ordered,
         "rows": size.rows,
@@ -181,12 +199,14 @@ def _first(splits: list[Split], limit: int) -> list[Split]:
 
 def _stream(question: Json) -> Json:
     """A stream begins; its options are checked."""
-    options = replace(options_of(question), slots=cast(int, question["slots"]))
     schema, asked = struct(question["schema"]), struct(question["asked"])
+    # What is planned for `transaction` depends on whether it is asked for.
+    options = with_hidden(replace(options_of(question), slots=cast(int, question["slots"])), asked)
     RecordStream(options, schema)
     return {
         "stream": packed((options, schema)),
         "work": packed(Work(only_asked(options, asked), asked, live=True)),
+        "hidden": len(hidden(options.decode)),
         "limits": [list(limit) for limit in options.limits],
         "least": options.least,
         "delayMs": options.delay_ms,
@@ -215,12 +235,15 @@ def _latest(question: Json) -> Json:
 
 
 def _batch(question: Json) -> Json:
-    return {"splits": list(map(packed, _reader(question).partitions(_offset(question["start"]), _offset(question["end"]))))}
+    splits = cast(Sequence[Split], _reader(question).partitions(_offset(question["start"]), _offset(question["end"])))
+    return {"splits": list(map(packed, splits)), "places": places(splits)}
 
 
 _ANSWERS: dict[str, Callable[[Json], Json]] = {
     "schema": _schema,
+    "hidden": _hidden,
     "totals": _totals,
+    "top": _top,
     "conditions": _conditions,
     "plan": _plan,
     "piece": done,

@@ -45,6 +45,8 @@ class SharedBlocks:
         self._arena_used = 0
         self._constants: dict[tuple[int, int], tuple[Location, Bytes, pa.Buffer]] = {}
         self._bytes, self._most = 0, _MOST
+        self.peak = 0
+        """The most bytes that all blocks have had."""
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -93,6 +95,7 @@ class SharedBlocks:
         number = next(self._numbers)
         self._blocks[number] = (array.ctypes.data, size, descriptor)
         self._bytes += size
+        self.peak = max(self.peak, self._bytes)
         weakref.finalize(array, self._drop, number)
         return array
 

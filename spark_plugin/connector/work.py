@@ -135,6 +135,18 @@ def _key(question: Json) -> str:
     return json.dumps(given(question), sort_keys=True)
 
 
+_HDFS = "hdfs://"
+
+
+def places(splits: Sequence[Split]) -> list[list[tuple[str, int, int]]] | None:
+    """Of each split the ranges that lie in HDFS, by their paths and bytes: the JVM knows the hosts of its blocks. None without any."""
+    found = [
+        [(part.segment.path.partition("?")[0], part.start, part.end) for part in split.ranges if part.segment.path.startswith(_HDFS)]
+        for split in splits
+    ]
+    return found if any(found) else None
+
+
 _KEYED = 2
 """Splits are cut by topic partition if that makes at most so many times as many of them as there are, or as tasks run at a time."""
 _LOOKED_AT = 1000

@@ -6,8 +6,8 @@ standard input does, that is with the JVM, however that ends. Over the socket, n
     at first                                      int32 descriptor of a block to try, -1 without shared memory
     question  int32 length, JSON                  answer  int32 length, JSON
     read      the same, then one of               answer  "R", "M" or "S", the schema as an Arrow IPC message
-              "N" next, "S" stop;                         "B" and a batch, "E" and a JSON of metrics, "X" and a JSON with the error
-              each with the numbers of batches
+              "N" next, "S" stop;                         "B", a JSON of metrics so far and a batch; "E" and a JSON of metrics,
+              each with the numbers of batches            "X" and a JSON with the error
               that the JVM no longer refers to
 
     decode    the same; then frames and answers       answer  frames, and "E" or "X" as above, with a length as frames have it
@@ -26,7 +26,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -75,6 +75,7 @@ class Task:
     def __init__(self, split: Split, work: Work) -> None:
         self.split, self.work, self.schema = split, work, arrow_schema(work.schema)
         self.counted = Counted()
+        self._under_way = 0
         self._batches = self._limited(self._decoded(split, work), work.limit)
 
     def tables(self, device: "ExecutorDevice") -> "Iterator[DeviceTable]":
@@ -86,8 +87,9 @@ class Task:
         self.counted.decodeMs = (perf_counter() - start) * 1000
 
     def metrics(self) -> dict[str, object]:
-        """What was counted, for the connector."""
-        return asdict(self.counted) | {"decodeMs": round(self.counted.decodeMs)}
+        """What was counted so far, for the connector."""
+        read = self.counted.logBytes + self._under_way
+        return asdict(self.counted) | {"logBytes": read, "decodeMs": round(self.counted.decodeMs)}
 
     def next(self) -> pa.RecordBatch | None:
         """The next batch that has rows; None at the end."""
@@ -106,13 +108,18 @@ class Task:
         last = -1
         if work.live:
             check_planned(split)
-        for batch in read_split(split, work.options, self._left_out, self._range_done):
+        options = replace(work.options, decode=replace(work.options.decode, on_progress=self._progress))
+        for batch in read_split(split, options, self._left_out, self._range_done):
             if work.ordered:
                 last = ascending(batch.column("offset").to_numpy(), last)
             yield in_schema(batch, self.schema)
 
+    def _progress(self, done: int) -> None:
+        self._under_way += done
+
     def _range_done(self, _: Range, tally: Tally) -> None:
         self.counted.logBytes += tally.valid_bytes
+        self._under_way = max(0, self._under_way - tally.valid_bytes)
         self.counted.logBatches += tally.batches
 
     def _left_out(self, damage: Damage) -> None:
@@ -170,6 +177,8 @@ class Worker:
                 asked = True
                 if waiting is None:
                     break
+                # A task that a limit ends does not hear the end.
+                self._answer(self._metrics(task), b"B")
                 self._hand_over(waiting, in_memory)
                 asked = False
                 waiting = task.next()
@@ -180,7 +189,7 @@ class Worker:
             if asked or self._command() == _NEXT:
                 self._answer({"error": in_words(error)}, b"X")
                 return
-        self._answer(task.metrics(), b"E")
+        self._answer(self._metrics(task), b"E")
 
     def _decode(self, question: Json) -> None:
         """Decode a split on the JVM's GPU."""
@@ -203,7 +212,7 @@ class Worker:
                 # The JVM has it.
                 del table
             device.finish()
-            end = task.metrics()
+            end = self._metrics(task)
         except _Gone:
             raise
         except Stopped:
@@ -213,6 +222,10 @@ class Worker:
             status, end = b"X", {"error": in_words(error)}
         device.flush()
         self._answer(end, status)
+
+    def _metrics(self, task: Task) -> Json:
+        """What a task has counted, and the most memory that this process has had."""
+        return task.metrics() | {"sharedBytes": 0 if self.blocks is None else self.blocks.peak, "memoryBytes": _most_memory()}
 
     def _in_memory(self, shared: bool, schema: pa.Schema) -> bool:
         if not shared or not can_describe(schema):
@@ -237,9 +250,9 @@ class Worker:
     def _hand_over(self, batch: pa.RecordBatch, in_memory: bool) -> None:
         if in_memory:
             assert self.blocks is not None
-            self.send(b"B" + _frame(self.blocks.describe(from_start(batch), CONSTANT)))
+            self.send(_frame(self.blocks.describe(from_start(batch), CONSTANT)))
         else:
-            self.send(b"B" + batch.serialize().to_pybytes())
+            self.send(batch.serialize().to_pybytes())
 
     def _answer(self, content: Mapping[str, object], status: bytes = b"") -> None:
         """An answer, as the end of a read after its status."""
@@ -268,6 +281,18 @@ class Worker:
 
 def _frame(text: bytes) -> bytes:
     return struct.pack(">i", len(text)) + text
+
+
+def _most_memory() -> int:
+    """The most bytes that were resident in this process, with what it shares; 0 where the system does not tell.
+
+    What `getrusage` tells is the JVM's, which was there before this program.
+    """
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            return next((1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM:")), 0)
+    except OSError:
+        return 0
 
 
 def _until_orphaned() -> None:

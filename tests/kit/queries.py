@@ -120,11 +120,24 @@ class Asks:
             f"SELECT {by}, {self.total()} FROM log{where} GROUP BY {by}",
             f"SELECT DISTINCT {by} FROM log{where}",
             f"SELECT topic, partition, offset FROM log{where} ORDER BY topic, partition, offset LIMIT {self.chance.randrange(50)}",
+            self.first(where),
+            self.first(self.chance.choice(["", " WHERE topic LIKE '_l%'", " WHERE partition <> 1"])),
             f"SELECT count(*) FROM (SELECT {self.columns()} FROM log{where} LIMIT {self.chance.randrange(5000)})",
             f"SELECT count(*), sum(offset) FROM log{where or ' WHERE true'} AND partition IN (SELECT max(partition) FROM log)",
             f"SELECT topic, count(*) FROM log JOIN log b USING (topic, partition, offset) WHERE b.{self.of_offset()} GROUP BY topic",
             f"SELECT sum(x) FROM (SELECT lag(offset) OVER (PARTITION BY topic, partition ORDER BY offset) AS x FROM log{where})",
         ])  # fmt: skip
+
+    def first(self, where: str) -> str:
+        """The sort keys of the first rows: which of equal rows they are is open."""
+        pick = self.chance.choice
+        keys = pick([["offset"], ["timestamp"], ["offset", "partition"], ["topic", "partition", "offset"], ["topic", "timestamp"]])
+        if self.chance.random() < 0.3:
+            keys = self.chance.sample(["offset", "timestamp", "topic", "partition", "key", "topic COLLATE UTF8_LCASE", "offset % 7"], 3)
+        by = ", ".join(f"{key} {pick(['', 'ASC', 'DESC', 'DESC', 'DESC'])} {pick(['', '', 'NULLS FIRST', 'NULLS LAST'])}" for key in keys)
+        shown = ", ".join(key.replace("topic COLLATE UTF8_LCASE", "lower(topic)") for key in keys)
+        skipped = pick(["", "", f" OFFSET {self.chance.randrange(20)}"])
+        return f"SELECT {shown} FROM log{where} ORDER BY {by} LIMIT {pick([1, 10, 200, 5000])}{skipped}"
 
     def of_offset(self) -> str:
         return f"offset {self.chance.choice(['<', '>=', '='])} {self.literal('offset')}"

@@ -32,6 +32,7 @@ from kolumn.spark_plugin.connector.conditions import only_asked
 from kolumn.spark_plugin.read.options import LoadOptions
 
 pytestmark = pytest.mark.spark
+ORDERED = ["topic", "partition", "offset"]
 ORDER = [("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
 PARTITIONS, ROWS = 3, 4000
 
@@ -152,6 +153,61 @@ def test_nothing_is_counted_as_none_and_a_limit_reads_little(columnar: Any, logs
     assert columnar(logs, startOffset=3998).limit(7).count() == 7
 
 
+def test_first_rows_come_from_headers(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    python = spark.read.format("kolumn").option("reader", "python").load(str(logs))
+    for order, text in (
+        ([sql.desc("offset"), sql.col("partition")], "10 by offset DESC, partition"),
+        ([sql.desc("timestamp")], "10 by timestamp DESC"),
+        ([sql.col("topic"), sql.col("partition"), sql.col("offset")], "10 by topic, partition, offset"),
+    ):
+        asked = [frame.orderBy(*order).limit(10).select("topic", "partition", "offset", "timestamp") for frame in (columnar(logs), python)]
+        assert f"top by headers: {text}" in plan(asked[0])
+        found, wanted = (frame.collect() for frame in asked)
+        if len(order) > 1:
+            assert [row.offset for row in found] == [row.offset for row in wanted]
+        assert [row.timestamp for row in found] == [row.timestamp for row in wanted]
+        if "offset" in text:
+            assert 0 < metrics(asked[0])["logBytes"] < sum(path.stat().st_size for path in logs.rglob("*.log")) / 5
+    newest = columnar(logs).orderBy(sql.desc("offset"))
+    assert [row.offset for row in newest.where("topic = 'orders'").offset(3).limit(5).collect()] == [3998] * 3 + [3997] * 2
+    # These leave the choice to Spark, which compares rows or decodes.
+    for other in (newest.where("offset < 90"), columnar(logs).orderBy("timestamp"), columnar(logs).orderBy(sql.expr("-offset"))):
+        assert "top by headers" not in plan(other.limit(3))
+    # A join with the first rows cannot take others for them.
+    few = spark.createDataFrame([(3999, 1), (5, 2)], "offset long, note int").where("note > 0")
+    assert newest.limit(10).join(sql.broadcast(few), "offset").count() == 6
+
+
+def test_record_columns_that_a_table_does_not_have(spark: SparkSession, columnar: Any, logs: Path, tmp_path: Path) -> None:
+    frame, names = columnar(logs), [name for name in RECORD_COLUMNS if name not in columnar(logs).columns]
+    expected = kolumn.read(logs, columns=[*ORDERED, *names])
+    asked = frame.select(*ORDERED, *names)
+    assert asked.toArrow().sort_by(ORDER).equals(expected.sort_by(ORDER))
+    assert asked.dtypes == columnar(logs, columns=",".join([*ORDERED, *names])).select(*ORDERED, *names).dtypes
+    assert frame.select("*").columns == frame.columns
+    first = frame.where("position = 0 AND segment LIKE '%notes-1%' AND offset < 3").select("offset", "codec")
+    assert "columns: topic" not in plan(first)
+    assert "columns: offset, codec, segment, position, where: offset IS NOT NULL AND offset < 3" in plan(first)
+    assert sorted(first.collect()) == [(0, "zstd"), (1, "zstd"), (2, "zstd")]
+    # A table of one column: the others narrow it, and are counted by headers, all the same.
+    narrow = columnar(logs, columns="value")
+    assert narrow.where("topic = 'orders' AND offset >= 3999").select("partition").count() == PARTITIONS
+    counted = narrow.groupBy("topic").agg(sql.max("offset"))
+    assert "from headers" in plan(counted)
+    assert sorted(counted.collect()) == [("notes", ROWS - 1), ("orders", ROWS - 1)]
+    assert [row[0] for row in narrow.orderBy(sql.desc("offset")).limit(2).select("offset").collect()] == [ROWS - 1] * 2
+    values = pa.table({"value": [b'{"offset": 7, "Codec": "x"}'] * 3})
+    kolumn.write(values, tmp_path / "typed-0")
+    typed = {"valueFormat": "json", "valueSchema": '{"offset": "int64", "Codec": "string"}'}
+    flat = columnar(tmp_path, columns="value", valueAs="columns", **typed)
+    # A field of the value is what its name means, in any case of its letters.
+    assert flat.where("offset = 7 AND codec = 'x'").select("valueValid", "magic").collect() == [(True, 2)] * 3
+    assert (
+        columnar(tmp_path, columns="offset", **typed).where("value.offset = 7").select("valueRaw", "value.Codec").collect()
+        == [(b'{"offset": 7, "Codec": "x"}', "x")] * 3
+    )
+
+
 @pytest.fixture
 def joins(spark: SparkSession) -> Iterator[None]:
     """Spark asks for an exchange by all columns of a join unless it is told otherwise."""
@@ -214,8 +270,9 @@ def metrics(frame: DataFrame) -> dict[str, int]:
         for child in [*below, *(node.children().apply(i) for i in range(node.children().size()))]:
             yield from scans(child)
 
+    names = ("logBytes", "logBatches", "damaged", "lost", "arrowBytes", "sharedBytes", "memoryBytes")
     (scan,) = scans(frame._jdf.queryExecution().executedPlan())
-    return {name: scan.metrics().apply(name).value() for name in ("logBytes", "logBatches", "damaged", "lost", "arrowBytes")}
+    return {name: scan.metrics().apply(name).value() for name in names}
 
 
 def test_metrics_count_what_was_read_and_what_was_left_out(columnar: Any, logs: Path, tmp_path: Path) -> None:
@@ -236,6 +293,33 @@ def test_metrics_count_what_was_read_and_what_was_left_out(columnar: Any, logs: 
     for fails in (columnar(tmp_path).select("value"), columnar(tmp_path, checkCrcs="true").groupBy().count()):
         with pytest.raises(PySparkException, match=r"CorruptBatchError: .*bad-0"):
             fails.collect()
+
+
+def input_of(spark: SparkSession, frame: DataFrame) -> tuple[int, int]:
+    """Bytes and records that Spark's UI shows as the input of a query's stages."""
+    spark.sparkContext.setJobGroup(group := f"input of {id(frame)}", "input")
+    try:
+        frame.collect()
+        tracker = spark.sparkContext.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        assert soon(lambda: all(tracker.getJobInfo(job.jobId).status == "SUCCEEDED" for job in jobs))
+        store = spark._jsc.sc().statusStore()  # type: ignore[attr-defined]
+        stages = [store.lastStageAttempt(stage) for job in jobs for stage in job.stageIds]
+        return sum(stage.inputBytes() for stage in stages), sum(stage.inputRecords() for stage in stages)
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+
+
+def test_a_task_that_a_limit_ends_has_counted_what_it_read(spark: SparkSession, columnar: Any, logs: Path) -> None:
+    size = sum(path.stat().st_size for path in (logs / "orders-0").glob("*.log"))
+    # A condition that rows decide: the limit is Spark's, and ends the task after the first batch.
+    frame = columnar(logs / "orders-0", chunkBytes=5000).where("octet_length(value) > 0").limit(3)
+    (read, rows), found = input_of(spark, frame), metrics(frame)
+    assert 0 < found["logBytes"] == read < size / 2
+    assert 0 < rows < ROWS / 2
+    assert found["memoryBytes"] > found["sharedBytes"] > 0
+    whole = columnar(logs / "orders-0").select(sql.sum(sql.length("value")))
+    assert input_of(spark, whole) == (size, ROWS)
 
 
 def test_the_headers_of_many_segments_are_read_by_a_job(spark: SparkSession, columnar: Any, tmp_path: Path) -> None:
@@ -321,6 +405,7 @@ def test_tables(spark: SparkSession, logs: Path) -> None:
             # Properties of the table are no options.
             spark.sql("ALTER TABLE connector_table SET TBLPROPERTIES ('team' = 'data')")
             assert spark.table("connector_table").where("offset < 2").count() == 6
+            assert spark.sql("SELECT DISTINCT magic, codec FROM connector_table WHERE position = 0").collect() == [(2, "zstd")]
             told = {row.col_name: row.data_type for row in spark.sql("DESCRIBE EXTENDED connector_table").collect()}
             assert (told["Type"], told["Provider"], told["Location"]) == ("EXTERNAL", "kolumn", f"file:{logs}/orders-*")
             made = spark.sql("SHOW CREATE TABLE connector_table").collect()[0][0]
@@ -336,6 +421,9 @@ def test_tables(spark: SparkSession, logs: Path) -> None:
 def test_a_catalog_of_topics(spark: SparkSession, logs: Path) -> None:
     spark.conf.set("spark.sql.catalog.disk", "kolumn.Catalog")
     spark.conf.set("spark.sql.catalog.disk.root", str(logs))
+    hidden = spark.sql("SELECT segment, position, codec FROM disk.orders WHERE partition = 2 ORDER BY `offset` DESC LIMIT 1").collect()
+    assert [(Path(row.segment).parent.name, row.position > 0, row.codec) for row in hidden] == [("orders-2", True, "zstd")]
+    assert "segment" not in spark.table("disk.orders").columns
     assert sorted(row.tableName for row in spark.sql("SHOW TABLES IN disk").collect()) == ["notes", "orders"]
     assert spark.sql("SELECT count(*), count(DISTINCT partition) FROM disk.orders").collect()[0] == (3 * ROWS, 3)
     joined = spark.sql("SELECT count(*) FROM disk.orders o JOIN disk.notes n USING (partition, offset) WHERE o.offset >= 3990")
@@ -347,6 +435,40 @@ def test_a_catalog_of_topics(spark: SparkSession, logs: Path) -> None:
         spark.sql("DROP TABLE disk.orders")
     with pytest.raises(PySparkException):
         spark.sql("INSERT INTO disk.orders SELECT * FROM disk.notes")
+
+
+@pytest.mark.parametrize(
+    "options", [{"startingOffsets": "latest"}, {"startingOffsets": '{"a": {"0": 5}}', "maxOffsetsPerTrigger": "4"}], ids=str
+)
+def test_micro_batches_can_be_aggregated(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> None:
+    """Spark's planner asks for the size of a stream, whose options a batch may refuse."""
+    rows = pa.table({"value": pa.array([b"x"] * 10, pa.binary())})
+    kolumn.write(rows, tmp_path / "log" / "a-0")
+    frame = spark.readStream.format("kolumn").options(reader="columnar", **options).load(str(tmp_path / "log"))
+    found: list[Any] = []
+
+    def add(batch: DataFrame, _: int) -> None:
+        found.extend(batch.join(batch.groupBy("topic").agg(sql.count("*").alias("n")), "topic").select("offset", "n").collect())
+
+    for more in (False, True):
+        if more:
+            # What retention deletes must not fail a stream that has gone on.
+            kolumn.write(rows, tmp_path / "log" / "a-0" / f"{10:020d}.log", base_offset=10)
+            (tmp_path / "log" / "a-0" / f"{0:020d}.log").unlink()
+        query = frame.writeStream.foreachBatch(add).option("checkpointLocation", f"{tmp_path}/state").trigger(availableNow=True).start()
+        query.awaitTermination()
+    starts = {"latest": range(10, 20)}.get(options["startingOffsets"], range(5, 20))
+    assert sorted(row[0] for row in found) == list(starts)
+
+
+def test_a_stream_may_name_columns_that_its_table_does_not_have(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
+    frame = spark.readStream.format("kolumn").options(reader="columnar", startingOffsets="earliest").load(str(logs / "notes-1"))
+    chosen = frame.where("position = 0").selectExpr("offset", "codec", "segment", "transaction")
+    query = chosen.writeStream.format("memory").queryName("hidden_columns").trigger(availableNow=True).start()
+    query.awaitTermination()
+    read = kolumn.read(logs / "notes-1", columns=["offset", "codec", "segment", "transaction", "position"])
+    expected = read.filter(pc.equal(read["position"], 0)).drop("position").sort_by("offset")
+    assert spark.table("hidden_columns").orderBy("offset").toArrow().equals(expected)
 
 
 ORDERS = {"type": "record", "name": "Order", "fields": [

@@ -22,12 +22,12 @@ from kolumn.core import recycle
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
-from kolumn.source.segments import Range
+from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.connector.conditions import boxes, is_decided, is_useful
 from kolumn.spark_plugin.connector.questions import answer
 from kolumn.spark_plugin.connector.shared import SharedBlocks, can_describe, from_start
 from kolumn.spark_plugin.connector.statistics import COUNT, FIRST, LAST, NEWEST, estimate, tells, totals_of
-from kolumn.spark_plugin.connector.work import Work, are_ordered, ascending, by_partition, unpacked
+from kolumn.spark_plugin.connector.work import Work, are_ordered, ascending, by_partition, places, unpacked
 from kolumn.spark_plugin.connector.worker import CONSTANT
 from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.splits import Split, plan_splits
@@ -201,6 +201,16 @@ def test_many_segments_are_cut_by_a_job_and_counted_by_several_tasks(tmp_path: P
     shutil.copytree(TOPIC, tmp_path / "t-5")
     more: Any = answer({**asked, "pieces": found})
     assert len({one.segment.partition for text in more["splits"] for one in unpacked(text, Split).ranges}) == 6
+
+
+def test_ranges_in_hdfs_are_named() -> None:
+    paths = ("hdfs://name:8020/kafka/a-0/0.log", "/kafka/a-0/0.log", "hdfs://name/kafka/a-0/0.log?user=secret")
+    ranges = [Range(Segment(path, "a", 0, 0, 100), 10, 90) for path in paths]
+    assert places([Split(()), Split((ranges[1],))]) is None
+    assert places([Split((ranges[1],)), Split((ranges[0], ranges[2]))]) == [
+        [],
+        [("hdfs://name:8020/kafka/a-0/0.log", 10, 90), ("hdfs://name/kafka/a-0/0.log", 10, 90)],
+    ]
 
 
 def test_errors_are_answers() -> None:

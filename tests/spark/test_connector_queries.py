@@ -25,6 +25,8 @@ def settings(spark: SparkSession, chance: random.Random) -> dict[str, str]:
     spark.conf.set("spark.kolumn.handOver", chance.choice(["memory", "memory", "socket"]))
     spark.conf.set("spark.kolumn.reportPartitioning", chance.choice(["true", "false"]))
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", chance.choice(["-1", "10485760"]))
+    spark.conf.set("spark.sql.ansi.enabled", chance.choice(["true", "false"]))
+    spark.conf.set("spark.sql.session.timeZone", chance.choice(["UTC", "America/New_York", "Asia/Kathmandu"]))
     found = {"splitBytes": chance.choice(["5000", "200000", "134217728"]), "chunkBytes": chance.choice(["3000", "100000", "16777216"])}
     return found | chance.choice([{}, {}, {"minPartitions": "7"}, {"maxRecordsPerPartition": "400"}, {"checkCrcs": "true"}])
 
@@ -52,8 +54,8 @@ def sources(root: Path, chance: random.Random) -> Iterator[tuple[Path, dict[str,
 
 def test_random_queries(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(FIRST)
-    names = ("spark.kolumn.handOver", "spark.kolumn.reportPartitioning", "spark.sql.autoBroadcastJoinThreshold")
-    before = {name: spark.conf.get(name, None) for name in names}
+    names = ("kolumn.handOver", "kolumn.reportPartitioning", "sql.autoBroadcastJoinThreshold", "sql.ansi.enabled", "sql.session.timeZone")
+    before = {f"spark.{name}": spark.conf.get(f"spark.{name}", None) for name in names}
     until, done, grown = time.monotonic() + SECONDS, 0, []
     try:
         for path, more in sources(tmp_path / "logs", chance):

@@ -19,6 +19,7 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomSumMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.LongAccumulator;
@@ -51,7 +52,9 @@ final class DecodeSplit extends AbstractFunction1<Object, Object> implements Rap
     this.schema = scan.readSchema();
     this.scan = scan;
     for (CustomMetric one : LogMetrics.all()) {
-      counters.put(one.name(), context.longAccumulator("kolumn: " + one.description()));
+      if (one instanceof CustomSumMetric) {
+        counters.put(one.name(), context.longAccumulator("kolumn: " + one.description()));
+      }
     }
   }
 
@@ -71,7 +74,9 @@ final class DecodeSplit extends AbstractFunction1<Object, Object> implements Rap
   /** What a split has counted goes to the page of the stage in Spark's UI. */
   void count(CustomTaskMetric[] found) {
     for (CustomTaskMetric one : found) {
-      counters.get(one.name()).add(one.value());
+      if (counters.containsKey(one.name())) {
+        counters.get(one.name()).add(one.value());
+      }
     }
   }
 
@@ -91,7 +96,7 @@ final class DecodeSplit extends AbstractFunction1<Object, Object> implements Rap
     Objects.Fields fields = Objects.Fields.of(schema);
     List<Row> rows = new ArrayList<>();
     TaskContext task = TaskContext.get();
-    try (LogReader reader = new LogReader(python, isShared, work, split((Long) id))) {
+    try (LogReader reader = new LogReader(python, isShared, work, split((Long) id), 0)) {
       while (reader.next()) {
         for (Iterator<InternalRow> found = reader.get().rowIterator(); found.hasNext(); ) {
           rows.add(fields.row(found.next()));

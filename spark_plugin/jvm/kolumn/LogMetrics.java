@@ -1,6 +1,8 @@
 package kolumn;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.util.Arrays;
+import java.util.Locale;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomSumMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
@@ -11,15 +13,17 @@ public final class LogMetrics {
 
   static CustomMetric[] all() {
     return new CustomMetric[] {
-      new LogBytes(), new LogBatches(), new ArrowBytes(), new Damaged(), new Lost(), new DecodeMs(), new WaitMs()
+      new LogBytes(), new LogBatches(), new ArrowBytes(), new Damaged(), new Lost(), new DecodeMs(), new WaitMs(), new SharedBytes(),
+      new MemoryBytes()
     };
   }
 
-  /** The metrics of a task that has ended, as Python counted them, and its own. */
+  /** The metrics of a task so far, as Python counted them, and its own. */
   static CustomTaskMetric[] of(JsonNode counted, long arrowBytes, long waitMs) {
     return new CustomTaskMetric[] {
       metric("logBytes", counted), metric("logBatches", counted), new Value("arrowBytes", arrowBytes), metric("damaged", counted),
-      metric("lost", counted), metric("decodeMs", counted), new Value("waitMs", waitMs)
+      metric("lost", counted), metric("decodeMs", counted), new Value("waitMs", waitMs), metric("sharedBytes", counted),
+      metric("memoryBytes", counted)
     };
   }
 
@@ -47,6 +51,44 @@ public final class LogMetrics {
     @Override
     public String description() {
       return description;
+    }
+  }
+
+  /** The most of any task. A worker serves many tasks: its peak may be of one before. */
+  private abstract static class Peak implements CustomMetric {
+    private final String name;
+    private final String description;
+
+    Peak(String name, String description) {
+      this.name = name;
+      this.description = description;
+    }
+
+    @Override
+    public String name() {
+      return name;
+    }
+
+    @Override
+    public String description() {
+      return description;
+    }
+
+    @Override
+    public String aggregateTaskMetrics(long[] found) {
+      return String.format(Locale.ROOT, "%.1f MiB", Arrays.stream(found).max().orElse(0) / (double) (1 << 20));
+    }
+  }
+
+  public static final class SharedBytes extends Peak {
+    public SharedBytes() {
+      super("sharedBytes", "peak memory that a Python worker shares");
+    }
+  }
+
+  public static final class MemoryBytes extends Peak {
+    public MemoryBytes() {
+      super("memoryBytes", "peak memory of a Python worker, shared memory included");
     }
   }
 

@@ -9,15 +9,18 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.NullVector;
 import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ReadChannel;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.spark.TaskContext;
 import org.apache.spark.resource.ResourceInformation;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
@@ -32,10 +35,11 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
   private ColumnarBatch batch;
   private boolean hasEnded;
   private JsonNode counted;
+  private JsonNode error;
   private long waitedNs;
   private long arrowBytes;
 
-  LogReader(String python, boolean isShared, String work, String split) {
+  LogReader(String python, boolean isShared, String work, String split, int unnamed) {
     long start = System.nanoTime();
     try {
       begin(python, isShared, work, split);
@@ -44,6 +48,9 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       loader = new VectorLoader(root);
       for (FieldVector vector : root.getFieldVectors()) {
         columns.add(LogColumn.of(vector));
+      }
+      for (int i = 0; i < unnamed; i++) {
+        columns.add(new Unnamed());
       }
       batch = new ColumnarBatch(columns.toArray(new ColumnVector[0]));
     } catch (IOException e) {
@@ -63,12 +70,12 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       one.send(question("read", isShared && one.isShared(), work, split));
       char status = one.status();
       inMemory = status == 'M';
-      counted = status == 'X' ? one.json() : null;
+      error = status == 'X' ? one.json() : null;
     });
-    if (counted != null) {
+    if (error != null) {
       Workers.give(found);
       hasEnded = true;
-      throw Errors.ofTask(counted.get("error").asText());
+      throw Errors.ofTask(error.get("error").asText());
     }
     worker = found;
   }
@@ -92,12 +99,14 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       root.clear();
       worker.send('N');
       char status = worker.status();
-      if (status != 'B') {
-        counted = worker.json();
+      JsonNode told = worker.json();
+      if (status == 'X') {
         hasEnded = true;
-        if (status == 'X') {
-          throw Errors.ofTask(counted.get("error").asText());
-        }
+        throw Errors.ofTask(told.get("error").asText());
+      }
+      count(told);
+      if (status != 'B') {
+        hasEnded = true;
         return false;
       }
       try (ArrowRecordBatch found = inMemory ? worker.described() : MessageSerializer.deserializeRecordBatch(messages, worker.allocator)) {
@@ -123,6 +132,13 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     } finally {
       waitedNs += System.nanoTime() - start;
     }
+  }
+
+  /** Spark's "Input Size" is what file systems of Hadoop say that they have read in this thread. */
+  private void count(JsonNode told) {
+    long before = counted == null ? 0 : counted.path("logBytes").asLong();
+    counted = told;
+    FileSystem.getStatistics("kolumn", FileSystem.class).incrementBytesRead(told.path("logBytes").asLong() - before);
   }
 
   @Override
@@ -167,6 +183,19 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     if (worker != null) {
       worker.close();
       worker = null;
+    }
+  }
+
+  /** A column that a query names, and Spark 4.1 does not tell the source of a stream. */
+  private static final class Unnamed extends ArrowColumnVector {
+    Unnamed() {
+      super(new NullVector("unnamed"));
+    }
+
+    @Override
+    public boolean isNullAt(int row) {
+      throw Errors.ofTask(
+          "ArgumentError: Spark 4.1 does not tell a stream which columns beside the table's it wants: name them in option columns");
     }
   }
 }

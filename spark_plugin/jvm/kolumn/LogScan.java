@@ -1,6 +1,7 @@
 package kolumn;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.MissingNode;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -42,18 +43,23 @@ final class LogScan
   private final String conditions;
   private final Map<String, Object> question;
   private final List<Object> found = new ArrayList<>();
+  private final Top top;
   private final boolean isAccelerated;
   private String obstacle;
+  private boolean isStream;
   private JsonNode plan;
   private DecodeSplit decode;
 
   LogScan(
-      LogTable table, Map<String, String> options, StructType schema, List<Predicate> conditions, int limit, List<String> totals) {
+      LogTable table, Map<String, String> options, StructType schema, List<Predicate> conditions, int limit, List<String> totals,
+      Top top) {
     this.options = options;
     this.schema = schema;
     this.conditions = conditions.stream().map(Predicate::toString).collect(Collectors.joining(" AND "));
     question = new HashMap<>(Map.of("op", "plan", "options", options, "schema", table.schema().json(), "asked", schema.json()));
     question.putAll(Map.of("conditions", Conditions.of(conditions.toArray(new Predicate[0])), "limit", limit, "totals", totals));
+    this.top = top;
+    question.put("top", top);
     isAccelerated = Accelerator.plans();
     obstacle = isAccelerated ? Accelerator.obstacle(options, schema, totals) : null;
   }
@@ -101,7 +107,8 @@ final class LogScan
 
   @Override
   public NamedReference[] filterAttributes() {
-    boolean hasRows = ((List<?>) question.get("totals")).isEmpty();
+    // Rows that a later filter takes would be among the first.
+    boolean hasRows = ((List<?>) question.get("totals")).isEmpty() && top == null;
     List<String> names = List.of(schema.fieldNames());
     return IN_RANGES.stream().filter(name -> hasRows && names.contains(name)).map(Expressions::column).toArray(NamedReference[]::new);
   }
@@ -125,6 +132,7 @@ final class LogScan
     text.append(Given.withoutSecrets(new TreeMap<>(options).toString())).append(", columns: ").append(String.join(", ", schema.fieldNames()));
     text.append(conditions.isEmpty() ? "" : ", where: " + conditions);
     text.append((int) question.get("limit") < 0 ? "" : ", limit: " + question.get("limit"));
+    text.append(top == null ? "" : ", top by headers: " + top);
     text.append(((List<?>) question.get("totals")).isEmpty() ? "" : ", from headers: " + question.get("totals"));
     return text.append(obstacle == null ? "" : ", decoded on the CPU: " + obstacle).toString();
   }
@@ -134,18 +142,23 @@ final class LogScan
     return description().replaceFirst("kolumn", "kolumn_decode");
   }
 
+  /** Of a stream nothing is known, as of Spark's Kafka source: what a batch would read may be much more, or no batch. */
   @Override
   public Statistics estimateStatistics() {
-    JsonNode found = plan();
+    JsonNode found = isStream ? MissingNode.getInstance() : plan();
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
-        return OptionalLong.of(found.get("bytes").asLong());
+        return told("bytes");
       }
 
       @Override
       public OptionalLong numRows() {
-        return OptionalLong.of(found.get("rows").asLong());
+        return told("rows");
+      }
+
+      private OptionalLong told(String name) {
+        return found.has(name) ? OptionalLong.of(found.get(name).asLong()) : OptionalLong.empty();
       }
     };
   }
@@ -159,15 +172,17 @@ final class LogScan
   public InputPartition[] planInputPartitions() {
     List<InputPartition> found = new ArrayList<>();
     JsonNode keys = plan().path("keys");
+    Places places = new Places(plan(), SparkSession.active().sparkContext().hadoopConfiguration());
     for (JsonNode split : plan().get("splits")) {
-      found.add(keys.isArray() ? KeyedSplit.of(split.asText(), keys.get(found.size())) : new LogSplit(split.asText()));
+      String[] hosts = places.of(found.size());
+      found.add(keys.isArray() ? KeyedSplit.of(split.asText(), keys.get(found.size()), hosts) : new LogSplit(split.asText(), hosts));
     }
     return found.toArray(new InputPartition[0]);
   }
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new LogReaderFactory(Settings.tasksPython(), Settings.isShared(), plan().get("work").asText());
+    return new LogReaderFactory(Settings.tasksPython(), Settings.isShared(), plan().get("work").asText(), 0);
   }
 
   /** Without this Spark plans splits once more to look at them. */
@@ -180,6 +195,7 @@ final class LogScan
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
     Map<String, Object> asked = new HashMap<>(question);
     asked.putAll(Map.of("op", "stream", "slots", Settings.slots()));
+    isStream = true;
     return new LogStream(description(), checkpoint, asked);
   }
 

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.Count;
@@ -17,13 +18,15 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** Collects what a query wants; each query has its own, so nothing leaks from one into another. */
 final class LogScanBuilder
-    implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit, SupportsPushDownAggregates {
+    implements SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownTopN, SupportsPushDownLimit,
+        SupportsPushDownAggregates {
   private static final Set<String> HAVE_MAXIMUM = Set.of("offset", "timestamp");
   private static final List<String> CHEAPEST = List.of("offset", "partition");
 
@@ -33,6 +36,7 @@ final class LogScanBuilder
   private List<Predicate> pushed = List.of();
   private boolean areAllDecided = true;
   private int limit = -1;
+  private Top top;
   private List<String> totals = List.of();
 
   LogScanBuilder(LogTable table, Map<String, String> options) {
@@ -77,7 +81,18 @@ final class LogScanBuilder
     return true;
   }
 
-  /** Each task has so many rows at most, all together may have more. */
+  /** What headers say cannot be among the first rows is left out; Spark sorts the rest. */
+  @Override
+  public boolean pushTopN(SortOrder[] orders, int rows) {
+    Top asked = Top.of(orders, rows);
+    if (!areAllDecided || !totals.isEmpty() || !Questions.ask(asked.question(options, table.schema())).get("told").asBoolean()) {
+      return false;
+    }
+    top = asked;
+    return true;
+  }
+
+  /** Of a limit each task has so many rows at most, all together may have more. */
   @Override
   public boolean isPartiallyPushed() {
     return true;
@@ -130,7 +145,7 @@ final class LogScanBuilder
     if (totals.isEmpty() && required.isEmpty()) {
       required = cheapest();
     }
-    return new LogScan(table, options, required, pushed, limit, totals);
+    return new LogScan(table, options, required, pushed, limit, totals, top);
   }
 
   /** A batch of no columns has no rows in Arrow: one column stands for all. */

@@ -8,6 +8,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
@@ -115,13 +116,16 @@ final class LogStream implements MicroBatchStream, SupportsTriggerAvailableNow, 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     List<InputPartition> found = new ArrayList<>();
-    ask("batch", Map.of("start", start.json(), "end", end.json())).get("splits").forEach(one -> found.add(new LogSplit(one.asText())));
+    JsonNode told = ask("batch", Map.of("start", start.json(), "end", end.json()));
+    Places places = new Places(told, SparkSession.active().sparkContext().hadoopConfiguration());
+    told.get("splits").forEach(one -> found.add(new LogSplit(one.asText(), places.of(found.size()))));
     return found.toArray(new InputPartition[0]);
   }
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    return new LogReaderFactory(Settings.tasksPython(), Settings.isShared(), begun.get("work").asText());
+    int unnamed = SparkSession.active().version().startsWith("4.1.") ? begun.get("hidden").asInt() : 0;
+    return new LogReaderFactory(Settings.tasksPython(), Settings.isShared(), begun.get("work").asText(), unnamed);
   }
 
   /** Nothing is kept for what was read. */

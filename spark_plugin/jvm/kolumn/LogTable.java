@@ -3,6 +3,8 @@ package kolumn;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
@@ -12,11 +14,12 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The records of a log. Reads are the connector's, writes are Python's. */
-final class LogTable implements Table, SupportsRead, SupportsWrite {
+final class LogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
   private static final Set<TableCapability> READ = Set.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ);
 
   private final String name;
@@ -25,6 +28,7 @@ final class LogTable implements Table, SupportsRead, SupportsWrite {
   private final Map<String, String> properties;
   private final boolean isWritable;
   private Table python;
+  private MetadataColumn[] hidden;
 
   /** With its options, and with what a catalog says of it, which has the options too. */
   LogTable(String name, StructType schema, Map<String, String> given, Map<String, String> properties, boolean isWritable) {
@@ -57,6 +61,16 @@ final class LogTable implements Table, SupportsRead, SupportsWrite {
   @Override
   public StructType schema() {
     return schema;
+  }
+
+  /** All record columns that it does not have: Spark asks more than once in each query. */
+  @Override
+  public synchronized MetadataColumn[] metadataColumns() {
+    if (hidden == null) {
+      String told = Questions.ask(Map.of("op", "hidden", "options", given, "schema", schema.json())).get("schema").asText();
+      hidden = Hidden.of((StructType) DataType.fromJson(told));
+    }
+    return hidden;
   }
 
   @Override

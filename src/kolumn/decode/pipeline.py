@@ -219,6 +219,8 @@ class _RangeScan:
             while left is not None:
                 if decoded.undecided:
                     decoded = self._decoded_again(left)
+                # Before its batches: who takes no more of them has read the chunk.
+                self._add(decoded)
                 for batch in decoded.batches:
                     settled = batch if self.transactions is None else settle(batch, self.options, self.transactions)
                     if settled.num_rows:
@@ -226,7 +228,6 @@ class _RangeScan:
                     del batch, settled
                 if decoded.trouble is not None and decoded.trouble.floor < 0:
                     decoded.trouble.floor = self.floor
-                self._add(decoded)
                 if decoded.trouble is not None:
                     return decoded.trouble
                 self.floor = decoded.last_offset if decoded.last_offset >= 0 else self.floor
