@@ -4,7 +4,7 @@ One session on local[2], 100-byte values, uncompressed on both sides, all files 
 For each question all routes take turns, after their answers have been compared. Ratios are Parquet's best time by the route's.
 "zstd value" is the first question over compressed segments; there the connector is to be 1.5 times as fast as the source in Python.
 
-connector  `format("kolumn")` with the jar, batches in shared memory; "socket" sends them instead
+connector  `format("kolumn")` with the jar, batches in shared memory; "pipe" sends them instead
 python     the source written in Python, which reads all columns; "columns" names them by hand, as careful users do
 """
 
@@ -56,7 +56,7 @@ def ways(spark: SparkSession, path: str, parquet: str, columns: str, query: Call
     found: dict[str, Callable[[], tuple[Any, ...]]] = {
         "Parquet": lambda: query(spark.read.parquet(parquet)),
         "connector": lambda: by_connector("memory"),
-        "connector, socket": lambda: by_connector("socket"),
+        "connector, pipe": lambda: by_connector("pipe"),
         "python": lambda: query(load(reader="python")),
     }
     if columns:
