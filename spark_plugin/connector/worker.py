@@ -253,7 +253,7 @@ class Worker:
 
     def _widen(self) -> None:
         """Whole batches go through the pipe from now on."""
-        with suppress(OSError):
+        with suppress(OSError, AttributeError):
             fcntl.fcntl(self.answers, fcntl.F_SETPIPE_SZ, _PART)
 
     def _answer(self, content: Mapping[str, object], status: bytes = b"") -> None:

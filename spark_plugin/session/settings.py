@@ -52,10 +52,11 @@ def refuse_wrong(settings: Mapping[str, str], context: Callable[[str], str | Non
         if not known.is_value(value):
             raise ArgumentError(f"setting {name}: expected {known.expected}, found {value!r}")
         if context is not None and not known.of_session and value != context(name):
+            expected = context(name)
             raise ArgumentError(
                 f"setting {name}: it belongs to the configuration that the SparkContext is started with (spark-submit --conf, "
                 "spark-defaults.conf, or the builder of the first session), and a session or SET cannot change it; "
-                f"found {value!r}. RESET {name} takes that back"
+                f"expected {'none' if expected is None else repr(expected)}, found {value!r}. RESET {name} takes that back"
             )
 
 

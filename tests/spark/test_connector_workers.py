@@ -33,6 +33,7 @@ def test_a_session_whose_workers_print_hang_and_lose_their_jvm(tmp_path: Path) -
     table = kolumn.read(LOG, columns=["value"])
     rows = [table.num_rows, len(table["value"].unique())]
     assert (result["rows"], result["printing"], result["after"]) == ([rows, rows], rows, rows[1])
+    assert result["doors"] == {"pipes": 2, "have them": True, "standard": ["/dev/null", True], "added files": True}
     late = r"Kolumn's Python worker \d+ did not answer within 3 s, so it was killed: .*spark.kolumn.worker.timeoutSeconds"
     for name in ("question", "task"):
         told, seconds = result[name]
@@ -42,6 +43,9 @@ def test_a_session_whose_workers_print_hang_and_lose_their_jvm(tmp_path: Path) -
         assert "cancelled" in told
         assert seconds < 15
         assert is_gone
+    seconds, told = result["stream"]
+    assert seconds < 15
+    assert not told
     assert result["orphans"] == [True] * 3
     assert result["left"] == []
 

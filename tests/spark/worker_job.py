@@ -5,18 +5,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from jobs import session, tell  # type: ignore[import-not-found]
+from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from kit.plain_spark import soon
 from kit.spark_session import connector_workers
-from kolumn.spark_plugin import configure
+from kolumn.spark_plugin import configure, register
 
 PRINTS = """
 import os, sys, threading, time
@@ -105,6 +106,32 @@ class Workers:
         gone = soon(lambda: not set(workers) & set(connector_workers(self.spark)))
         return text, time.monotonic() - told[0], gone
 
+    def stopped_stream(self) -> tuple[float, str]:
+        """How long it takes to stop a stream whose workers hang, whatever it waits for, and its error."""
+        frame = self.spark.readStream.format("kolumn").options(startingOffsets="earliest", maxOffsetsPerTrigger="10").load(self.log)
+        query = frame.writeStream.format("noop").start()
+        soon(lambda: query.recentProgress)
+        self.stop_workers()
+        time.sleep(1)
+        start = time.monotonic()
+        query.stop()
+        return time.monotonic() - start, str(query.exception() or "")
+
+    def doors(self) -> dict[str, Any]:
+        """Which processes have the pipes of a worker, what its standard input and output are, and where it looks for modules first."""
+        worker = connector_workers(self.spark)[0]
+        links = {int(path.name): os.readlink(path) for path in Path(f"/proc/{worker}/fd").iterdir()}
+        pipes = {links[number] for number in links if number >= 100 and links[number].startswith("pipe:")}
+        java = self.spark._jvm.ProcessHandle.current().pid()  # type: ignore[union-attr]
+        environment = Path(f"/proc/{worker}/environ").read_text().split("\0")
+        (places,) = (one.removeprefix("PYTHONPATH=") for one in environment if one.startswith("PYTHONPATH="))
+        return {
+            "pipes": len(pipes),
+            "have them": sorted(holders(pipes)) == sorted([java, worker]),
+            "standard": [links[0], links[1] == links[2]],
+            "added files": places.split(os.pathsep)[0] == SparkFiles.getRootDirectory(),
+        }
+
     def orphaned(self, scratch: str) -> list[bool]:
         """A worker waits for a file for ever, and the JVM is killed. Whether it waited, and whether it is gone."""
         pipe = f"{scratch}/schema.avsc"
@@ -116,6 +143,14 @@ class Workers:
         workers = connector_workers(self.spark)
         os.kill(self.spark._jvm.ProcessHandle.current().pid(), signal.SIGKILL)  # type: ignore[union-attr]
         return [waits, bool(workers), soon(lambda: not any(map(is_worker, workers)))]
+
+
+def holders(files: set[str]) -> Iterator[int]:
+    """Processes that have one of these files open."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if files & {os.readlink(path) for path in (folder / "fd").iterdir()}:
+                yield int(folder.name)
 
 
 def is_opened(pipe: str) -> bool:
@@ -142,19 +177,24 @@ def main(log: str, scratch: str) -> None:
     )
     place.mkdir(parents=True)
     os.environ["TMPDIR"] = str(place)
+    # PySpark itself does not read this setting.
+    os.environ.pop("PYSPARK_PYTHON", None)
     settings = {"spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={place}", "spark.sql.shuffle.partitions": "2"}
-    spark = session("local[2]", settings, configure)
+    spark = session("local[2]", settings | {"spark.pyspark.python": sys.executable}, configure)
+    register(spark)
     workers = Workers(spark, log)
     found: dict[str, Any] = {"place": [spark._jvm.java.lang.System.getProperty("java.io.tmpdir"), str(place)]}  # type: ignore[union-attr]
     found["rows"] = [
         [frame.count(), frame.select("value").distinct().count()] for frame in (workers.rows(reader=how) for how in ("columnar", "python"))
     ]
+    found["doors"] = workers.doors()
     spark.conf.set("spark.kolumn.handOver", "pipe")
     time.sleep(3)
     found["printing"] = [workers.rows().count(), workers.rows().select("value").distinct().count()]
     spark.conf.unset("spark.kolumn.handOver")
     found["question"], found["task"] = workers.hung_question(), workers.hung_task()
     found["cancelled"] = [workers.cancelled(interrupt) for interrupt in (True, False)]
+    found["stream"] = workers.stopped_stream()
     found["after"] = workers.rows().select("value").distinct().count()
     found["orphans"] = workers.orphaned(scratch)
     found["left"] = sorted(path.name for path in place.iterdir() if "kolumn" in path.name)

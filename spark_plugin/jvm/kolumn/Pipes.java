@@ -136,10 +136,13 @@ final class Pipes implements ByteChannel {
 
   /** What is wrong with a worker that did not answer in time; null of any other. */
   synchronized String lateness() {
-    return end != End.LATE
-        ? null
-        : "Kolumn's Python worker " + process.pid() + " did not answer within " + seconds() + " s, so it was killed: perhaps a file system hangs."
-            + (limit > 0 ? "" : " Start the SparkContext with a larger " + Workers.TIMEOUT_SECONDS + " if it only needs longer; 0 is no limit");
+    if (end != End.LATE) {
+      return null;
+    }
+    String told = "Kolumn's Python worker " + process.pid() + " did not answer within " + seconds() + " s, so it was killed: perhaps a file"
+        + " system hangs.";
+    String advice = " If it only needs longer, start the SparkContext with a larger " + Workers.TIMEOUT_SECONDS + ", 0 for any time";
+    return told + (limit > 0 ? "" : advice);
   }
 
   @Override

@@ -83,9 +83,9 @@ final class Settings {
     }
     if (!known.isOfSession() && !value.equals(ofContext)) {
       throw refused(
-          name + ": it belongs to the configuration that the SparkContext is started with (spark-submit --conf, spark-defaults.conf, or the "
-              + "builder of the first session), which says " + (ofContext == null ? "nothing" : "'" + ofContext + "'") + ", and a session or SET cannot "
-              + "change it; found '" + value + "'. RESET " + name + " takes that back");
+          name + ": it belongs to the configuration that the SparkContext is started with (spark-submit --conf, spark-defaults.conf, or the"
+              + " builder of the first session), and a session or SET cannot change it; expected "
+              + (ofContext == null ? "none" : "'" + ofContext + "'") + ", found '" + value + "'. RESET " + name + " takes that back");
     }
   }
 

@@ -76,7 +76,7 @@ final class Worker implements AutoCloseable {
     return JsonFactory.builder().streamReadConstraints(limits).build();
   }
 
-  /** Sends a secret, which the worker says and writes into a block. Whether this JVM can map its blocks, and not those of another process. */
+  /** Sends a secret, which the worker says and writes into a block. Whether this JVM can map its blocks, and not another process's. */
   private boolean greet() throws IOException {
     byte[] secret = new byte[SECRET];
     new SecureRandom().nextBytes(secret);
@@ -99,7 +99,8 @@ final class Worker implements AutoCloseable {
     if (process.isAlive()) {
       return "does not say what a worker says: is it a Python?";
     }
-    return "ended with exit code " + process.exitValue() + " at its start" + (isKilled() ? KILLED + "." : ": is kolumn[spark] installed for this Python?");
+    String why = isKilled() ? KILLED + "." : ": is kolumn[spark] installed for this Python?";
+    return "ended with exit code " + process.exitValue() + " at its start" + why;
   }
 
   boolean isShared() {

@@ -50,7 +50,8 @@ public final class DecodeCalls {
   private static ObjectNode answered(JsonNode call) throws Exception {
     ObjectNode found = JSON.createObjectNode();
     if (call.has("conf")) {
-      call.get("conf").fieldNames().forEachRemaining(name -> SparkEnv.get().conf().set("spark.kolumn.worker." + name, call.get("conf").get(name).asText()));
+      JsonNode given = call.get("conf");
+      given.fieldNames().forEachRemaining(name -> SparkEnv.get().conf().set("spark.kolumn.worker." + name, given.get(name).asText()));
       return found.putPOJO("haveDevice", List.copyOf(StandIn.HAVE_DEVICE));
     }
     StandIn.failure = call.has("fatal") ? new IllegalStateException(call.get("fatal").asText()) : null;
