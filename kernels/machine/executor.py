@@ -49,7 +49,7 @@ from kolumn.kernels.machine.nvcomp import NAMES, Decompressor, Request, demand, 
 from kolumn.kernels.machine.runtime import Memory, layout
 
 _INLINE = 1 << 16
-"""Bytes up to which an upload goes through the socket: for a few a block would be more work."""
+"""Bytes up to which an upload goes through the pipe: for a few a block would be more work."""
 _SMALL, _SLAB = 2 << 20, 8 << 20
 """Pieces of so many bytes are taken from a slab of so many, zeros before. Each allocation is answered, which takes 20 microseconds: all
 columns of a split of 60 MB were 84 allocations without slabs, and are 29 with them."""

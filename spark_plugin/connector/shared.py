@@ -206,18 +206,18 @@ class Announced:
             self._dropped.append(block)
 
 
-def probe() -> int:
-    """Descriptor of a block of a page, by which the JVM finds out whether it can map blocks; -1 where there are no memfds."""
+def probe(secret: bytes) -> int:
+    """Descriptor of a block with a secret, by which the JVM finds out whether it can map this process's blocks; -1 without memfds."""
     try:
         descriptor = os.memfd_create("kolumn", os.MFD_CLOEXEC)
-        os.ftruncate(descriptor, mmap.PAGESIZE)
+        os.write(descriptor, secret)
     except (AttributeError, OSError):
         return -1
     return descriptor
 
 
 def can_describe(schema: pa.Schema) -> bool:
-    """Whether `SharedBlocks.describe` knows all types of a schema; other batches go through the socket."""
+    """Whether `SharedBlocks.describe` knows all types of a schema; other batches go through the pipe."""
     return all(_is_known(field.type) for field in schema)
 
 

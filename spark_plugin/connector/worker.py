@@ -1,9 +1,10 @@
 """A process that plans and decodes for the connector, for one caller at a time.
 
-The JVM starts it as ``python -P -m kolumn.spark_plugin.connector.worker SOCKET``, and keeps it for the next task. It ends when its
-standard input does, that is with the JVM, however that ends. Over the socket, numbers are big-endian:
+The JVM starts it as ``python -P -m kolumn.spark_plugin.connector.worker``, and keeps it for the next task. The two talk over its standard
+input and output, two pipes that nobody else can open by a name. It ends when the JVM's end of the first is gone, that is with the JVM,
+however that ends. Numbers are big-endian:
 
-    at first                                      int32 descriptor of a block to try, -1 without shared memory
+    at first  16 bytes, a secret                  the same, and int32 descriptor of a block that has them, -1 without shared memory
     question  int32 length, JSON                  answer  int32 length, JSON
     read      the same, then one of               answer  "R", "M" or "S", the schema as an Arrow IPC message
               "N" next, "S" stop;                         "B", a JSON of metrics so far and a batch; "E" and a JSON of metrics,
@@ -16,11 +17,12 @@ standard input does, that is with the JVM, however that ends. Over the socket, n
 With "M" a batch is the description of buffers that lie in memory the JVM maps (`shared.py`), with "S" an Arrow IPC message.
 """
 
+import fcntl
 import json
 import logging
 import os
+import select
 import signal
-import socket
 import struct
 import sys
 import threading
@@ -55,6 +57,11 @@ CONSTANT = frozenset({"topic", "partition", "segment", "timestampType"})
 _NEXT = b"N"
 _LARGEST = 1 << 30
 """The largest frame in bytes: a longer one is not from the connector."""
+_PART = 1 << 20
+"""Bytes that are asked of a pipe at a time, and those that one has for batches where the system allows so many."""
+_SECRET = 16
+_OUT_OF_THE_WAY = 100
+"""The descriptors of the connection are not the first ones, which programs and libraries close or replace."""
 
 
 @dataclass
@@ -141,10 +148,10 @@ class _Gone(Exception):  # noqa: N818 (it is no error that the JVM ends)
 
 
 class Worker:
-    """One connection to the JVM."""
+    """One connection to the JVM, by the descriptors of two pipes."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
+    def __init__(self, questions: int, answers: int) -> None:
+        self.questions, self.answers = questions, answers
         self.blocks: SharedBlocks | None = None
         self.told: Told | None = None
         """What the JVM knows of this process for its GPU."""
@@ -170,6 +177,8 @@ class Worker:
             assign(cast(list[str], question["gpus"]), cast(int, question["partition"]))
             task = Task(unpacked(question["split"], Split), unpacked(question["work"], Work))
             in_memory = self._in_memory(bool(question["shared"]), task.schema)
+            if not in_memory:
+                self._widen()
             self.send((b"M" if in_memory else b"S") + task.schema.serialize().to_pybytes())
             asked = False
             waiting = task.next()
@@ -252,16 +261,23 @@ class Worker:
             assert self.blocks is not None
             self.send(_frame(self.blocks.describe(from_start(batch), CONSTANT)))
         else:
-            self.send(batch.serialize().to_pybytes())
+            self.send(batch.serialize())
+
+    def _widen(self) -> None:
+        """Whole batches go through the pipe from now on."""
+        with suppress(OSError, AttributeError):
+            fcntl.fcntl(self.answers, fcntl.F_SETPIPE_SZ, _PART)
 
     def _answer(self, content: Mapping[str, object], status: bytes = b"") -> None:
         """An answer, as the end of a read after its status."""
         self.send(status + _frame(json.dumps(content).encode()))
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | pa.Buffer) -> None:
         """Send bytes; raises `_Gone` if nobody reads them any more."""
+        rest = memoryview(data)
         try:
-            self.connection.sendall(data)
+            while rest:
+                rest = rest[os.write(self.answers, rest) :]
         except OSError as error:
             raise _Gone from error
 
@@ -270,7 +286,7 @@ class Worker:
         received = bytearray()
         while len(received) < size:
             try:
-                part = self.connection.recv(size - len(received))
+                part = os.read(self.questions, min(size - len(received), _PART))
             except OSError as error:
                 raise _Gone from error
             if not part:
@@ -295,26 +311,38 @@ def _most_memory() -> int:
         return 0
 
 
-def _until_orphaned() -> None:
-    """Standard input ends when the JVM does."""
-    while os.read(0, 4096):
-        pass
+def _take_over() -> tuple[int, int]:
+    """The pipes that are standard input and output, which nothing else of this process can meet then: what prints does so on stderr."""
+    questions, answers = (fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for descriptor in (0, 1))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    return questions, answers
+
+
+def _until_orphaned(questions: int) -> None:
+    """The JVM's end of the pipe is gone when the JVM is, also while nobody here reads."""
+    poll = select.poll()
+    poll.register(questions, 0)
+    poll.poll()
     os._exit(0)
 
 
-def main(path: str) -> None:
-    """Serve the JVM that listens at a path."""
+def main() -> None:
+    """Serve the JVM that has started this process."""
+    questions, answers = _take_over()
     # Ctrl-C in a terminal reaches the JVM as well, which decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_until_orphaned, daemon=True).start()
+    threading.Thread(target=_until_orphaned, args=(questions,), daemon=True).start()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, level=logging.WARNING)
     setup_memory_limits(int(os.environ.get("PYSPARK_EXECUTOR_MEMORY_MB", "-1")))
-    with socket.socket(socket.AF_UNIX) as connection, suppress(_Gone, ConnectionError):
-        connection.connect(path)
-        worker = Worker(connection)
-        worker.send(struct.pack(">i", probe()))
+    with suppress(_Gone):
+        worker = Worker(questions, answers)
+        secret = bytes(worker.receive(_SECRET))
+        worker.send(secret + struct.pack(">i", probe(secret)))
         worker.serve()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

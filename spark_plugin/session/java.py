@@ -20,6 +20,7 @@ import pyspark
 
 from kolumn.core.cache import objection
 from kolumn.core.errors import MissingError, MissingPackageError
+from kolumn.spark_plugin.session.settings import DRIVERS_PYTHON, refuse_wrong
 from kolumn.writers.commit.staged_file import make_folders
 
 if TYPE_CHECKING:
@@ -95,8 +96,6 @@ def _wrap(java: Path) -> Path:
 
 
 JAR = "kolumn-spark.jar"
-DRIVERS_PYTHON = "spark.kolumn.driver.python"
-"""The Python that plans, on the driver's machine."""
 _JARS = "spark.jars"
 
 
@@ -134,13 +133,17 @@ def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
     ------
     MissingError
         The package was installed without the jar.
+    ArgumentError
+        The builder has a setting ``spark.kolumn.*`` that is not known, or whose value means nothing.
     """
     return builder.config(map=dict(connector_settings(builder)))
 
 
 def connector_settings(builder: "SparkSession.Builder", *jars: str) -> dict[str, str]:
     """The settings of `configure`, with other jars after those that the builder has."""
-    given = getattr(builder, "_options", {}).get(_JARS, "").split(",")
+    options: dict[str, str] = getattr(builder, "_options", {})
+    refuse_wrong(options)
+    given = options.get(_JARS, "").split(",")
     return {_JARS: ",".join(dict.fromkeys(jar for jar in (*given, *jars, str(connector_jar())) if jar)), DRIVERS_PYTHON: sys.executable}
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from kolumn.core.errors import MissingError
 from kolumn.core.threads import PLAN, workers
+from kolumn.spark_plugin.session.settings import refuse_wrong_in
 
 MANY = 2000
 """Number of segments from which on their headers are read by a Spark job."""
@@ -58,11 +59,13 @@ _ASK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('kolu
 
 
 def use_this_python(spark: SparkSession) -> None:
-    """Make a local session's workers run the Python of this process, unless another one was configured.
+    """Make a local session's workers run the Python of this process, or the one of ``spark.pyspark.python``; PYSPARK_PYTHON stays.
 
-    Workers on other machines are not changed: what is installed there is not known here. Raises `MissingError` if another Python was
-    configured for a local session, and Kolumn is not installed there.
+    PySpark itself reads that setting under spark-submit alone. Workers on other machines are not changed: what is installed there is not
+    known here. Raises `MissingError` if another Python was configured for a local session, and Kolumn is not installed there, and
+    `ArgumentError` if the session has settings of Kolumn that mean nothing.
     """
+    refuse_wrong_in(spark)
     try:
         context = spark.sparkContext
     except PySparkException:
@@ -70,15 +73,18 @@ def use_this_python(spark: SparkSession) -> None:
         return
     if not str(context.master).startswith("local"):
         return
-    if "PYSPARK_PYTHON" not in os.environ and context.getConf().get("spark.pyspark.python") is None:
+    named = context.getConf().get("spark.pyspark.python")
+    if "PYSPARK_PYTHON" not in os.environ and named is None:
         context.pythonExec = sys.executable
         return
+    context.pythonExec = named or context.pythonExec
     if context.getConf().get("spark.submit.pyFiles") or context._python_includes:
         # Kolumn may come with the job.
         return
     wrong = lacks_kolumn(context.pythonExec)
     if wrong is not None:
-        raise MissingError(f"Spark's workers would run {wrong}. Set PYSPARK_PYTHON={sys.executable} before the session is started")
+        how = "PYSPARK_PYTHON" if named is None else "spark.pyspark.python"
+        raise MissingError(f"Spark's workers would run {wrong}. Set {how}={sys.executable} before the session is started")
 
 
 def use_this_python_to_find_formats() -> None:

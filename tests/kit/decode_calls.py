@@ -50,9 +50,9 @@ class Calls:
 
     def end_workers(self) -> list[str]:
         """End those that are idle; the threads that have had the GPU by then."""
-        self.ask({"idleSeconds": 0})
+        self.ask({"conf": {"idleSeconds": 0}})
         soon(lambda: not self.gpu.locked)
-        return list(self.ask({"idleSeconds": 60})["haveDevice"])
+        return list(self.ask({"conf": {"idleSeconds": 60}})["haveDevice"])
 
     def _text(self, script: Callable[[Jvm], None], given: dict[str, Any]) -> str:
         return f"given = {given!r}\n" + textwrap.dedent(inspect.getsource(script)).replace(script.__name__, "script", 1)

@@ -115,7 +115,8 @@ class Executor:
         self.maps: dict[int, np.ndarray[Any, Any]] = {}
         ours, theirs = socket.socketpair()
         self._socket, self._kernels = ours, dict[int, str]()
-        self._worker = worker.Worker(theirs)
+        self._theirs = theirs
+        self._worker = worker.Worker(theirs.fileno(), theirs.fileno())
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 

@@ -214,11 +214,13 @@ def serve(requests: Connection) -> None:
 
 
 def _forked(writer: Writer, source: Path, target: Path, at: int, action: str, mask: int | None) -> Outcome:
-    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as counted:
+    # A process that is killed leaves what it was about to send to a URL.
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as counted, tempfile.TemporaryDirectory() as scratch:
         child = os.fork()
         if child == 0:
             code = 97
             try:
+                tempfile.tempdir = scratch
                 os.umask(os.umask(0) if mask is None else mask)
                 os.dup2(said.fileno(), 1)
                 os.dup2(said.fileno(), 2)

@@ -1,4 +1,4 @@
-"""A worker that does what a test wrote, in place of the connector's own: ``python scripted_worker.py SOCKET``.
+"""A worker that does what a test wrote, in place of the connector's own: ``python scripted_worker.py``.
 
 The text of a split, or that of the work where there is no split, is Python with a function `script`, which has the conversation about a
 device by a `Jvm`, and what is `given` to it.
@@ -6,7 +6,6 @@ device by a `Jvm`, and what is `given` to it.
 
 import json
 import os
-import socket
 import struct
 import sys
 from collections.abc import Sequence
@@ -26,19 +25,20 @@ class Stopped(Exception):  # noqa: N818 (it is no error)
 class Jvm:
     """The other end. Each method is a command. ``question``: what was asked; ``given``: what the test has for the script."""
 
-    def __init__(self, connection: socket.socket, question: dict[str, Any], given: dict[str, Any]) -> None:
-        self.connection, self.question, self.given = connection, question, given
+    def __init__(self, question: dict[str, Any], given: dict[str, Any]) -> None:
+        self.question, self.given = question, given
+
+    def say(self, data: bytes) -> None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
     def frame(self, command: str, payload: bytes = b"") -> None:
-        self.connection.sendall(struct.pack(">ci", command.encode(), len(payload)) + payload)
+        self.say(struct.pack(">ci", command.encode(), len(payload)) + payload)
 
     def received(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            part = self.connection.recv(size - len(found))
-            if not part:
-                sys.exit()
-            found += part
+        found = sys.stdin.buffer.read(size)
+        if len(found) < size:
+            sys.exit()
         return found
 
     def answer(self, size: int) -> bytes:
@@ -177,17 +177,20 @@ kept: dict[str, Any] = {}
 """What a script leaves for the next one of this process."""
 
 
-def _serve(connection: socket.socket) -> None:
-    connection.sendall(struct.pack(">i", os.memfd_create("probe")))
+def _serve() -> None:
+    secret = sys.stdin.buffer.read(16)
+    _, probe = block(secret)
+    sys.stdout.buffer.write(secret + struct.pack(">i", probe))
+    sys.stdout.buffer.flush()
     while True:
-        head = connection.recv(4, socket.MSG_WAITALL)
+        head = sys.stdin.buffer.read(4)
         if len(head) < 4:
             return
         (size,) = struct.unpack(">i", head)
-        question = json.loads(connection.recv(size, socket.MSG_WAITALL))
+        question = json.loads(sys.stdin.buffer.read(size))
         names = globals() | {"given": {}}
         exec(question["split"] or question["work"], names)
-        jvm = Jvm(connection, question, names["given"])
+        jvm = Jvm(question, names["given"])
         try:
             names["script"](jvm)
         except Stopped:
@@ -195,6 +198,4 @@ def _serve(connection: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    with socket.socket(socket.AF_UNIX) as own:
-        own.connect(sys.argv[-1])
-        _serve(own)
+    _serve()

@@ -4,6 +4,7 @@ The JVM and its Python workers stay in the folder where they were started.
 It is an empty one, so that a test can say what relative paths mean.
 """
 
+import atexit
 import contextlib
 import json
 import os
@@ -27,6 +28,8 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 FOLDER = Path(tempfile.mkdtemp(prefix="kolumn-spark-"))
 """Where the JVM is."""
+# Also where a process of the tests starts none.
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -44,7 +47,6 @@ def spark() -> Iterator[SparkSession]:
     register(session)
     yield session
     session.stop()
-    shutil.rmtree(FOLDER, ignore_errors=True)
 
 
 def _session() -> SparkSession:

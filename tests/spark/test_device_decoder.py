@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import zstandard
 from kit import device_columns, scripted_worker
 from kit.decode_calls import Calls, as_column, running
 from kit.own_libcuda import LAUNCH_FAILED, OUT_OF_MEMORY, PROCESSORS, OwnLibcuda
+from kit.plain_spark import soon
 from kit.scripted_worker import Jvm, block, kept
 
 pytestmark = pytest.mark.timeout(120)
@@ -62,8 +64,8 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnLibcuda]:
 def calls(tmp_path_factory: pytest.TempPathFactory, gpu: OwnLibcuda) -> Iterator[Calls]:
     folder = tmp_path_factory.mktemp("decoder")
     python = folder / "python"
-    # The connector starts it as: python -P -m MODULE SOCKET.
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {scripted_worker.__file__} "$4"\n')
+    # The connector starts it as: python -P -m MODULE.
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} {scripted_worker.__file__}\n")
     python.chmod(0o755)
     with running(folder, python, gpu) as found:
         yield found
@@ -310,16 +312,16 @@ def dies(jvm: Jvm) -> None:
     import signal
 
     jvm.copy_from_a_block()
-    if jvm.given["half"]:
-        jvm.connection.sendall(b"U\0\0\1\0")
+    jvm.say(jvm.given["said"])
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("half", [False, True])
-def test_a_worker_that_dies_leaves_nothing(calls: Calls, gpu: OwnLibcuda, half: bool) -> None:
+@pytest.mark.parametrize("said", [b"", b"U\0\0\1\0", b"A\x40\0\0\0"])
+def test_a_worker_that_dies_leaves_nothing(calls: Calls, gpu: OwnLibcuda, said: bytes) -> None:
+    """Of what it has announced only what came was taken memory for: a gigabyte is more than this JVM has."""
     calls.end_workers()
-    found = calls(dies, given={"half": half})
+    found = calls(dies, given={"said": said})
     assert "ended with exit code 137 (killed: perhaps its machine or container ran out of memory)" in found["error"]
     assert gpu.locked == {}
     calls.fine(small)
@@ -359,6 +361,67 @@ def test_a_task_that_is_cancelled_leaves_nothing(calls: Calls, gpu: OwnLibcuda) 
     calls.fine(small)
 
 
+@pytest.mark.slow
+def test_a_worker_that_hangs_is_killed_when_its_task_is_or_its_time_is_over(calls: Calls, gpu: OwnLibcuda) -> None:
+    calls.end_workers()
+    start = time.monotonic()
+    assert "TaskKilledException" in calls(sleeps, killMs=500)["error"]
+    calls.ask({"conf": {"timeoutSeconds": 1}})
+    found = calls(sleeps)
+    calls.ask({"conf": {"timeoutSeconds": 600}})
+    assert time.monotonic() - start < 30
+    assert "did not answer within 1 s, so it was killed" in found["error"]
+    assert "larger spark.kolumn.worker.timeoutSeconds" in found["error"]
+    assert gpu.locked == {}
+    calls.fine(small)
+
+
+def tells_of_memory(jvm: Jvm) -> None:
+    jvm.table(pa.record_batch({"x": pa.array([1, 2])}))
+    jvm.end(shared=jvm.question["shared"], processes=[os.getpid(), os.getppid()])
+
+
+_STARTER = """
+import os, subprocess, sys
+print("a program that starts a worker greets first")
+sys.stdout.flush()
+for _ in range(3):
+    os.write({make}, b"not the secret: " * 300)
+sys.exit(subprocess.run([sys.executable, *sys.argv[1:]]).returncode)
+"""
+
+
+@pytest.mark.parametrize("make", ["os.memfd_create('kolumn')", "os.open('other', os.O_CREAT | os.O_RDWR)"])
+def test_memory_of_another_process_is_not_taken_for_a_workers(calls: Calls, tmp_path: Path, make: str) -> None:
+    """A program may start the worker, print, and wait for it: files that it has by the same numbers are none of the worker's blocks."""
+    (tmp_path / "starter.py").write_text(_STARTER.format(make=make.replace("other", f"{tmp_path}/other")))
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path}/starter.py {scripted_worker.__file__}\n")
+    python.chmod(0o755)
+    assert calls.fine(tells_of_memory)["metrics"][0]["shared"] is True
+    (found,) = calls.fine(tells_of_memory, python=str(python))["metrics"]
+    assert found["shared"] is False
+    calls.end_workers()
+    commands = [Path("/proc", str(pid), "cmdline") for pid in found["processes"]]
+    assert soon(lambda: not any(path.exists() and path.read_bytes() for path in commands))
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("/bin/false", "ended with exit code 1 at its start: is kolumn"),
+        ("yes", "does not say what a worker says: is it a Python?"),
+        ("kill -9 $$", "ended with exit code 137 at its start (killed"),
+        ("/nowhere/python", "exit code 127"),
+    ],
+)
+def test_a_program_that_is_no_worker(calls: Calls, tmp_path: Path, program: str, told: str) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{program}\n")
+    python.chmod(0o755)
+    assert told in calls(small, python=str(python))["error"]
+
+
 def goes_on(jvm: Jvm) -> None:
     import time
 
@@ -380,7 +443,7 @@ def test_workers_that_end_unlock_their_memory(calls: Calls, gpu: OwnLibcuda) -> 
     # A block, and room for small copies.
     assert len(gpu.locked) == 2
     # The thread that unlocks them is none of a task: CUDA would give it the first GPU, RAPIDS may have another.
-    assert "kolumn-idle-workers" in calls.end_workers()
+    assert "kolumn-workers" in calls.end_workers()
     assert gpu.locked == {}
 
 

@@ -186,7 +186,7 @@ def test_a_limit_ends_a_split(executor: Executor, tmp_path: Path) -> None:
 
 
 def test_without_memory_that_both_map(tmp_path: Path) -> None:
-    """Bytes go through the socket."""
+    """Bytes go through the pipe."""
     executor = Executor(Emulated(run_loops), shared=False)
     values = [random.Random(i).randbytes(1000) for i in range(300)]
     kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "t-0")

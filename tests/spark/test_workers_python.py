@@ -53,7 +53,7 @@ class Context:
 
 
 def used(context: Context) -> str:
-    session: Any = SimpleNamespace(sparkContext=context)
+    session: Any = SimpleNamespace(sparkContext=context, conf=SimpleNamespace(getAll={}))
     workers_python.use_this_python(session)
     return context.pythonExec
 
@@ -65,13 +65,16 @@ def test_which_python_workers_run(wrong: Path, monkeypatch: pytest.MonkeyPatch) 
     assert used(Context("local[2]", "python3")) == sys.executable
     assert used(Context("yarn", "python3")) == "python3"
     assert used(Context("spark://host:7077", other)) == other
-    with pytest.raises(MissingError, match="Set PYSPARK_PYTHON="):
-        used(Context("local", other, spark_pyspark_python=other))
+    assert used(Context("local", "python3", spark_pyspark_python=sys.executable)) == sys.executable
+    with pytest.raises(MissingError, match=f"would run {other}.* Set spark.pyspark.python={sys.executable}"):
+        used(Context("local", "python3", spark_pyspark_python=other))
     monkeypatch.setenv("PYSPARK_PYTHON", other)
     for python, message in ((other, "Set PYSPARK_PYTHON="), ("no/such/python", "no/such/python, which is not there")):
         with pytest.raises(MissingError, match=message):
             used(Context("local", python))
     assert used(Context("local", sys.executable)) == sys.executable
+    # As under spark-submit, the setting counts before the variable.
+    assert used(Context("local", other, spark_pyspark_python=sys.executable)) == sys.executable
     # Kolumn may come with the job.
     assert used(Context("local", other, spark_submit_pyFiles="kolumn.zip")) == other
 
@@ -100,5 +103,6 @@ def test_a_python3_that_will_do(tmp_path: Path) -> None:
 
 
 def test_spark_connect_has_no_context() -> None:
-    session = type("Connected", (), {"sparkContext": PropertyMock(side_effect=PySparkException("JVM_ATTRIBUTE_NOT_SUPPORTED"))})()
+    none = PropertyMock(side_effect=PySparkException("JVM_ATTRIBUTE_NOT_SUPPORTED"))
+    session = type("Connected", (), {"sparkContext": none, "conf": SimpleNamespace(getAll={})})()
     workers_python.use_this_python(session)

@@ -19,8 +19,8 @@ final class Accelerator {
 
   /** Whether the accelerator plans the queries of this session; those of an explainOnly session too. */
   static boolean plans() {
-    boolean isThere = Arrays.stream(Settings.conf("spark.plugins", "").split(",")).map(String::trim).anyMatch(PLUGIN::equals);
-    return isThere && Boolean.parseBoolean(Settings.conf("spark.rapids.sql.enabled", "true"));
+    boolean isThere = Arrays.stream(Settings.ofSession("spark.plugins", "").split(",")).map(String::trim).anyMatch(PLUGIN::equals);
+    return isThere && Boolean.parseBoolean(Settings.ofSession("spark.rapids.sql.enabled", "true"));
   }
 
   /**
@@ -28,7 +28,7 @@ final class Accelerator {
    * tables, joined, exploded, and as the fields of the records, and nothing can halve the single row that a split is.
    */
   static long splitBytes() {
-    return JavaUtils.byteStringAsBytes(Settings.conf("spark.rapids.sql.batchSizeBytes", "1g")) / 4;
+    return JavaUtils.byteStringAsBytes(Settings.ofSession("spark.rapids.sql.batchSizeBytes", "1g")) / 4;
   }
 
   /** Why a scan is decoded on the CPU; null if nothing is in the way. */
@@ -37,7 +37,7 @@ final class Accelerator {
       return "headers alone are read";
     }
     for (String name : OPERATORS) {
-      if (!Boolean.parseBoolean(Settings.conf("spark.rapids.sql." + name, "true"))) {
+      if (!Boolean.parseBoolean(Settings.ofSession("spark.rapids.sql." + name, "true"))) {
         return "spark.rapids.sql." + name + "=false";
       }
     }

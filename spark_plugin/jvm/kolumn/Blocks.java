@@ -3,6 +3,7 @@ package kolumn;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
@@ -12,30 +13,49 @@ import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.arrow.memory.AllocationListener;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.ForeignAllocation;
+import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.memory.util.MemoryUtil;
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /** Memory of a worker that this JVM maps, read-only. A worker uses it again when nothing here refers to the batch in it. */
 final class Blocks {
+  private static final String MEMFD = "/memfd:";
+
   private final long pid;
-  private final BufferAllocator allocator;
+  private final BufferAllocator allocator = new RootAllocator(new Last(), Long.MAX_VALUE);
   private final Map<Integer, ByteBuffer> mapped = new HashMap<>();
   private final Queue<Integer> released = new ConcurrentLinkedQueue<>();
+  private volatile boolean isGone;
+  private boolean isClosed;
 
-  Blocks(long pid, BufferAllocator allocator) {
+  Blocks(long pid) {
     this.pid = pid;
-    this.allocator = allocator;
   }
 
-  /** Whether this JVM may open what the worker has opened. */
-  boolean canOpen(int descriptor) {
+  /** What batches of the worker are allocated by. */
+  BufferAllocator allocator() {
+    return allocator;
+  }
+
+  /**
+   * Whether this JVM may open what the worker has opened, a block with the secret. The process that was started need not be the worker:
+   * it may have started that, and then other files have these numbers.
+   */
+  boolean canOpen(int descriptor, byte[] secret) {
     try {
-      Unmap.now(open(descriptor, 1));
-      return true;
+      // Not every file can be opened without a consequence.
+      if (!Files.readSymbolicLink(path(descriptor)).toString().startsWith(MEMFD)) {
+        return false;
+      }
+      ByteBuffer found = open(descriptor, secret.length);
+      boolean isOurs = found.equals(ByteBuffer.wrap(secret));
+      Unmap.now(found);
+      return isOurs;
     } catch (IOException | RuntimeException e) {
       return false;
     }
@@ -122,9 +142,25 @@ final class Blocks {
   void close() {
     if (allocator.getAllocatedMemory() == 0) {
       mapped.values().forEach(Unmap::now);
-      allocator.close();
     }
     mapped.clear();
+    isGone = true;
+    closeAllocator();
+  }
+
+  /** When the worker is gone and the last buffer is, too: a consumer may hold one for longer. */
+  private synchronized void closeAllocator() {
+    if (isGone && !isClosed && allocator.getAllocatedMemory() == 0) {
+      isClosed = true;
+      allocator.close();
+    }
+  }
+
+  private final class Last implements AllocationListener {
+    @Override
+    public void onRelease(long size) {
+      closeAllocator();
+    }
   }
 
   /** A buffer in a block, without a copy. */

@@ -3,7 +3,6 @@ package kolumn;
 import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.channels.SocketChannel;
 
 /**
  * What a worker says while it decodes on a device: a byte, the size of what follows, and that. Some commands are answered; what they mean
@@ -13,16 +12,15 @@ final class Commands {
   private static final String ANSWERED = "AGYTI";
   private static final String OTHERS = "FMDUCKLRBNW";
   private static final String ENDS = "EX";
-  private static final int LARGEST = 1 << 30;
+  private static final int PART = 1 << 12;
 
-  private final SocketChannel channel;
-  private final ByteBuffer small = ByteBuffer.allocateDirect(1 << 12);
+  private final Pipes channel;
   private char current;
   private int unread;
   private boolean isAwaited;
   private boolean isBegun;
 
-  Commands(SocketChannel channel) {
+  Commands(Pipes channel) {
     this.channel = channel;
   }
 
@@ -37,7 +35,7 @@ final class Commands {
   /** The next command; what was not read of the one before is left out. */
   char next() throws IOException {
     while (unread > 0) {
-      part(Math.min(unread, small.capacity()));
+      part(Math.min(unread, PART));
     }
     unread = 5;
     ByteBuffer head = part(5);
@@ -64,12 +62,10 @@ final class Commands {
 
   /** The next bytes of the command; they are there until more is read. */
   ByteBuffer part(int size) throws IOException {
-    if (size > LARGEST) {
-      throw new IOException("a command of " + size + " bytes is none");
-    }
-    ByteBuffer target = size <= small.capacity() ? small.clear().limit(size) : ByteBuffer.allocate(size);
-    readTo(target);
-    return target.flip();
+    demand(size);
+    ByteBuffer found = channel.take(size);
+    unread -= size;
+    return found;
   }
 
   ByteBuffer rest() throws IOException {
@@ -78,15 +74,19 @@ final class Commands {
 
   /** As many of the command's bytes as there is room for. */
   void readTo(ByteBuffer target) throws IOException {
-    if (target.remaining() > unread) {
-      throw new IOException("a command has " + unread + " bytes more, not " + target.remaining());
-    }
+    demand(target.remaining());
     while (target.hasRemaining()) {
       int size = channel.read(target);
       if (size < 0) {
         throw new EOFException("the connection ended");
       }
       unread -= size;
+    }
+  }
+
+  private void demand(int size) throws IOException {
+    if (size > unread) {
+      throw new IOException("a command has " + unread + " bytes more, not " + size);
     }
   }
 
@@ -98,9 +98,7 @@ final class Commands {
   /** A part of an answer. */
   void answer(ByteBuffer bytes, boolean isLast) throws IOException {
     isBegun = true;
-    while (bytes.hasRemaining()) {
-      channel.write(bytes);
-    }
+    channel.write(bytes);
     isAwaited = !isLast;
   }
 

@@ -15,7 +15,8 @@ final class Delegate {
   private Delegate() {}
 
   static boolean isNeeded(CaseInsensitiveStringMap options) {
-    String reader = options.getOrDefault("reader", Settings.conf("spark.kolumn.reader", "columnar")).toLowerCase(Locale.ROOT);
+    Settings.check();
+    String reader = options.getOrDefault("reader", Settings.ofSession("spark.kolumn.reader", "columnar")).toLowerCase(Locale.ROOT);
     if (!READERS.contains(reader)) {
       throw Errors.ofDriver("ArgumentError: option reader: expected columnar or python, found '" + reader + "'");
     }

@@ -53,7 +53,7 @@ final class GpuTurn {
 
   /**
    * Waits for the next command. Without a permit the thread is one of those that wait for others: RAPIDS takes a thread that reads from a
-   * socket for one that goes on, and would not free memory for the rest.
+   * pipe for one that goes on, and would not free memory for the rest.
    */
   char await(Next next) throws IOException {
     if (!isReleased || WAIT == null) {

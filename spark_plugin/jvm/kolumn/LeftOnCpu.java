@@ -33,13 +33,13 @@ final class LeftOnCpu extends ColumnarRule {
     return new Rule<>() {
       @Override
       public SparkPlan apply(SparkPlan plan) {
-        return !Accelerator.plans() || Boolean.parseBoolean(Settings.conf(KEEP_PLAN, isExplained())) ? plan : scanned(plan);
+        return !Accelerator.plans() || Boolean.parseBoolean(Settings.ofSession(KEEP_PLAN, isExplained())) ? plan : scanned(plan);
       }
     };
   }
 
   private static String isExplained() {
-    return String.valueOf("explainOnly".equalsIgnoreCase(Settings.conf("spark.rapids.sql.mode", "")));
+    return String.valueOf("explainOnly".equalsIgnoreCase(Settings.ofSession("spark.rapids.sql.mode", "")));
   }
 
   private static SparkPlan scanned(SparkPlan plan) {

@@ -2,7 +2,6 @@ package kolumn;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
@@ -55,6 +54,7 @@ final class Questions {
   }
 
   static JsonNode ask(Map<String, Object> question) {
+    Settings.check();
     return ask(Settings.driversPython(), question);
   }
 
@@ -63,30 +63,32 @@ final class Questions {
     int died = 0;
     while (true) {
       Worker worker = null;
+      boolean isAnswered = false;
       try {
         worker = Workers.take(python);
         worker.send(question);
         JsonNode answer = worker.json();
         Workers.give(worker);
+        isAnswered = true;
         if (answer.has("error")) {
           throw Errors.ofDriver(answer.get("error").asText());
         }
         return answer;
-      } catch (ClosedByInterruptException | InterruptedIOException e) {
+      } catch (ClosedByInterruptException e) {
         // A query that is stopped interrupts its thread, and Spark knows that by the cause.
-        if (worker != null) {
-          worker.close();
-        }
         throw new UncheckedIOException(e);
+      } catch (Pipes.Late e) {
+        throw new UncheckedIOException(e.getMessage(), e);
       } catch (IOException e) {
         String told = worker == null ? e.getMessage() : worker.fate();
-        if (worker != null) {
-          worker.close();
-        }
         // Those that were idle may have died long before.
         died += worker != null && worker.hasBeenIdle() ? 0 : 1;
         if (died == TRIES) {
           throw new UncheckedIOException(told, e);
+        }
+      } finally {
+        if (worker != null && !isAnswered) {
+          worker.close();
         }
       }
     }

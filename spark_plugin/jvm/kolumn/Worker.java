@@ -7,19 +7,12 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.json.JsonMapper;
 import java.io.EOFException;
 import java.io.IOException;
-import java.io.InterruptedIOException;
-import java.net.StandardProtocolFamily;
-import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
-import java.nio.channels.ServerSocketChannel;
-import java.nio.channels.SocketChannel;
-import java.nio.file.Files;
-import java.nio.file.Path;
+import java.security.SecureRandom;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.arrow.memory.BufferAllocator;
-import org.apache.arrow.memory.RootAllocator;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 
 /**
@@ -31,16 +24,17 @@ final class Worker implements AutoCloseable {
   private static final String MODULE = "kolumn.spark_plugin.connector.worker";
   private static final String KILLED = " (killed: perhaps its machine or container ran out of memory)";
   private static final int START_SECONDS = 120;
+  private static final int STOP_SECONDS = 10;
+  private static final int SECRET = 16;
   private static final int LARGEST = 1 << 30;
 
   final String key;
-  final SocketChannel channel;
-  final BufferAllocator allocator = new RootAllocator();
+  final Pipes channel;
+  final BufferAllocator allocator;
   private final String python;
   private final Process process;
   private final Blocks blocks;
   private final boolean isShared;
-  private final ByteBuffer small = ByteBuffer.allocateDirect(1 << 12);
   private final Commands commands;
   private final DeviceState device;
   private boolean isStopping;
@@ -51,26 +45,29 @@ final class Worker implements AutoCloseable {
   Worker(String key, String python, Environment environment) throws IOException {
     this.key = key;
     this.python = python;
-    // Nobody else can enter the folder, and the socket is gone once the worker has connected.
-    Path folder = Files.createTempDirectory("kolumn");
-    Path path = folder.resolve("s");
-    try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
-      server.bind(UnixDomainSocketAddress.of(path));
-      server.configureBlocking(false);
-      // Without -P the folder that the task is in would come first on sys.path.
-      ProcessBuilder builder = new ProcessBuilder(python, "-P", "-m", MODULE, path.toString());
-      environment.addTo(builder.environment());
-      builder.redirectOutput(ProcessBuilder.Redirect.INHERIT).redirectError(ProcessBuilder.Redirect.INHERIT);
-      process = builder.start();
-      channel = accept(server);
-    } finally {
-      Files.deleteIfExists(path);
-      Files.deleteIfExists(folder);
-    }
-    blocks = new Blocks(process.pid(), allocator);
+    // Without -P the folder that the task is in would come first on sys.path.
+    ProcessBuilder builder = new ProcessBuilder(python, "-P", "-m", MODULE);
+    environment.addTo(builder.environment());
+    builder.redirectError(ProcessBuilder.Redirect.INHERIT);
+    process = builder.start();
+    channel = new Pipes(process);
+    blocks = new Blocks(process.pid());
+    allocator = blocks.allocator();
     commands = new Commands(channel);
     device = new DeviceState(blocks);
-    isShared = canShare();
+    boolean isGreeted = false;
+    try {
+      isShared = greet();
+      isGreeted = true;
+    } catch (ClosedByInterruptException e) {
+      throw e;
+    } catch (IOException e) {
+      throw new IOException("Kolumn's worker, " + python + " -m " + MODULE + ", " + startOf(e) + " Its stderr is in this process's log", e);
+    } finally {
+      if (!isGreeted) {
+        close();
+      }
+    }
   }
 
   /** A split of very many segments is a long text; Jackson has a limit for what comes from elsewhere. */
@@ -79,43 +76,31 @@ final class Worker implements AutoCloseable {
     return JsonFactory.builder().streamReadConstraints(limits).build();
   }
 
-  private boolean canShare() throws IOException {
-    try {
-      channel.configureBlocking(true);
-      int probe = read(4).getInt();
-      return probe >= 0 && blocks.canOpen(probe);
-    } catch (IOException e) {
-      String told = fate();
-      close();
-      throw e instanceof ClosedByInterruptException ? e : new IOException(told, e);
-    }
+  /** Sends a secret, which the worker says and writes into a block. Whether this JVM can map its blocks, and not another process's. */
+  private boolean greet() throws IOException {
+    byte[] secret = new byte[SECRET];
+    new SecureRandom().nextBytes(secret);
+    channel.limit(START_SECONDS);
+    channel.write(ByteBuffer.wrap(secret));
+    channel.find(secret);
+    int probe = channel.take(4).getInt();
+    channel.limit(0);
+    return probe >= 0 && blocks.canOpen(probe, secret);
   }
 
-  private SocketChannel accept(ServerSocketChannel server) throws IOException {
-    long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(START_SECONDS);
-    String why = "did not start within " + START_SECONDS + " s.";
-    try {
-      while (System.nanoTime() < until) {
-        SocketChannel found = server.accept();
-        if (found != null) {
-          return found;
-        }
-        if (process.waitFor(2, TimeUnit.MILLISECONDS)) {
-          why = "ended with exit code " + process.exitValue() + " at its start";
-          why += isKilled() ? KILLED + "." : ": is kolumn[spark] installed for this Python?";
-          break;
-        }
-      }
-    } catch (InterruptedException e) {
-      process.destroyForcibly();
-      Thread.currentThread().interrupt();
-      throw new InterruptedIOException("interrupted while Kolumn's worker started");
-    } catch (IOException e) {
-      process.destroyForcibly();
-      throw e;
+  /** How a start failed. */
+  private String startOf(IOException e) {
+    if (e instanceof Pipes.Late) {
+      return "did not start within " + START_SECONDS + " s.";
     }
-    process.destroyForcibly();
-    throw new IOException("Kolumn's worker, " + python + " -m " + MODULE + ", " + why + " Its stderr is in this process's log");
+    if (e instanceof EOFException) {
+      await(STOP_SECONDS);
+    }
+    if (process.isAlive()) {
+      return "does not say what a worker says: is it a Python?";
+    }
+    String why = isKilled() ? KILLED + "." : ": is kolumn[spark] installed for this Python?";
+    return "ended with exit code " + process.exitValue() + " at its start" + why;
   }
 
   boolean isShared() {
@@ -123,7 +108,7 @@ final class Worker implements AutoCloseable {
   }
 
   boolean isAlive() {
-    return process.isAlive() && channel.isOpen();
+    return channel.isOpen();
   }
 
   /** Whether it was there before its caller asked for one: it may have died meanwhile, which says nothing about the question. */
@@ -146,19 +131,26 @@ final class Worker implements AutoCloseable {
 
   /** How the worker ended, for an error. */
   String fate() {
-    String pid = "Kolumn's Python worker " + process.pid();
-    try {
-      process.waitFor(1, TimeUnit.SECONDS);
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
+    if (channel.lateness() != null) {
+      return channel.lateness();
     }
+    await(1);
+    String pid = "Kolumn's Python worker " + process.pid();
     String end = process.isAlive() ? " closed its connection" : " ended with exit code " + process.exitValue();
     return pid + end + (isKilled() ? KILLED : "") + "; its stderr is in this process's log";
   }
 
+  private void await(long seconds) {
+    try {
+      process.waitFor(seconds, TimeUnit.SECONDS);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
   void send(Object question) throws IOException {
     byte[] text = JSON.writeValueAsBytes(question);
-    write(ByteBuffer.allocate(4 + text.length).putInt(text.length).put(text));
+    channel.write(ByteBuffer.allocate(4 + text.length).putInt(text.length).put(text).flip());
   }
 
   /** A command, and the batches that nobody in this JVM refers to any more. */
@@ -166,14 +158,7 @@ final class Worker implements AutoCloseable {
     List<Integer> gone = blocks.released();
     ByteBuffer frame = ByteBuffer.allocate(5 + 4 * gone.size()).put((byte) command).putInt(gone.size());
     gone.forEach(frame::putInt);
-    write(frame);
-  }
-
-  private void write(ByteBuffer frame) throws IOException {
-    frame.flip();
-    while (frame.hasRemaining()) {
-      channel.write(frame);
-    }
+    channel.write(frame.flip());
   }
 
   /** Ends a read before its end; the answer is awaited when the worker is used again. */
@@ -188,13 +173,16 @@ final class Worker implements AutoCloseable {
     isDecoding = true;
   }
 
+  /** The caller can have another worker, so it does not wait for long. */
   void awaitStopped() throws IOException {
+    channel.limit(STOP_SECONDS);
     if (isStopping && isDecoding) {
       awaitDecoded();
     } else if (isStopping) {
       status();
       json();
     }
+    channel.limit(0);
     isStopping = false;
     isDecoding = false;
   }
@@ -231,42 +219,23 @@ final class Worker implements AutoCloseable {
     return JSON.readTree(bytes);
   }
 
-  private ByteBuffer read(int size) throws IOException {
-    if (size < 0 || size > LARGEST) {
-      throw new IOException("an answer of " + size + " bytes is none");
-    }
-    ByteBuffer target = size <= small.capacity() ? small.clear().limit(size) : ByteBuffer.allocate(size);
-    while (target.hasRemaining()) {
-      if (channel.read(target) < 0) {
-        throw new EOFException("the connection ended");
-      }
-    }
-    return target.flip();
-  }
-
   /** A status of one character. */
   char status() throws IOException {
-    return (char) read(1).get();
+    return (char) channel.take(1).get();
   }
 
   JsonNode json() throws IOException {
-    return parsed(read(read(4).getInt()));
+    return parsed(channel.take(channel.take(4).getInt()));
   }
 
   /** A batch whose buffers lie in the worker's memory. */
   ArrowRecordBatch described() throws IOException {
-    return blocks.described(read(read(4).getInt()));
+    return blocks.described(channel.take(channel.take(4).getInt()));
   }
 
   @Override
   public void close() {
-    process.destroyForcibly();
-    try {
-      channel.close();
-      process.getOutputStream().close();
-    } catch (IOException e) {
-      // It is gone, which is what was wanted.
-    }
+    channel.close();
     device.close();
     blocks.close();
   }

@@ -49,8 +49,9 @@ public final class DecodeCalls {
 
   private static ObjectNode answered(JsonNode call) throws Exception {
     ObjectNode found = JSON.createObjectNode();
-    if (call.has("idleSeconds")) {
-      SparkEnv.get().conf().set("spark.kolumn.worker.idleSeconds", call.get("idleSeconds").asText());
+    if (call.has("conf")) {
+      JsonNode given = call.get("conf");
+      given.fieldNames().forEachRemaining(name -> SparkEnv.get().conf().set("spark.kolumn.worker." + name, given.get(name).asText()));
       return found.putPOJO("haveDevice", List.copyOf(StandIn.HAVE_DEVICE));
     }
     StandIn.failure = call.has("fatal") ? new IllegalStateException(call.get("fatal").asText()) : null;
