@@ -11,7 +11,7 @@ import os
 import re
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 from warnings import warn
 
 from pyspark.sql import SparkSession
@@ -92,7 +92,7 @@ def export(
     writer.option("checkpointLocation", within(target, "_checkpoint")).start(target).awaitTermination()
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """An option as Spark passes it on."""
     if isinstance(value, dict):
         paths = all(isinstance(name, str) and "/" in str(path) for name, path in value.items())
