@@ -1,5 +1,6 @@
 """`kolumn.append` is killed at each step, or meets others that commit: rows are in the table once, and no file of a dead run stays."""
 
+import contextlib
 import importlib
 import os
 import shutil
@@ -17,7 +18,9 @@ import pytest
 import kolumn
 from kit.fuzz import tried
 from kit.lakes import ENGINES, Lake
+from kolumn.tools import append as module
 from kolumn.tools.append import _Run
+from kolumn.tools.tables import OvertakenError
 
 ROWS = 120
 
@@ -112,6 +115,42 @@ def test_others_commit_meanwhile(lake: Lake, tmp_path: Path, monkeypatch: pytest
     assert kolumn.append(log, lake.target()).rows == 2 * ROWS
     assert lake.rows() == [*expected(2 * ROWS), ("zz", 0, 1)]
     assert kolumn.append(log, lake.target()).rows == 0
+
+
+def test_a_commit_whose_answer_is_lost(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine says that another commit was in the way, and it was this one."""
+    target: Any = type(lake.target()) if lake.engine == "iceberg" else importlib.import_module("kolumn.tools.delta").DeltaTarget
+    log, commit = grow(tmp_path / "log", 0), target.commit
+
+    def arrives(self: Any, *arguments: Any) -> None:
+        commit(self, *arguments)
+        raise OvertakenError("a commit was in the way")
+
+    monkeypatch.setattr(target, "commit", arrives)
+    assert kolumn.append(log, lake.target()).rows == 2 * ROWS
+    assert lake.rows() == expected(ROWS)
+
+
+def test_a_run_that_ends_after_another_has_looked(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was killed after its commit: the other one has the table of before, and finds its note."""
+    log = grow(tmp_path / "log", 0)
+    kolumn.append(log, lake.target())
+    grow(log, ROWS)
+    tidied, met = _Run._tidied, list[str]()
+
+    def late(self: Any, top: str) -> Any:
+        if not met:
+            met.append("the first")
+            with monkeypatch.context() as patch:
+                patch.setattr(module, "_remove", lambda *_: None)
+                kolumn.append(log, lake.target())
+        return tidied(self, top)
+
+    monkeypatch.setattr(_Run, "_tidied", late)
+    monkeypatch.setattr(module, "locked", lambda folder, text, wait=0.0: contextlib.nullcontext(True))
+    assert kolumn.append(log, lake.target()).rows == 0
+    assert lake.rows() == expected(2 * ROWS)
+    assert lake.data_files() == lake.committed_files()
 
 
 def test_a_run_that_lives_is_left_alone(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

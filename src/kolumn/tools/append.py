@@ -115,7 +115,7 @@ def append(
     row_group_rows, compression : int, str
         Maximum rows of a row group; a codec of Parquet, "none" for no compression.
     on_damage : callable, optional
-        Called with a `kolumn.Damage` for each stretch that ``errors="skip"`` leaves out.
+        Called at the end with a `kolumn.Damage` for each stretch that ``errors="skip"`` has left out.
     **options
 
     Returns
@@ -141,7 +141,11 @@ def append(
     target, asked = _target(table), Options.of(**options).with_added(needed)
     for _ in range(_ATTEMPTS):
         with suppress(OvertakenError):
-            return _Run(source, asked, target, row_group_rows, compression, on_damage).run(start_offsets, by_day)
+            done = _Run(source, asked, target, row_group_rows, compression).run(start_offsets, by_day)
+            if on_damage is not None:
+                for piece in done.damage:
+                    on_damage(piece)
+            return done
     raise KolumnError(f"{target.name}: other runs have committed {_ATTEMPTS} times meanwhile. Run it again, alone")
 
 
@@ -163,10 +167,8 @@ def _target(table: object) -> TableTarget:
 class _Run:
     """A run, whose number is in the names of its files; ``sent``: a commit may have arrived in the table."""
 
-    def __init__(
-        self, source: keywords.Source, options: Options, target: TableTarget, row_group_rows: int, compression: str, note: OnDamage | None
-    ) -> None:
-        self.source, self.target, self.row_group_rows, self.compression, self.note = source, target, row_group_rows, compression, note
+    def __init__(self, source: keywords.Source, options: Options, target: TableTarget, row_group_rows: int, compression: str) -> None:
+        self.target, self.row_group_rows, self.compression = target, row_group_rows, compression
         self.segments = live_segments(source, options).segments
         self.options = with_types(options, source, map(Range.whole, self.segments))
         self.number, self.sent, self.stopped = uuid.uuid4().hex, False, False
@@ -258,7 +260,7 @@ class _Run:
         schema, done, count = stored(options.schema), list[DataFile](), itertools.count()
         kept = [name for name in schema.names if name not in self.target.in_names]
         try:
-            for batch in scan_ranges(ranges, options.shared_by(readers), self._damaged):
+            for batch in scan_ranges(ranges, options.shared_by(readers), self.damage.append):
                 if self.stopped:
                     return []
                 for day, rows in _days(batch) if self.target.by_day else [(None, batch)] if batch.num_rows else []:
@@ -277,17 +279,15 @@ class _Run:
             for file in files.values():
                 file.abandon()
 
-    def _damaged(self, piece: Damage) -> None:
-        self.damage.append(piece)
-        if self.note is not None:
-            self.note(piece)
-
     def _commit(self, added: list[DataFile], after: TableState, has_moved: Callable[[], bool]) -> None:
         """Commit, again if others did without touching the state. Raises `OvertakenError` if the state has moved."""
         own: dict[Key, list[DataFile]] = defaultdict(list)
         for file in added:
             own[file.topic, file.partition].append(file)
-        spans = [[*key, some[0].first, max(one.last for one in some), sum(one.rows for one in some)] for key, some in own.items()]
+        spans = [
+            [*key, min(one.first for one in some), max(one.last for one in some), sum(one.rows for one in some)]
+            for key, some in own.items()
+        ]
         damage = [[piece.segment, piece.position, piece.size, piece.records_lost] for piece in self.damage[:1000]]
         texts = {"kolumn.added": spans, "kolumn.lost": self.lost, "kolumn.damage": damage}
         notes = {RUN: self.number, **{name: json.dumps(rows) for name, rows in texts.items() if rows}}
@@ -295,10 +295,14 @@ class _Run:
             self.sent = True
             try:
                 return self.target.commit(added, after, notes)
-            except (OvertakenError, ArgumentError) as error:
+            except ArgumentError:
                 self.sent = False
-                if isinstance(error, ArgumentError):
-                    raise
+                raise
+            except OvertakenError:
+                if self.target.has_run(self.number):
+                    # It has arrived, and the answer was lost.
+                    return None
+                self.sent = False
                 self.target.prepare(stored(self.options.schema), False)
                 if has_moved():
                     raise

@@ -131,7 +131,8 @@ class DeltaTarget:
         return AddAction(file.path, file.size, {name: own[name] for name in self.in_names}, int(time() * 1000), True, json.dumps(stats))
 
     def has_run(self, run: str) -> bool:
-        return any(f"/kolumn-{run}/" in uri for uri in self.table.file_uris()) or any(one.get(RUN) == run for one in self.table.history())
+        table = DeltaTable(self.name, storage_options=self.storage)
+        return any(f"/kolumn-{run}/" in uri for uri in table.file_uris()) or any(one.get(RUN) == run for one in table.history())
 
 
 class _Files(DeltaStorageHandler):

@@ -129,21 +129,23 @@ class IcebergTarget:
             offsets.setdefault(topic, {})[str(partition)] = offset
         text = json.dumps({"v": 1, "next": offsets, "ids": dict(state.ids), "settings": state.settings})
         root = table.location().rstrip("/")
+        if table.metadata.properties[_RETRIES] != "0":
+            raise AssertionError("pyiceberg would repeat this commit")
+        change = table.transaction()
         try:
-            with table.transaction() as change:
-                with change.update_schema() as update:
-                    update.union_by_name(self.schema)
-                change.add_files([f"{root}/{file.path}" for file in added], snapshot_properties={STATE: text, **notes})
-                change.set_properties({STATE: text})
-                if table.metadata.properties[_RETRIES] != "0":
-                    raise AssertionError("pyiceberg would repeat this commit")
-        except CommitFailedException as error:
-            raise OvertakenError(f"{self.name}: {error}") from error
+            with change.update_schema() as update:
+                update.union_by_name(self.schema)
+            change.add_files([f"{root}/{file.path}" for file in added], snapshot_properties={STATE: text, **notes})
+            change.set_properties({STATE: text})
         except _REFUSALS as error:
             raise ArgumentError(f"{self.name} cannot have these columns: {error}") from error
+        try:
+            change.commit_transaction()
+        except CommitFailedException as error:
+            raise OvertakenError(f"{self.name}: {error}") from error
 
     def has_run(self, run: str) -> bool:
-        table = self._known()
+        table = self._known().catalog.load_table(self._known().name())
         if any(snapshot.summary is not None and snapshot.summary.additional_properties.get(RUN) == run for snapshot in table.snapshots()):
             return True
         paths = table.inspect.all_files()["file_path"].to_pylist() if table.snapshots() else []

@@ -60,7 +60,10 @@ class TableTarget(Protocol):
         """Whether the table has rows, of whomever."""
 
     def commit(self, added: list[DataFile], state: TableState, notes: Mapping[str, str]) -> None:
-        """Add files and the state to the table as of `prepare`. Raises `OvertakenError` if another commit is in the way."""
+        """Add files and the state to the table as of `prepare`.
+
+        Raises `OvertakenError` if another commit is in the way, and `ArgumentError` if it can't have the files, before anything is sent.
+        """
 
     def has_run(self, run: str) -> bool:
-        """Whether the table, or an older version of it that can still be read, may have files of a run."""
+        """Whether the table as of now, or an older version of it that can still be read, may have files of a run."""
