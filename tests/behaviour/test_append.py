@@ -1,6 +1,8 @@
 """What do rows of Iceberg and Delta tables say after `kolumn.append`, and when does it refuse?"""
 
+import importlib
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +197,27 @@ def test_files_by_day_and_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     # Engines leave out files by the bounds of their columns.
     some = lake.handle().scan(row_filter="timestamp < '2023-11-15T12:00:00+00:00'").to_arrow()
     assert sorted(some["offset"].to_pylist()) == list(range(0, 90, 3))
+
+
+def test_engines_leave_files_out_by_right_bounds(lake: Lake, tmp_path: Path) -> None:
+    """Nine files of an hour each, the last one before 1970, and one without a timestamp: every range has its rows."""
+    log, hour, first = tmp_path / "log", 3_600_000, 1_700_000_000_123
+    starts = [*(first + hour * number for number in range(8)), -hour]
+    for number, start in enumerate(starts):
+        times = pa.array([start + 7 * i for i in range(20)], pa.timestamp("ms", "UTC"))
+        kolumn.append(grow(log, 20 * number, 20, timestamp=times), lake.target(), columns=["offset", "timestamp"])
+    grow(log, 180, 1, timestamp=pa.array([None], pa.timestamp("ms", "UTC")))
+    kolumn.append(log, lake.target(), columns=["offset", "timestamp"])
+    rows = kolumn.read(log, columns=["offset", "timestamp", "timestampMs"]).to_pylist()
+    for edge in (first, first + hour + 7, first + 3 * hour + 1, -hour, -hour + 133, first + 7 * hour + 133):
+        moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=edge)
+        expected = [row["offset"] for row in rows if row["timestamp"] is not None and row["timestampMs"] <= edge]
+        if lake.engine == "delta":
+            found = lake.handle().to_pyarrow_table(filters=[("timestamp", "<=", moment)])
+        else:
+            expressions = importlib.import_module("pyiceberg.expressions")
+            found = lake.handle().scan(row_filter=expressions.LessThanOrEqual("timestamp", moment.isoformat())).to_arrow()
+        assert sorted(found["offset"].to_pylist()) == expected
 
 
 def test_what_it_refuses(lake: Lake, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from kolumn.spark_plugin.session.java import Artifact
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
-KILLS = int(os.environ.get("KOLUMN_STREAM_KILLS", "3"))
+KILLS = int(os.environ.get("KOLUMN_STREAM_KILLS", "1"))
 ROOT = Path(__file__).resolve().parents[2]
 ICEBERG = "4.1"
 """The newest Spark that Iceberg has a runtime for."""
