@@ -140,6 +140,23 @@ def test_another_log_is_refused(lake: Lake, tmp_path: Path) -> None:
     assert lake.rows() == upto(50)
 
 
+def test_what_a_delta_table_may_ask_of_writers(tmp_path: Path) -> None:
+    """Names of topics that end as those of partitions do, too."""
+    deltalake = pytest.importorskip("deltalake")
+    log = grow(grow(tmp_path / "log", 0, 20), 0, 10, "orders-0-0")
+    for name, number in (("orders-0", OLD), ("orders-0-0", NEW)):
+        (log / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {number}\n")
+    lake = Lake("delta", tmp_path / "lake")
+    assert kolumn.append(log, lake.target()).rows == 30
+    lake.handle().alter.add_feature(deltalake.TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
+    assert kolumn.append(log, lake.target()).rows == 0
+    grow(log, 20, 5)
+    assert kolumn.append(log, lake.target()).rows == 5
+    assert lake.handle().get_add_actions().num_rows == 3
+    lake.handle().alter.add_constraint({"low": "offset < 25"})
+    raises(ArgumentError, "has checkConstraints, which asks something of writers", kolumn.append, log, lake.target())
+
+
 def test_a_table_with_rows_of_others(lake: Lake, tmp_path: Path) -> None:
     log = grow(tmp_path / "log", 0, 50)
     kolumn.append(grow(tmp_path / "other", 0, 10), lake.target())

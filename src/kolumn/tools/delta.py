@@ -1,7 +1,7 @@
 """Delta tables for `kolumn.append`, by deltalake.
 
 The state is in transactions of applications, which Delta keeps for as long as the table lives: the version of ``kolumn:orders-0`` is the
-next offset of that topic-partition, that of ``kolumn:orders`` for the topic's id, that of ``kolumn`` for the settings. Of two commits
+next offset of that topic-partition, that of ``kolumn-topic:orders`` for the topic's id, that of ``kolumn`` for the settings. Of two commits
 of the same moment the second fails, since both have the last one. deltalake compares no earlier commits, so the versions are read before.
 """
 
@@ -31,8 +31,8 @@ except ImportError as error:
 
 _BY = ["topic", "partition"]
 _EPOCH, _YEAR_9999 = datetime(1970, 1, 1), 253_370_764_800_000_000
-_FEATURES = {"appendOnly", "deletionVectors", "timestampNtz", "domainMetadata", "v2Checkpoint", "vacuumProtocolCheck"}
-"""Features of writers that ask nothing of an append of whole files."""
+_FEATURES = {"appendOnly", "changeDataFeed", "deletionVectors", "domainMetadata", "invariants", "timestampNtz", "v2Checkpoint"}
+"""Features of writers that ask nothing of an append of whole files; invariants are looked for in the columns."""
 
 
 class DeltaTarget:
@@ -88,8 +88,8 @@ class DeltaTarget:
         for name, field in have.items():
             if name in ours and ours[name].type != field.type:
                 raise ArgumentError(f"{self.name}: column {name} is {field.type}, and would be {ours[name].type}")
-            if name not in ours and not field.nullable:
-                raise ArgumentError(f"{self.name}: column {name} must have a value, and records have no such column")
+            if (name not in ours and not field.nullable) or "delta.invariants" in field.metadata:
+                raise ArgumentError(f"{self.name}: column {name} has a condition that nobody compares with records")
 
     def state(self, keys: Iterable[tuple[str, int]], ids: Mapping[str, str], settings: str) -> TableState | None:
         versions = {key: self.table.transaction_version(_app(*key)) for key in keys}
@@ -161,7 +161,7 @@ class _Bytes:
 
 
 def _app(topic: str, partition: int | None = None) -> str:
-    return f"kolumn:{topic}" if partition is None else f"kolumn:{topic}-{partition}"
+    return f"kolumn-topic:{topic}" if partition is None else f"kolumn:{topic}-{partition}"
 
 
 def _number(text: str) -> int:
