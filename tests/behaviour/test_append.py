@@ -98,6 +98,23 @@ def test_runs_go_on_where_the_table_ends(lake: Lake, tmp_path: Path) -> None:
     assert lake.rows() == [*(("clicks", 3, offset) for offset in range(5)), *upto(75), ("others", 0, 10**6)]
 
 
+def test_a_table_that_was_rolled_back(lake: Lake, tmp_path: Path) -> None:
+    """Iceberg's state goes back with the rows, Delta's stays: it must not be believed."""
+    log = grow(tmp_path / "log", 0, 20)
+    kolumn.append(log, lake.target())
+    grow(log, 20, 10)
+    kolumn.append(log, lake.target())
+    table = lake.handle()
+    if lake.engine == "delta":
+        table.restore(1)
+        raises(ArgumentError, "was restored, and its offsets are still those of before", kolumn.append, log, lake.target())
+        return
+    table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    assert lake.rows() == upto(20)
+    assert kolumn.append(log, lake.target()).rows == 10
+    assert lake.rows() == upto(30)
+
+
 def test_what_was_deleted_before_is_reported(lake: Lake, tmp_path: Path) -> None:
     log = grow(tmp_path / "log", 0, 50)
     kolumn.append(log, lake.target())

@@ -96,6 +96,11 @@ class DeltaTarget:
         chosen = self.table.transaction_version("kolumn")
         if chosen is None:
             return None
+        for one in self.table.history(1000):
+            if RUN in one:
+                break
+            if one.get("operation") == "RESTORE":
+                raise ArgumentError(f"{self.name} was restored, and its offsets are still those of before: append to another table")
         numbers = {topic: (self.table.transaction_version(_app(topic)), number) for topic, number in ids.items()}
         known = {topic: own if seen == _number(own) else "another" for topic, (seen, own) in numbers.items() if seen is not None}
         offsets = {key: version for key, version in versions.items() if version is not None}
