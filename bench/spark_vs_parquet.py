@@ -9,7 +9,6 @@ value       sum(octet_length(value)) and count: Kolumn reads the column value, P
             with ``payload="string"``, which leaves out Spark's copy of every value from string to binary
 all columns the same with an aggregate of every column of Spark's Kafka schema
 transform   the first aggregate, summed by `transform` in the worker, one row a batch
-export      `kolumn.spark_plugin.export` against ``read_segments(...).write.parquet`` of the same rows
 """
 
 import os
@@ -25,11 +24,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from bench import data, machine
-from kolumn.spark_plugin import export, read_segments, register
+from kolumn.spark_plugin import read_segments, register
 from kolumn.spark_plugin.session.java import use_java
 
 SEGMENTS, TURNS = 12, 6
-TARGETS = {"value": 0.8, "all columns": 0.5, "transform": 2.0, "export": 3.0}
+TARGETS = {"value": 0.8, "all columns": 0.5, "transform": 2.0}
 SOCKETS = {"TCP": "false", "Unix": "true"}
 FOLDER = data.FOLDER.parent / "spark"
 
@@ -114,17 +113,13 @@ def races(spark: SparkSession, path: str, parquet: str) -> dict[str, dict[str, C
             "read_segments": lambda: everything(read_segments(spark, path)),
         },
         "transform": {"Parquet": lambda: value(spark.read.parquet(parquet)), "transform": lambda: transformed(spark, path)},
-        "export": {
-            "Parquet": lambda: read_segments(spark, path).write.parquet(fresh("by_spark")),
-            "export": lambda: export(spark, path, fresh("by_kolumn"), compression="none"),
-        },
     }
 
 
 def race(ways: dict[str, Callable[[], Any]], question: str) -> dict[str, dict[str, float]]:
     """Best seconds of each way and their ratios to Parquet's, all ways in turns."""
     answers = {name: way() for name, way in ways.items()}
-    if question != "export" and len(set(answers.values())) > 1:
+    if len(set(answers.values())) > 1:
         raise SystemExit(f"{question}: different answers: {answers}")
     best = dict.fromkeys(ways, float("inf"))
     for _ in range(TURNS):

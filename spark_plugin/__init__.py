@@ -2,7 +2,7 @@
 
 Columns and types are those of Spark's own Kafka source. ``option("table", "damage")`` with the same options
 is the table of what ``errors=skip`` leaves out. ``configure(builder)`` gives a session the columnar connector. ``read_segments(spark,
-source)`` returns the same rows by a route that RAPIDS can accelerate, ``export(spark, source, target)`` makes the workers write Parquet,
+source)`` returns the same rows by a route that RAPIDS can accelerate, ``export`` is a name of version 0.1,
 ``convert`` and ``compact`` are those of `kolumn` as Spark jobs. The driver and every worker need the package ``kolumn[spark]``.
 
 Decisions:

@@ -163,13 +163,13 @@ def _rule(name: str, option: Option) -> Rule:
     return name, *next((parser for type_, parser in parsers.items() if option.type in (type_, type_ | None)), (str, option.meaning))
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
     return re.sub("_(.)", lambda match: match[1].upper(), name)
 
 
-_RENAMED = {_camel(old).lower(): _camel(new) for old, new in RENAMED.items()}
+_RENAMED = {camel(old).lower(): camel(new) for old, new in RENAMED.items()}
 _DECODE: dict[str, Rule] = {
-    _camel(name): _rule(name, option) for name, option in OPTIONS.items() if name not in {*NOT_IN_SPARK, "on_progress"}
+    camel(name): _rule(name, option) for name, option in OPTIONS.items() if name not in {*NOT_IN_SPARK, "on_progress"}
 }
 _OWN: dict[str, Rule] = {
     "path": ("path", str, "a path"),

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from pyspark.sql.datasource import InputPartition
 
-from kolumn.copies.copies import log_end
+from kolumn.copies.copies import log_end, log_start
 from kolumn.copies.ranges import log_ranges
 from kolumn.copies.tiers import log_of
 from kolumn.copies.transactions import with_transactions
@@ -23,8 +23,6 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
-from kolumn.source.side_files import read_topic_id
-from kolumn.source.storage import beside
 from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions
 from kolumn.spark_plugin.session.session import Run, by_threads
 
@@ -32,11 +30,6 @@ logger = logging.getLogger(__name__)
 
 Bounds = tuple[int | None, int | None]
 """First offset and the one after the last; None for no bound."""
-
-
-def log_start(segments: list[Segment]) -> int | None:
-    """The earliest offset, from the first segment's name; None if that is not a base offset."""
-    return min((s.base_offset for s in segments if s.base_offset is not None), default=None)
 
 
 def limits_of(options: LoadOptions, groups: dict[Key, list[Segment]]) -> dict[Key, Bounds]:
@@ -157,12 +150,6 @@ def share(options: LoadOptions, groups: dict[Key, list[Segment]], limits: Mappin
     return [Split(group, limits) for group in packed]
 
 
-def wanted(segments: list[Segment], options: Options, target: int, run: Run = by_threads) -> list[Range]:
-    """Parts of about ``target`` bytes of the segments that the range of offsets or times can select."""
-    chosen = log_ranges(segments, replace(options, threads=SIZES[PLAN]))
-    return with_transactions([part for part, _ in _parts(chosen, target, None, run)], options)
-
-
 def _parts(chosen: Iterable[Range], target: int, records: int | None, run: Run) -> Iterator[tuple[Range, int]]:
     """Parts of ranges, with the number of offsets in each; 0 if offsets are not limited.
 
@@ -205,22 +192,3 @@ def pack(ranges: Iterable[Range], target: int, counts: Mapping[Range, int] = {},
         size, count = size + length, count + offsets
     if group:
         yield tuple(group)
-
-
-def topic_ids(segments: Iterable[Segment]) -> dict[str, str]:
-    """Ids of topics from ``partition.metadata`` (Kafka 2.8 and later); one file of each topic is read. Topics without one are left out."""
-    first: dict[str, Segment] = {}
-    for segment in segments:
-        if segment.topic is not None:
-            first.setdefault(segment.topic, segment)
-    read = {topic: read_topic_id(beside(segment.path, "partition.metadata")) for topic, segment in first.items()}
-    return {topic: number for topic, number in read.items() if number is not None}
-
-
-def created_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """A message for each topic whose id has changed; no message if one of the two ids is unknown."""
-    return [
-        f"topic {topic}: its id was {before[topic]} and is {now[topic]}: it was deleted and created anew, and its offsets began again at 0"
-        for topic in sorted(before)
-        if now.get(topic, before[topic]) != before[topic]
-    ]

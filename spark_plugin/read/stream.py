@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from kolumn.copies.copies import log_end
+from kolumn.copies.copies import created_anew, log_end, log_start, topic_ids
 from kolumn.copies.transactions import transactions_of
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.decode.host.headers import headers
@@ -24,7 +24,7 @@ from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import current
 from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions, Position
 from kolumn.spark_plugin.read.schema import arrow_schema, conform
-from kolumn.spark_plugin.read.splits import Bounds, Split, created_anew, key_of, log_start, lost, segments_by_partition, share, topic_ids
+from kolumn.spark_plugin.read.splits import Bounds, Split, key_of, lost, segments_by_partition, share
 from kolumn.spark_plugin.read.task import read_split, warn
 
 try:

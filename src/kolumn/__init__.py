@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kolumn.readers.gpu import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
     from kolumn.readers.polars import scan_polars
     from kolumn.readers.verified import Report
+    from kolumn.tools.append import Appended, append
     from kolumn.tools.broker_folders import Rebuilt, rebuild_index
     from kolumn.tools.coordinators import groups, open_transactions
     from kolumn.tools.recover import Recovery, recover
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Appended",
     "ArgumentError",
     "Compaction",
     "Conversion",
@@ -56,6 +58,7 @@ __all__ = [
     "Skipped",
     "Space",
     "Warmup",
+    "append",
     "apply_retention",
     "batches",
     "compact",
@@ -90,6 +93,7 @@ _MODULES = {
     "readers.gpu": ("read_cudf", "read_pylibcudf", "scan_cudf", "scan_pylibcudf"),
     "readers.polars": ("scan_polars",),
     "readers.verified": ("Report",),
+    "tools.append": ("Appended", "append"),
     "tools.broker_folders": ("Rebuilt", "rebuild_index"),
     "tools.coordinators": ("groups", "open_transactions"),
     "tools.recover": ("Recovery", "recover"),

@@ -32,8 +32,8 @@ ELSEWHERE = {"spark-issue-threads.md"}
 UPDATE = os.environ.get("KOLUMN_DOCS_UPDATE") == "1"
 WIDTH = 98
 """Columns of the terminal in the README: as many as code has where it is usually read."""
-REASONS = {"needs a GPU", "needs a cluster", "needs a bucket", "needs Ray"}
-"""Why a block may be left out: ```` ```python no-test: needs a GPU ````."""
+REASONS = {"needs a GPU", "needs a cluster", "needs a bucket", "needs Ray", "needs Iceberg", "needs Delta", "needs Iceberg or Delta"}
+"""Why a block may be left out: ```` ```python no-test: needs a GPU ````. Those for tables are run by tests/spark/test_tables.py."""
 
 
 @dataclass

@@ -12,25 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
-from pyarrow import fs
 
 import kolumn
 from kit.fuzz import STEPS, tried
 from kit.looks import Looks, Operation
 from kit.outcome import raises
 from kolumn.core.schema import BATCH_SCHEMA, record_schema
-from kolumn.options import Options
-from kolumn.readers.plan import live_segments
 from kolumn.readers.schemas import records_of
 from kolumn.source.segments import find_segments
 from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema, with_columns
 from kolumn.spark_plugin.read.stream import RecordStream
 from kolumn.spark_plugin.source import BatchTableReader, RecordReader
-from kolumn.spark_plugin.write.export import ExportLayout, plan_jobs, plan_tasks, write_job
-from kolumn.writers.commit.manifest import Manifest
 
 SEGMENTS, RECORDS = 4, 40
 """Number of segments of the first partition, and of records in each."""
@@ -267,18 +261,6 @@ def stream_ends(log: Path) -> Any:
     return start, stream(log).latestOffset(start, None)
 
 
-def export_plan(_: Any, log: Path) -> Any:
-    options = Options.of(columns=COLUMNS)
-    return sent(list(plan_tasks(plan_jobs(live_segments(log, options).segments, options, Manifest(), CHUNK), CHUNK)))
-
-
-def export_read(tasks: Any, log: Path, scratch: Path) -> Rows:
-    layout = ExportLayout(fs.LocalFileSystem(), str(scratch), Options.of(columns=COLUMNS), False, 100, "none")
-    files = [file for task in tasks for job in task for file in write_job(job, layout)]
-    records = [(file, ds.dataset(scratch / file["staged"]).to_table().to_pylist()) for file in files]
-    return [(file["topic"], file["partition"], row["offset"], row["value"]) for file, part in records for row in part]
-
-
 READERS = [
     Reader("read", partial(read, threads=1)),
     Reader("read-view", partial(read, threads=3, binary="view")),
@@ -309,7 +291,6 @@ READERS = [
         before=stream_ends,
     ),
     Reader("stream-ends", lambda _, log, scratch: [stream_ends(log)]),
-    Reader("export", export_read, plan=export_plan),
 ]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import kolumn
 from faults import writers
-from faults.writers import WRITERS, export, make_source
+from faults.writers import WRITERS, make_source
 from kit.command_line import run
 from kit.faults import files, records, tree
 from kit.object_store import objects
@@ -25,7 +25,6 @@ from kolumn.source import storage
 from kolumn.writers import outgoing
 from kolumn.writers.commit import liveness
 from kolumn.writers.commit import run as commit
-from kolumn.writers.commit.manifest import ExportTarget, Manifest
 from kolumn.writers.commit.run import Commit, discard, recover
 from kolumn.writers.commit.staged_file import StagedFile
 
@@ -129,7 +128,7 @@ def test_a_file_or_a_link_where_a_folder_would_be(tmp_path: Path) -> None:
     assert (elsewhere / ("a" * 32)).is_dir()
 
 
-def test_runs_and_exports_that_live(tmp_path: Path) -> None:
+def test_runs_that_live(tmp_path: Path) -> None:
     with Commit(tmp_path) as one:
         stage(one, tmp_path / "a.txt", b"a")
         with Commit(tmp_path) as other:
@@ -137,10 +136,6 @@ def test_runs_and_exports_that_live(tmp_path: Path) -> None:
         assert files(tree(tmp_path)) == {"b.txt": b"b"}
         assert [(said.action, said.detail) for said in kolumn.tidy(tmp_path)] == [("left", "its run lives")]
     assert tree(tmp_path) == {"a.txt": b"a", "b.txt": b"b"}
-    (tmp_path / "_kolumn" / "staging" / RUN).mkdir(parents=True)
-    with ExportTarget(*storage.file_system(str(tmp_path))).alone():
-        assert [(said.action, said.detail) for said in kolumn.tidy(tmp_path)] == [("left", "an export is writing")]
-    assert actions(tmp_path) == ["removed"]
 
 
 def test_beside_and_inside(tmp_path: Path) -> None:
@@ -310,30 +305,6 @@ def test_two_commits_to_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ArgumentError, match="ends at offset 10, and records from 0 on were to be appended"):
         publish.publish(str(tmp_path), staging, [pieces[1]], overwrite=False)
     assert kolumn.read(tmp_path / "t-0").num_rows == 10
-
-
-def test_exports_that_others_disturb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = make_source(tmp_path / "source")
-    lake = tmp_path / "lake"
-    place = ExportTarget(*storage.file_system(f"objects://{lake}"))
-    before = place.open()
-    export(source, f"objects://{lake}")
-    found = objects(lake)
-    raises(KolumnError, "another export has written to it meanwhile", place.publish, before.after([]), {})
-    assert objects(lake) == found
-    place = ExportTarget(*storage.file_system(str(tmp_path / "3")))
-    with pytest.raises(KolumnError, match=r"no longer exists: it was removed\. Nothing was exported"):
-        place.publish(Manifest(1), {f"_kolumn/staging/{RUN}/{RUN}.parquet": f"topic=t/partition=0/{0:020}-{RUN}.parquet"})
-    assert place.open().number == 0
-    place = ExportTarget(*storage.file_system(f"objects://{tmp_path}"))
-    real = ExportTarget._write
-
-    def write(self: ExportTarget, name: str, content: dict[str, Any]) -> None:
-        real(self, name, content)
-        real(self, name, content | {"moves": {"others": "moves"}})
-
-    monkeypatch.setattr(ExportTarget, "_write", write)
-    raises(KolumnError, "another export has written to it meanwhile", place.publish, Manifest(1), {})
 
 
 def test_command(tmp_path: Path) -> None:

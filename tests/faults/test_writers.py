@@ -15,7 +15,7 @@ from kit.faults import MAKES, Outcome, Step, Warm, Writer, tree
 from kit.fuzz import STEPS, tried
 from kit.object_store import objects
 
-LOCAL = [writer for writer in WRITERS if not writer.scheme and writer.name != "export"]
+LOCAL = [writer for writer in WRITERS if not writer.scheme]
 _RUN = re.compile(r"[0-9a-f]{32}")
 _HIDDEN = re.compile(r"\.kolumn-|/staging(?:/|$)|\.intent\.json$")
 

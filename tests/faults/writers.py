@@ -1,18 +1,11 @@
 """The writers that the tests of this folder try. A new one needs a row here."""
 
-import uuid
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 import kolumn
 from kit import object_store
 from kit.faults import Writer, records
-from kolumn.source import storage
-from kolumn.writers.commit.manifest import FOLDER, ExportTarget
 
 assert object_store.ObjectStore.protocol == "objects"
 YOUNG = "1700000000050"
@@ -90,41 +83,6 @@ def stale_indexes(source: Path, target: Path) -> None:
             (folder / one.name).with_suffix(suffix).write_bytes(b"stale")
 
 
-def export(source: Path, target: str) -> None:
-    """An export without its Spark job: new records are staged and published, under the target's lock if it has one."""
-    place, run = ExportTarget(*storage.file_system(target)), uuid.uuid4().hex
-    with place.alone():
-        before = place.open()
-        files = []
-        for partition in (0, 1):
-            table = kolumn.read(source / f"orders-{partition}", columns=["offset", "value"])
-            new = table.slice(before.next_offset("orders", partition) or 0)
-            for part in (new.slice(0, 30), new.slice(30)):
-                if part.num_rows:
-                    files.append(_stage(place, run, partition, part))
-        if files:
-            moves = {f"{FOLDER}/staging/{run}/{one['path'].rpartition('-')[2]}": one["path"] for one in files}
-            place.publish(before.after(files), moves)
-        if not place.pending():
-            place.discard(run)
-
-
-def _stage(place: ExportTarget, run: str, partition: int, part: pa.Table) -> dict[str, Any]:
-    name = f"{uuid.uuid4().hex}.parquet"
-    place.files.create_dir(place.staging(run), recursive=True)
-    with place.files.open_output_stream(f"{place.staging(run)}/{name}") as out:
-        pq.write_table(part, out)
-    first, last = part["offset"][0].as_py(), part["offset"][-1].as_py()
-    path = f"topic=orders/partition={partition}/{first:020d}-{name}"
-    return {"path": path, "topic": "orders", "partition": partition, "rows": part.num_rows, "first": first, "last": last}
-
-
-def notes(source: Path, target: Path) -> None:
-    (target / "topic=orders" / "partition=0").mkdir(parents=True)
-    (target / "topic=orders" / "partition=0" / "mine.parquet").write_text("mine")
-    (target / "notes.txt").write_text("mine")
-
-
 CONVERT = ("convert", "{source}", "-o", "{target}", "--codec", "lz4")
 COMPACT = ("compact", "{source}", "{target}")
 CLEAN = ("apply-retention", "{source}", "{target}", "--retention-ms", "0", "--now", YOUNG)
@@ -149,7 +107,6 @@ WRITERS = [
     ),
     Writer("to-parquet", PARQUET),
     Writer("to-parquet-overwrite", (*PARQUET, "--overwrite"), before=older_parquet, replaces=True),
-    Writer("export", function=export, before=notes, replaces=True),
     Writer("url-write", function=write_folder, scheme=URL),
     Writer("url-write-segment", function=write_segment, before=into_partition, scheme=URL),
     Writer("url-convert", CONVERT, before=one_is_there, scheme=URL),
@@ -157,5 +114,4 @@ WRITERS = [
     Writer("url-clean", CLEAN, scheme=URL),
     Writer("url-spark-append", function=append, before=one_is_there, refuses="were to be appended", scheme=URL),
     Writer("url-spark-overwrite", function=overwrite, before=older_logs, replaces=True, scheme=URL),
-    Writer("url-export", function=export, before=notes, replaces=True, scheme=URL),
 ]

@@ -23,8 +23,6 @@ from pyspark.sql import functions as sql
 import kolumn.spark_plugin as plugin
 from kolumn.core.errors import MissingError
 from kolumn.spark_plugin.session.java import use_java
-from kolumn.spark_plugin.write import export as parquet_export
-from kolumn.spark_plugin.write.export import ExportJob, ExportLayout, write_job
 
 QUIET = {
     "spark.driver.host": "127.0.0.1", "spark.log.level": "OFF", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
@@ -76,7 +74,7 @@ def kill_once(mark: str) -> None:
 
 
 def cluster(source: str, target: str, package: str) -> None:
-    """Read and export, while executors are killed."""
+    """Read, while an executor is killed."""
     marks = tempfile.mkdtemp(dir=Path(target).parent)
     # A lost executor does not count as a failure of the task.
     settings = {"spark.submit.pyFiles": package, "spark.task.maxFailures": "8"}
@@ -91,22 +89,15 @@ def cluster(source: str, target: str, package: str) -> None:
         values = {"file": kolumn.__file__, "topic": batch.column("topic")[0].as_py(), "rows": batch.num_rows, "bytes": size}
         return pa.RecordBatch.from_pylist([values])
 
-    def writes_then_dies(job: ExportJob, layout: ExportLayout) -> Iterator[dict[str, Any]]:
-        found = list(write_job(job, layout))
-        kill_once(f"{marks}/export")
-        yield from found
-
     options = {"columns": ["value", "topic", "offset"], "split_bytes": 100_000}
     frame = plugin.read_segments(spark, source, transform=digest, schema="file string, topic string, rows long, bytes long", **options)
     topics = frame.groupBy("topic").agg(sql.sum("rows"), sql.sum("bytes"), sql.first("file")).collect()
     plugin.register(spark)
     rows = spark.read.format("kolumn").option("splitBytes", "100000").load(source).select("topic", "offset", "key", "value")
     pq.write_table(rows.toArrow(), f"{target}.rows.parquet")
-    parquet_export.write_job = writes_then_dies
-    manifest = plugin.export(spark, source, target, split_bytes=100_000)
     killed = sorted(os.listdir(marks))
     spark.stop()
-    tell({"topics": [tuple(row) for row in topics], "killed": killed, "files": len(manifest.files)})
+    tell({"topics": [tuple(row) for row in topics], "killed": killed})
 
 
 @contextmanager
@@ -132,8 +123,8 @@ def two_hosts(folder: Path) -> Iterator[str]:
             one.wait(60)
 
 
-def misbehaving(spark: SparkSession, log: str, target: str, how: Callable[[str], None]) -> None:
-    """Write segments and export a log. Each task writes correct rows, and then fails or waits the first time."""
+def misbehaving(spark: SparkSession, target: str, how: Callable[[str], None]) -> None:
+    """Write segments. Each task writes correct rows, and then fails or waits the first time."""
     marks = f"{target}.marks"
     os.mkdir(marks)
 
@@ -144,19 +135,13 @@ def misbehaving(spark: SparkSession, log: str, target: str, how: Callable[[str],
             yield batch
         how(f"{marks}/rows-{first}")
 
-    def writes(job: ExportJob, layout: ExportLayout) -> Iterator[dict[str, Any]]:
-        yield from list(write_job(job, layout))
-        how(f"{marks}/job-{job.ranges[0].segment.base_offset}")
-
     plugin.register(spark)
     frame = spark.range(0, 60, 1, 3).selectExpr("cast(id as string) as value").mapInArrow(rows, "value string")
     frame.write.format("kolumn").mode("append").option("topic", "t").save(f"{target}/log")
-    parquet_export.write_job = writes
-    plugin.export(spark, log, f"{target}/lake", split_bytes=1)
     tell(sorted(os.listdir(marks)))
 
 
-def failing(log: str, target: str) -> None:
+def failing(target: str) -> None:
     """Tasks fail once, after they have written."""
 
     def fails(mark: str) -> None:
@@ -164,14 +149,14 @@ def failing(log: str, target: str) -> None:
             raise ValueError("the first attempt fails")
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    misbehaving(session("local[2,4]"), log, target, fails)
+    misbehaving(session("local[2,4]"), target, fails)
 
 
-def slow(log: str, target: str) -> None:
+def slow(target: str) -> None:
     """Two hosts and speculation: the first attempt of a task runs for longer than the job. One, because Spark compares it with others."""
 
     def takes_long(mark: str) -> None:
-        if mark.endswith(("rows-0", "job-0")) and is_first(mark):
+        if mark.endswith("rows-0") and is_first(mark):
             time.sleep(120)
             Path(f"{mark}-waited").touch()
 
@@ -179,7 +164,7 @@ def slow(log: str, target: str) -> None:
     names = {"interval": "100ms", "quantile": "0.3", "multiplier": "0.1", "minTaskRuntime": "1s"}
     settings = {"spark.speculation": "true", "spark.executor.memory": "1g"} | {f"spark.speculation.{k}": v for k, v in names.items()}
     with two_hosts(Path(f"{target}.home")) as master:
-        misbehaving(session(master, settings), log, target, takes_long)
+        misbehaving(session(master, settings), target, takes_long)
 
 
 def packed(log: str, archive: str) -> None:

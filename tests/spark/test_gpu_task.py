@@ -10,7 +10,6 @@ from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
-from pyarrow import fs
 
 import kolumn
 from kit.plain_spark import Builder
@@ -29,7 +28,6 @@ from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.session import gpu_task
-from kolumn.spark_plugin.write.export import ExportJob, ExportLayout, write_job
 
 
 def test_choice() -> None:
@@ -242,7 +240,7 @@ class Stub:
         return pa.Table.from_batches(list(self.sent([pa.record_batch({"id": [0]})])))
 
 
-def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_door_takes_the_tasks_gpu(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "use_gpu", Mock(side_effect=Reached))
     monkeypatch.setattr(reading, "scan_ranges", lambda *_, **__: pytest.fail("decoded before the GPU was taken"))
     options = Options.of(backend="gpu")
@@ -254,9 +252,6 @@ def test_every_door_takes_the_tasks_gpu(segment: Path, tmp_path: Path, monkeypat
     read_segments(stub, segment, transform=lambda batch: batch, schema=spark_schema(record_schema(("offset",))), backend="gpu")
     with pytest.raises(Reached):
         stub.rows()
-    layout = ExportLayout(fs.LocalFileSystem(), str(tmp_path), options, False, 1000, "none")
-    with pytest.raises(Reached):
-        next(write_job(ExportJob("t", 0, None, split.ranges), layout))
 
 
 @pytest.fixture
@@ -321,7 +316,7 @@ def test_only_one_function_runs_tasks() -> None:
     """A new way to read in a task has to call it."""
     texts = {path.name: path.read_text() for path in Path(reading.__file__).parents[1].rglob("*.py")}
     users = {name for name, text in texts.items() if "scan_ranges(" in text}
-    assert users == {"task.py", "options.py", "export.py", "statistics.py"}
+    assert users == {"task.py", "options.py", "statistics.py"}
     # All but the first make plans on the driver.
     assert all('backend="cpu"' in texts[name] for name in users - {"task.py"})
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -36,18 +35,16 @@ def test_every_row_once_though_an_executor_dies(tmp_path: Path) -> None:
     for topic in TOPICS:
         (source / topic.name).symlink_to(topic)
     result = run_job("cluster", source, target, package)
-    assert result["killed"] == ["export", "read"]
-    assert result["files"] > len(TOPICS)
+    assert result["killed"] == ["read"]
     expected = {topic.name.rpartition("-")[0]: kolumn.read(topic) for topic in TOPICS}
     assert {name: rows for name, rows, _, _ in result["topics"]} == {name: table.num_rows for name, table in expected.items()}
     for name, _, size, file in result["topics"]:
         assert size == (pc.sum(pc.binary_length(expected[name]["value"])).as_py() or 0)
         assert f"/{package.name}/kolumn/" in file
-    rows, dataset = pq.read_table(f"{target}.rows.parquet"), ds.dataset(target, partitioning="hive")
+    rows = pq.read_table(f"{target}.rows.parquet")
     for name, table in expected.items():
-        for found, columns in ((rows.filter(pc.equal(rows["topic"], name)), ["offset", "key", "value"]),
-                               (dataset.to_table(filter=ds.field("topic") == name), ["offset", "key", "value", "timestamp"])):  # fmt: skip
-            assert found.sort_by("offset").select(columns).equals(table.select(columns))
+        found = rows.filter(pc.equal(rows["topic"], name)).sort_by("offset")
+        assert found.select(["offset", "key", "value"]).equals(table.select(["offset", "key", "value"]))
 
 
 @pytest.mark.nightly
@@ -111,18 +108,9 @@ SEGMENTS, WRITTEN = 4, 60
 @pytest.mark.parametrize("what", ["failing", "slow"])
 def test_attempts_that_fail_or_take_long(what: str, tmp_path: Path) -> None:
     """Their rows are there once. What is killed at any step of a commit is asked of `tests/faults/test_writers.py`, without Spark."""
-    log, target = tmp_path / "source", tmp_path / "target"
+    target = tmp_path / "target"
     target.mkdir()
-    records = pa.table({"value": pa.array([b"%06d" % i for i in range(400)], pa.binary())})
-    kolumn.write(records, log / "orders-0", segment_bytes=1200, batch_bytes=300)
-    marks = run_job(what, log, target)
-    if what == "failing":
-        # Each segment becomes a task of the export.
-        rows, jobs = (sum(mark.startswith(kind) for mark in marks) for kind in ("rows-", "job-"))
-        assert (rows, jobs > 4) == (3, True)
-    else:
-        assert marks == ["job-0", "rows-0"]
+    marks = run_job(what, target)
+    assert len(marks) == 3 if what == "failing" else marks == ["rows-0"]
     assert sorted(int(value) for value in kolumn.read(target / "log")["value"].to_pylist()) == list(range(60))
-    lake = ds.dataset(target / "lake", partitioning="hive").to_table().sort_by("offset")
-    assert lake["value"].to_pylist() == records["value"].to_pylist()
-    assert not [one for one in target.rglob("*") if one.name.startswith(".") or one.parent.name == "staging"]
+    assert not [one for one in target.rglob("*") if one.name.startswith(".")]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
@@ -25,7 +24,7 @@ from kit.plain_spark import load, stream_rows
 from kit.spark_session import streamed
 from kit.wrong_records import cases
 from kolumn.core.schema import REMARK_SCHEMA, record_schema
-from kolumn.spark_plugin import DamageSource, RecordSource, export, read_segments
+from kolumn.spark_plugin import DamageSource, RecordSource, read_segments
 from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema, with_columns
 from kolumn.spark_plugin.read.stream import RecordStream
@@ -134,19 +133,15 @@ def test_reads_of_what_is_cut_or_missing(name: str, tmp_path: Path, split_bytes:
 
 @pytest.mark.parametrize("name", ["cut in a batch", pytest.param("emptied", marks=pytest.mark.slow), "removed"])
 def test_other_doors_of_what_is_cut_or_missing(spark: SparkSession, name: str, tmp_path: Path) -> None:
-    injury, target = INJURED[name], tmp_path / "lake"
+    injury = INJURED[name]
     folder = str(injury.to(tmp_path / "log"))
     if injury.damage:
         with pytest.raises(StreamingQueryException):
             streamed(spark, folder, tmp_path)
         with pytest.raises(PySparkException):
             read_segments(spark, folder).count()
-        with pytest.raises(PySparkException):
-            export(spark, folder, str(target))
-        assert list(target.rglob("*.parquet")) == []
     else:
-        export(spark, folder, str(target))
-        for frame in (streamed(spark, folder, tmp_path), read_segments(spark, folder), spark.read.parquet(str(target))):
+        for frame in (streamed(spark, folder, tmp_path), read_segments(spark, folder)):
             assert frame.count() == injury.records
 
 
@@ -274,17 +269,3 @@ def test_a_committed_stream_waits_for_the_marker(log: Path) -> None:
     assert offsets(1, 5) == [1, 2, 3]
     append(log, control_batch(7, ABORT), plain(8))
     assert offsets(5, 9) == [6, 8]
-
-
-def test_an_export_takes_every_committed_record_once(spark: SparkSession, log: Path, tmp_path: Path) -> None:
-    target = tmp_path / "lake"
-
-    def exported() -> list[int]:
-        export(spark, log.parent, str(target), isolation_level="read_committed", columns=["offset", "value"])
-        return sorted(ds.dataset(target, partitioning="hive").to_table()["offset"].to_pylist())
-
-    assert exported() == [0]
-    append(log, control_batch(3, COMMIT), data(4), plain(5))
-    assert exported() == [0, 1, 2]
-    append(log, control_batch(6, ABORT), plain(7))
-    assert exported() == [0, 1, 2, 5, 7]

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,7 +15,7 @@ from kit.encoder import Record, batch
 from kit.plain_spark import load
 from kit.spark_session import streamed
 from kit.tiers import Aiven, tier_of
-from kolumn.spark_plugin import export, read_segments
+from kolumn.spark_plugin import read_segments
 from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits
@@ -56,9 +55,6 @@ def test_a_merge_is_what_python_reads(spark: SparkSession, copies: list[str], sm
     assert ranged.num_rows > 50
     assert load(copies, table="damage", replicas="merge").count() == 0
     assert load(copies, table="batches", replicas="merge").count() == kolumn.batches(small_segments).num_rows
-    export(spark, copies, str(tmp_path / "lake"), replicas="merge", columns=columns)
-    found = ds.dataset(tmp_path / "lake", partitioning="hive", exclude_invalid_files=True).to_table(columns=columns).sort_by("offset")
-    assert found.select(["offset", "value"]).equals(expected.select(["offset", "value"]))
 
 
 def test_copies_that_are_not_merged(copies: list[str]) -> None:
@@ -149,9 +145,6 @@ def test_urls(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(rows, key=str) == sorted(expected, key=str)
     assert load(f"local://{log}", table="batches").count() == kolumn.batches(log).num_rows
     assert read_segments(spark, f"local://{log}").count() == kolumn.read(log).num_rows
-    shutil.copytree(CORPUS / "upgraded", tmp_path / "log")
-    done = export(spark, f"local://{tmp_path / 'log'}", str(tmp_path / "lake"))
-    assert sum(one["rows"] for one in done.files) == kolumn.read(CORPUS / "upgraded").num_rows
 
 
 def test_a_prefix_that_gains_segments(spark: SparkSession, tmp_path: Path) -> None:

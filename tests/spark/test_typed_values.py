@@ -9,7 +9,6 @@ from typing import Any
 import fastavro
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
@@ -18,7 +17,7 @@ import kolumn
 from kit.avro_values import encoded
 from kit.plain_spark import load
 from kit.spark_session import streamed
-from kolumn.spark_plugin import export, read_segments
+from kolumn.spark_plugin import read_segments
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 
 pytestmark = pytest.mark.spark
@@ -67,19 +66,6 @@ def test_streams_and_frames(spark: SparkSession, log: Path, tmp_path: Path) -> N
     assert frame.schema["value"].dataType == load(log, valueFormat="json", valueSchema=SCHEMA).schema["value"].dataType
     assert frame.filter("value.customer = 'c1'").count() == len([i for i in range(ROWS) if i % 3 == 1 and i not in (3, 400)])
     assert frame.select("key").first() == (b'{"k":1}',)
-
-
-def test_an_export(spark: SparkSession, log: Path, tmp_path: Path) -> None:
-    how: dict[str, Any] = {"columns": ["offset", "value", "valueValid"], "value_format": "json"}
-    export(spark, log, str(tmp_path / "out"), value_schema=SCHEMA, **how)
-    found = pq.ParquetFile(next((tmp_path / "out").rglob("*.parquet"))).read()
-    table = kolumn.read(log, value_schema=SCHEMA, **how)
-    assert found.to_pylist() == table.to_pylist()
-    with pytest.raises(kolumn.ArgumentError, match="was made with types="):
-        export(spark, log, str(tmp_path / "out"), value_schema={"customer": "string"}, **how)
-    export(spark, log, str(tmp_path / "plain"), columns=["offset", "value"])
-    with pytest.raises(kolumn.ArgumentError, match="was made with types=None"):
-        export(spark, log, str(tmp_path / "plain"), columns=["offset", "value"], value_format="json", value_schema=SCHEMA)
 
 
 def test_errors_of_options(log: Path) -> None:

@@ -62,12 +62,14 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
     **dict.fromkeys(REWRITERS, frozenset(WholeOptions.__annotations__)),
     spark_plugin.read_segments: OPTIONS.keys() - {"binary", "threads"},
     spark_plugin.export: OPTIONS.keys() - {"binary", "threads", "format"},
+    kolumn.append: OPTIONS.keys() - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary"},
 }
 NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     **dict.fromkeys(GPU_READERS, ("backend", "binary")),
     **dict.fromkeys([spark_plugin.read_segments, spark_plugin.export], ("binary", "threads")),
     kolumn.batches: ("columns", "start_offset", "isolation_level", "backend", "max_ratio", "value_format", "decode"),
     kolumn.verify: ("columns", "start_offset", "errors", "replicas", "include_control", "key_schema"),
+    kolumn.append: ("start_offset", "end_timestamp", "binary"),
     kolumn.apply_retention: ("errors", "check_crcs", "chunk_bytes", "max_ratio", "on_progress"),
     kolumn.recover: ("errors", "check_crcs", "replicas"),
 }

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import asdict
+from json import loads
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -104,6 +105,79 @@ def to_parquet(
         plan = plan_read(sources, Options.of(decode=decode, on_progress=advance, **options))
         written = [rows for _, rows in write_parquet(plan.ranges, target, plan.options, row_group_rows, compression, overwrite, skipped)]
     note(f"{counted(sum(written), 'record')} in {counted(sum(rows > 0 for rows in written), 'file')} below {target}")
+    return say(skipped)
+
+
+_APPENDED = ("columns", "include_headers", "include_control", "isolation_level", *READING, "private_keys", *PAYLOADS)
+StartOffsets = Annotated[
+    str | None,
+    typer.Option(
+        help="Where to begin in a table that has rows of others: JSON such as '{\"orders\": {\"0\": 5000}}'; '{}' is the log start."
+    ),
+]
+ByDay = Annotated[bool, typer.Option("--by-day", help="Partition a table that is made by the day of the timestamp too.")]
+Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table; pyiceberg's configuration knows the catalog.")]
+Uri = Annotated[str, typer.Argument(metavar="URI", help="Folder or URI of the table.")]
+
+
+@command
+@with_read_options(*_APPENDED)
+def to_iceberg(
+    path: Annotated[str, typer.Argument(metavar="DIR", help="A topic-partition directory, or a log directory of many.")],
+    table: Table,
+    start_offsets: StartOffsets = None,
+    by_day: ByDay = False,
+    json: Json = False,
+    **options: OptionValue,
+) -> int:
+    """Append the records that an Iceberg table does not have yet; it is made if it does not exist.
+
+    The table's own commit has the files and how far they go, so the command may be killed, repeated, and run twice at once.
+
+    Example: `kolumn to-iceberg /mnt/dead-broker lake.kafka.records`
+    """
+    from kolumn.tools.iceberg import IcebergTarget
+
+    return _append(path, IcebergTarget(table), start_offsets, by_day, json, options)
+
+
+@command
+@with_read_options(*_APPENDED)
+def to_delta(
+    path: Annotated[str, typer.Argument(metavar="DIR", help="A topic-partition directory, or a log directory of many.")],
+    uri: Uri,
+    start_offsets: StartOffsets = None,
+    json: Json = False,
+    **options: OptionValue,
+) -> int:
+    """Append the records that a Delta table does not have yet; it is made if it does not exist.
+
+    The table's own commit has the files and how far they go, so the command may be killed, repeated, and run twice at once.
+
+    Example: `kolumn to-delta /mnt/dead-broker s3://lake/records`
+    """
+    return _append(path, uri, start_offsets, False, json, options)
+
+
+def _append(path: str, table: object, start: str | None, by_day: bool, json: bool, options: dict[str, OptionValue]) -> int:
+    import kolumn
+    from kolumn.damage.findings import Skipped
+
+    try:
+        starts = None if start is None else loads(start)
+    except ValueError as error:
+        raise typer.BadParameter(f"--start-offsets: expected JSON, found {start!r}") from error
+    skipped = Skipped()
+    with progress("appending", lambda: size_of([path])) as advance:
+        done = kolumn.append(path, table, start_offsets=starts, by_day=by_day, on_damage=skipped, on_progress=advance, **options)
+    if json:
+        print_json({"rows": done.rows, "files": done.files, "next": done.next, "lost": done.lost, "left": done.left})
+        return say(skipped)
+    for topic, partition, first, end in done.lost:
+        note(f"lost: {topic}-{partition}: offsets {first} to {end - 1} were deleted before they were appended")
+    for folder in done.left:
+        note(f"left: {folder}: files of a run that was killed, or still runs; no row of the table is in them")
+    note(f"{counted(done.rows, 'record')} in {counted(len(done.files), 'file')} appended")
     return say(skipped)
 
 

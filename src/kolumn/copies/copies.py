@@ -1,7 +1,7 @@
 """Which topic-partitions of a source are in several directories, and which of their offsets exist more than once."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from operator import itemgetter
@@ -222,6 +222,30 @@ def last_offset(segment: Segment) -> int:
             return last
     offsets = span(segment, None)
     return -1 if offsets is None else offsets[1]
+
+
+def topic_ids(segments: Iterable[Segment]) -> dict[str, str]:
+    """Ids of topics from ``partition.metadata`` (Kafka 2.8 and later); one file of each topic is read. Topics without one are left out."""
+    first: dict[str, Segment] = {}
+    for segment in segments:
+        if segment.topic is not None:
+            first.setdefault(segment.topic, segment)
+    read = {topic: read_topic_id(beside(segment.path, METADATA)) for topic, segment in first.items()}
+    return {topic: number for topic, number in read.items() if number is not None}
+
+
+def created_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """A message for each topic whose id has changed; no message if one of the two ids is unknown."""
+    return [
+        f"topic {topic}: its id was {before[topic]} and is {now[topic]}: it was deleted and created anew, and its offsets began again at 0"
+        for topic in sorted(before)
+        if now.get(topic, before[topic]) != before[topic]
+    ]
+
+
+def log_start(segments: list[Segment]) -> int | None:
+    """The earliest offset, from the first segment's name; None if that is not a base offset."""
+    return min((s.base_offset for s in segments if s.base_offset is not None), default=None)
 
 
 def log_end(segments: list[Segment]) -> int:

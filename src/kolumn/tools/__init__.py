@@ -1,1 +1,1 @@
-"""What is made from a log besides a read: sizes, reports, Parquet, recovery, groups."""
+"""What is made from a log besides a read: sizes, reports, Parquet, tables, recovery, groups."""

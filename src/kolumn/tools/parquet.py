@@ -52,7 +52,9 @@ def write_parquet(
         raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
     name = name_of(target)
     if is_url(name):
-        raise ArgumentError(f"{target}: Parquet is written to folders of this machine; kolumn.spark_plugin.export writes to URLs")
+        raise ArgumentError(
+            f"{target}: Parquet is written to folders of this machine; kolumn.append writes tables at URLs, and so does Spark"
+        )
     refuse_data_folder(name)
     root = Path(name)
     refuse_empty_records(options.schema)

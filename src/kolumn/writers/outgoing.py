@@ -19,7 +19,6 @@ from kolumn.source.names import is_partition_folder
 from kolumn.source.segments import find_segments
 from kolumn.source.storage import forget
 from kolumn.writers.commit.liveness import OLD_HOURS
-from kolumn.writers.commit.manifest import FOLDER, ExportTarget
 from kolumn.writers.commit.run import Commit, commit, discard, new_folder, recover, refuse_existing, settle, staging_folders
 from kolumn.writers.commit.staged_file import FILES
 
@@ -174,7 +173,7 @@ def tidy(target: keywords.Path, *, older_than_hours: float = OLD_HOURS, dry_run:
     if not folders and not storage.is_url(root):
         raise ArgumentError(f"{root}: no such folder")
     how = older_than_hours * 3600, dry_run
-    return [leftover for folder in folders for leftover in (*_runs(folder, *how), *_exports(folder, *how))]
+    return [leftover for folder in folders for leftover in _runs(folder, *how)]
 
 
 def _folders(root: str) -> Iterator[str]:
@@ -210,16 +209,3 @@ def _runs(root: str, old_s: float, dry_run: bool) -> Iterator[Leftover]:
             continue
         except KolumnError as error:
             yield Leftover(name, "failed", str(error))
-
-
-def _exports(root: str, old_s: float, dry_run: bool) -> Iterator[Leftover]:
-    if not _is_folder(storage.within(root, FOLDER)):
-        return
-    target = ExportTarget(*storage.file_system(root))
-    try:
-        with target.alone():
-            for name, action, detail in target.settle(old_s, dry_run):
-                yield Leftover(storage.within(root, FOLDER, name), action, detail)
-    except KolumnError as error:
-        lives = isinstance(error.__cause__, BlockingIOError)
-        yield Leftover(storage.within(root, FOLDER), *(("left", "an export is writing") if lives else ("failed", str(error))))

@@ -1,0 +1,446 @@
+"""`append`: new records of a log become part of an Iceberg or a Delta table, every record once, by the table's own commits.
+
+    state of the table ──▶ plan ──▶ Parquet files in the table's folder ──▶ one commit: files and the new state, both or none
+
+The state is in the table: the next offset of each topic-partition. So no journal is needed, and a run that dies leaves files that no
+commit names. Where they may be is noted in ``_kolumn/<run>`` before the first is written; the next run removes them.
+
+The engines are in `kolumn.tools.iceberg` and `kolumn.tools.delta`. Both compare a commit with others that happen meanwhile, in ways of
+their own: the plan is made anew if another run of Kolumn was faster, and a commit is repeated if somebody else's did not touch the state.
+"""
+
+import itertools
+import json
+import os
+import re
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack, cast, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from kolumn.copies.copies import created_anew, last_offset, log_end, log_start, topic_ids
+from kolumn.copies.ranges import plan_log
+from kolumn.copies.tiers import log_of
+from kolumn.core import keywords
+from kolumn.core.errors import ArgumentError, KolumnError
+from kolumn.core.keywords import known_keywords, refused
+from kolumn.core.threads import PARQUET, workers
+from kolumn.damage.findings import Damage, OnDamage
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.options import Options
+from kolumn.readers.plan import live_segments
+from kolumn.readers.types import with_types
+from kolumn.source.segments import Range, Segment
+from kolumn.tools import parquet
+from kolumn.tools.tables import RUN, DataFile, Key, OvertakenError, TableState, TableTarget
+from kolumn.writers.commit.liveness import WAIT_S, locked
+from kolumn.writers.commit.staged_file import StagedFile, make_folders, writing
+
+FILE_BYTES = 256 << 20
+"""A file ends after the batch that makes it larger than this."""
+_ATTEMPTS = 10
+_OPEN_FILES = 16  # of a topic-partition, each of another day
+_DAY, _NO_DAY = 86_400_000_000, 2**63 - 1
+_RUNS, _NUMBER = "_kolumn", re.compile("[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What `append` has done.
+
+    Attributes
+    ----------
+    rows : int
+    files : list of str
+        Paths below the table's folder.
+    next : dict
+        The next offset of each topic-partition of the source, ``{"orders": {0: 812345}}``, as the table has it now.
+    lost : list of tuple
+        ``(topic, partition, first, end)``: the table ended at ``first`` and the log begins at ``end``. What was between was deleted before
+        it was appended.
+    damage : list of Damage
+        What ``errors="skip"`` has left out.
+    left : list of str
+        Folders below the table's with files of runs that were killed, or still live. No row of the table is in them.
+    """
+
+    rows: int
+    files: list[str]
+    next: dict[str, dict[int, int]]
+    lost: list[tuple[str, int, int, int]]
+    damage: list[Damage]
+    left: list[str]
+
+
+@known_keywords(
+    refused(("start_offset", "start_timestamp"), "the table knows where a run begins; start_offsets says it for a table that does not")
+    | refused(("end_offset", "end_timestamp", "binary"), "records are appended up to the end of the log")
+)
+def append(
+    source: keywords.Source,
+    table: object,
+    *,
+    start_offsets: Mapping[str, Mapping[int, int]] | None = None,
+    by_day: bool = False,
+    row_group_rows: int = keywords.ROW_GROUP_ROWS,
+    compression: keywords.Compression = "zstd",
+    on_damage: OnDamage | None = None,
+    **options: Unpack[keywords.ReadOptions],
+) -> Appended:
+    """Append the records that an Iceberg or Delta table does not have yet, without Spark. Every record is in the table once.
+
+    The table itself knows how far it has come: a commit has the files of a run and the next offsets, or nothing. A run that was killed
+    can be repeated, and of two runs at once the slower one adds what the other has not. Files are one topic-partition's each, in the
+    order of offsets.
+
+    Parameters
+    ----------
+    source : as for `kolumn.read`
+        Every segment needs a topic and a partition.
+    table : pyiceberg.table.Table, deltalake.DeltaTable, str or PathLike
+        A path or URI is that of a Delta table, which is made if it does not exist, partitioned by topic and partition.
+    start_offsets : dict, optional
+        ``{"orders": {0: 5000}}``: where to begin in topic-partitions of a table that has rows and no offsets of Kolumn's. Others begin at
+        the start of the log.
+    by_day : bool
+        Whether a table that is made is partitioned by the day of the timestamp too, in UTC. Iceberg only.
+    row_group_rows, compression : int, str
+        Maximum rows of a row group; a codec of Parquet, "none" for no compression.
+    on_damage : callable, optional
+        Called at the end with a `kolumn.Damage` for each stretch that ``errors="skip"`` has left out.
+    **options
+
+    Returns
+    -------
+    Appended
+
+    Raises
+    ------
+    ArgumentError
+        An option is invalid, or other than in earlier runs; the table cannot have the columns, is partitioned in another way, or has rows
+        and no offsets; a segment has no topic or partition, or copies of a partition overlap.
+    KolumnError
+        The log ends before the offsets that the table has, or the topic has another id: it is another log. Or others have committed so
+        often meanwhile that this run gave up.
+    MissingError
+        pyiceberg or deltalake is missing.
+    """
+    if compression not in get_args(keywords.Compression):
+        raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(get_args(keywords.Compression))}")
+    if row_group_rows < 1:
+        raise ArgumentError(f"row_group_rows={row_group_rows}: expected at least 1")
+    needed = "topic", "partition", "offset", *(("timestamp",) if by_day else ())
+    target, asked = _target(table), Options.of(**options).with_added(needed)
+    for _ in range(_ATTEMPTS):
+        with suppress(OvertakenError):
+            done = _Run(source, asked, target, row_group_rows, compression).run(start_offsets, by_day)
+            if on_damage is not None:
+                for piece in done.damage:
+                    on_damage(piece)
+            return done
+    raise KolumnError(f"{target.name}: other runs have committed {_ATTEMPTS} times meanwhile. Run it again, alone")
+
+
+def _target(table: object) -> TableTarget:
+    module = type(table).__module__
+    if isinstance(table, str | os.PathLike) or module.startswith("deltalake."):
+        from kolumn.tools.delta import DeltaTarget
+
+        return DeltaTarget(table)
+    if module.startswith("pyiceberg."):
+        from kolumn.tools.iceberg import IcebergTarget
+
+        return IcebergTarget(table)
+    if not module.startswith("kolumn."):
+        raise ArgumentError(f"table: expected a table of pyiceberg or deltalake, or the path or URI of a Delta table; found {table!r}")
+    return cast(TableTarget, table)
+
+
+class _Run:
+    """A run, whose number is in the names of its files; ``sent``: a commit may have arrived in the table."""
+
+    def __init__(self, source: keywords.Source, options: Options, target: TableTarget, row_group_rows: int, compression: str) -> None:
+        self.target, self.row_group_rows, self.compression = target, row_group_rows, compression
+        self.segments = live_segments(source, options).segments
+        self.options = with_types(options, source, map(Range.whole, self.segments))
+        self.number, self.sent, self.stopped = uuid.uuid4().hex, False, False
+        self.damage: list[Damage] = []
+        self.lost: list[tuple[str, int, int, int]] = []
+        self.left: list[str] = []
+
+    def run(self, given: Mapping[str, Mapping[int, int]] | None, by_day: bool) -> Appended:
+        target, logs, ids = self.target, self._logs(), topic_ids(self.segments)
+        settings = f"isolation_level={self.options.isolation_level}, include_control={self.options.include_control}"
+        parquet.refuse_empty_records(self.options.schema)
+        target.prepare(stored(self.options.schema), by_day)
+        self.options = self.options.with_added(("timestamp",) if target.by_day else ())
+        before = target.state(logs, ids, settings)
+        known = before or TableState(self._starts(given, logs) if before is None else {}, {}, settings)
+        if before is not None and given is not None:
+            raise ArgumentError(f"start_offsets: {target.name} has offsets of earlier runs: leave it out, and records after them are added")
+        for what in created_anew(known.ids, ids):
+            raise KolumnError(f"{target.name}: {what}. Append it to another table")
+        if known.settings != settings:
+            raise ArgumentError(f"{target.name}: earlier runs had {known.settings}, this one has {settings}: give what they had")
+        parts = [(key, *self._new(key, own, known.next.get(key))) for key, own in logs.items()]
+        reached = dict(known.next)
+        with self._noted():
+            added = self._write(parts)
+            for file in added:
+                # Never after what only headers tell: the next run looks at the rest again.
+                key = file.topic, file.partition
+                reached[key] = max(reached.get(key, 0), file.last + 1)
+            if added:
+                new = {file.topic: ids[file.topic] for file in added if file.topic in ids}
+                self._commit(
+                    added, TableState(reached, {**known.ids, **new}, settings), lambda: target.state(logs, ids, settings) != before
+                )
+        nested: dict[str, dict[int, int]] = {}
+        for topic, partition in sorted(logs.keys() & reached.keys()):
+            nested.setdefault(topic, {})[partition] = reached[topic, partition]
+        return Appended(sum(file.rows for file in added), [file.path for file in added], nested, self.lost, self.damage, self.left)
+
+    def _logs(self) -> dict[Key, list[Segment]]:
+        groups: dict[Key, list[Segment]] = {}
+        for segment in self.segments:
+            if segment.topic is None or segment.partition is None:
+                raise ArgumentError(f"{segment.path}: its folder is not named topic-partition: give the options topic and partition")
+            groups.setdefault((segment.topic, segment.partition), []).append(segment)
+        return groups if self.options.replicas == "merge" else {key: log_of(own, self.options) for key, own in groups.items()}
+
+    def _starts(self, given: Mapping[str, Mapping[int, int]] | None, logs: Mapping[Key, Any]) -> dict[Key, int]:
+        if given is None and self.target.has_rows():
+            raise ArgumentError(
+                f"{self.target.name} has rows, and no offsets of Kolumn's: which records are in it is not known. Say in start_offsets "
+                'where to begin: {"topic": {partition: offset}}, {} for the start of the log'
+            )
+        starts = {(topic, int(partition)): offset for topic, own in (given or {}).items() for partition, offset in own.items()}
+        for topic, partition in starts.keys() - logs.keys():
+            raise ArgumentError(f"start_offsets: there is no {topic}-{partition} in the source")
+        return starts
+
+    def _new(self, key: Key, segments: list[Segment], start: int | None) -> tuple[list[Range], Options]:
+        """The ranges with new records of a topic-partition."""
+        if start is not None:
+            end, begin = log_end(segments), log_start(segments)
+            if end < start and self.options.errors == "skip":
+                # Damage may hide the end from the headers that lead to it.
+                end = max(map(last_offset, segments)) + 1
+            if end < start:
+                raise KolumnError(
+                    f"{self.target.name} has {key[0]}-{key[1]} up to offset {start - 1}, and the log ends at {end}: the topic was created "
+                    "anew, or its log was cut. Append it to another table"
+                )
+            if begin is not None and begin > start:
+                self.lost.append((*key, start, begin))
+        within = self.options.within(start, None)
+        return plan_log(segments, within), within
+
+    def _write(self, parts: list[tuple[Key, list[Range], Options]]) -> list[DataFile]:
+        """Write the files, those of some topic-partitions at a time."""
+        threads = max(1, min(self.options.threads, len(parts)))
+        with workers(PARQUET, threads) as pool:
+            begun = [pool.submit(self._part, number, *part, threads) for number, part in enumerate(parts)]
+            try:
+                return [file for written in begun for file in written.result()]
+            finally:
+                self.stopped = True
+
+    def _part(self, number: int, key: Key, ranges: list[Range], options: Options, readers: int) -> list[DataFile]:
+        """Write the files of one topic-partition: one for each day, if the table is partitioned by it, and for each `FILE_BYTES`."""
+        files: dict[int | None, _File] = {}
+        schema, done, count = stored(options.schema), list[DataFile](), itertools.count()
+        kept = [name for name in schema.names if name not in self.target.in_names]
+        try:
+            for batch in scan_ranges(ranges, options.shared_by(readers), self.damage.append):
+                if self.stopped:
+                    return []
+                for day, rows in _days(batch) if self.target.by_day else [(None, batch)] if batch.num_rows else []:
+                    if day not in files:
+                        if len(files) == _OPEN_FILES:
+                            done.append(files.pop(next(iter(files))).close(key))
+                        place = f"{_data(self.number)}/{number:06d}-{next(count):06d}.parquet"
+                        files[day] = _File(self.target, place, schema, kept, self.compression)
+                    files[day].add(rows if rows.schema.equals(schema) else rows.cast(schema), self.row_group_rows)
+                    if files[day].size >= FILE_BYTES:
+                        done.append(files.pop(day).close(key))
+            while files:
+                done.append(files.pop(next(iter(files))).close(key))
+            return done
+        finally:
+            for file in files.values():
+                file.abandon()
+
+    def _commit(self, added: list[DataFile], after: TableState, has_moved: Callable[[], bool]) -> None:
+        """Commit, again if others did without touching the state. Raises `OvertakenError` if the state has moved."""
+        own: dict[Key, list[DataFile]] = defaultdict(list)
+        for file in added:
+            own[file.topic, file.partition].append(file)
+        spans = [
+            [*key, min(one.first for one in some), max(one.last for one in some), sum(one.rows for one in some)]
+            for key, some in own.items()
+        ]
+        damage = [[piece.segment, piece.position, piece.size, piece.records_lost] for piece in self.damage[:1000]]
+        texts = {"kolumn.added": spans, "kolumn.lost": self.lost, "kolumn.damage": damage}
+        notes = {RUN: self.number, **{name: json.dumps(rows) for name, rows in texts.items() if rows}}
+        for _ in range(_ATTEMPTS):
+            self.sent = True
+            try:
+                return self.target.commit(added, after, notes)
+            except ArgumentError:
+                self.sent = False
+                raise
+            except OvertakenError:
+                if self.target.has_run(self.number):
+                    # It has arrived, and the answer was lost.
+                    return None
+                self.sent = False
+                self.target.prepare(stored(self.options.schema), False)
+                if has_moved():
+                    raise
+        raise KolumnError(f"{self.target.name}: others have committed {_ATTEMPTS} times meanwhile. Run it again")
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """A note of the run in `_RUNS`, before its first file. It goes with the run; without a commit, its files too."""
+        top, files, is_done = f"{self.target.root}/{_RUNS}", self.target.files, False
+        folder, is_local = f"{top}/{self.number}", isinstance(files, fs.LocalFileSystem)
+        with ExitStack() as held:
+            with writing(folder):
+                files.create_dir(top, recursive=True)
+            with locked(Path(top), "other runs have begun all the time", WAIT_S) if is_local else nullcontext(), writing(folder):
+                self.left += self._tidied(top)
+                files.create_dir(folder)
+                with files.open_output_stream(f"{folder}/running") as out:
+                    out.write(f"kolumn.append writes {_data(self.number)}\n".encode())
+                if is_local:
+                    held.enter_context(locked(Path(folder), "another run has it"))
+            try:
+                yield
+                is_done = True
+            finally:
+                # Whether a commit that was sent and not answered has arrived is looked up by the next run.
+                if not self.sent:
+                    _remove(files, f"{self.target.root}/{_data(self.number)}")
+                if is_done or not self.sent:
+                    _remove(files, folder)
+
+    def _tidied(self, top: str) -> Iterator[str]:
+        """Remove what dead runs have left; yields the folders of those that may live. Only locks tell, which URLs do not have."""
+        files = self.target.files
+        listed = files.get_file_info(fs.FileSelector(top))
+        for folder in sorted(info.path for info in listed if _NUMBER.fullmatch(info.base_name)):
+            number = folder.rpartition("/")[2]
+            data, is_dead = f"{self.target.root}/{_data(number)}", False
+            if isinstance(files, fs.LocalFileSystem):
+                with suppress(KolumnError), locked(Path(folder), "its run lives") as is_dead:
+                    pass
+            has_run = self.target.has_run(number)
+            if is_dead and not has_run:
+                _remove(files, data)
+            if is_dead or has_run:
+                _remove(files, folder)
+            elif files.get_file_info(data).type == fs.FileType.Directory:
+                yield _data(number)
+
+
+def _data(run: str) -> str:
+    return f"data/kolumn-{run}"
+
+
+def _remove(files: fs.FileSystem, folder: str) -> None:
+    if files.get_file_info(folder).type == fs.FileType.Directory and not (isinstance(files, fs.LocalFileSystem) and os.path.islink(folder)):
+        files.delete_dir(folder)
+
+
+def _days(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
+    """Parts of a batch by UTC day of the timestamp, records in order."""
+    times = batch.column("timestamp").cast(pa.int64())
+    days = np.where(times.is_valid(), times.fill_null(0).to_numpy() // _DAY, _NO_DAY)
+    for day in np.unique(days).tolist():
+        yield None if day == _NO_DAY else day, batch.filter(pa.array(days == day))
+
+
+class _File:
+    """A file that is being written, and a stream that counts its bytes."""
+
+    closed = False
+
+    def __init__(self, target: TableTarget, place: str, schema: pa.Schema, columns: list[str], compression: str) -> None:
+        self.place, self.columns, path = place, columns, f"{target.root}/{place}"
+        if isinstance(target.files, fs.LocalFileSystem):
+            with writing(path):
+                make_folders(Path(path).parent)
+            self.out: Any = StagedFile(Path(path))
+        else:
+            self.out = target.files.open_output_stream(path)
+        self.rows, self.size, self.first, self.last = 0, 0, 2**63 - 1, -1
+        self.writer = parquet.writer(self, pa.schema([schema.field(name) for name in columns]), compression)
+        self.times: tuple[int, int] | None = None
+
+    def write(self, data: bytes) -> None:
+        self.size += memoryview(data).nbytes
+        self.out.write(data)
+
+    def flush(self) -> None:
+        self.out.flush()
+
+    def add(self, rows: pa.RecordBatch, row_group_rows: int) -> None:
+        offsets = pc.min_max(rows.column("offset")).as_py()
+        self.first, self.last = min(self.first, offsets["min"]), max(self.last, offsets["max"])
+        if "timestamp" in rows.schema.names:
+            times = pc.min_max(rows.column("timestamp").cast(pa.int64())).as_py()
+            if times["min"] is not None:
+                low, high = self.times or (times["min"], times["max"])
+                self.times = min(low, times["min"]), max(high, times["max"])
+        self.rows += rows.num_rows
+        self.writer.write_batch(rows.select(self.columns), row_group_size=row_group_rows)
+
+    def close(self, key: Key) -> DataFile:
+        self.writer.close()
+        if isinstance(self.out, StagedFile):
+            self.out.complete()
+        else:
+            self.out.close()
+        return DataFile(self.place, *key, self.size, self.rows, self.first, self.last, self.times)
+
+    def abandon(self) -> None:
+        """Close it. A footer that is written now is discarded, or in an object that no commit names."""
+        if isinstance(self.out, StagedFile):
+            self.out.abandon()
+        with suppress(OSError, pa.ArrowException):
+            self.writer.close()
+            if not isinstance(self.out, StagedFile):
+                self.out.close()
+
+
+_WIDER = {8: pa.int16(), 16: pa.int32(), 32: pa.int64(), 64: pa.decimal128(20)}
+
+
+def stored(schema: pa.Schema) -> pa.Schema:
+    """A schema with types that both engines have: times of microseconds, signed numbers, and no dictionaries."""
+    return pa.schema([pa.field(column.name, _stored(column.type)) for column in schema])
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_unsigned_integer(kind):
+        return _WIDER[kind.bit_width]
+    if pa.types.is_dictionary(kind):
+        return _stored(kind.value_type)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(member.name, _stored(member.type)) for member in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_stored(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_stored(kind.key_type), _stored(kind.item_type))
+    return kind
