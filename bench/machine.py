@@ -35,8 +35,18 @@ def save(question: str, result: dict[str, Any], folder: Path | None = None) -> P
     path = (folder or RESULTS) / f"{question}.json"
     path.parent.mkdir(exist_ok=True)
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps({**describe(), **result}, indent=1) + "\n")
+    partial.write_text(_text({**describe(), **result}))
     return partial.replace(path)
+
+
+def _text(result: dict[str, Any]) -> str:
+    """JSON in which each row of a table is a line."""
+    parts = []
+    for name, value in result.items():
+        is_table = isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
+        rows = "[\n  " + ",\n  ".join(map(json.dumps, value)) + "\n ]" if is_table else json.dumps(value, indent=1).replace("\n", "\n ")
+        parts.append(f" {json.dumps(name)}: {rows}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def _git(*arguments: str) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from kolumn.copies.copies import last_offset
+from kolumn.copies.copies import last_offset, log_start
 from kolumn.copies.ranges import every_range, log_ranges
 from kolumn.core.arrays import Int64s
 from kolumn.decode.host.headers import headers
@@ -26,7 +26,6 @@ from kolumn.spark_plugin.connector.conditions import EVERYTHING, NAMES, Box
 from kolumn.spark_plugin.connector.statistics import tells
 from kolumn.spark_plugin.connector.work import Json
 from kolumn.spark_plugin.read.options import Key, LoadOptions
-from kolumn.spark_plugin.read.splits import log_start
 from kolumn.spark_plugin.session.session import Run
 
 _FARTHER = 8
