@@ -142,7 +142,6 @@ def test_damage_is_reported(lake: Lake, tmp_path: Path) -> None:
     assert lake.read("offset")["offset"].to_pylist() == kolumn.read(log, errors="skip")["offset"].to_pylist()
     notes = lake.handle().history()[0] if lake.engine == "delta" else lake.handle().current_snapshot().summary.additional_properties
     assert json.loads(notes["kolumn.damage"])[0][1] == found.damage[0].position
-    assert json.loads(notes["kolumn.added"]) == [["orders", 0, 0, 199, found.rows]]
 
 
 def test_another_log_is_refused(lake: Lake, tmp_path: Path) -> None:
@@ -292,7 +291,6 @@ def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_tables_at_urls(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are no locks: what a killed run may have left is named and stays."""
     pytest.importorskip("moto.server")
     log = grow(tmp_path / "log", 0, 50)
     with s3.server() as address:
@@ -304,11 +302,5 @@ def test_tables_at_urls(engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         lake.settings = {"s3.endpoint": f"http://{address}"}
         assert kolumn.append(log, lake.target()).rows == 50
         grow(log, 50, 20)
-        number, root = "0a" * 16, "lake/delta" if engine == "delta" else "lake/iceberg/db/records"
-        for place in (f"_kolumn/{number}/running", f"data/kolumn-{number}/a.parquet"):
-            with store.open_output_stream(f"{root}/{place}") as out:
-                out.write(b"a run that was killed")
-        for rows in (20, 0):
-            done = kolumn.append(log, lake.target())
-            assert (done.rows, done.left) == (rows, [f"data/kolumn-{number}"])
+        assert [kolumn.append(log, lake.target()).rows for _ in range(2)] == [20, 0]
         assert lake.rows() == upto(70)

@@ -39,7 +39,7 @@ def watched(function: Callable[..., Any], at: int) -> Callable[..., Any]:
 def main(engine: str, log: str, root: str, at: int) -> None:
     lake = Lake(engine, Path(root))
     places: list[tuple[Any, str]] = [
-        (pq.ParquetWriter, "write_batch"), (StagedFile, "complete"), (module._Run, "_tidied"), (module._Run, "_write"), (module, "_remove"),
+        (pq.ParquetWriter, "write_batch"), (StagedFile, "complete"), (module._Run, "_write"), (module._Run, "_remove_unless_sent"),
     ]  # fmt: skip
     if engine == "iceberg":
         from pyiceberg.catalog.sql import SqlCatalog

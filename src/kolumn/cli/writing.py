@@ -171,12 +171,10 @@ def _append(path: str, table: object, start: str | None, by_day: bool, json: boo
     with progress("appending", lambda: size_of([path])) as advance:
         done = kolumn.append(path, table, start_offsets=starts, by_day=by_day, on_damage=skipped, on_progress=advance, **options)
     if json:
-        print_json({"rows": done.rows, "files": done.files, "next": done.next, "lost": done.lost, "left": done.left})
+        print_json({"rows": done.rows, "files": done.files, "next": done.next, "lost": done.lost})
         return say(skipped)
     for topic, partition, first, end in done.lost:
         note(f"lost: {topic}-{partition}: offsets {first} to {end - 1} were deleted before they were appended")
-    for folder in done.left:
-        note(f"left: {folder}: files of a run that was killed, or still runs; no row of the table is in them")
     note(f"{counted(done.rows, 'record')} in {counted(len(done.files), 'file')} appended")
     return say(skipped)
 

@@ -2,8 +2,8 @@
 
     state of the table ──▶ plan ──▶ Parquet files in the table's folder ──▶ one commit: files and the new state, both or none
 
-The state is in the table: the next offset of each topic-partition. So no journal is needed, and a run that dies leaves files that no
-commit names. Where they may be is noted in ``_kolumn/<run>`` before the first is written; the next run removes them.
+The state is in the table: the next offset of each topic-partition. So no journal is needed. A run that is killed leaves files that no
+commit names, as any writer's; what the engines have for that removes them (VACUUM, remove_orphan_files).
 
 The engines are in `kolumn.tools.iceberg` and `kolumn.tools.delta`. Both compare a commit with others that happen meanwhile, in ways of
 their own: the plan is made anew if another run of Kolumn was faster, and a commit is repeated if somebody else's did not touch the state.
@@ -12,14 +12,12 @@ their own: the plan is made anew if another run of Kolumn was faster, and a comm
 import itertools
 import json
 import os
-import re
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -40,16 +38,20 @@ from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
 from kolumn.tools import parquet
-from kolumn.tools.tables import RUN, DataFile, Key, OvertakenError, TableState, TableTarget
-from kolumn.writers.commit.liveness import WAIT_S, locked
+from kolumn.tools.tables import RUN, DataFile, Key, OvertakenError, TableState
 from kolumn.writers.commit.staged_file import StagedFile, make_folders, writing
+
+if TYPE_CHECKING:
+    from kolumn.tools.delta import DeltaTarget
+    from kolumn.tools.iceberg import IcebergTarget
+
+    TableTarget = DeltaTarget | IcebergTarget
 
 FILE_BYTES = 256 << 20
 """A file ends after the batch that makes it larger than this."""
 _ATTEMPTS = 10
 _OPEN_FILES = 16  # of a topic-partition, each of another day
 _DAY, _NO_DAY = 86_400_000_000, 2**63 - 1
-_RUNS, _NUMBER = "_kolumn", re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,6 @@ class Appended:
         it was appended.
     damage : list of Damage
         What ``errors="skip"`` has left out.
-    left : list of str
-        Folders below the table's with files of runs that were killed, or still live. No row of the table is in them.
     """
 
     rows: int
@@ -77,7 +77,6 @@ class Appended:
     next: dict[str, dict[int, int]]
     lost: list[tuple[str, int, int, int]]
     damage: list[Damage]
-    left: list[str]
 
 
 @known_keywords(
@@ -149,7 +148,7 @@ def append(
     raise KolumnError(f"{target.name}: other runs have committed {_ATTEMPTS} times meanwhile. Run it again, alone")
 
 
-def _target(table: object) -> TableTarget:
+def _target(table: object) -> "TableTarget":
     module = type(table).__module__
     if isinstance(table, str | os.PathLike) or module.startswith("deltalake."):
         from kolumn.tools.delta import DeltaTarget
@@ -161,20 +160,20 @@ def _target(table: object) -> TableTarget:
         return IcebergTarget(table)
     if not module.startswith("kolumn."):
         raise ArgumentError(f"table: expected a table of pyiceberg or deltalake, or the path or URI of a Delta table; found {table!r}")
-    return cast(TableTarget, table)
+    return cast("TableTarget", table)
 
 
 class _Run:
     """A run, whose number is in the names of its files; ``sent``: a commit may have arrived in the table."""
 
-    def __init__(self, source: keywords.Source, options: Options, target: TableTarget, row_group_rows: int, compression: str) -> None:
+    def __init__(self, source: keywords.Source, options: Options, target: "TableTarget", row_group_rows: int, compression: str) -> None:
         self.target, self.row_group_rows, self.compression = target, row_group_rows, compression
         self.segments = live_segments(source, options).segments
         self.options = with_types(options, source, map(Range.whole, self.segments))
         self.number, self.sent, self.stopped = uuid.uuid4().hex, False, False
         self.damage: list[Damage] = []
         self.lost: list[tuple[str, int, int, int]] = []
-        self.left: list[str] = []
+        self._data = f"data/kolumn-{self.number}"
 
     def run(self, given: Mapping[str, Mapping[int, int]] | None, by_day: bool) -> Appended:
         target, logs, ids = self.target, self._logs(), topic_ids(self.segments)
@@ -192,7 +191,7 @@ class _Run:
             raise ArgumentError(f"{target.name}: earlier runs had {known.settings}, this one has {settings}: give what they had")
         parts = [(key, *self._new(key, own, known.next.get(key))) for key, own in logs.items()]
         reached = dict(known.next)
-        with self._noted():
+        try:
             added = self._write(parts)
             for file in added:
                 # Never after what only headers tell: the next run looks at the rest again.
@@ -200,13 +199,14 @@ class _Run:
                 reached[key] = max(reached.get(key, 0), file.last + 1)
             if added:
                 new = {file.topic: ids[file.topic] for file in added if file.topic in ids}
-                self._commit(
-                    added, TableState(reached, {**known.ids, **new}, settings), lambda: target.state(logs, ids, settings) != before
-                )
+                after = TableState(reached, {**known.ids, **new}, settings)
+                self._commit(added, after, lambda: target.state(logs, ids, settings) != before)
+        finally:
+            self._remove_unless_sent()
         nested: dict[str, dict[int, int]] = {}
         for topic, partition in sorted(logs.keys() & reached.keys()):
             nested.setdefault(topic, {})[partition] = reached[topic, partition]
-        return Appended(sum(file.rows for file in added), [file.path for file in added], nested, self.lost, self.damage, self.left)
+        return Appended(sum(file.rows for file in added), [file.path for file in added], nested, self.lost, self.damage)
 
     def _logs(self) -> dict[Key, list[Segment]]:
         groups: dict[Key, list[Segment]] = {}
@@ -267,7 +267,7 @@ class _Run:
                     if day not in files:
                         if len(files) == _OPEN_FILES:
                             done.append(files.pop(next(iter(files))).close(key))
-                        place = f"{_data(self.number)}/{number:06d}-{next(count):06d}.parquet"
+                        place = f"{self._data}/{number:06d}-{next(count):06d}.parquet"
                         files[day] = _File(self.target, place, schema, kept, self.compression)
                     files[day].add(rows if rows.schema.equals(schema) else rows.cast(schema), self.row_group_rows)
                     if files[day].size >= FILE_BYTES:
@@ -281,15 +281,8 @@ class _Run:
 
     def _commit(self, added: list[DataFile], after: TableState, has_moved: Callable[[], bool]) -> None:
         """Commit, again if others did without touching the state. Raises `OvertakenError` if the state has moved."""
-        own: dict[Key, list[DataFile]] = defaultdict(list)
-        for file in added:
-            own[file.topic, file.partition].append(file)
-        spans = [
-            [*key, min(one.first for one in some), max(one.last for one in some), sum(one.rows for one in some)]
-            for key, some in own.items()
-        ]
         damage = [[piece.segment, piece.position, piece.size, piece.records_lost] for piece in self.damage[:1000]]
-        texts = {"kolumn.added": spans, "kolumn.lost": self.lost, "kolumn.damage": damage}
+        texts = {"kolumn.lost": self.lost, "kolumn.damage": damage}
         notes = {RUN: self.number, **{name: json.dumps(rows) for name, rows in texts.items() if rows}}
         for _ in range(_ATTEMPTS):
             self.sent = True
@@ -308,57 +301,11 @@ class _Run:
                     raise
         raise KolumnError(f"{self.target.name}: others have committed {_ATTEMPTS} times meanwhile. Run it again")
 
-    @contextmanager
-    def _noted(self) -> Iterator[None]:
-        """A note of the run in `_RUNS`, before its first file. It goes with the run; without a commit, its files too."""
-        top, files, is_done = f"{self.target.root}/{_RUNS}", self.target.files, False
-        folder, is_local = f"{top}/{self.number}", isinstance(files, fs.LocalFileSystem)
-        with ExitStack() as held:
-            with writing(folder):
-                files.create_dir(top, recursive=True)
-            with locked(Path(top), "other runs have begun all the time", WAIT_S) if is_local else nullcontext(), writing(folder):
-                self.left += self._tidied(top)
-                files.create_dir(folder)
-                with files.open_output_stream(f"{folder}/running") as out:
-                    out.write(f"kolumn.append writes {_data(self.number)}\n".encode())
-                if is_local:
-                    held.enter_context(locked(Path(folder), "another run has it"))
-            try:
-                yield
-                is_done = True
-            finally:
-                # Whether a commit that was sent and not answered has arrived is looked up by the next run.
-                if not self.sent:
-                    _remove(files, f"{self.target.root}/{_data(self.number)}")
-                if is_done or not self.sent:
-                    _remove(files, folder)
-
-    def _tidied(self, top: str) -> Iterator[str]:
-        """Remove what dead runs have left; yields the folders of those that may live. Only locks tell, which URLs do not have."""
-        files = self.target.files
-        listed = files.get_file_info(fs.FileSelector(top))
-        for folder in sorted(info.path for info in listed if _NUMBER.fullmatch(info.base_name)):
-            number = folder.rpartition("/")[2]
-            data, is_dead = f"{self.target.root}/{_data(number)}", False
-            if isinstance(files, fs.LocalFileSystem):
-                with suppress(KolumnError), locked(Path(folder), "its run lives") as is_dead:
-                    pass
-            has_run = self.target.has_run(number)
-            if is_dead and not has_run:
-                _remove(files, data)
-            if is_dead or has_run:
-                _remove(files, folder)
-            elif files.get_file_info(data).type == fs.FileType.Directory:
-                yield _data(number)
-
-
-def _data(run: str) -> str:
-    return f"data/kolumn-{run}"
-
-
-def _remove(files: fs.FileSystem, folder: str) -> None:
-    if files.get_file_info(folder).type == fs.FileType.Directory and not (isinstance(files, fs.LocalFileSystem) and os.path.islink(folder)):
-        files.delete_dir(folder)
+    def _remove_unless_sent(self) -> None:
+        """Remove the files, unless a commit with them may have arrived."""
+        folder = f"{self.target.root}/{self._data}"
+        if not self.sent and self.target.files.get_file_info(folder).type == fs.FileType.Directory:
+            self.target.files.delete_dir(folder)
 
 
 def _days(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
@@ -374,24 +321,25 @@ class _File:
 
     closed = False
 
-    def __init__(self, target: TableTarget, place: str, schema: pa.Schema, columns: list[str], compression: str) -> None:
+    def __init__(self, target: "TableTarget", place: str, schema: pa.Schema, columns: list[str], compression: str) -> None:
         self.place, self.columns, path = place, columns, f"{target.root}/{place}"
         if isinstance(target.files, fs.LocalFileSystem):
             with writing(path):
                 make_folders(Path(path).parent)
             self.out: Any = StagedFile(Path(path))
         else:
-            self.out = target.files.open_output_stream(path)
+            self.out = target.open(place)
         self.rows, self.size, self.first, self.last = 0, 0, 2**63 - 1, -1
         self.writer = parquet.writer(self, pa.schema([schema.field(name) for name in columns]), compression)
         self.times: tuple[int, int] | None = None
 
     def write(self, data: bytes) -> None:
         self.size += memoryview(data).nbytes
-        self.out.write(data)
+        # Streams of deltalake take nothing else.
+        self.out.write(bytes(data))
 
     def flush(self) -> None:
-        self.out.flush()
+        pass
 
     def add(self, rows: pa.RecordBatch, row_group_rows: int) -> None:
         offsets = pc.min_max(rows.column("offset")).as_py()

@@ -68,8 +68,11 @@ class DeltaTarget:
             self.files, self.root = fs.FileSystem.from_uri(uri) if "://" in uri else (fs.LocalFileSystem(), str(Path(uri).absolute()))
             self.root = self.root.rstrip("/")
         else:
-            self.files, self.root = fs.PyFileSystem(_Files(uri, self.storage)), ""
+            self.files, self.root = fs.PyFileSystem(DeltaStorageHandler(uri, self.storage)), ""
         self.in_names = tuple(self.table.metadata().partition_columns)
+
+    def open(self, path: str) -> Any:
+        return self.files.handler._handler.open_output_stream(path)
 
     def _check(self, schema: pa.Schema) -> None:
         protocol, partitions = self.table.protocol(), self.table.metadata().partition_columns
@@ -138,31 +141,6 @@ class DeltaTarget:
     def has_run(self, run: str) -> bool:
         table = DeltaTable(self.name, storage_options=self.storage)
         return any(f"/kolumn-{run}/" in uri for uri in table.file_uris()) or any(one.get(RUN) == run for one in table.history())
-
-
-class _Files(DeltaStorageHandler):
-    """The table's folder at a URL. Streams of deltalake take `bytes` alone, and pyarrow has buffers."""
-
-    def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> pa.PythonFile:
-        return pa.PythonFile(_Bytes(self._handler.open_output_stream(path, metadata)), mode="w")
-
-
-class _Bytes:
-    closed = False
-
-    def __init__(self, out: Any) -> None:
-        self.out = out
-
-    def write(self, data: bytes) -> int:
-        return int(self.out.write(bytes(data)) or 0)
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        if not self.closed:
-            self.closed = True
-            self.out.close()
 
 
 def _app(topic: str, partition: int | None = None) -> str:

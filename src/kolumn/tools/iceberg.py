@@ -11,7 +11,7 @@ handle of the table repeating is turned off; the property of the table stays wha
 import json
 import logging
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 from pyarrow import fs
@@ -29,11 +29,8 @@ except ImportError as error:
     raise MissingPackageError("Iceberg tables need pyiceberg: pip install 'kolumn[iceberg]'") from error
 
 
-def _no_statistics(record: logging.LogRecord) -> bool:
-    """Payloads have none, which pyiceberg would tell for each file."""
-    return "statistics missing" not in record.getMessage()
-
-
+# Payloads have none, which pyiceberg would tell for each file.
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(lambda record: "statistics missing" not in record.getMessage())
 _RETRIES = "commit.retry.num-retries"
 _REFUSALS = ValueError, OverflowError, NotImplementedError, ValidationError, UnsupportedPyArrowTypeException
 
@@ -71,6 +68,9 @@ class IcebergTarget:
                 )
             self.by_day = self.by_day or is_day
         self.schema = schema
+
+    def open(self, path: str) -> Any:
+        return self.files.open_output_stream(f"{self.root}/{path}")
 
     def _opened(self, schema: pa.Schema, by_day: bool) -> Table:
         catalog, name = self.catalog, self.name
@@ -123,7 +123,6 @@ class IcebergTarget:
         return snapshot is not None and snapshot.summary is not None and snapshot.summary["total-records"] != "0"
 
     def commit(self, added: list[DataFile], state: TableState, notes: Mapping[str, str]) -> None:
-        logging.getLogger("pyiceberg.io.pyarrow").addFilter(_no_statistics)
         table, offsets = self._known(), dict[str, dict[str, int]]()
         for (topic, partition), offset in state.next.items():
             offsets.setdefault(topic, {})[str(partition)] = offset

@@ -1,11 +1,18 @@
-"""What `kolumn.append` and the engines' adapters, `kolumn.tools.iceberg` and `kolumn.tools.delta`, say to each other."""
+"""What `kolumn.append` and the engines' adapters, `kolumn.tools.iceberg` and `kolumn.tools.delta`, say to each other.
 
-from collections.abc import Iterable, Mapping
+Both adapters have the same methods and attributes:
+
+    prepare   opens the table with what others have committed, or makes it; `ArgumentError` if it can't have the schema
+    state     the state as of `prepare`; None if the table has none
+    has_rows  whether the table has rows, of whomever
+    open      a stream for a file at a URL, by its path below the table's folder
+    commit    adds files and the state to the table as of `prepare`: `OvertakenError` if another commit is in the way
+    has_run   whether the table as of now may have files of a run
+    in_names  columns that data files do not have, because the commit says their values
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import pyarrow as pa
-from pyarrow import fs
 
 from kolumn.core.errors import KolumnError
 
@@ -39,31 +46,3 @@ class DataFile:
     first: int
     last: int
     times: tuple[int, int] | None
-
-
-class TableTarget(Protocol):
-    """A table of one of the engines. ``in_names`` are columns that its data files do not have, because the commit says their values."""
-
-    name: str
-    files: fs.FileSystem
-    root: str
-    by_day: bool
-    in_names: tuple[str, ...]
-
-    def prepare(self, schema: pa.Schema, make_by_day: bool) -> None:
-        """Open the table with what others have committed; make it if there is none. Raises `ArgumentError` if it can't have the schema."""
-
-    def state(self, keys: Iterable[Key], ids: Mapping[str, str], settings: str) -> TableState | None:
-        """The state as of `prepare`; None if the table has none."""
-
-    def has_rows(self) -> bool:
-        """Whether the table has rows, of whomever."""
-
-    def commit(self, added: list[DataFile], state: TableState, notes: Mapping[str, str]) -> None:
-        """Add files and the state to the table as of `prepare`.
-
-        Raises `OvertakenError` if another commit is in the way, and `ArgumentError` if it can't have the files, before anything is sent.
-        """
-
-    def has_run(self, run: str) -> bool:
-        """Whether the table as of now, or an older version of it that can still be read, may have files of a run."""
