@@ -185,6 +185,7 @@ def test_record_columns_that_a_table_does_not_have(spark: SparkSession, columnar
     assert asked.toArrow().sort_by(ORDER).equals(expected.sort_by(ORDER))
     assert asked.dtypes == columnar(logs, columns=",".join([*ORDERED, *names])).select(*ORDERED, *names).dtypes
     assert frame.select("*").columns == frame.columns
+    assert frame.selectExpr("size(headers.key)").distinct().collect() == [(0,)]
     first = frame.where("position = 0 AND segment LIKE '%notes-1%' AND offset < 3").select("offset", "codec")
     assert "columns: topic" not in plan(first)
     assert "columns: offset, codec, segment, position, where: offset IS NOT NULL AND offset < 3" in plan(first)
