@@ -75,10 +75,11 @@ GPU_SECONDS ?= 450
 gpu-check:  ## on a machine with a GPU: checks, tests and the bench, cut off after GPU_SECONDS; results in build/gpu-check
 	PYTHONPATH=src:$$PYTHONPATH $(GPU_PYTHON) -m bench.gpu_check $(GPU_OUT) $(GPU_SECONDS)
 
-# Publishing is a person's decision: `twine upload build/release/*` after this.
-release: loops kernels  ## wheel and sdist in build/release, checked in an environment of their own; nothing is published
+# Publishing is a person's decision: `twine upload build/release/*.*` after this, and build/release/maven to a server.
+release: loops kernels  ## wheel and sdist in build/release, checked in an environment of their own, the jar in a Maven repository; nothing is published
 	rm -rf build/release
 	$(RUN) -m build --installer pip --outdir build/release .
+	$(RUN) -m kolumn.spark_plugin.session.maven build/release/maven
 	$(PYTHON) -m venv build/release/try
 	build/release/try/bin/python -m pip install --quiet --disable-pip-version-check build/release/*.whl
 	cd build/release && try/bin/kolumn doctor && try/bin/kolumn verify ../../tests/data/corpus/v2-java/java-zstd-0

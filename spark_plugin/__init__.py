@@ -61,6 +61,8 @@ from kolumn.core.errors import MissingPackageError
 if find_spec("pyspark") is None:
     raise MissingPackageError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
 
+from pyspark.errors import PySparkException
+
 from kolumn.spark_plugin.read.frames import read_segments
 from kolumn.spark_plugin.session.java import configure, connector_jar
 from kolumn.spark_plugin.session.session import use_this_python, use_this_python_to_find_formats
@@ -92,7 +94,12 @@ def register(spark: "SparkSession") -> None:
     """
     use_this_python(spark)
     for source in (RecordSource, DamageSource):
-        spark.dataSource.register(source)
+        try:
+            spark.dataSource.register(source)
+        except PySparkException as error:
+            # Spark 4.0 refuses a name that it finds by itself, and that is the one of this package.
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
 
 
 use_this_python_to_find_formats()

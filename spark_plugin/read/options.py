@@ -52,7 +52,7 @@ def refuse_table(texts: Mapping[str, str]) -> None:
     """Raise `ArgumentError` for CREATE TABLE, since Spark does not pass the options of such a table to the source in its queries."""
     if {"provider", "owner"} <= {name.lower() for name in texts}:
         raise ArgumentError(
-            "CREATE TABLE: Spark (4.1 to 4.3) does not pass a table's options on to sources written in Python, so that its queries would "
+            "CREATE TABLE: Spark (4.0 to 4.3) does not pass a table's options on to sources written in Python, so that its queries would "
             "know no path. CREATE TEMPORARY VIEW ... USING kolumn OPTIONS (path '...') works"
         )
 

@@ -114,7 +114,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark compares batches with, including the name of a list's child."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
-    except TypeError:  # pyspark 4.1 has no such argument, and accepts UTC as it is
+    except TypeError:  # pyspark 4.0 and 4.1 have no such argument, and accept UTC as it is
         return to_arrow_schema(schema)
 
 

@@ -29,7 +29,7 @@ from kolumn.spark_plugin.read.task import read_split, warn
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
-except ImportError:  # pyspark 4.1: every micro-batch takes all records that exist
+except ImportError:  # pyspark 4.0 and 4.1: every micro-batch takes all records that exist
     _AvailableNow = object  # type: ignore[assignment, misc]
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         return self.initial
 
     def latestOffset(self, start: Topics | None = None, limit: object = None) -> Topics:  # noqa: N802
-        """Where the micro-batch from ``start`` ends. pyspark 4.1 passes neither argument."""
+        """Where the micro-batch from ``start`` ends. pyspark 4.0 and 4.1 pass neither argument."""
         if start is None:
             groups = self._groups()
             return to_json(self._reached(groups), _ids(groups))
@@ -93,7 +93,8 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         ends, ids, known = self._reached(groups), _ids(groups), ids_of(start)
         for what in created_anew(known, ids):
             self._lost(what)
-        return to_json(self._next(from_json(start), ends, groups, dict(self.options.limits) if limited else {}), known | ids)
+        done = _of_same_topics(from_json(start), known, ids)
+        return to_json(self._next(done, ends, groups, dict(self.options.limits) if limited else {}), known | ids)
 
     def _reached(self, groups: Groups) -> dict[Pair, int]:
         """Where the log ends, for this run."""
@@ -101,14 +102,13 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         return self.reached
 
     def _next(self, done: dict[Pair, int], ends: dict[Pair, int], groups: Groups, limits: dict[str, int]) -> dict[Pair, int]:
-        for (topic, partition), offset in done.items():
-            key, where = (topic, partition), f"{topic}-{partition}: read up to offset {offset}, and the"
-            if key not in groups:
-                self._lost(f"{where} partition no longer exists")
-            elif ends.get(key, offset) < offset:
-                self._lost(f"{where} log ends at {ends[key]}")
-        starts = {key: done.get(key, _begin(groups[key])) for key in ends if key in groups}
-        waiting = {key: max(ends[key], start) for key, start in starts.items()}
+        if self.target is not None:
+            # The log may have been cut off, or created anew, since this run began.
+            ends = {key: min(end, log_end(groups[key])) if key in groups and done.get(key, 0) < end else end for key, end in ends.items()}
+        self._compare(done, {key: ends.get(key, math.inf) for key in groups})
+        # What comes where the log was cut off is new, though its offsets have been read before: as in Spark's Kafka source.
+        starts = {key: min(done.get(key, _begin(groups[key])), end) for key, end in ends.items() if key in groups}
+        waiting = {key: ends[key] for key in starts}
         # Offsets deleted by retention must not count against a limit.
         if self.target is None and self._too_few(sum(waiting[key] - start for key, start in starts.items())):
             return done
@@ -122,6 +122,14 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             return True
         self.triggered = now
         return False
+
+    def _compare(self, done: dict[Pair, int], ends: Mapping[Pair, float]) -> None:
+        """Say which partitions do not go on where they were read up to."""
+        for (topic, partition), offset in done.items():
+            end = ends.get((topic, partition))
+            if end is None or end < offset:
+                what = "partition no longer exists" if end is None else f"log ends at {end}"
+                self._lost(f"{topic}-{partition}: read up to offset {offset}, and the {what}")
 
     def _lost(self, what: str) -> None:
         lost(what, self.options.fail_on_data_loss)
@@ -143,15 +151,20 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
 
     def partitions(self, start: Topics, end: Topics) -> Sequence[InputPartition]:
         """Splits of the records with start <= offset < end: the same records at every attempt, even if the segments have changed."""
-        groups, starts = self._groups(), from_json(start)
-        for what in created_anew(ids_of(start) | ids_of(end), _ids(groups)):
+        groups = self._groups()
+        before, planned, now = ids_of(start), ids_of(end), _ids(groups)
+        for what in dict.fromkeys(created_anew(before, planned | now) + created_anew(planned, now)):
             self._lost(what)
+        # A topic that was created anew before this micro-batch was planned is read from its beginning; one that was later, in the next one.
+        starts, stops = _of_same_topics(from_json(start), before, planned), from_json(end)
+        # pyspark 4.0 and 4.1 do not say where a micro-batch starts when they ask where it ends.
+        self._compare(starts, stops)
         limits: dict[Key, Bounds] = {}
-        for key, stop in from_json(end).items():
+        for key, stop in _of_same_topics(stops, planned, now).items():
             begin, where = starts.get(key, 0), f"{key[0]}-{key[1]}"
             if key not in groups:
                 if begin < stop:
-                    self._lost(f"{where}: no longer exists, but offsets up to {stop} were to be read")
+                    self._lost(f"{where}: offsets {begin} to {stop - 1} were to be read, and the partition no longer exists")
                 continue
             first = _begin(groups[key])
             if key in starts and begin < min(first, stop):
@@ -209,6 +222,11 @@ def to_json(offsets: dict[Pair, int], ids: Mapping[str, str] = {}) -> Topics:
 def from_json(offsets: Topics) -> dict[Pair, int]:
     """The offsets of `to_json`."""
     return {(topic, int(number)): offset for topic, own in offsets.items() if topic != IDS for number, offset in own.items()}
+
+
+def _of_same_topics(offsets: dict[Pair, int], before: Mapping[str, str], now: Mapping[str, str]) -> dict[Pair, int]:
+    """Without the offsets of topics that were created anew."""
+    return {key: offset for key, offset in offsets.items() if key[0] not in before or now.get(key[0], before[key[0]]) == before[key[0]]}
 
 
 def ids_of(offsets: Topics) -> dict[str, str]:

@@ -6,7 +6,7 @@
 
 Eclipse's compiler, one jar from Maven's central repository, runs on any Java from version 17 on, so no JDK is needed. Zig's is a package of
 Python that compiles C for any processor and any glibc, so no other compiler is. Both make the same bytes everywhere, so a test can
-compare the jar that is shipped. The jar is the same for pyspark 4.1, 4.2 and 4.3.
+compare the jar that is shipped. The jar is the same for pyspark 4.0 to 4.3.
 
 ``standins/`` has the few classes of the RAPIDS Accelerator that the sources name, since its jar is too large to be fetched for a build.
 They are not in the jar.

@@ -85,11 +85,23 @@ class Asks:
             f"{pick(['key', 'value'])} IS {pick(['', 'NOT '])}NULL", f"offset + 1 > {self.literal('offset')}",
             f"cast(offset AS double) < {self.chance.randrange(3000)}.5", "size(headers) > 1", "isControl", "NOT tombstone",
         ]  # fmt: skip
+        ways += self.by_session()
         if self.typed:
             ways = [way for way in ways if "octet_length(value)" not in way]
             ways += [f"value.{one}" for one in ("id > 100", "customer = 'c3'", "customer IS NULL")]
             ways += ["size(value.items) = 2", f"{X[self.typed]} < 50.5"]
         return pick(ways)
+
+    def by_session(self) -> list[str]:
+        """Conditions that mean something else in another time zone, with other casts, or by a collation."""
+        pick, day = self.chance.choice, f"2023-11-{self.chance.choice([14, 15])}"
+        return [
+            f"topic COLLATE {pick(['UTF8_LCASE', 'UNICODE_CI'])} {pick(['=', '<>', '>'])} '{pick(['PLAIN', 'Old', 'x'])}'",
+            "topic COLLATE UTF8_LCASE IN ('OLDER', 'Packed')", f"timestamp {pick(['<', '>='])} '{day} {self.chance.randrange(24):02}:13'",
+            f"date(timestamp) = date'{day}'", f"hour(timestamp) < {self.chance.randrange(24)}",
+            f"timestamp > timestamp_ntz'{day} 22:20:00'",
+            f"offset >= '{self.chance.randrange(3000)}'", f"partition = {self.chance.randrange(5)}.0", "cast(key AS string) = 'a'",
+        ]  # fmt: skip
 
     def condition(self, depth: int = 2) -> str:
         if depth == 0 or self.chance.random() < 0.3:
@@ -126,6 +138,31 @@ class Asks:
             f"SELECT count(*), sum(offset) FROM log{where or ' WHERE true'} AND partition IN (SELECT max(partition) FROM log)",
             f"SELECT topic, count(*) FROM log JOIN log b USING (topic, partition, offset) WHERE b.{self.of_offset()} GROUP BY topic",
             f"SELECT sum(x) FROM (SELECT lag(offset) OVER (PARTITION BY topic, partition ORDER BY offset) AS x FROM log{where})",
+            *[self.nested() for _ in range(5)],
+        ])  # fmt: skip
+
+    def nested(self) -> str:
+        """One with subqueries, windows, joins and sets."""
+        where, pick = self.chance.choice(["", f" WHERE {self.condition()}"]), self.chance.choice
+        key, other = "topic, partition, offset", self.condition(1)
+        frame = f"PARTITION BY {pick(['topic', 'topic, partition', 'partition'])} ORDER BY offset {pick(['', 'DESC'])}, topic, partition"
+        number = pick(["row_number()", "rank()", "ntile(9)"])
+        return pick([
+            f"SELECT {key} FROM (SELECT *, {number} OVER ({frame}) AS r FROM log{where}) WHERE r <= 3",
+            f"SELECT topic, sum(x) FROM (SELECT topic, sum(offset) OVER ({frame} ROWS 2 PRECEDING) AS x FROM log{where}) GROUP BY topic",
+            f"SELECT {key} FROM log a WHERE {pick(['', 'NOT '])}EXISTS (SELECT 1 FROM log b "
+            f"WHERE b.topic = a.topic AND b.partition = a.partition AND b.offset = a.offset + 1 AND {self.of_offset()})",
+            f"SELECT {key} FROM log WHERE offset {pick(['', 'NOT '])}IN (SELECT offset FROM log WHERE {other})",
+            f"SELECT {key} FROM log WHERE offset = (SELECT {pick(['max', 'min'])}(offset) FROM log{where})",
+            f"SELECT topic FROM log{where} {pick(['UNION', 'EXCEPT', 'INTERSECT', 'EXCEPT ALL'])} SELECT topic FROM log WHERE {other}",
+            f"SELECT {key} FROM log{where} {pick(['UNION ALL', 'EXCEPT', 'INTERSECT'])} SELECT {key} FROM log WHERE {other}",
+            f"SELECT topic, partition, {self.total()} FROM log{where} GROUP BY {pick(['CUBE', 'ROLLUP'])}(topic, partition) "
+            f"HAVING count(*) > {self.chance.randrange(60)}",
+            f"SELECT a.topic, count(*), count(b.offset), sum(b.offset) FROM log a {pick(['LEFT', 'FULL', 'RIGHT'])} JOIN log b "
+            f"ON a.topic = b.topic AND a.partition = b.partition AND a.offset = b.offset + {self.chance.randrange(3)} GROUP BY a.topic",
+            f"SELECT date_format(timestamp, 'yyyy-MM-dd HH'), {self.total()} FROM log{where} GROUP BY 1",
+            f"SELECT {key} FROM log{where} ORDER BY {pick(['offset DESC', 'timestamp DESC, offset', 'offset'])}, topic, partition "
+            f"LIMIT {self.chance.randrange(50)}",
         ])  # fmt: skip
 
     def first(self, where: str) -> str:

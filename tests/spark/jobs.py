@@ -205,10 +205,10 @@ def slow_write(target: str) -> None:
     frame.write.format("kolumn").mode("append").option("topic", "t").save(target)
 
 
-def smoke(path: str, scratch: str, reader: str) -> None:
-    """Read, stream and write by ``format("kolumn")``, which Spark finds from 4.1 on though nothing is registered. Or there is the jar."""
+def smoke(path: str, scratch: str) -> None:
+    """Read, stream and write by ``format("kolumn")``, which Spark finds though nothing is registered."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = session("local[2]", configure=plugin.configure if reader == "columnar" else lambda builder: builder)
+    spark = session("local[2]")
     frame = spark.read.format("kolumn").option("includeHeaders", "true").load(path)
     found = [frame.count(), plugin.read_segments(spark, path, include_headers=True).filter(sql.size("headers") >= 0).count()]
     stream = spark.readStream.format("kolumn").options(startingOffsets="earliest", maxOffsetsPerTrigger="3000").load(path)
@@ -217,16 +217,17 @@ def smoke(path: str, scratch: str, reader: str) -> None:
     found.append(spark.table("streamed").count())
     frame.coalesce(1).write.format("kolumn").mode("append").option("codec", "zstd").save(f"{scratch}/log")
     found.append(spark.read.format("kolumn").load(f"{scratch}/log").count())
-    if reader == "columnar":
-        frame = spark.read.format("kolumn").options(includeHeaders="true", reader="columnar", chunkBytes="5000").load(path)
-        ranged = frame.where("offset >= 6000")
-        plans = [str(one._jdf.queryExecution().executedPlan().toString()) for one in (frame, ranged)]
-        assert all("BatchScan kolumn" in plan for plan in plans), plans
-        assert "offset >= 6000" in plans[1].partition("where: ")[2], plans
-        found.append(frame.filter(sql.size("headers") >= 0).count())
-        found += [6000 + ranged.select("value", "headers").toArrow().num_rows, frame.count()]
     spark.stop()
-    tell([pyspark.__version__, found])
+    tell(found)
+
+
+def by_packages(path: str, repository: str, coordinates: str, ivy: str) -> None:
+    """As spark-submit --packages ... --repositories ... does, without a call of `configure`."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {"spark.jars.packages": coordinates, "spark.jars.repositories": f"file://{repository}", "spark.jars.ivy": ivy}
+    spark = session(settings=settings)
+    rows = spark.read.format("kolumn").option("reader", "columnar").load(path).where("offset >= 0").count()
+    tell([rows, *(Path(jar).name for jar in spark.sparkContext.getConf().get("spark.jars").split(","))])
 
 
 def wrong_python(path: str) -> None:

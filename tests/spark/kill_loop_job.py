@@ -145,9 +145,10 @@ class Loop:
     def a_stopped_stream(self) -> None:
         """A stream that is stopped, or meets a killed executor or worker, and goes on from its checkpoint until it has all."""
         folder = self.scratch / f"stream-{sum(self.done.values())}-{self.chance.randrange(10**9)}"
+        reader = self.chance.choice(["columnar", "python"])
 
         def started(**trigger: Any) -> Any:
-            options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "15000", "splitBytes": "300000"}
+            options = {"reader": reader, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "15000", "splitBytes": "300000"}
             frame = self.slowly(self.spark.readStream.format("kolumn").options(**options).load(self.log))
             writer = frame.select("topic", "partition", "offset", "key", "value").writeStream.format("parquet")
             return writer.option("checkpointLocation", f"{folder}/state").trigger(**trigger).start(f"{folder}/rows")

@@ -1,5 +1,6 @@
-"""Programs as users run them, with sessions of their own: clusters that lose executors, other versions of Spark, `make demo`."""
+"""Programs as users run them, with sessions of their own: clusters that lose executors, `make demo`."""
 
+import hashlib
 import os
 import random
 import shutil
@@ -17,6 +18,8 @@ import kolumn
 from kit.corpus import HERE as CORPUS
 from kit.fuzz import SECONDS
 from kit.spark_session import run_job
+from kolumn.spark_plugin import connector_jar
+from kolumn.spark_plugin.session.maven import COORDINATES, write_repository
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -74,21 +77,21 @@ def test_rows_once_each_and_nothing_left_though_all_is_killed(tmp_path: Path) ->
 
 
 def test_a_format_that_nobody_registered(tmp_path: Path) -> None:
-    assert run_job("smoke", TOPICS[0], tmp_path, "python")[1] == 4 * [kolumn.read(TOPICS[0]).num_rows]
+    assert run_job("smoke", TOPICS[0], tmp_path) == 4 * [kolumn.read(TOPICS[0]).num_rows]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("line", ["4.1", "4.3"])
-def test_other_lines_of_spark(tmp_path: Path, line: str) -> None:
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path / "spark")]
-    done = subprocess.run([*install, f"pyspark=={line}.*", "py4j>=0.10.9.7,<0.10.9.10"], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"pyspark {line} could not be installed: {done.stderr[-500:]}")
-    for reader, counts in {"python": 4, "columnar": 7}.items():
-        (tmp_path / reader).mkdir()
-        version, found = run_job("smoke", TOPICS[0], tmp_path / reader, reader, env=os.environ | {"PYTHONPATH": str(tmp_path / "spark")})
-        assert version.startswith(line)
-        assert found == counts * [kolumn.read(TOPICS[0]).num_rows], reader
+def test_spark_takes_the_jar_from_a_maven_repository(tmp_path: Path) -> None:
+    """The one that `make release` writes; Ivy compares its checksums."""
+    version = write_repository(tmp_path / "maven")
+    (jar,) = version.glob("kolumn-spark_2.13-*[0-9].jar")
+    assert jar.read_bytes() == connector_jar().read_bytes()
+    with zipfile.ZipFile(jar.with_name(f"{jar.stem}-sources.jar")) as sources:
+        assert "kolumn/LogScan.java" in sources.namelist()
+    for path in version.glob("*.sha512"):
+        assert path.read_text() == hashlib.sha512(path.with_suffix("").read_bytes()).hexdigest()
+    found = run_job("by_packages", TOPICS[0], tmp_path / "maven", COORDINATES, tmp_path / "ivy")
+    assert found == [kolumn.read(TOPICS[0]).num_rows, f"io.github.kolumn_{jar.name}"]
+    assert (tmp_path / "ivy" / "jars" / found[1]).read_bytes() == jar.read_bytes()
 
 
 def test_demo() -> None:

@@ -31,7 +31,7 @@ final class Delegate {
       return (TableProvider) made;
     } catch (ReflectiveOperationException e) {
       throw new UnsupportedOperationException(
-          "this Spark has no Python data sources as Kolumn's jar (for Spark 4.1 to 4.3) knows them: leave kolumn-spark.jar out", e);
+          "this Spark has no Python data sources as Kolumn's jar (for Spark 4.0 to 4.3) knows them: leave kolumn-spark.jar out", e);
     }
   }
 }
