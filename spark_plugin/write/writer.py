@@ -24,6 +24,7 @@ from kolumn.spark_plugin.write.staging import StagedSegments, Staging, end_of, p
 from kolumn.writers.commit.run import recover, withdraw
 from kolumn.writers.entries import EntrySettings, check_columns
 from kolumn.writers.outgoing import name_of
+from kolumn.writers.payloads import NAMES, PayloadEncoder, encoded, encoders_of, written_schema
 from kolumn.writers.write import SegmentFiles, Writer, settings
 
 _RULES: dict[str, Rule] = {
@@ -38,6 +39,11 @@ _RULES: dict[str, Rule] = {
     "indexIntervalBytes": ("index_interval_bytes", int, "an integer"),
     "topic": ("topic", str, "a name"),
     "partition": ("partition", int, "an integer"),
+    **{
+        f"{column}{name.title().replace('_', '')}": (f"{column}_{name}", int if name == "schema_id" else str, "an integer")
+        for column in ("value", "key")
+        for name in NAMES
+    },
 }
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -64,6 +70,7 @@ class WriteOptions:
     partition: int | None
     topics: tuple[str, ...] = ()
     part: str = ""
+    encoders: tuple[PayloadEncoder, ...] = ()
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "WriteOptions":
@@ -91,7 +98,7 @@ class WriteOptions:
             check_topic(topic)
         sizes = values.get("segment_bytes", 1 << 30), values.get("index_interval_bytes", 4096)
         topic = values.get("topic", topics[0] if len(topics) == 1 else None)
-        return cls(name_of(local(values["path"])), how, *sizes, topic, values.get("partition"), topics, part)
+        return cls(name_of(local(values["path"])), how, *sizes, topic, values.get("partition"), topics, part, encoders_of(values))
 
     def for_overwrite(self) -> "WriteOptions":
         """The same options. Raises `ArgumentError` if a table is replaced that is a part of its log directory."""
@@ -180,7 +187,7 @@ class SegmentWriter(DataSourceArrowWriter):
 
 def check_write(options: WriteOptions, schema: StructType) -> None:
     """Raise `ArgumentError` for columns that records do not have, or without a topic."""
-    check_columns(arrow_schema(schema))
+    check_columns(written_schema(arrow_schema(schema), options.encoders))
     if options.topic is None and "topic" not in schema.names:
         raise ArgumentError("no topic: give the DataFrame a column 'topic', or the write an option 'topic'")
 
@@ -198,7 +205,7 @@ def write_segments(
     task = context.partitionId() if context is not None else 0
     partitions: dict[tuple[str, int], _Partition] = {}
     with staging.attempt() as (folder, name), ExitStack() as stack:
-        for batch in rows:
+        for batch in _encoded(rows, options):
             for key, part in _by_partition(batch, options, task):
                 if key not in partitions:
                     partitions[key] = stack.enter_context(_Partition(folder, key, options, next_offset(key)))
@@ -206,6 +213,13 @@ def write_segments(
         for own in partitions.values():
             own.finish()
     return [own.piece(name) for own in partitions.values()]
+
+
+def _encoded(rows: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterator[pa.RecordBatch]:
+    if not options.encoders:
+        return rows
+    tables = encoded((pa.Table.from_batches([batch]) for batch in rows), options.encoders)
+    return (batch for table in tables for batch in table.combine_chunks().to_batches())
 
 
 class _Partition:
