@@ -6,7 +6,14 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from kolumn.copies.ranges import whole_ranges
@@ -31,6 +38,7 @@ from kolumn.spark_plugin.read.splits import (
 )  # fmt: skip
 from kolumn.spark_plugin.read.stream import RecordStream
 from kolumn.spark_plugin.read.task import read_split, warn
+from kolumn.spark_plugin.write.stream import StreamWriter
 from kolumn.spark_plugin.write.writer import SegmentWriter, WriteOptions
 
 
@@ -68,6 +76,10 @@ class RecordSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """The writer of one DataFrame."""
         return SegmentWriter(WriteOptions.of(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """The writer of one epoch of a query, or what commits it."""
+        return StreamWriter(self.options, schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream of one query."""

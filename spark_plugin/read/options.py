@@ -181,6 +181,8 @@ _OWN: dict[str, Rule] = {
     "reader": ("reader", str.lower, "columnar or python"),
 }
 _ALL = _DECODE | _OWN | _KAFKA
+READ_NAMES = frozenset(name.lower() for name in _ALL)
+"""Names of options of a read, in lower case."""
 _DECODED = {kept_as for kept_as, _, _ in _DECODE.values()}
 
 
@@ -319,7 +321,7 @@ class LoadOptions:
         """
         refuse_table(texts)
         texts = {_renamed(name): text for name, text in texts.items()}
-        ignored = sorted(filter(_is_ignored, texts))
+        ignored = sorted(filter(is_ignored, texts))
         if ignored:
             logger.warning("options of Spark's Kafka source that mean nothing for files are ignored: %s", ", ".join(ignored))
         values = dict(parsed(name, text, _ALL, "Options") for name, text in texts.items() if name not in ignored)
@@ -382,7 +384,7 @@ def _renamed(name: str) -> str:
     return new or name
 
 
-def _is_ignored(name: str) -> bool:
+def is_ignored(name: str) -> bool:
     """Whether an option configures a Kafka client, or Spark's cache of Kafka clients. Such options have no effect on files."""
     lower = name.lower()
     return lower.startswith(_IGNORED) or (lower.startswith("kafka.") and lower != _ISOLATION)

@@ -97,6 +97,8 @@ def _wrap(java: Path) -> Path:
 
 JAR = "kolumn-spark.jar"
 _JARS = "spark.jars"
+_CATALOG = "spark.sql.catalog.kolumn"
+"""The catalog that takes paths for tables: SELECT * FROM kolumn.`/data/kafka`."""
 
 
 def connector_jar() -> Path:
@@ -117,6 +119,7 @@ def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
     """Let a session read ``format("kolumn")`` by the columnar connector.
 
     Columns, ranges, limits and counts of a query are passed on to Kolumn then, and tables can be created; rows are the same as without.
+    SELECT * FROM kolumn.`/data/kafka` reads a path, unless the builder has a catalog of that name.
 
     Parameters
     ----------
@@ -144,7 +147,8 @@ def connector_settings(builder: "SparkSession.Builder", *jars: str) -> dict[str,
     options: dict[str, str] = getattr(builder, "_options", {})
     refuse_wrong(options)
     given = options.get(_JARS, "").split(",")
-    return {_JARS: ",".join(dict.fromkeys(jar for jar in (*given, *jars, str(connector_jar())) if jar)), DRIVERS_PYTHON: sys.executable}
+    found = {_JARS: ",".join(dict.fromkeys(jar for jar in (*given, *jars, str(connector_jar())) if jar)), DRIVERS_PYTHON: sys.executable}
+    return found if _CATALOG in options else found | {_CATALOG: "kolumn.Catalog"}
 
 
 # Ivy knows where Maven's central repository is. POMs may name parents that are not there.

@@ -3,10 +3,11 @@
 Staged segments become part of a log directory: all of them, or no segment if anything is wrong with one.
 """
 
+import json
 import os
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -18,27 +19,39 @@ from kolumn.source import storage
 from kolumn.source.names import LOG, file_name
 from kolumn.source.segments import SIDE_FILES, find_segments
 from kolumn.source.storage import FolderEntry
-from kolumn.writers.commit.liveness import WAIT_S, committing, hold, write_owner
-from kolumn.writers.commit.run import commit, discard, new_folder, recover
-from kolumn.writers.commit.staged_file import make_folders, writing
+from kolumn.writers.commit.liveness import WAIT_S, committing, hold, is_ours, write_owner
+from kolumn.writers.commit.run import STREAMS, commit, discard, new_folder, recover, settle
+from kolumn.writers.commit.staged_file import StagedFile, make_folders, writing
 from kolumn.writers.outgoing import send
+
+_VERSION = 1  # of a stream's file
 
 
 class Staging:
     """One job's folder below a target, a path or URL. Its name is not that of a topic-partition, so readers ignore it.
 
-    The job, of a kind such as "write", lives as long as this process or, with ``by_jvm``, as the JVM that has started it. Raises
-    `KolumnError` if the folder cannot be made.
+    The job, of a kind such as "write", lives as long as this process or, with ``by_jvm``, as the JVM that has started it. A job that is
+    known by a ``number`` has one folder at a time: this process takes it over from others of the same JVM, and removes it otherwise.
+    Raises `KolumnError` if the folder cannot be made.
     """
 
-    def __init__(self, target: str, name: str, by_jvm: bool = False) -> None:
+    def __init__(self, target: str, name: str, by_jvm: bool = False, number: str = "") -> None:
         self.root = target
-        self.name = new_folder(target, name)
+        self.name = new_folder(target, name, number)
         # At a URL a folder exists once a file is in it: object stores have no empty folders.
-        if not storage.is_url(self.name):
-            with writing(self.name):
-                make_folders(Path(self.name).parent)
-            write_owner(_make(Path(self.name)), by_jvm)
+        if storage.is_url(self.name):
+            return
+        if number and is_ours(Path(self.name), by_jvm):
+            write_owner(Path(self.name), by_jvm)
+            return
+        if number and os.path.lexists(self.name):
+            with suppress(FileNotFoundError):
+                action, why = settle(target, self.name, old_s=0)
+                if action == "left":
+                    raise KolumnError(f"{self.name}: {why}: expected no other run of this stream. Stop that one first")
+        with writing(self.name):
+            make_folders(Path(self.name).parent)
+        write_owner(_make(Path(self.name)), by_jvm)
 
     @contextmanager
     def attempt(self) -> Iterator[tuple[Path, str]]:
@@ -100,8 +113,51 @@ class StagedSegments:
         return f"{self.topic}-{self.partition}"
 
 
-def publish(target: str, staging: str, pieces: list[StagedSegments], overwrite: bool, format: str = "kafka") -> None:
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of a stream, which Spark may run again: the target's file of the stream has the number of the last one that is in it."""
+
+    stream: str
+    number: int
+
+    def file(self, target: str) -> str:
+        """The stream's file in a target."""
+        return storage.within(target, STREAMS, f"{self.stream}.json")
+
+    def is_committed(self, target: str) -> bool:
+        """Whether the target has this epoch. Raises `KolumnError` if the stream's file says something else than a number."""
+        name = self.file(target)
+        if storage.look(name) is None:
+            return False
+        try:
+            state = json.loads(storage.read_bytes(name) or b"")
+            version, last = int(state["version"]), int(state["epoch"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise KolumnError(f"{name}: expected the number of the stream's last epoch, found something else: {error}") from error
+        if version != _VERSION:
+            raise KolumnError(f"{name} has version {version}, this Kolumn knows {_VERSION}: update it")
+        return self.number <= last
+
+    def stage(self, staging: str) -> str:
+        """Write the stream's next file into a job's folder, and return its name."""
+        folder = storage.within(staging, uuid.uuid4().hex)
+        name = storage.within(folder, f"{self.stream}.json")
+        data = json.dumps({"version": _VERSION, "epoch": self.number}).encode()
+        if storage.is_url(staging):
+            storage.put(name, data)
+        else:
+            _make(Path(folder))
+            with StagedFile(Path(name)) as file:
+                file.write(data)
+        return name
+
+
+def publish(
+    target: str, staging: str, pieces: list[StagedSegments], overwrite: bool, format: str = "kafka", epoch: Epoch | None = None
+) -> bool:
     """Move staged segments from a job's folder to their places in a log directory; ``overwrite`` removes all topic-partitions in it.
+
+    Returns whether that was done: an ``epoch`` that the stream has committed before is not moved again.
 
     Raises `ArgumentError` if offsets overlap, between tasks or with the existing log, or if ``overwrite`` would remove files that Kolumn
     did not write: nothing has changed then. Raises `KolumnError` if another run on this machine is committing to the log directory, a file
@@ -109,6 +165,8 @@ def publish(target: str, staging: str, pieces: list[StagedSegments], overwrite: 
     """
     with nullcontext() if storage.is_url(target) else committing(Path(target)):
         recover(target, own=staging)
+        if epoch is not None and epoch.is_committed(target):
+            return False
         pieces = sorted((piece for piece in pieces if piece.last >= 0), key=lambda piece: (piece.name, piece.first))
         for name, group in groupby(pieces, key=lambda piece: piece.name):
             own = list(group)
@@ -123,7 +181,12 @@ def publish(target: str, staging: str, pieces: list[StagedSegments], overwrite: 
             if end is not None and own[0].first < end:
                 raise ArgumentError(f"{folder}: its log ends at offset {end}, and records from {own[0].first} on were to be appended")
         gone = _replaced(target) if overwrite else []
-        move_all(target, staging, [move for piece in pieces for move in _files(piece, target)], gone)
+        moves = [move for piece in pieces for move in _files(piece, target)]
+        if epoch is not None:
+            moves.append((epoch.stage(staging), epoch.file(target)))
+            gone += [epoch.file(target)] if storage.look(epoch.file(target)) is not None else []
+        move_all(target, staging, moves, gone)
+        return True
 
 
 def end_of(folder: str, format: str) -> int | None:

@@ -16,13 +16,15 @@ from pyspark.sql.types import StructType
 
 from kolumn.core.errors import ArgumentError
 from kolumn.formats.layouts import FORMAT_NAMES, FORMATS
+from kolumn.source.names import LOG, is_partition_folder
 from kolumn.source.storage import within
-from kolumn.spark_plugin.read.options import Rule, local, parsed, refuse_table
+from kolumn.spark_plugin.read.options import READ_NAMES, Rule, is_ignored, local, parsed, refuse_table
 from kolumn.spark_plugin.read.schema import arrow_schema
 from kolumn.spark_plugin.write.staging import StagedSegments, Staging, end_of, publish
 from kolumn.writers.commit.run import recover, withdraw
 from kolumn.writers.entries import EntrySettings, check_columns
 from kolumn.writers.outgoing import name_of
+from kolumn.writers.payloads import NAMES, PayloadEncoder, encoded, encoders_of, written_schema
 from kolumn.writers.write import SegmentFiles, Writer, settings
 
 _RULES: dict[str, Rule] = {
@@ -37,15 +39,27 @@ _RULES: dict[str, Rule] = {
     "indexIntervalBytes": ("index_interval_bytes", int, "an integer"),
     "topic": ("topic", str, "a name"),
     "partition": ("partition", int, "an integer"),
+    **{
+        f"{column}{name.title().replace('_', '')}": (f"{column}_{name}", int if name == "schema_id" else str, "an integer")
+        for column in ("value", "key")
+        for name in NAMES
+    },
 }
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+QUERY_ID, TABLE = "kolumn.queryId", "kolumn.table"
+"""Options that the connector adds: the id that Spark gave a write, and the table that is written, whose options are those of a read."""
+_SELECTING = ("subscribe", "start", "end", "topic", "partition", "isolationlevel", "kafka.isolation.level", "errors", "replicas")
+"""What names of options begin with if a read with them may leave records out."""
 
 
 @dataclass(frozen=True)
 class WriteOptions:
     """The options of one ``save``: those of `kolumn.write` in camelCase, and where the records go.
 
-    ``path`` is the log directory, or its URL. ``topic`` and ``partition`` are those of all records, if the DataFrame has no such column.
+    ``path`` is the log directory, or its URL. ``topic`` and ``partition`` are those of records that have none in their row. A table has
+    no others than its ``topics``, if it names any; ``part`` is the option by which it is a part of the log directory.
     """
 
     path: str
@@ -54,11 +68,22 @@ class WriteOptions:
     index_interval_bytes: int
     topic: str | None
     partition: int | None
+    topics: tuple[str, ...] = ()
+    part: str = ""
+    encoders: tuple[PayloadEncoder, ...] = ()
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> "WriteOptions":
         """Read the options of a data source. Raises `ArgumentError` for an unknown name, a value that is not allowed, or without a path."""
         refuse_table(texts)
+        own = {name.lower() for name in (QUERY_ID, TABLE)}
+        table, texts = lowered(texts).get(TABLE.lower()), {name: text for name, text in texts.items() if name.lower() not in own}
+        topics: tuple[str, ...] = ()
+        part = ""
+        if table is not None:
+            topics = _topics_of_table(table, texts)
+            part = next((name for name in sorted(texts) if name.lower().startswith(_SELECTING)), "")
+            texts = {name: text for name, text in texts.items() if not _only_reads(name)}
         values = dict(parsed(name, text, _RULES, "Options of a write") for name, text in texts.items())
         if "path" not in values:
             raise ArgumentError("no path: name a log directory in save(...)")
@@ -69,10 +94,45 @@ class WriteOptions:
         for name in ("segment_bytes", "index_interval_bytes"):
             if values.get(name, 1) < 1:
                 raise ArgumentError(f"{name}={values[name]}: expected at least 1")
-        if "topic" in values:
-            check_topic(values["topic"])
+        for topic in (*filter(None, [values.get("topic")]), *topics):
+            check_topic(topic)
         sizes = values.get("segment_bytes", 1 << 30), values.get("index_interval_bytes", 4096)
-        return cls(name_of(local(values["path"])), how, *sizes, values.get("topic"), values.get("partition"))
+        topic = values.get("topic", topics[0] if len(topics) == 1 else None)
+        return cls(name_of(local(values["path"])), how, *sizes, topic, values.get("partition"), topics, part, encoders_of(values))
+
+    def for_overwrite(self) -> "WriteOptions":
+        """The same options. Raises `ArgumentError` if a table is replaced that is a part of its log directory."""
+        if self.part:
+            raise ArgumentError(
+                f"overwrite replaces all topics below {self.path}, and the table may show a part of them, since it has the option "
+                f"{self.part}: expected INSERT INTO, or a table of the whole log directory"
+            )
+        return self
+
+
+def lowered(texts: Mapping[str, str]) -> dict[str, str]:
+    """Options by their names in lower case."""
+    return {name.lower(): text for name, text in texts.items()}
+
+
+def _only_reads(name: str) -> bool:
+    return (name.lower() in READ_NAMES or is_ignored(name)) and name.lower() not in {own.lower() for own in _RULES}
+
+
+def _topics_of_table(table: str, texts: Mapping[str, str]) -> tuple[str, ...]:
+    """The topics that a table names. Raises `ArgumentError` if its options do not say where new records would go."""
+    given = lowered(texts)
+    path = given.get("path", "")
+    name = path.rstrip("/").rpartition("/")[2]
+    wrong = next((option for option in ("paths", "subscribePattern", "assign") if option.lower() in given), "")
+    if any(sign in path for sign in "*?[") or name.endswith(LOG) or is_partition_folder(name):
+        wrong = f"path {path}"
+    if wrong:
+        raise ArgumentError(
+            f"INSERT into the table {table}: its {wrong} does not say where new records go: expected the path of a log directory, and no "
+            'choice of topics but subscribe. Or write with df.write.format("kolumn").save(path)'
+        )
+    return tuple(filter(None, (topic.strip() for topic in given.get("subscribe", "").split(","))))
 
 
 def check_topic(name: object) -> str:
@@ -95,37 +155,20 @@ class WrittenSegments(WriterCommitMessage):
 class SegmentWriter(DataSourceArrowWriter):
     """Writes one DataFrame as ``<path>/<topic>-<partition>/<base offset>.log``, with indexes.
 
-    Without a column ``partition`` and without that option, records go to the partition with the number of their task. Without a column
-    ``offset``, their offsets continue at the end of the partition's log.
+    Records without a partition, in their row or as an option, go to the partition with the number of their task. Without offsets they
+    continue at the end of the partition's log.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
-        check_columns(arrow_schema(schema))
-        if options.topic is None and "topic" not in schema.names:
-            raise ArgumentError("no topic: give the DataFrame a column 'topic', or the write an option 'topic'")
-        self.options, self.overwrite = options, overwrite
+        check_write(options, schema)
+        self.options, self.overwrite = options.for_overwrite() if overwrite else options, overwrite
         # This has to be done before anything looks for the end of a log.
         recover(options.path)
         self.staging = Staging(options.path, "write", by_jvm=True)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenSegments:
         """Write the rows of one task; every attempt has its own folder."""
-        context = TaskContext.get()
-        task = context.partitionId() if context is not None else 0
-        partitions: dict[tuple[str, int], _Partition] = {}
-        with self.staging.attempt() as (folder, name), ExitStack() as stack:
-            for batch in iterator:
-                for key, part in _by_partition(batch, self.options, task):
-                    if key not in partitions:
-                        partitions[key] = stack.enter_context(_Partition(folder, key, self.options, self._next_offset(key)))
-                    partitions[key].add(part)
-            for own in partitions.values():
-                own.finish()
-        return WrittenSegments([own.piece(name) for own in partitions.values()])
-
-    def _next_offset(self, key: tuple[str, int]) -> int:
-        folder = within(self.options.path, f"{key[0]}-{key[1]}")
-        return 0 if self.overwrite else end_of(folder, FORMAT_NAMES[self.options.how.format]) or 0
+        return WrittenSegments(write_segments(iterator, self.options, self.staging, self.overwrite))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Move the segments that the tasks have written to their places, on the driver."""
@@ -140,6 +183,43 @@ class SegmentWriter(DataSourceArrowWriter):
         withdraw(self.options.path, self.staging.name)
         self.staging.remove()
         recover(self.options.path)
+
+
+def check_write(options: WriteOptions, schema: StructType) -> None:
+    """Raise `ArgumentError` for columns that records do not have, or without a topic."""
+    check_columns(written_schema(arrow_schema(schema), options.encoders))
+    if options.topic is None and "topic" not in schema.names:
+        raise ArgumentError("no topic: give the DataFrame a column 'topic', or the write an option 'topic'")
+
+
+def write_segments(
+    rows: Iterator[pa.RecordBatch], options: WriteOptions, staging: Staging, overwrite: bool = False
+) -> list[StagedSegments]:
+    """Write the rows of one attempt of a task into a folder of its own."""
+
+    def next_offset(key: tuple[str, int]) -> int:
+        folder = within(options.path, f"{key[0]}-{key[1]}")
+        return 0 if overwrite else end_of(folder, FORMAT_NAMES[options.how.format]) or 0
+
+    context = TaskContext.get()
+    task = context.partitionId() if context is not None else 0
+    partitions: dict[tuple[str, int], _Partition] = {}
+    with staging.attempt() as (folder, name), ExitStack() as stack:
+        for batch in _encoded(rows, options):
+            for key, part in _by_partition(batch, options, task):
+                if key not in partitions:
+                    partitions[key] = stack.enter_context(_Partition(folder, key, options, next_offset(key)))
+                partitions[key].add(part)
+        for own in partitions.values():
+            own.finish()
+    return [own.piece(name) for own in partitions.values()]
+
+
+def _encoded(rows: Iterator[pa.RecordBatch], options: WriteOptions) -> Iterator[pa.RecordBatch]:
+    if not options.encoders:
+        return rows
+    tables = encoded((pa.Table.from_batches([batch]) for batch in rows), options.encoders)
+    return (batch for table in tables for batch in table.combine_chunks().to_batches())
 
 
 class _Partition:
@@ -160,8 +240,20 @@ class _Partition:
         self.files.__exit__(*error)
 
     def add(self, batch: pa.RecordBatch) -> None:
+        batch = self._with_all_offsets_or_none(batch)
         self.schema = batch.schema
         self._add(pa.Table.from_batches([batch]), last=False)
+
+    def _with_all_offsets_or_none(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """INSERT fills a column that it is not given with nulls."""
+        nulls = batch.column("offset").null_count if "offset" in batch.schema.names else batch.num_rows
+        before = nulls == 0 if self.schema is None else "offset" in self.schema.names
+        if nulls not in (0, batch.num_rows) or before != (nulls == 0):
+            raise ArgumentError(
+                f"{self.key[0]}-{self.key[1]}: column 'offset': some rows are null, some are not: expected an offset in every record of a "
+                "partition, or in none"
+            )
+        return batch.drop_columns(["offset"]) if nulls and "offset" in batch.schema.names else batch
 
     def finish(self) -> None:
         """Write the records that are waiting for a batch to become full."""
@@ -190,13 +282,17 @@ def _by_partition(batch: pa.RecordBatch, options: WriteOptions, task: int) -> It
         topic, partition = topics[pair // len(partitions)], partitions[pair % len(partitions)]
         if partition is None or partition < 0:
             raise ArgumentError(f"partition {partition}: expected a number from 0 on in column 'partition'")
+        if options.topics and topic not in options.topics:
+            raise ArgumentError(f"topic {topic!r}: the table has {', '.join(options.topics)}: leave the column out, or insert elsewhere")
         mine = pairs == pair
         yield (check_topic(topic), int(partition)), batch if mine.all() else batch.filter(pa.array(mine))
 
 
 def _values(batch: pa.RecordBatch, name: str, given: Any) -> tuple[list[Any], Any]:
-    """The distinct values of a column, and the index of each row's value; without the column, ``given`` for all rows."""
+    """The distinct values of a column, and the index of each row's value; ``given`` for rows without one."""
     if name not in batch.schema.names:
         return [given], np.zeros(batch.num_rows, np.int64)
-    encoded = pc.dictionary_encode(batch.column(name), null_encoding="encode")
+    column = batch.column(name)
+    filled = column if given is None or not column.null_count else pc.fill_null(column, pa.scalar(given, column.type))
+    encoded = pc.dictionary_encode(filled, null_encoding="encode")
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)

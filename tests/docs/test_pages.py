@@ -33,7 +33,7 @@ UPDATE = os.environ.get("KOLUMN_DOCS_UPDATE") == "1"
 WIDTH = 98
 """Columns of the terminal in the README: as many as code has where it is usually read."""
 REASONS = {"needs a GPU", "needs a cluster", "needs a bucket", "needs Ray", "needs Iceberg", "needs Delta", "needs Iceberg or Delta"}
-"""Why a block may be left out: ```` ```python no-test: needs a GPU ````. Those for tables are run by tests/spark/test_tables.py."""
+"""Why a block may be left out: ```` ```python no-test: needs a GPU ````. Those for tables are run by tests/spark/test_lakes.py."""
 
 
 @dataclass

@@ -66,6 +66,40 @@ def _spark_job(source: Path, target: str, overwrite: bool) -> None:
 append, overwrite = (partial(_spark_job, overwrite=overwrite) for overwrite in (False, True))
 
 
+def _epoch(source: Path, target: str, number: int) -> None:
+    """What Spark does for an epoch of ``writeStream``: a writer in a Python of the driver, a task, and a writer in another Python."""
+    from kolumn.spark_plugin.read.schema import spark_schema
+    from kolumn.spark_plugin.write import stream
+
+    class Task:
+        """The task of a query."""
+
+        get = classmethod(lambda cls: cls)
+
+        @staticmethod
+        def getLocalProperty(name: str) -> str:  # noqa: N802
+            return {stream.ID_OF_TASK: "01234567-89ab-cdef-0123-456789abcdef"}[name]
+
+    table = kolumn.read(source / f"orders-{number}", columns=["topic", "partition", "key", "value"])
+    options = {"path": target, "segmentBytes": "6000", "batchBytes": "2000", "checkpointLocation": "/checkpoint"}
+    vars(stream)["TaskContext"] = Task
+    try:
+        rows = iter(table.combine_chunks().to_batches())
+        messages = [stream.StreamWriter(options, spark_schema(table.schema), False).write(rows)]
+        stream.StreamWriter(options, spark_schema(table.schema), False).commit(messages, number)
+    except BaseException:
+        stream.StreamWriter(options, spark_schema(table.schema), False).abort([], number)
+        raise
+
+
+def first_epoch(source: Path, target: Path) -> None:
+    one_is_there(source, target)
+    _epoch(source, str(target), 0)
+
+
+epochs = tuple(partial(_epoch, number=number) for number in (0, 1))
+
+
 def older_logs(source: Path, target: Path) -> None:
     """Topic-partitions that are going to be replaced, one with the same name and one with another."""
     for name in ("orders-0", "payments-0"):
@@ -99,6 +133,8 @@ WRITERS = [
     Writer("recover", ("recover", "{source}", "{target}")),
     Writer("spark-append", function=append, before=one_is_there, refuses="were to be appended"),
     Writer("spark-overwrite", function=overwrite, before=older_logs, replaces=True),
+    Writer("spark-stream-begins", function=epochs[0], before=one_is_there),
+    Writer("spark-stream", function=epochs[1], before=first_epoch, replaces=True),
     Writer(
         "rebuild-index",
         function=lambda _, target: kolumn.rebuild_index(target, index_interval_bytes=1000),
@@ -114,4 +150,6 @@ WRITERS = [
     Writer("url-clean", CLEAN, scheme=URL),
     Writer("url-spark-append", function=append, before=one_is_there, refuses="were to be appended", scheme=URL),
     Writer("url-spark-overwrite", function=overwrite, before=older_logs, replaces=True, scheme=URL),
+    Writer("url-spark-stream-begins", function=epochs[0], before=one_is_there, scheme=URL),
+    Writer("url-spark-stream", function=epochs[1], before=first_epoch, replaces=True, scheme=URL),
 ]

@@ -190,6 +190,16 @@ def streaming(log: str, out: str, checkpoint: str, offsets: str, reader: str) ->
     spark.stop()
 
 
+def mirroring(source: str, log: str, checkpoint: str, reader: str) -> None:
+    """Write all available lines of text into a log, a file in each epoch."""
+    spark = session(configure=plugin.configure, settings={"spark.kolumn.reader": reader})
+    plugin.register(spark)
+    frame = spark.readStream.schema("value string").option("maxFilesPerTrigger", 1).text(source)
+    writer = frame.writeStream.format("kolumn").option("topic", "t").option("checkpointLocation", checkpoint)
+    writer.trigger(availableNow=True).start(log).awaitTermination()
+    spark.stop()
+
+
 def slow_write(target: str) -> None:
     """Write until this process is killed."""
     spark = session()

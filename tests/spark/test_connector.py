@@ -412,7 +412,7 @@ def test_tables(spark: SparkSession, logs: Path) -> None:
             made = spark.sql("SHOW CREATE TABLE connector_table").collect()[0][0]
             assert "USING kolumn" in made
             assert ("'includeHeaders' = 'true'" in made) == ("OPTIONS" in how)
-            with pytest.raises(PySparkException, match="tables over a log are read"):
+            with pytest.raises(PySparkException, match=r"its path .* does not say where new records go"):
                 spark.sql("INSERT INTO connector_table SELECT * FROM connector_table LIMIT 1")
         finally:
             spark.sql("DROP TABLE IF EXISTS connector_table")
@@ -432,10 +432,6 @@ def test_a_catalog_of_topics(spark: SparkSession, logs: Path) -> None:
     assert spark.sql(f"SELECT max(offset) FROM disk.`{logs}/notes-1`").collect()[0][0] == ROWS - 1
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         spark.sql("SELECT * FROM disk.none")
-    with pytest.raises(PySparkException, match="reads topics, and changes nothing"):
-        spark.sql("DROP TABLE disk.orders")
-    with pytest.raises(PySparkException):
-        spark.sql("INSERT INTO disk.orders SELECT * FROM disk.notes")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
@@ -137,3 +138,43 @@ def test_a_dead_cluster_without_a_registry(spark: SparkSession, tmp_path: Path) 
     assert stream.schema["value"] == frame.schema["value"]
     frames = read_segments(spark, str(tmp_path / "orders-0"), columns=["value"], value_format="registry")
     assert frames.groupBy("value.state").count().orderBy("state").collect() == [(None, 5), ("NEW", 245), ("PAID", 250)]
+
+
+WRITTEN = json.dumps({"type": "record", "name": "W", "fields": [
+    {"name": "id", "type": "long"}, {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "tags", "type": {"type": "array", "items": "string"}}, {"name": "more", "type": ["null", "double"]},
+]})  # fmt: skip
+
+
+def test_values_are_written_and_read(spark: SparkSession, tmp_path: Path) -> None:
+    """By a DataFrame, a stream, and SQL: a table has the schema for both."""
+    query = "named_struct('id', id, 'at', timestamp_micros(id), 'tags', array('a', string(id)), 'more', IF(id = 1, 0.5D, NULL))"
+    frame = spark.range(0, 4, 1, 1).selectExpr("named_struct('k', string(id)) AS key", f"IF(id = 3, NULL, {query}) AS value")
+    options = {"topic": "t", "valueFormat": "avro", "valueSchema": WRITTEN, "keyFormat": "json", "keySchema": '{"k": "string"}'}
+    options |= {"valueFraming": "confluent", "valueSchemaId": "5"}
+    frame.write.format("kolumn").mode("append").options(**options).save(str(tmp_path / "log"))
+    assert kolumn.read(tmp_path / "log")["value"].to_pylist()[0][:5] == b"\0\0\0\0\5"
+    number = options.pop("valueSchemaId")
+    found = spark.read.format("kolumn").options(**options).load(str(tmp_path / "log"))
+    assert found.select("key", "value").collect() == frame.collect()
+    stream = spark.readStream.format("kolumn").options(**options, startingOffsets="earliest").load(str(tmp_path / "log"))
+    writer = stream.select("key", "value").writeStream.format("kolumn").options(**options, valueSchemaId=number)
+    writer.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True).start(str(tmp_path / "copy")).awaitTermination()
+    assert spark.read.format("kolumn").options(**options).load(str(tmp_path / "copy")).select("key", "value").collect() == frame.collect()
+    before = spark.conf.get("spark.kolumn.reader")
+    spark.conf.set("spark.kolumn.reader", "columnar")
+    try:
+        # A table reads what it writes, so it has no id to write.
+        given = ", ".join(f"{name} '{text}'" for name, text in {**options, "valueFraming": "auto", "path": tmp_path / "log"}.items())
+        spark.sql(f"CREATE TABLE written_values USING kolumn OPTIONS ({given})")
+        spark.sql("INSERT INTO written_values (value) SELECT value FROM written_values WHERE value.id = 1")
+        assert spark.sql("SELECT value.more FROM written_values WHERE value.id = 1").collect() == [(0.5,), (0.5,)]
+        assert kolumn.read(tmp_path / "log")["value"].to_pylist()[-1][:1] == b"\2"
+    finally:
+        spark.sql("DROP TABLE IF EXISTS written_values")
+        spark.conf.set("spark.kolumn.reader", before)
+    wrong = frame.selectExpr("named_struct('id', string(1)) AS value")
+    with pytest.raises(PySparkException, match=r"column 'value', row 0: \$.id: expected long.* found 1"):
+        wrong.write.format("kolumn").mode("append").options(topic="t", valueFormat="avro", valueSchema=WRITTEN).save(str(tmp_path / "log"))
+    with pytest.raises(PySparkException, match="in Spark valueFormat and valueSchema"):
+        wrong.write.format("kolumn").mode("append").options(topic="t").save(str(tmp_path / "log"))

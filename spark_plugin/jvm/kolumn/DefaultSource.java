@@ -23,7 +23,7 @@ public final class DefaultSource implements TableProvider {
     Map<String, String> given = Given.of(properties);
     return Delegate.isNeeded(new CaseInsensitiveStringMap(properties))
         ? Delegate.provider().getTable(schema, partitioning, given)
-        : new LogTable("kolumn", schema, given, properties, true);
+        : new LogTable("kolumn", schema, given, properties);
   }
 
   @Override

@@ -1,6 +1,7 @@
 package kolumn;
 
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
@@ -19,19 +20,19 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** The records of a log. Reads are the connector's, writes are Python's. */
-final class LogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
-  private static final Set<TableCapability> READ = Set.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ);
+class LogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
+  /** Options of a write that are not the user's: the id of the query, and that its other options may be those of a table's reads. */
+  private static final String QUERY = "kolumn.queryId";
+  private static final String TABLE = "kolumn.table";
 
   private final String name;
   private final StructType schema;
   private final Map<String, String> given;
   private final Map<String, String> properties;
-  private final boolean isWritable;
-  private Table python;
   private MetadataColumn[] hidden;
 
   /** With its options, and with what a catalog says of it, which has the options too. */
-  LogTable(String name, StructType schema, Map<String, String> given, Map<String, String> properties, boolean isWritable) {
+  LogTable(String name, StructType schema, Map<String, String> given, Map<String, String> properties) {
     this.name = name;
     this.schema = schema;
     this.given = given;
@@ -42,15 +43,11 @@ final class LogTable implements SupportsRead, SupportsWrite, SupportsMetadataCol
       this.properties.remove("path");
     }
     this.properties.replaceAll((any, value) -> Given.withoutSecrets(value));
-    this.isWritable = isWritable;
   }
 
-  /** The table as it is in Python. */
-  synchronized Table python() {
-    if (python == null) {
-      python = Delegate.provider().getTable(schema, new Transform[0], given);
-    }
-    return python;
+  /** The table as it is in Python. Each write has its own: it remembers the options that it was first asked with. */
+  private Table python() {
+    return Delegate.provider().getTable(schema, new Transform[0], given);
   }
 
   @Override
@@ -75,7 +72,7 @@ final class LogTable implements SupportsRead, SupportsWrite, SupportsMetadataCol
 
   @Override
   public Set<TableCapability> capabilities() {
-    return isWritable ? python().capabilities() : READ;
+    return python().capabilities();
   }
 
   /** For DESCRIBE and SHOW CREATE TABLE. No table has its files here: dropping one drops no log. */
@@ -93,11 +90,26 @@ final class LogTable implements SupportsRead, SupportsWrite, SupportsMetadataCol
     return new LogScanBuilder(this, all);
   }
 
+  /** Options of a write count before those of the table, which Python looks through. */
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    Map<String, String> all = new HashMap<>();
     if (!info.options().containsKey("path")) {
-      throw new UnsupportedOperationException("tables over a log are read: write with df.write.format(\"kolumn\").save(path), and other options");
+      checkReadable();
+      all.putAll(given);
+      all.keySet().removeIf(info.options()::containsKey);
+      all.put(TABLE, name);
     }
-    return ((SupportsWrite) python()).newWriteBuilder(info);
+    all.putAll(Given.of(info.options().asCaseSensitiveMap()));
+    all.put(QUERY, info.queryId());
+    CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(all);
+    return ((SupportsWrite) python()).newWriteBuilder(new WriteOptions(options, info.queryId(), info.schema()));
   }
+
+  /** CREATE TABLE ... AS SELECT takes the columns of the query for those of the table, whatever a read of the log returns. */
+  void checkReadable() {
+    Questions.conditions(given, schema, List.of());
+  }
+
+  private record WriteOptions(CaseInsensitiveStringMap options, String queryId, StructType schema) implements LogicalWriteInfo {}
 }

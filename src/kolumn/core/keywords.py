@@ -37,6 +37,7 @@ Backend = Literal["auto", "cpu", "gpu"]
 Binary = Literal["contiguous", "view"]
 Payload = Literal["binary", "string"]
 PayloadFormat = Literal["avro", "protobuf", "json", "csv", "fixed", "registry"]
+WrittenFormat = Literal["avro", "protobuf", "json"]
 PayloadSchema = object  # types of the fields by their names, an Arrow schema, or a schema of Avro or Protobuf
 PayloadSchemas = object  # where writers' schemas come from: a path, a folder, a URL, a mapping or a callable
 PayloadAs = Literal["struct", "columns"]

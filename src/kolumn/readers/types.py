@@ -1,6 +1,5 @@
 """The types of typed columns, known before a read begins: given by the caller, said by schemas, or inferred from the first values."""
 
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,14 +15,12 @@ from kolumn.options import Options
 from kolumn.source.segments import Range, named_parts
 from kolumn.values.schemas.collections import ListedSchemas
 from kolumn.values.schemas.schema import Kind, Schema, Schemas
-from kolumn.values.typed import INTERNAL, Typed
+from kolumn.values.typed import INTERNAL, KINDS, Typed, reader_of
 
 if TYPE_CHECKING:
     from kolumn.values.internal.messages import Reading
 
 logger = logging.getLogger("kolumn.values")
-
-_KINDS: dict[str, Kind] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 
 
 def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Options:
@@ -50,7 +47,7 @@ def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Rang
     # It opens the writers' schemas in any process.
     opener = partial(_open, typed.schemas, tuple(named_parts(source))) if typed.schemas is not None or typed.format == "registry" else None
     if typed.schema is not None and typed.format != "registry":
-        return typed.of(_given(typed), opener)
+        return typed.of(reader_of(typed), opener)
     if typed.format == "json" and typed.schemas is None:
         return typed.of(_inferred(typed, options, ranges), opener)
     if opener is None:
@@ -58,10 +55,10 @@ def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Rang
     found = typed.of(None, opener)
     newest = _of_topics(found, ranges)
     if typed.schema is not None:
-        reader = _given(typed, _kind(typed.schema) if newest is None else newest.kind)
+        reader = reader_of(typed, _kind(typed.schema) if newest is None else newest.kind)
     else:
         reader = newest or _of_first_values(found, options, ranges)
-        if typed.format in _KINDS and reader.kind != _KINDS[typed.format]:
+        if typed.format in KINDS and reader.kind != KINDS[typed.format]:
             raise ArgumentError(f"{typed.option('format')}={typed.format!r}: the newest schema is of {reader.kind}; take 'registry'")
     # The collection that was opened stays with the read.
     made = found.of(reader, opener)
@@ -83,21 +80,6 @@ def _reading(options: Options, ranges: Sequence[Range]) -> "Reading":
     return Reading(tuple(topics), options.include_control, CLUSTER_METADATA if nameless else None)
 
 
-def _given(typed: Typed, kind: Kind | None = None) -> Any:
-    """What the decoder is made of, from the caller's schema."""
-    schema = typed.schema
-    if isinstance(schema, Schema):
-        return schema
-    kind = kind or _KINDS.get(typed.format)
-    if kind == "AVRO":
-        return Schema("AVRO", schema if isinstance(schema, str) else json.dumps(schema))
-    if kind == "PROTOBUF":
-        return Schema("PROTOBUF", schema) if isinstance(schema, str) else schema
-    if kind == "JSON" and typed.format == "registry":
-        return Schema("JSON", schema if isinstance(schema, str) else json.dumps(schema))
-    return _json_schema(schema) or schema
-
-
 def _kind(schema: object) -> Kind:
     """The type of a caller's schema."""
     if isinstance(schema, str | Mapping | list):
@@ -105,19 +87,6 @@ def _kind(schema: object) -> Kind:
 
         return schema_of(schema).kind
     return schema.kind if isinstance(schema, Schema) else "PROTOBUF"
-
-
-def _json_schema(schema: object) -> Schema | None:
-    """A schema of "json" that is a JSON Schema, told by its properties."""
-    if isinstance(schema, str):
-        try:
-            schema = json.loads(schema)
-        except (ValueError, RecursionError):
-            # What is wrong with it is said where it is read.
-            return None
-    if isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping) and schema.get("type", "object") == "object":
-        return Schema("JSON", json.dumps(schema))
-    return None
 
 
 def _open(given: object, source: Source) -> Schemas:

@@ -2,6 +2,7 @@
 of record batches into typed columns, in the thread that made the batch.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -16,7 +17,7 @@ from kolumn.core.errors import ArgumentError, PayloadError, unknown
 from kolumn.core.keywords import PAYLOAD_DEFAULTS, Decode, PayloadAs, PayloadErrors, PayloadFormat
 from kolumn.core.schema import RECORD_COLUMNS, beside, record_schema
 from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, is_deep, nested_type, only_fields
-from kolumn.values.schemas.schema import Schema, Schemas
+from kolumn.values.schemas.schema import Kind, Schema, Schemas
 
 # Decoders are imported when one is made: they take as long to import as everything else, and most reads have none.
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ _OWNERS: dict[str, tuple[str, ...]] = {
 """Options that only some formats have."""
 _WHERE = ("offset", "segment")  # Columns that the error about a value needs.
 _SHOWN = 32  # Bytes of a value in an error.
+
+
+KINDS: dict[str, Kind] = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
+"""The kinds of schemas of formats."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,34 @@ class Typed:
     def of(self, reader: Schema | object, open_schemas: Callable[[], Schemas] | None = None) -> "Typed":
         """The same with what is known of the source."""
         return replace(self, reader=reader, open_schemas=open_schemas)
+
+
+def reader_of(typed: Typed, kind: Kind | None = None) -> Any:
+    """What the decoder is made of, from the caller's schema."""
+    schema = typed.schema
+    if isinstance(schema, Schema):
+        return schema
+    kind = kind or KINDS.get(typed.format)
+    if kind == "AVRO":
+        return Schema("AVRO", schema if isinstance(schema, str) else json.dumps(schema))
+    if kind == "PROTOBUF":
+        return Schema("PROTOBUF", schema) if isinstance(schema, str) else schema
+    if kind == "JSON" and typed.format == "registry":
+        return Schema("JSON", schema if isinstance(schema, str) else json.dumps(schema))
+    return _json_schema(schema) or schema
+
+
+def _json_schema(schema: object) -> Schema | None:
+    """A schema of "json" that is a JSON Schema, told by its properties."""
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema)
+        except (ValueError, RecursionError):
+            # What is wrong with it is said where it is read.
+            return None
+    if isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping) and schema.get("type", "object") == "object":
+        return Schema("JSON", json.dumps(schema))
+    return None
 
 
 def typed_of(options: Mapping[str, Any]) -> tuple[Typed, ...]:

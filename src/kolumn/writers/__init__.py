@@ -13,4 +13,7 @@
   unique. To count in pass one what stays of each batch was tried: at most 1.2 times as fast for the whole call, with a second reader.
 * Snappy is compressed by a loop of our own, since no package exports snappy's C functions. It finds the same repetitions as libsnappy, so
   batches are as large as a Java producer's; a test holds it to 1 %.
+* Typed values are encoded by fastavro, `protobuf` and Python's json, a value at a time (`payloads.py`): libraries that are alive, where
+  speed counts less than that a read returns what was written. Each value is compared with the schema before, since they take what they
+  cannot give back.
 """

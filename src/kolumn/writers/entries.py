@@ -93,7 +93,10 @@ def check_columns(schema: pa.Schema) -> None:
         elif name in ABSENT or name in ("offset", "timestampMs"):
             fits = pa.types.is_integer(type) or pa.types.is_boolean(type)
         if not fits:
-            raise ArgumentError(f"column {name!r}: expected {RECORD_COLUMNS[name]}, found {type}")
+            hint = ""
+            if name in ("key", "value"):
+                hint = f": {name}_format and {name}_schema encode it, in Spark {name}Format and {name}Schema, or its to_avro and to_json"
+            raise ArgumentError(f"column {name!r}: expected {RECORD_COLUMNS[name]}, found {type}{hint}")
     if len(set(schema.names)) < len(schema.names):
         raise ArgumentError(f"columns {', '.join(schema.names)}: each may occur only once")
 

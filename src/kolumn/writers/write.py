@@ -35,6 +35,7 @@ from kolumn.writers.commit.staged_file import StagedFile, final_name, writing
 from kolumn.writers.encoders import encode
 from kolumn.writers.entries import Encoded, EntrySettings, check_columns, codec_of, level_of, take_apart
 from kolumn.writers.outgoing import name_of, outgoing, parent_of
+from kolumn.writers.payloads import NAMES, encoded, encoders_of, written_schema
 
 _LARGEST_RELATIVE = 2**31 - 1
 _INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -249,6 +250,16 @@ def write(
     batch_records: int | None = None,
     segment_bytes: int = 1 << 30,
     index_interval_bytes: int = 4096,
+    value_format: keywords.WrittenFormat | None = None,
+    key_format: keywords.WrittenFormat | None = None,
+    value_schema: keywords.PayloadSchema = None,
+    key_schema: keywords.PayloadSchema = None,
+    value_message: str | None = None,
+    key_message: str | None = None,
+    value_framing: str = "auto",
+    key_framing: str = "auto",
+    value_schema_id: int | None = None,
+    key_schema_id: int | None = None,
 ) -> list[str]:
     """Write records as Kafka log segments, with their offset and time indexes.
 
@@ -277,6 +288,17 @@ def write(
     segment_bytes, index_interval_bytes : int
         Maximum bytes of a segment in a folder; bytes between two entries of an index. As Kafka's ``segment.bytes`` and
         ``index.interval.bytes``.
+    value_format, key_format : str, optional
+        "avro", "protobuf" or "json": the column is encoded, as a read with the same format and schema decodes it. Null values stay
+        null, or are the bytes of a column ``valueRaw`` beside it; ``valueValid`` and ``valueSchemaId`` have no effect. It takes Python
+        some microseconds for each field.
+    value_schema, value_message, and those for keys
+        The schema, as for `kolumn.read`, and the name of the Protobuf message.
+    value_framing, key_framing : str
+        What precedes each value: "none", "confluent" (a 0, the id, and the indexes of a Protobuf message), or "single-object" of Avro.
+        The default is "confluent" with an id.
+    value_schema_id, key_schema_id : int, optional
+        The id that a registry gave the schema.
 
     Returns
     -------
@@ -286,14 +308,21 @@ def write(
     Raises
     ------
     ArgumentError
-        An option or a column is invalid, offsets do not increase, or the target exists. Nothing is left at the target.
+        An option or a column is invalid, a value does not fit its schema, offsets do not increase, or the target exists. Nothing is
+        left at the target.
     KolumnError
         The target cannot be written; the message contains the file and the reason. Nothing is left at the target. Files that a
         killed run left in the same folder are removed by the next run.
     """
     how = settings(format, magic, codec, level, batch_bytes, batch_records)
+    of_values = value_format, value_schema, value_message, value_framing, value_schema_id
+    of_keys = key_format, key_schema, key_message, key_framing, key_schema_id
+    given = {f"value_{name}": option for name, option in zip(NAMES, of_values, strict=True)}
+    given |= {f"key_{name}": option for name, option in zip(NAMES, of_keys, strict=True)}
+    encoders = encoders_of(given)
     reader, target = _stream(table), name_of(path)
-    check_columns(reader.schema)
+    schema = written_schema(reader.schema, encoders)
+    check_columns(schema)
     if base_offset is not None and "offset" in reader.schema.names:
         raise ArgumentError(f"base_offset={base_offset}: the table has a column 'offset'")
     enriched = layouts.FORMATS[how.format].timed_index
@@ -303,9 +332,9 @@ def write(
         SegmentFiles(staged, segment_bytes, index_interval_bytes, enriched) as files,
     ):
         writer = Writer(files, how, base_offset or 0)
-        for piece in cut_into_pieces(reader):
+        for piece in encoded(cut_into_pieces(reader), encoders):
             writer.add(piece, last=False)
-        writer.add(reader.schema.empty_table(), last=True)
+        writer.add(schema.empty_table(), last=True)
     return [target if files.single else within(target, file.name) for file in files.paths]
 
 

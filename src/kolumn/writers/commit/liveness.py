@@ -114,6 +114,30 @@ def _lock(file: int, wait_s: float = 0.0) -> bool:
 
 def write_owner(folder: Path, jvm: bool) -> None:
     """Write the owner of a new folder into it: this process, or with ``jvm`` the JVM that started it, if there is one."""
+    with suppress(OSError, ValueError):
+        owner = _owner(jvm)
+        file = os.open(folder / _OWNER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "w") as out:
+            json.dump(owner, out)
+
+
+def is_ours(folder: Path, jvm: bool) -> bool:
+    """Whether a folder is this user's, and says no other owner than `write_owner` would write."""
+    try:
+        if is_foreign(folder):
+            return False
+        written = (folder / _OWNER).read_bytes()
+    except FileNotFoundError:
+        # There was no room for it, or this system does not tell who lives.
+        return folder.is_dir()
+    except OSError:
+        return False
+    with suppress(OSError, ValueError):
+        return bool(json.loads(written) == _owner(jvm))
+    return False
+
+
+def _owner(jvm: bool) -> dict[str, Any]:
     own = os.getpid()
     pid, ancestor = own, own if jvm else 0
     with suppress(OSError, ValueError):
@@ -123,11 +147,7 @@ def write_owner(folder: Path, jvm: bool) -> None:
                 pid = ancestor
                 break
             ancestor = int(fields[1])
-    with suppress(OSError, ValueError):
-        owner = {"pid": pid, "start": _start(pid), **_here()}
-        file = os.open(folder / _OWNER, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(file, "w") as out:
-            json.dump(owner, out)
+    return {"pid": pid, "start": _start(pid), **_here()}
 
 
 def owner_lives(folder: Path) -> bool | None:

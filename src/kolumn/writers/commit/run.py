@@ -5,13 +5,14 @@
         lock, owner     on this machine they show whether the run is alive (`kolumn.writers.commit.liveness`)
         files/…         the files that are written, laid out as below the root; a job has a folder for each attempt of a task instead
         redo.json       the journal, written when all files are complete: which file gets which name, and which older files are removed
+    <root>/.kolumn-streams/<stream>.json   the last epoch that a stream of Spark has committed; it moves with the epoch's files
 
 Before there is a journal only this folder has changed, and a later run removes it. From then on the run is only completed, by itself or by
 a later run: files get their names, older files are removed, then the journal, then the folder. Each of these steps can be repeated. A run
 that fails takes its names back, unless it replaces older files, which are not kept.
 
 Others may be able to write to a target. Therefore on this machine a staging folder has to be the user's own, and no other user may be able
-to write to it. At a URL a journal may only rename a run's own files to names of segments, and remove segments of topic-partitions.
+to write to it. At a URL a journal may only rename a run's own files to names of segments, or of a stream's epoch, and remove those.
 """
 
 import errno
@@ -43,9 +44,11 @@ _RUN = r"\.kolumn-[0-9a-f]{32}\.partial"
 _JOB = r"\.kolumn-[a-z]+\.[0-9a-f]{32}\.partial"
 _SEGMENT = rf"[^/]+(?:{'|'.join(map(re.escape, (LOG, *SIDE_FILES)))})"
 _NAME = r"(?!\.{1,2}/|\.kolumn-)[^/]+/"
-_STAGED = re.compile(rf"(?:{FILES}|[0-9a-f]{{32}})/(?:{_NAME})?{_SEGMENT}", re.DOTALL)
-_FINAL = re.compile(rf"(?:{_NAME})?{_SEGMENT}", re.DOTALL)
-_GONE = re.compile(rf"{_NAME}{_SEGMENT}", re.DOTALL)
+STREAMS = ".kolumn-streams"
+_EPOCH = r"[0-9a-f-]{36}\.json"
+_STAGED = re.compile(rf"(?:{FILES}|[0-9a-f]{{32}})/(?:(?:{_NAME})?{_SEGMENT}|{_EPOCH})", re.DOTALL)
+_FINAL = re.compile(rf"(?:{_NAME})?{_SEGMENT}|{re.escape(STREAMS)}/{_EPOCH}", re.DOTALL)
+_GONE = re.compile(rf"{_NAME}{_SEGMENT}|{re.escape(STREAMS)}/{_EPOCH}", re.DOTALL)
 _INSIDE = re.compile(r"(?!/)(?!(?:.*/)?\.\.(?:/|$)).+", re.DOTALL)  # a relative path that does not leave its folder
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _VERSION = 1
@@ -155,9 +158,10 @@ def refuse_existing(final: Path, replace: bool = False) -> None:
             raise ArgumentError(f"{name} already exists: name another target, or remove it")
 
 
-def new_folder(root: str, job: str = "") -> str:
-    """Name of a new staging folder below a root, for a job of this name. The folder is not made: object stores have no empty folders."""
-    return storage.within(root, f".kolumn-{f'{job}.' if job else ''}{uuid.uuid4().hex}.partial")
+def new_folder(root: str, job: str = "", number: str = "") -> str:
+    """Name of a staging folder below a root, for a job of this name; without a ``number`` of 32 hexadecimal digits no other run has it.
+    The folder is not made: object stores have no empty folders."""
+    return storage.within(root, f".kolumn-{f'{job}.' if job else ''}{number or uuid.uuid4().hex}.partial")
 
 
 # Each function from here on takes the names of the root and of the run's staging folder in it, paths or URLs.
@@ -230,9 +234,11 @@ def discard(folder: str) -> None:
             storage.remove(folder)
             return
         doomed = f"{folder}{_REMOVED}" if re.fullmatch(_JOB, os.path.basename(folder)) else folder
-        with suppress(OSError):
-            os.replace(folder, doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        # One whose removal was interrupted may have the name.
+        for _ in range(2 if os.path.lexists(doomed) and doomed != folder else 1):
+            with suppress(OSError):
+                os.replace(folder, doomed)
+            shutil.rmtree(doomed, ignore_errors=True)
 
 
 def _write(root: str, folder: str, journal: _Journal) -> None:

@@ -1,0 +1,252 @@
+"""`kolumn.write` encodes keys and values by a schema: what is read is what was written, and what does not fit is refused with its place."""
+
+import io
+import json
+import re
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kolumn.core.errors import ArgumentError
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+PROTO = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+import "google/protobuf/wrappers.proto";
+message Other { int32 x = 1; }
+message Order {
+  message Item { uint64 n = 1; }
+  enum Size { SMALL = 0; LARGE = 5; }
+  int32 id = 1;
+  optional string note = 2;
+  repeated Item items = 3;
+  map<string, Item> by_name = 4;
+  Size size = 5;
+  google.protobuf.Timestamp at = 6;
+  google.protobuf.Duration took = 7;
+  google.protobuf.Int64Value wrapped = 8;
+  oneof way { string road = 9; int64 rail = 10; }
+  bytes raw = 11;
+  float ratio = 12;
+}
+"""
+
+
+def avro(*fields: tuple[str, Any], **more: Any) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": [{"name": name, "type": kind, **more} for name, kind in fields]})
+
+
+def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def back(path: Path, rows: pa.Array, **options: Any) -> pa.Table:
+    """What is read after writing, by the same options."""
+    kolumn.write(pa.table({"value": rows}), path, **options)
+    number = options.pop("value_schema_id", None)
+    if number is not None:
+        options["value_schemas"] = {number: options["value_schema"]}
+    return kolumn.read(path, columns=["value", "valueValid", "valueRaw"], **options)
+
+
+def test_avro_of_all_logical_types(tmp_path: Path) -> None:
+    kinds: dict[str, tuple[Any, pa.DataType, Any]] = {
+        "day": (logical("int", "date"), pa.date32(), date(2026, 1, 2)),
+        "ms": (logical("int", "time-millis"), pa.time32("ms"), time(1, 2, 3, 4000)),
+        "us": (logical("long", "time-micros"), pa.time64("us"), time(1, 2, 3, 4)),
+        "at": (logical("long", "timestamp-millis"), pa.timestamp("us", "UTC"), AT),
+        "local": (logical("long", "local-timestamp-micros"), pa.timestamp("us"), AT.replace(tzinfo=None)),
+        "money": (logical("bytes", "decimal", precision=9, scale=2), pa.decimal128(9, 2), Decimal("-12.30")),
+        "big": (logical("bytes", "decimal", precision=50, scale=1), pa.string(), "-1234567890123456789012345678901234567890.5"),
+        "id": (logical("string", "uuid"), pa.string(), "01234567-89ab-cdef-0123-456789abcdef"),
+        "number": ("long", pa.uint32(), 7),
+        "half": ("float", pa.float64(), 0.5),
+        "label": ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, pa.string(), "B"),
+        "four": ({"type": "fixed", "name": "F", "size": 4}, pa.binary(), b"abcd"),
+        "map": ({"type": "map", "values": ["null", "int"]}, pa.map_(pa.string(), pa.int32()), [("a", 1), ("b", None)]),
+        "list": ({"type": "array", "items": "string"}, pa.list_(pa.string()), ["x", ""]),
+    }
+    schema = avro(*((name, kind) for name, (kind, _, _) in kinds.items()))
+    rows = pa.array(
+        [{name: value for name, (_, _, value) in kinds.items()}, None], pa.struct([(name, type) for name, (_, type, _) in kinds.items()])
+    )
+    found = back(tmp_path / "t-0", rows, value_format="avro", value_schema=schema)
+    assert found["valueRaw"].is_valid().to_pylist() == [True, False]
+    row: Any = found["value"][0].as_py()
+    assert row | {"big": str(row["big"]), "at": row["at"].astimezone(UTC)} == rows[0].as_py()
+    theirs: Any = fastavro.schemaless_reader(io.BytesIO(found["valueRaw"][0].as_py()), json.loads(schema))  # type: ignore[call-arg]
+    assert (theirs["at"], theirs["money"], theirs["day"], theirs["label"]) == (AT, Decimal("-12.30"), date(2026, 1, 2), "B")
+
+
+def test_avro_defaults_and_unions(tmp_path: Path) -> None:
+    schema = json.dumps({"type": "record", "name": "R", "fields": [
+        {"name": "u", "type": ["null", "int", {"type": "record", "name": "I", "fields": [{"name": "x", "type": "string"}]}]},
+        {"name": "n", "type": "int", "default": 7}, {"name": "b", "type": "bytes", "default": "\u00ff"},
+        {"name": "l", "type": ["null", {"type": "array", "items": "int"}], "default": None}]})  # fmt: skip
+    union = pa.struct([("member0", pa.int32()), ("member1", pa.struct([("x", pa.string())]))])
+    values: list[dict[str, Any]] = [{"u": {"member0": 3, "member1": None}}, {"u": None}, {"u": {"member0": None, "member1": {"x": "y"}}}]
+    found = back(tmp_path / "t-0", pa.array(values, pa.struct([("u", union)])), value_format="avro", value_schema=schema)
+    assert found["value"].to_pylist() == [{**value, "n": 7, "b": b"\xff", "l": None} for value in values]
+    rows = pa.array([{"u": {"member0": 3, "member1": {"x": "y"}}}], pa.struct([("u", union)]))
+    with pytest.raises(ArgumentError, match=r"row 0: \$\.u: expected one field that is not null"):
+        back(tmp_path / "t-1", rows, value_format="avro", value_schema=schema)
+
+
+def test_protobuf(tmp_path: Path) -> None:
+    item = pa.struct([("n", pa.uint64())])
+    kinds = {
+        "id": pa.int32(), "note": pa.string(), "items": pa.list_(item), "by_name": pa.map_(pa.string(), item), "size": pa.string(),
+        "at": pa.timestamp("us", "UTC"), "took": pa.duration("ms"), "wrapped": pa.int64(), "road": pa.string(), "rail": pa.int64(),
+        "raw": pa.binary(), "ratio": pa.float32(),
+    }  # fmt: skip
+    type = pa.struct(list(kinds.items()))
+    full = {
+        "id": -5, "note": "", "items": [{"n": 2**64 - 1}, {"n": 0}], "by_name": [("k", {"n": 3})], "size": "LARGE", "at": AT,
+        "took": timedelta(milliseconds=-1500), "wrapped": 0, "road": None, "rail": 9, "raw": b"\xff", "ratio": 0.25,
+    }  # fmt: skip
+    empty = {"id": 0, "note": None, "items": [], "by_name": [], "size": "SMALL", "at": None, "took": None, "wrapped": None, "road": "",
+             "rail": None, "raw": b"", "ratio": 0.0}  # fmt: skip
+    rows = pa.array([full, None, empty], type)
+    options: dict[str, Any] = {"value_format": "protobuf", "value_schema": PROTO, "value_message": "Order"}
+    found = back(tmp_path / "t-0", rows, **options)
+    expected = [full | {"at": AT, "took": timedelta(milliseconds=-1500)}, None, empty]
+    assert found["value"].combine_chunks().cast(type).to_pylist() == expected
+    # The second message of the file, and one in it.
+    framed = back(tmp_path / "t-1", rows, value_schema_id=260, **options)
+    assert framed["valueRaw"][0].as_py()[:7] == b"\0\0\0\1\4\2\2"
+    assert framed["value"].equals(found["value"])
+    inner = back(tmp_path / "t-2", pa.array([{"n": 4}], item), value_schema_id=1, **options | {"value_message": "Order.Item"})
+    assert inner["valueRaw"].to_pylist() == [b"\0\0\0\0\1\4\2\0\x08\4"]
+    assert inner["value"].to_pylist() == [{"n": 4}]
+
+
+def test_json(tmp_path: Path) -> None:
+    schema = {"a": "int64", "t": "timestamp", "l": ["string"], "o": {"x": "float64", "ok": "bool"}, "d": "date32"}
+    inner = pa.struct([("x", pa.float64()), ("ok", pa.bool_())])
+    type = pa.struct([("a", pa.int16()), ("t", pa.timestamp("us", "UTC")), ("l", pa.list_(pa.string())), ("o", inner), ("d", pa.date32())])
+    row = {"a": 5, "t": AT, "l": ["é", None], "o": {"x": 1.5, "ok": True}, "d": date(2026, 1, 2)}
+    found = back(tmp_path / "t-0", pa.array([row, None], type), value_format="json", value_schema=schema)
+    text = '{"a":5,"t":"2026-01-02T03:04:05.678000Z","l":["é",null],"o":{"x":1.5,"ok":true},"d":"2026-01-02"}'
+    assert found["valueRaw"].to_pylist() == [text.encode(), None]
+    assert found["value"].to_pylist() == [row, None]
+    registered = json.dumps({"type": "object", "properties": {"a": {"type": "integer"}}})
+    framed = back(tmp_path / "t-1", pa.array([{"a": 5}]), value_format="json", value_schema=registered, value_schema_id=7)
+    assert framed["valueRaw"].to_pylist() == [b'\0\0\0\0\7{"a":5}']
+    assert framed["value"].to_pylist() == [{"a": 5}]
+
+
+def test_what_is_read_can_be_written(tmp_path: Path) -> None:
+    """With its own columns beside it: values that are not valid keep their bytes, if these are there."""
+    schema = avro(("x", "long"))
+    kolumn.write(pa.table({"value": [b"\x06", b"not one", None], "key": [b"\x02", b"\x04", None]}), tmp_path / "t-0")
+    options: dict[str, Any] = {"value_format": "avro", "value_schema": schema, "key_format": "avro", "key_schema": '"long"'}
+    columns = ["key", "keyValid", "value", "valueValid", "valueSchemaId", "valueRaw", "offset"]
+    read = kolumn.read(tmp_path / "t-0", columns=columns, **options)
+    kolumn.write(read, tmp_path / "t-1", **options)
+    assert kolumn.read(tmp_path / "t-1", columns=columns, **options).equals(read)
+    assert kolumn.read(tmp_path / "t-1")["value"].to_pylist() == [b"\x06", b"not one", None]
+
+
+def test_single_object_encoding(tmp_path: Path) -> None:
+    schema = avro(("x", "long"))
+    found = back(tmp_path / "t-0", pa.array([{"x": 3}]), value_format="avro", value_schema=schema, value_framing="single-object")
+    assert found["valueRaw"][0].as_py()[:2] == b"\xc3\x01"
+    assert found["value"].to_pylist() == [{"x": 3}]
+
+
+def one(value: Any, type: pa.DataType) -> pa.Array:
+    return pa.array([{"x": value}], pa.struct([("x", type)]))
+
+
+AVRO_REFUSES: list[tuple[Any, pa.Array, str]] = [
+    ("int", one(2**31, pa.int64()), "$.x: expected int, -2147483648 to 2147483647, found 2147483648"),
+    ("int", one(None, pa.int32()), "$.x: expected int, found null"),
+    ("int", one(AT, pa.timestamp("us", "UTC")), "$.x: expected int, found timestamp[us, tz=UTC]"),
+    ("float", one(0.1, pa.float64()), "$.x: expected float that holds the number exactly, found 0.1"),
+    ("string", one(b"x", pa.binary()), "$.x: expected string, found b'x'"),
+    ({"type": "enum", "name": "E", "symbols": ["A"]}, one("B", pa.string()), "$.x: expected one of A, found B"),
+    ({"type": "fixed", "name": "F", "size": 2}, one(b"abc", pa.binary()), "$.x: expected fixed F of 2 bytes, found b'abc'"),
+    (logical("long", "timestamp-millis"), one(AT, pa.timestamp("us")), "expected timestamp-millis, a timestamp with a time zone"),
+    (logical("long", "timestamp-millis"), one(1, pa.timestamp("us", "UTC")), "$.x: expected a time of whole ms, found 1 us"),
+    (logical("bytes", "decimal", precision=3, scale=1), one(Decimal("1.25"), pa.decimal128(3, 2)), "expected decimal(3, 1), found 1.25"),
+    (logical("bytes", "decimal", precision=3, scale=1), one(Decimal("100.1"), pa.decimal128(4, 1)), "expected decimal(3, 1), found 100.1"),
+    ({"type": "map", "values": "int"}, one([("a", 1), ("a", 2)], pa.map_(pa.string(), pa.int32())), "expected keys that differ"),
+    ({"type": "array", "items": "int"}, one([1, None], pa.list_(pa.int32())), "$.x[1]: expected int, found null"),
+    ("int", pa.array([{"y": 1}]), "$: expected no other fields than those of record R, found y"),
+    ("int", pa.array([{}], pa.struct([])), "$.x: expected int, which has no default, found no such field"),
+    (["int", "string"], one(1.5, pa.float64()), "$.x: expected a struct of member0, member1, or one of the types of union, found double"),
+]
+
+
+@pytest.mark.parametrize(("kind", "rows", "message"), AVRO_REFUSES)
+def test_what_avro_does_not_hold(tmp_path: Path, kind: Any, rows: pa.Array, message: str) -> None:
+    table = pa.table({"value": pa.concat_arrays([pa.nulls(2, rows.type), rows])})
+    with pytest.raises(ArgumentError, match=f"column 'value', row 2: .*{re.escape(message)}"):
+        kolumn.write(table, tmp_path / "t-0", value_format="avro", value_schema=avro(("x", kind)))
+    assert not (tmp_path / "t-0").exists()
+
+
+PROTOBUF_REFUSES = [
+    ("int32 x = 1;", one(2**31, pa.int64()), "$.x: expected an integer, -2147483648 to 2147483647"),
+    ("uint32 x = 1;", one(-1, pa.int64()), "$.x: expected an integer, 0 to 4294967295, found -1"),
+    ("int32 x = 1;", one(None, pa.int32()), "$.x: expected a value: the field cannot be absent, found null"),
+    ("repeated int32 x = 1;", one([1, None], pa.list_(pa.int32())), "$.x[1]: expected a value, found null"),
+    ("repeated int32 x = 1;", one(1, pa.int32()), "$.x: expected a list, found int32"),
+    ("float x = 1;", one(0.1, pa.float64()), "$.x: expected a number that holds the number exactly, found 0.1"),
+    ("enum E { A = 0; } E x = 1;", one("B", pa.string()), "$.x: expected one of A, found B"),
+    ("bool x = 1;", one("true", pa.string()), "$.x: expected a bool, found true"),
+    ("int32 y = 1;", one(1, pa.int32()), "$: expected no other fields than those of M, found x"),
+    ("oneof o { int32 x = 1; int32 y = 2; }", pa.array([{"x": 1, "y": 2}]), "$.y: expected one field of o, found x too"),
+]
+
+
+@pytest.mark.parametrize(("fields", "rows", "message"), PROTOBUF_REFUSES)
+def test_what_protobuf_does_not_hold(tmp_path: Path, fields: str, rows: pa.Array, message: str) -> None:
+    schema = f'syntax = "proto3"; message M {{ {fields} }}'
+    with pytest.raises(ArgumentError, match=f"column 'value', row 0: {re.escape(message)}"):
+        kolumn.write(pa.table({"value": rows}), tmp_path / "t-0", value_format="protobuf", value_schema=schema)
+
+
+JSON_REFUSES = [
+    ("float64", one(float("nan"), pa.float64()), "$.x: expected a number, which JSON has no other for, found nan"),
+    ("int8", one(128, pa.int64()), "$.x: expected int8, -128 to 127, found 128"),
+    ("timestamp", one(AT, pa.timestamp("us")), "$.x: expected timestamp[us, tz=UTC], found timestamp[us]"),
+    ("string", one(1, pa.int64()), "$.x: expected string, found 1"),
+    ("bool", one(1, pa.int64()), "$.x: expected bool, found 1"),
+]
+
+
+@pytest.mark.parametrize(("kind", "rows", "message"), JSON_REFUSES)
+def test_what_json_does_not_hold(tmp_path: Path, kind: str, rows: pa.Array, message: str) -> None:
+    with pytest.raises(ArgumentError, match=f"column 'value', row 0: {re.escape(message)}"):
+        kolumn.write(pa.table({"value": rows}), tmp_path / "t-0", value_format="json", value_schema={"x": kind})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "column 'value': expected binary, found struct<x: int64>: value_format and value_schema encode it, in Spark valueFormat"),
+        ({"value_schema": {"x": "int64"}}, "value_schema has no effect without value_format: give it, one of avro, protobuf, json"),
+        ({"value_format": "json"}, "value_format='json' needs value_schema"),
+        ({"value_format": "csv", "value_schema": {"x": "int64"}}, "unknown value_format 'csv'"),
+        ({"value_format": "json", "value_schema": {"x": "int64"}, "value_message": "M"}, "value_message='M': not for value_format='json'"),
+        ({"value_format": "json", "value_schema": {"x": "int64"}, "value_framing": "glue"}, "value_framing='glue': expected one of none"),
+        ({"value_format": "json", "value_schema": {"x": "int64"}, "value_framing": "confluent"}, "confluent needs the id"),
+        ({"value_format": "json", "value_schema": {"x": "int64"}, "value_schema_id": -1}, "value_schema_id=-1: expected 0 to 4294967295"),
+        ({"value_format": "json", "value_schema": {"x": "int64"}, "value_framing": "single-object"}, "not for value_format='json'"),
+        ({"value_format": "avro", "value_schema": "{}"}, "Avro schema {}: "),
+    ],
+)
+def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        kolumn.write(pa.table({"value": pa.array([{"x": 1}])}), tmp_path / "t-0", **options)
+    assert not (tmp_path / "t-0").exists()
