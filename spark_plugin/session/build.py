@@ -6,7 +6,7 @@
 
 Eclipse's compiler, one jar from Maven's central repository, runs on any Java from version 17 on, so no JDK is needed. Zig's is a package of
 Python that compiles C for any processor and any glibc, so no other compiler is. Both make the same bytes everywhere, so a test can
-compare the jar that is shipped. The jar is the same for pyspark 4.0 to 4.3.
+compare the files in the jar that is shipped. The jar is the same for pyspark 4.0 to 4.3.
 
 ``standins/`` has the few classes of the RAPIDS Accelerator that the sources name, since its jar is too large to be fetched for a build.
 They are not in the jar.
@@ -51,7 +51,7 @@ def build(folder: Path) -> Path:
         compile_java(Path(scratch))
         compile_native(Path(scratch))
         folder.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(folder / JAR, "w", zipfile.ZIP_STORED) as jar:
+        with zipfile.ZipFile(folder / JAR, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as jar:
             _add(jar, "META-INF/MANIFEST.MF", f"Manifest-Version: 1.0\r\n{_folded(f'Kolumn-Sources: {digest()}')}\r\n\r\n".encode())
             for root, part in ((Path(scratch), "kolumn"), (JVM / "resources", "")):
                 for path in sorted(path for path in (root / part).rglob("*") if path.is_file()):
@@ -92,8 +92,8 @@ def _run(command: list[str], what: str, folder: Path | None = None) -> None:
 
 
 def _add(jar: zipfile.ZipFile, name: str, data: bytes) -> None:
-    # Always the same time, and not compressed: compressors differ between versions of zlib.
-    jar.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
+    # Always the same time: the same sources make the same files.
+    jar.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
 
 
 def _folded(line: str) -> str:

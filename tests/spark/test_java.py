@@ -106,7 +106,7 @@ def test_a_build_makes_the_same_classes(tmp_path: Path) -> None:
     assert {name: shipped[name] for name in others} == others
 
 
-def test_a_build_in_another_folder_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_in_another_folder_makes_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole jar, with nothing that a compiler has kept."""
     if find_spec("ziglang") is None:
         pytest.skip("ziglang is not installed: pip install 'kolumn[jar]'")
@@ -117,7 +117,8 @@ def test_a_build_in_another_folder_makes_the_same_bytes(tmp_path: Path, monkeypa
     for cache in ("ZIG_LOCAL_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR"):
         monkeypatch.setenv(cache, str(tmp_path / "cache"))
     built = building.build(tmp_path / "jars")
-    assert built.read_bytes() == connector_jar().read_bytes(), "the jar is not that of the sources: make jar"
+    # Compressors differ between versions of zlib, so the jars may.
+    assert inside(built) == inside(connector_jar()), "the jar is not that of the sources: make jar"
 
 
 def test_without_a_compiler_of_c_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +132,8 @@ def test_a_session_gets_the_jar_beside_its_others(tmp_path: Path, monkeypatch: p
     builder = Builder({"spark.jars": "/a.jar,/b.jar"})
     found: Any = configure(configure(cast(Any, builder)))
     assert found is builder
-    assert builder == {"spark.jars": f"/a.jar,/b.jar,{connector_jar()}", "spark.kolumn.driver.python": sys.executable}
+    others = {"spark.kolumn.driver.python": sys.executable, "spark.sql.catalog.kolumn": "kolumn.Catalog"}
+    assert builder == {"spark.jars": f"/a.jar,/b.jar,{connector_jar()}", **others}
     monkeypatch.setattr(session_java, "files", lambda _: tmp_path)
     with pytest.raises(MissingError, match=rf"{JAR}: no jar; `make jar` builds it"):
         connector_jar()
