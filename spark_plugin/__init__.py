@@ -97,8 +97,8 @@ def register(spark: "SparkSession") -> None:
         try:
             spark.dataSource.register(source)
         except PySparkException as error:
-            # Spark 4.0 refuses a name that it finds by itself, and that is the one of this package.
-            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            # Spark 4.0 refuses a name that it finds by itself, and that is this package's. Later ones do so if they find the jar alone.
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or not spark.version.startswith("4.0."):
                 raise
 
 

@@ -186,9 +186,10 @@ class Worker:
                 asked = True
                 if waiting is None:
                     break
+                data = self._described(waiting) if in_memory else waiting.serialize()
                 # A task that a limit ends does not hear the end.
                 self._answer(self._metrics(task), b"B")
-                self._hand_over(waiting, in_memory)
+                self.send(data)
                 asked = False
                 waiting = task.next()
         except _Gone:
@@ -221,7 +222,7 @@ class Worker:
                 # The JVM has it.
                 del table
             device.finish()
-            end = self._metrics(task)
+            end = task.metrics()
         except _Gone:
             raise
         except Stopped:
@@ -256,12 +257,9 @@ class Worker:
             self.blocks.release(released)
         return bytes(command)
 
-    def _hand_over(self, batch: pa.RecordBatch, in_memory: bool) -> None:
-        if in_memory:
-            assert self.blocks is not None
-            self.send(_frame(self.blocks.describe(from_start(batch), CONSTANT)))
-        else:
-            self.send(batch.serialize())
+    def _described(self, batch: pa.RecordBatch) -> bytes:
+        assert self.blocks is not None
+        return _frame(self.blocks.describe(from_start(batch), CONSTANT))
 
     def _widen(self) -> None:
         """Whole batches go through the pipe from now on."""

@@ -104,7 +104,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
     def _next(self, done: dict[Pair, int], ends: dict[Pair, int], groups: Groups, limits: dict[str, int]) -> dict[Pair, int]:
         if self.target is not None:
             # The log may have been cut off, or created anew, since this run began.
-            ends = {key: min(end, log_end(groups[key])) if key in groups and done.get(key, 0) < end else end for key, end in ends.items()}
+            ends = {key: min(end, log_end(groups[key])) if key in groups else end for key, end in ends.items()}
         self._compare(done, {key: ends.get(key, math.inf) for key in groups})
         # What comes where the log was cut off is new, though its offsets have been read before: as in Spark's Kafka source.
         starts = {key: min(done.get(key, _begin(groups[key])), end) for key, end in ends.items() if key in groups}

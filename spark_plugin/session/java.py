@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyspark
+from pyspark import SparkContext
 
 from kolumn.core.cache import objection
 from kolumn.core.errors import MissingError, MissingPackageError
@@ -147,7 +148,10 @@ def connector_settings(builder: "SparkSession.Builder", *jars: str) -> dict[str,
     options: dict[str, str] = getattr(builder, "_options", {})
     refuse_wrong(options)
     given = options.get(_JARS, "").split(",")
-    found = {_JARS: ",".join(dict.fromkeys(jar for jar in (*given, *jars, str(connector_jar())) if jar)), DRIVERS_PYTHON: sys.executable}
+    found = {_JARS: ",".join(dict.fromkeys(jar for jar in (*given, *jars, str(connector_jar())) if jar))}
+    if SparkContext._active_spark_context is None and not options.get("spark.remote", "").startswith("sc://"):
+        # Otherwise this would not be the Python of the driver, or of the context.
+        found[DRIVERS_PYTHON] = sys.executable
     return found if _CATALOG in options else found | {_CATALOG: "kolumn.Catalog"}
 
 

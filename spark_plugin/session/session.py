@@ -55,7 +55,7 @@ def by_job(spark: SparkSession) -> Run:
     return run
 
 
-_ASK = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('kolumn') else 3)"
+_ASK = "import importlib.util, sys; sys.exit(0 if all(map(importlib.util.find_spec, ('kolumn', 'pyarrow', 'pyspark'))) else 3)"
 
 
 def use_this_python(spark: SparkSession) -> None:

@@ -20,7 +20,7 @@ from kolumn.source.names import LOG, file_name
 from kolumn.source.segments import SIDE_FILES, find_segments
 from kolumn.source.storage import FolderEntry
 from kolumn.writers.commit.liveness import WAIT_S, committing, hold, is_ours, write_owner
-from kolumn.writers.commit.run import STREAMS, commit, discard, new_folder, recover, settle
+from kolumn.writers.commit.run import STREAMS, commit, discard, new_folder, pending, recover, settle
 from kolumn.writers.commit.staged_file import StagedFile, make_folders, writing
 from kolumn.writers.outgoing import send
 
@@ -119,30 +119,39 @@ class Epoch:
 
     stream: str
     number: int
+    checkpoint: str = ""
+    """Where the query's checkpoint is, as far as that is known: a copy of it has the same id."""
 
     def file(self, target: str) -> str:
         """The stream's file in a target."""
         return storage.within(target, STREAMS, f"{self.stream}.json")
 
     def is_committed(self, target: str) -> bool:
-        """Whether the target has this epoch. Raises `KolumnError` if the stream's file says something else than a number."""
+        """Whether the target has this epoch. Raises `KolumnError` if the stream's file says something else than a number, or if the epoch
+        is that of a query with another checkpoint."""
         name = self.file(target)
         if storage.look(name) is None:
             return False
         try:
             state = json.loads(storage.read_bytes(name) or b"")
-            version, last = int(state["version"]), int(state["epoch"])
+            version, last, checkpoint = int(state["version"]), int(state["epoch"]), str(state.get("checkpoint", ""))
         except (ValueError, TypeError, KeyError) as error:
             raise KolumnError(f"{name}: expected the number of the stream's last epoch, found something else: {error}") from error
         if version != _VERSION:
             raise KolumnError(f"{name} has version {version}, this Kolumn knows {_VERSION}: update it")
+        if self.number <= last and "" not in (checkpoint, self.checkpoint) and checkpoint != self.checkpoint:
+            raise KolumnError(
+                f"{name}: epoch {self.number} was written by the query whose checkpoint is {checkpoint}, and this one's is "
+                f"{self.checkpoint}, with the same id: it was copied or moved. Start a copy with a new checkpoint; if it was moved, "
+                'write its new place into that file as "checkpoint"'
+            )
         return self.number <= last
 
     def stage(self, staging: str) -> str:
         """Write the stream's next file into a job's folder, and return its name."""
         folder = storage.within(staging, uuid.uuid4().hex)
         name = storage.within(folder, f"{self.stream}.json")
-        data = json.dumps({"version": _VERSION, "epoch": self.number}).encode()
+        data = json.dumps({"version": _VERSION, "epoch": self.number, "checkpoint": self.checkpoint}).encode()
         if storage.is_url(staging):
             storage.put(name, data)
         else:
@@ -165,6 +174,9 @@ def publish(
     """
     with nullcontext() if storage.is_url(target) else committing(Path(target)):
         recover(target, own=staging)
+        if epoch is not None and pending(staging):
+            # The folder is the stream's: a commit of its last run died in the middle, after this run had begun.
+            settle(target, staging)
         if epoch is not None and epoch.is_committed(target):
             return False
         pieces = sorted((piece for piece in pieces if piece.last >= 0), key=lambda piece: (piece.name, piece.first))

@@ -45,7 +45,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         given = lowered(options)
         self.options = WriteOptions.of({name: text for name, text in options.items() if name.lower() not in _OF_THE_QUERY})
         check_write(self.options, schema)
-        known_by = given.get(QUERY_ID.lower()) or given.get("checkpointlocation")
+        self.checkpoint = given.get("checkpointlocation", "")
+        known_by = given.get(QUERY_ID.lower()) or self.checkpoint
         if not known_by:
             raise ArgumentError(
                 'no checkpointLocation: name it in the query, .option("checkpointLocation", path). A default of the session is enough '
@@ -69,7 +70,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         pieces = [piece for message in written for piece in message.pieces]
         try:
             if pieces:
-                epoch = Epoch(written[0].stream, batchId)
+                epoch = Epoch(written[0].stream, batchId, self.checkpoint)
                 if not publish(self.options.path, self.staging.name, pieces, False, FORMAT_NAMES[self.options.how.format], epoch):
                     text = "%s: the log has epoch %d of the stream %s already; its rows are not written again"
                     logger.warning(text, self.options.path, batchId, epoch.stream)

@@ -40,7 +40,7 @@ _RULES: dict[str, Rule] = {
     "topic": ("topic", str, "a name"),
     "partition": ("partition", int, "an integer"),
     **{
-        f"{column}{name.title().replace('_', '')}": (f"{column}_{name}", int if name == "schema_id" else str, "an integer")
+        f"{column}{name.title().replace('_', '')}": (f"{column}_{name}", *((int, "an integer") if name == "schema_id" else (str, "a text")))
         for column in ("value", "key")
         for name in NAMES
     },

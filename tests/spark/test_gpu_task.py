@@ -228,7 +228,9 @@ class Stub:
     """Stand-in for a session; it keeps the function that would be sent to the tasks."""
 
     def __init__(self) -> None:
-        self.sparkContext = SimpleNamespace(defaultParallelism=1, master="yarn", pythonExec=sys.executable)
+        settings: dict[str, str] = {}
+        self.sparkContext = SimpleNamespace(defaultParallelism=1, master="yarn", pythonExec=sys.executable, getConf=lambda: settings)
+        self.conf = SimpleNamespace(getAll=settings)
         self.sent: Any = None
         self.range = self.select = lambda *_: self
 

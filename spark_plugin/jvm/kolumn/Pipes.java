@@ -232,9 +232,14 @@ final class Pipes implements ByteChannel {
   }
 
   private void kill() {
-    // A program that starts the worker and waits for it would leave it alone.
-    process.descendants().forEach(ProcessHandle::destroyForcibly);
-    process.destroyForcibly();
+    try {
+      // A program that starts the worker and waits for it would leave it alone.
+      process.descendants().forEach(ProcessHandle::destroyForcibly);
+    } catch (RuntimeException e) {
+      // Without a free descriptor nobody can list them.
+    } finally {
+      process.destroyForcibly();
+    }
   }
 
   @Override

@@ -8,6 +8,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import org.apache.spark.SparkEnv;
+import org.slf4j.LoggerFactory;
 
 /** The idle workers of this JVM, last used first. Those that nobody needs for a while are ended. */
 final class Workers {
@@ -124,13 +125,18 @@ final class Workers {
           }
         }
         Thread.sleep(LOOK_MS);
-        WATCHED.forEach(Pipes::look);
-        if (look % LOOKS_A_SECOND == 0) {
-          endIdle(seconds(IDLE_SECONDS, 60, 0));
+        try {
+          WATCHED.forEach(Pipes::look);
+          if (look % LOOKS_A_SECOND == 0) {
+            endIdle(seconds(IDLE_SECONDS, 60, 0));
+          }
+        } catch (RuntimeException e) {
+          // Nobody else looks at workers, so this thread goes on.
+          LoggerFactory.getLogger(Workers.class).warn("Kolumn's workers could not be looked at", e);
         }
       }
     } catch (InterruptedException e) {
-      // Nobody does that but who ends this JVM.
+      // The JVM ends.
     }
   }
 

@@ -1,8 +1,9 @@
 """Delta tables for `kolumn.append`, by deltalake.
 
-The state is in transactions of applications, which Delta keeps for as long as the table lives: the version of ``kolumn:orders-0`` is the
-next offset of that topic-partition, that of ``kolumn-topic:orders`` for the topic's id, that of ``kolumn`` for the settings. Of two commits
-of the same moment the second fails, since both have the last one. deltalake compares no earlier commits, so the versions are read before.
+The state is in transactions of applications: the version of ``kolumn:orders-0`` is the next offset of that topic-partition, that of
+``kolumn-topic:orders`` stands for the topic's id, that of ``kolumn`` for the settings. Delta keeps them unless
+`delta.setTransactionRetentionDuration` is set; without them an append is refused. Of two commits of the same moment the second fails, since
+both have the last one. deltalake compares no earlier commits, so the versions are read before.
 """
 
 import json
