@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from kolumn.core.errors import ArgumentError, KolumnError
@@ -21,6 +21,11 @@ from kolumn.formats.layouts import FORMAT_NAMES
 from kolumn.spark_plugin.write.staging import Epoch, StagedSegments, Staging, publish
 from kolumn.spark_plugin.write.writer import QUERY_ID, WriteOptions, check_write, lowered, write_segments
 from kolumn.writers.commit.run import recover
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as _ArrowWriter
+except ImportError:  # pyspark 4.0
+    _ArrowWriter = None  # type: ignore[assignment, misc]
 
 ID_OF_TASK = "sql.streaming.queryId"
 """The property of a job that has the id of its streaming query (``StreamExecution.QUERY_ID_KEY``)."""
@@ -36,10 +41,12 @@ class WrittenEpoch(WriterCommitMessage):
     pieces: list[StagedSegments]
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(_ArrowWriter or object):  # type: ignore[misc]
     """Appends each epoch of a query to a log directory, once, as `SegmentWriter` does with a DataFrame."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        if _ArrowWriter is None:
+            raise ArgumentError('writeStream.format("kolumn"): expected Spark 4.1 or later; foreachBatch with df.write works on this one')
         if overwrite:
             raise ArgumentError('output mode complete would replace the log in each epoch: expected append, outputMode("append")')
         given = lowered(options)

@@ -94,6 +94,8 @@ def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
         "report": [[disk, "-o", work / f"{NAME}.html"], [disk, "-o", missing / "x.html"]],
         "sql": [[disk, "select * from nothing"], [disk, query], [*skip, disk, query]],
         "tidy": [[missing], [work]],
+        "to-delta": [[*skip, disk, target / "delta"], [missing, target / "delta"], [disk, copy]],
+        "to-iceberg": [[disk, NAME], [missing, f"{NAME}.a.b"]],
         "rebuild-index": [[work / f"own {NAME}"], [*skip, work / f"own {NAME}"], [missing]],
         "recover": [[disk, copy, "-o", target / "recover"], [disk, "-o", disk], [missing, "-o", target]],
     }  # fmt: skip

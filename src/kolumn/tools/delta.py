@@ -9,6 +9,7 @@ both have the last one. deltalake compares no earlier commits, so the versions a
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, cast
 import pyarrow as pa
 from pyarrow import fs
 
-from kolumn.core.errors import ArgumentError, MissingPackageError
+from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError
 from kolumn.tools.tables import RUN, STATE, DataFile, OvertakenError, TableState
 
 try:
@@ -55,14 +56,15 @@ class DeltaTarget:
     def prepare(self, schema: pa.Schema, make_by_day: bool) -> None:
         if make_by_day:
             raise ArgumentError("by_day: a Delta table has no partitions of its own by day; OPTIMIZE … ZORDER BY (timestamp) sorts it")
-        if not DeltaTable.is_deltatable(self.name, self.storage):
-            try:
-                made = Schema.from_arrow(schema)
-                create_table_with_add_actions(self.name, made, [], "error", _BY, storage_options=self.storage)
-            except DeltaError:
-                # Somebody else has made it meanwhile, or the error comes again.
-                DeltaTable(self.name, storage_options=self.storage)
-        self.table = DeltaTable(self.name, storage_options=self.storage)
+        try:
+            if not DeltaTable.is_deltatable(self.name, self.storage):
+                # If somebody else has made it meanwhile, it can be opened; otherwise the error comes again.
+                with suppress(DeltaError):
+                    made = Schema.from_arrow(schema)
+                    create_table_with_add_actions(self.name, made, [], "error", _BY, storage_options=self.storage)
+            self.table = DeltaTable(self.name, storage_options=self.storage)
+        except (DeltaError, OSError) as error:
+            raise KolumnError(f"{self.name}: deltalake can neither open nor make this table: {error}") from error
         self._check(schema)
         uri = self.table.table_uri
         if uri.startswith("file://") or "://" not in uri:
