@@ -39,6 +39,7 @@ SHAPES: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     ),
     "segments of 100 KB": (100, {"segment_bytes": 100_000}, {}),
     "empty values": (0, {}, {}),
+    "values of a byte, zstd": (1, {"codec": "zstd", "batch_bytes": MIB}, {}),
     "values of 1 MiB": (MIB, {"codec": "zstd", "batch_bytes": 2 * MIB}, {}),
     "values of 10 MiB": (10 * MIB, {}, {}),
     "batches of 100 MiB": (1000, {"batch_bytes": 100 * MIB}, {}),

@@ -59,6 +59,26 @@ def questions(last: int) -> dict[str, tuple[str, Query]]:
     }
 
 
+def last_query(spark: SparkSession) -> tuple[list[int], dict[str, str]]:
+    """The jobs of the last query, and what it has counted, by the names in Spark's UI."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    done = store.executionsList().last()
+    # What is counted reaches the store by a queue.
+    until = time.monotonic() + 10
+    while not (done.completionTime().isDefined() and done.metricValues()) and time.monotonic() < until:
+        time.sleep(0.01)
+        done = store.executionsList().last()
+    jobs, metrics, values = list[int](), done.metrics().iterator(), store.executionMetrics(done.executionId())
+    numbers = done.jobs().keys().iterator()
+    while numbers.hasNext():
+        jobs.append(numbers.next())
+    counted = {}
+    while metrics.hasNext():
+        metric = metrics.next()
+        counted[metric.name()] = values.get(metric.accumulatorId())
+    return jobs, {name: value.get().replace(",", "") for name, value in counted.items() if value.isDefined()}
+
+
 class Bench:
     """A session, and what was measured in it."""
 
@@ -113,24 +133,11 @@ class Bench:
         start = time.perf_counter()
         run()
         found: dict[str, float] = {"query": round((time.perf_counter() - start) * 1000)}
-        store = self.spark._jsparkSession.sharedState().statusStore()
-        done = store.executionsList().last()
-        # What is counted reaches the store by a queue.
-        until = time.monotonic() + 10
-        while not (done.completionTime().isDefined() and done.metricValues()) and time.monotonic() < until:
-            time.sleep(0.01)
-            done = store.executionsList().last()
-        jobs, values = done.jobs().keys().iterator(), store.executionMetrics(done.executionId())
-        found |= dict.fromkeys(("job", "tasks", "tasks' CPU in the JVM", "decoding", "waiting"), 0)
-        while jobs.hasNext():
-            self._add_job(jobs.next(), found)
-        names = {"ms decoding in Python": "decoding", "ms waited for Python": "waiting"}
-        metrics = done.metrics().iterator()
-        while metrics.hasNext():
-            metric = metrics.next()
-            if metric.name() in names:
-                # A plan that is made anew while it runs has the same metric again.
-                found[names[metric.name()]] = int(values.apply(metric.accumulatorId()).replace(",", ""))
+        jobs, counted = last_query(self.spark)
+        found |= dict.fromkeys(("job", "tasks", "tasks' CPU in the JVM"), 0)
+        for number in jobs:
+            self._add_job(number, found)
+        found["decoding"], found["waiting"] = (int(counted[name]) for name in ("ms decoding in Python", "ms waited for Python"))
         found["driver"] = found["query"] - found["job"]
         return found
 

@@ -25,8 +25,7 @@ Decisions:
 * JVM and worker talk over the worker's standard input and output. A socket has a path of at most 107 bytes, and on YARN the folder for
   temporary files has a longer one; whoever can reach a path has to be kept out, while a pipe that is inherited has no name. Java cannot
   interrupt a wait for a pipe, so a thread looks at those who wait, and kills the worker of one who is interrupted or has waited too long
-  (`Pipes.java`). A round trip takes 7 microseconds, by a socket 11; a batch of 8 MB takes 2.8 ms. A socket is twice as fast for bare bytes,
-  because Java reads pipes with two copies more; it took 11 ms for that batch, which was copied three times before it was sent.
+  (`Pipes.java`).
 * Programs and limits come from the configuration of the SparkContext, never from a session, which SQL may change (`Settings.java`).
 * Headers are believed in counts, first and last offsets and last timestamps that are set, as Spark believes the statistics of a Parquet
   file: no checksum covers a header alone. Reads with ranges, `errors=skip`, `read_committed`, drafts, or `checkCrcs=true` decode.

@@ -30,7 +30,7 @@ _SAMPLES = 4
 _SAMPLE_BYTES = 1 << 18
 """Bytes of the log that are decoded at each place, but at least one entry: they tell the width of rows with payloads."""
 _HEADER_CHUNKS = 3
-"""Chunks of headers that are read at each place: thousands of headers of a file, some hundred KiB of an object."""
+"""Chunks of headers that are read at each place: some hundred headers of a file, some hundred KiB of an object."""
 _WIDTHS = {"topic": 16, COLUMN: 16}
 """Bytes of names in a row, which most rows share."""
 

@@ -25,7 +25,7 @@ from kolumn.writers.commit.run import recover
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as _ArrowWriter
 except ImportError:  # pyspark 4.0
-    _ArrowWriter = None  # type: ignore[assignment, misc]
+    _ArrowWriter = object  # type: ignore[assignment, misc]
 
 ID_OF_TASK = "sql.streaming.queryId"
 """The property of a job that has the id of its streaming query (``StreamExecution.QUERY_ID_KEY``)."""
@@ -41,11 +41,11 @@ class WrittenEpoch(WriterCommitMessage):
     pieces: list[StagedSegments]
 
 
-class StreamWriter(_ArrowWriter or object):  # type: ignore[misc]
+class StreamWriter(_ArrowWriter):
     """Appends each epoch of a query to a log directory, once, as `SegmentWriter` does with a DataFrame."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        if _ArrowWriter is None:
+        if _ArrowWriter is object:
             raise ArgumentError('writeStream.format("kolumn"): expected Spark 4.1 or later; foreachBatch with df.write works on this one')
         if overwrite:
             raise ArgumentError('output mode complete would replace the log in each epoch: expected append, outputMode("append")')

@@ -11,8 +11,10 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -240,3 +242,17 @@ def _forked(writer: Writer, source: Path, target: Path, at: int, action: str, ma
             file.seek(0)
         steps_done = [Step(*one) for one in json.loads(counted.read() or b"[]")]
         return Outcome(os.waitstatus_to_exitcode(status), steps_done, said.read().decode(errors="replace"))
+
+
+def killed_after(job: "subprocess.Popen[bytes]", count: Callable[[], int], wanted: int, pause: float, output: Path | None = None) -> bool:
+    """Kill a process and its group some seconds after a count is reached. Returns whether it still ran; it may not have failed before."""
+    while job.poll() is None and count() < wanted:
+        time.sleep(0.01)
+    time.sleep(pause)
+    runs = job.poll() is None
+    if runs:
+        os.killpg(job.pid, signal.SIGKILL)
+    else:
+        assert job.returncode == 0, "" if output is None else output.read_text()[-5000:]
+    job.wait()
+    return runs

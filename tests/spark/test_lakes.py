@@ -4,10 +4,8 @@ import os
 import random
 import re
 import runpy
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +14,7 @@ import pyspark
 import pytest
 
 import kolumn
+from kit.faults import killed_after
 from kit.fuzz import FIRST
 from kolumn.core.errors import MissingError
 from kolumn.spark_plugin.session.java import Artifact
@@ -79,6 +78,10 @@ def test_rows_once_each_though_it_is_killed(sink: tuple[str, str, dict[str, str]
     def numbers(folder: str) -> set[str]:
         return {path.name for path in (tmp_path / "state" / folder).glob("*") if path.name.isdigit()}
 
+    def within() -> int:
+        """The number of micro-batches before the one that is planned and not committed; -1 between two."""
+        return len(numbers("commits")) if numbers("offsets") - numbers("commits") else -1
+
     def start(reader: str) -> "subprocess.Popen[bytes]":
         # It has a process group of its own, so that Java and the Python workers are killed with it.
         program = [sys.executable, str(Path(__file__).with_name("tables_job.py")), "stream", name, str(tmp_path), own_jars, reader, "200"]
@@ -92,16 +95,8 @@ def test_rows_once_each_though_it_is_killed(sink: tuple[str, str, dict[str, str]
         turn += 1
         before, wanted = len(numbers("commits")), dice.randint(0, 3)
         job = start(dice.choice(["columnar", "python"]))
-        # It is killed within a micro-batch: planned and not committed.
-        while job.poll() is None and not (numbers("offsets") - numbers("commits") and len(numbers("commits")) >= before + wanted):
-            time.sleep(0.01)
-        time.sleep(dice.random() * 0.9)
-        if job.poll() is None:
-            os.killpg(job.pid, signal.SIGKILL)
-            killed += 1
-        else:
-            assert job.returncode == 0, (tmp_path / "output").read_text()[-5000:]
-        job.wait()
+        # It is killed within a micro-batch.
+        killed += killed_after(job, within, before + wanted, dice.random() * 0.9, tmp_path / "output")
     for reader in ("python", "columnar"):
         assert start(reader).wait(timeout=600) == 0, (tmp_path / "output").read_text()[-5000:]
         compare(tmp_path)

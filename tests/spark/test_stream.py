@@ -6,7 +6,6 @@ Segments are deleted, replaced and compacted meanwhile, and queries are killed: 
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from kit.encoder import Record, batch
+from kit.faults import killed_after
 from kit.fuzz import FIRST
 from kit.plain_spark import soon, stream_rows
 from kit.stream_query import StreamedLog, batches, upto, write
@@ -335,15 +335,7 @@ def test_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:
         end, before, wanted = next(rounds), commits(), dice.randint(0, 8)
         job = start(PER_ROUND // 20, dice.choice(["columnar", "python"]))
         # It is killed after its first write, at any point of a micro-batch.
-        while job.poll() is None and commits() < before + wanted:
-            time.sleep(0.02)
-        time.sleep(dice.random() * 0.5)
-        if job.poll() is None:
-            os.killpg(job.pid, signal.SIGKILL)
-            killed += 1
-        else:
-            assert job.returncode == 0
-        job.wait()
+        killed += killed_after(job, commits, before + wanted, dice.random() * 0.5)
     # The last run reads the rest at once: some thousand offsets, for which small micro-batches would take minutes.
     assert start(KILLS * PER_ROUND, "columnar").wait(timeout=600) == 0
     found = sorted(row.offset for row in spark.read.parquet(str(tmp_path / "out")).collect())

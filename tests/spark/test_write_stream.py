@@ -3,10 +3,8 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import kolumn
+from kit.faults import killed_after
 from kit.fuzz import FIRST
 from kolumn.core.errors import KolumnError
 from kolumn.spark_plugin.write.staging import Epoch, Staging, publish
@@ -332,15 +331,7 @@ def test_killed_and_started_again(mirror: Mirror) -> None:
             mirror.add(20)
         before, wanted = epochs(), dice.randint(1, 6)
         job = start(dice.choice(["columnar", "python"]))
-        while job.poll() is None and epochs() < before + wanted:
-            time.sleep(0.02)
-        time.sleep(dice.random())
-        if job.poll() is None:
-            os.killpg(job.pid, signal.SIGKILL)
-            killed += 1
-        else:
-            assert job.returncode == 0
-        job.wait()
+        killed += killed_after(job, epochs, before + wanted, dice.random())
     assert start("columnar").wait(timeout=600) == 0
     assert mirror.lines() == list(range(mirror.count))
     assert sorted(path.name for path in mirror.log.iterdir()) == [STATES, "t-0"]

@@ -19,7 +19,6 @@ import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.metric.CustomMetric;
-import org.apache.spark.sql.connector.metric.CustomSumMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.util.LongAccumulator;
@@ -52,7 +51,7 @@ final class DecodeSplit extends AbstractFunction1<Object, Object> implements Rap
     this.schema = scan.readSchema();
     this.scan = scan;
     for (CustomMetric one : LogMetrics.all()) {
-      if (one instanceof CustomSumMetric) {
+      if (one instanceof LogMetrics.Sum) {
         counters.put(one.name(), context.longAccumulator("kolumn: " + one.description()));
       }
     }

@@ -7,7 +7,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * The same format as it is in Python: writes, the tables of batches and remarks, and all of it on request. This is the one place
- * that names a class of Spark that is not public, but for the plans of a session with the RAPIDS Accelerator.
+ * that names a class of Spark's execution, but for the plans of a session with the RAPIDS Accelerator.
  */
 final class Delegate {
   private static final Set<String> READERS = Set.of("columnar", "python");

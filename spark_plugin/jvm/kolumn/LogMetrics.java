@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Arrays;
 import java.util.Locale;
 import org.apache.spark.sql.connector.metric.CustomMetric;
-import org.apache.spark.sql.connector.metric.CustomSumMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 
 /** What a scan counts, for Spark's UI. */
@@ -34,11 +33,11 @@ public final class LogMetrics {
   private record Value(String name, long value) implements CustomTaskMetric {}
 
   /** Spark makes one of each by its class, so each needs a public constructor. */
-  private abstract static class Sum extends CustomSumMetric {
+  private abstract static class Named implements CustomMetric {
     private final String name;
     private final String description;
 
-    Sum(String name, String description) {
+    Named(String name, String description) {
       this.name = name;
       this.description = description;
     }
@@ -54,24 +53,22 @@ public final class LogMetrics {
     }
   }
 
+  /** What tasks have together. */
+  abstract static class Sum extends Named {
+    Sum(String name, String description) {
+      super(name, description);
+    }
+
+    @Override
+    public String aggregateTaskMetrics(long[] found) {
+      return String.valueOf(Arrays.stream(found).sum());
+    }
+  }
+
   /** The most of any task. A worker serves many tasks: its peak may be of one before. */
-  private abstract static class Peak implements CustomMetric {
-    private final String name;
-    private final String description;
-
+  private abstract static class Peak extends Named {
     Peak(String name, String description) {
-      this.name = name;
-      this.description = description;
-    }
-
-    @Override
-    public String name() {
-      return name;
-    }
-
-    @Override
-    public String description() {
-      return description;
+      super(name, description);
     }
 
     @Override

@@ -186,7 +186,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
-  /** A column that a query names, and Spark 4.1 does not tell the source of a stream. */
+  /** A column that a query names, and Spark before 4.2 does not tell the source of a stream. */
   private static final class Unnamed extends ArrowColumnVector {
     Unnamed() {
       super(new NullVector("unnamed"));
@@ -195,7 +195,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     @Override
     public boolean isNullAt(int row) {
       throw Errors.ofTask(
-          "ArgumentError: Spark 4.1 does not tell a stream which columns beside the table's it wants: name them in option columns");
+          "ArgumentError: Spark before 4.2 does not tell a stream which columns beside the table's it wants: name them in option columns");
     }
   }
 }

@@ -124,7 +124,7 @@ final class LogStream implements MicroBatchStream, SupportsTriggerAvailableNow, 
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    int unnamed = SparkSession.active().version().startsWith("4.1.") ? begun.get("hidden").asInt() : 0;
+    int unnamed = Settings.version() < 402 ? begun.get("hidden").asInt() : 0;
     return new LogReaderFactory(Settings.tasksPython(), Settings.isShared(), begun.get("work").asText(), unnamed);
   }
 

@@ -25,6 +25,11 @@ class LogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
   private static final String QUERY = "kolumn.queryId";
   private static final String TABLE = "kolumn.table";
 
+  private static final Set<TableCapability> CAPABILITIES =
+      Set.of(
+          TableCapability.BATCH_READ, TableCapability.BATCH_WRITE, TableCapability.MICRO_BATCH_READ, TableCapability.STREAMING_WRITE,
+          TableCapability.TRUNCATE);
+
   private final String name;
   private final StructType schema;
   private final Map<String, String> given;
@@ -72,7 +77,7 @@ class LogTable implements SupportsRead, SupportsWrite, SupportsMetadataColumns {
 
   @Override
   public Set<TableCapability> capabilities() {
-    return python().capabilities();
+    return CAPABILITIES;
   }
 
   /** For DESCRIBE and SHOW CREATE TABLE. No table has its files here: dropping one drops no log. */

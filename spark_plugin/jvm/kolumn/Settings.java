@@ -156,8 +156,12 @@ final class Settings {
    * topic partition in any query that reads both columns; later versions only where it helps.
    */
   static boolean isKeyed() {
+    return Boolean.parseBoolean(ofSession(KEYED, String.valueOf(version() >= 402)));
+  }
+
+  /** Spark's, 402 for 4.2. */
+  static int version() {
     String[] version = SparkSession.active().version().split("[.]");
-    int number = 100 * Integer.parseInt(version[0]) + Integer.parseInt(version[1]);
-    return Boolean.parseBoolean(ofSession(KEYED, String.valueOf(number >= 402)));
+    return 100 * Integer.parseInt(version[0]) + Integer.parseInt(version[1]);
   }
 }

@@ -61,7 +61,6 @@ class PayloadEncoder:
         if self.column not in table.schema.names:
             return table
         column = table[self.column].combine_chunks()
-        column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         raw_name = list(beside(self.column))[-1]
         raw = table[raw_name].to_pylist() if raw_name in table.schema.names else [None] * len(column)
         done: list[bytes | None] = []

@@ -13,7 +13,7 @@ import pyarrow as pa
 from kolumn.core.errors import ArgumentError, MissingPackageError
 from kolumn.values.avro_schema import Logical, SchemaNode, parse, title
 from kolumn.values.schemas.schema import Schema
-from kolumn.writers.value_parts import RefusedError, floating, in_unit, integer, members, pairs, text, unit_of
+from kolumn.writers.value_parts import RefusedError, floating, in_unit, integer, members, pairs, refuse, text, unit_of
 
 _AVRO_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _INT_BITS = {"int": 32, "long": 64}
@@ -59,8 +59,9 @@ class AvroEncoder:
         if node.kind == "map" and pa.types.is_map(type):
             return pairs(path, value, lambda key, one: (text(path, key), self._datum(node.inner, one, type.item_type, f"{path}[{key!r}]")))
         if node.kind in _INT_BITS:
-            most = 2 ** (_INT_BITS[node.kind] - 1)
-            return integer(path, value, -most, most - 1, node.kind) if not pa.types.is_temporal(type) else _refuse(path, node, type)
+            if pa.types.is_temporal(type):
+                raise RefusedError(path, str(node) if node.logical is None else node.logical.name, type)
+            return integer(path, value, _INT_BITS[node.kind], True, node.kind)
         if node.kind in ("float", "double"):
             return floating(path, value, node.kind, node.kind == "float")
         if node.kind == "string":
@@ -130,18 +131,14 @@ class AvroEncoder:
         if pa.types.is_integer(type):
             return None
         if logical.name == "date":
-            return value if pa.types.is_date(type) else _refuse(path, node, type)
+            return value if pa.types.is_date(type) else refuse(path, logical.name, type)
         if name == "time":
-            return in_unit(path, value, unit_of(type), _AVRO_UNITS[last]) if pa.types.is_time(type) else _refuse(path, node, type)
+            return in_unit(path, value, unit_of(type), _AVRO_UNITS[last]) if pa.types.is_time(type) else refuse(path, logical.name, type)
         if name in ("timestamp", "local-timestamp"):
             if not pa.types.is_timestamp(type) or (type.tz is None) != (name == "local-timestamp"):
                 raise RefusedError(path, f"{logical.name}, a timestamp with{'out' if name != 'timestamp' else ''} a time zone", type)
             return in_unit(path, value, unit_of(type), _AVRO_UNITS[last])
         return None
-
-
-def _refuse(path: str, node: SchemaNode, type: pa.DataType) -> object:
-    raise RefusedError(path, str(node) if node.logical is None else node.logical.name, type)
 
 
 def _unscaled(node: SchemaNode, path: str, value: object, logical: Logical) -> bytes:

@@ -36,9 +36,9 @@ class JsonEncoder:
         if pa.types.is_temporal(wanted):
             return _iso(wanted, value, type, path)
         if pa.types.is_integer(wanted):
-            bits, signed = wanted.bit_width, pa.types.is_signed_integer(wanted)
-            low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-            return integer(path, value, low, high, str(wanted)) if not pa.types.is_temporal(type) else _refuse_type(path, wanted, type)
+            if pa.types.is_temporal(type):
+                raise RefusedError(path, str(wanted), type)
+            return integer(path, value, wanted.bit_width, pa.types.is_signed_integer(wanted), str(wanted))
         if pa.types.is_floating(wanted):
             number = floating(path, value, str(wanted), wanted.bit_width < 64)
             if not math.isfinite(number):
@@ -49,10 +49,6 @@ class JsonEncoder:
                 raise RefusedError(path, str(wanted), value)
             return value
         return text(path, value)
-
-
-def _refuse_type(path: str, wanted: pa.DataType, type: pa.DataType) -> object:
-    raise RefusedError(path, str(wanted), type)
 
 
 def _iso(wanted: pa.DataType, value: object, type: pa.DataType, path: str) -> str:

@@ -4,7 +4,7 @@ import math
 import struct
 from collections.abc import Callable
 from decimal import Decimal
-from typing import TypeVar
+from typing import Never, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,11 @@ class RefusedError(Exception):
     def __init__(self, path: str, expected: str, found: object) -> None:
         self.path, self.expected = path, expected
         self.found = "null" if found is None else str(found) if isinstance(found, str | pa.DataType) else repr(found)
+
+
+def refuse(path: str, expected: str, found: object) -> Never:
+    """Raise `RefusedError`, where an expression has to."""
+    raise RefusedError(path, expected, found)
 
 
 def members(value: object) -> dict[str, object]:
@@ -41,7 +46,8 @@ def unit_of(type: pa.DataType) -> str:
     return str(type.unit)
 
 
-def integer(path: str, value: object, low: int, high: int, name: str) -> int:
+def integer(path: str, value: object, bits: int, signed: bool, name: str) -> int:
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     if isinstance(value, Decimal) and value == value.to_integral_value():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:

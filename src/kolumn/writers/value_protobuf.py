@@ -98,9 +98,7 @@ class ProtobufEncoder:
         if value is None:
             raise RefusedError(path, "a value", None)
         if kind in _INTEGERS:
-            bits, signed = _INTEGERS[kind]
-            low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-            return integer(path, value, low, high, "an integer")
+            return integer(path, value, *_INTEGERS[kind], "an integer")
         if kind in _FLOATS:
             return floating(path, value, "a number", _FLOATS[kind])
         if kind == _TEXT:
@@ -120,7 +118,7 @@ def _enum(enum: "EnumDescriptor", value: object, path: str) -> int:
     if value in numbers:
         return int(numbers[value])
     if isinstance(value, int) and not isinstance(value, bool) and (value in symbols(enum) or not is_closed(enum)):
-        return integer(path, value, -(2**31), 2**31 - 1, "an enum's number")
+        return integer(path, value, 32, True, "an enum's number")
     raise RefusedError(path, f"one of {', '.join(symbols(enum).values())}", value)
 
 
