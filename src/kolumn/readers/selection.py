@@ -1,0 +1,135 @@
+"""Which records a call is about: those with some keys, with some headers, or with some fields of typed keys and values."""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.core.errors import ArgumentError
+
+Key = bytes | str
+Keys = Key | Iterable[Key]
+Where = str | Iterable[str] | Mapping[str, str | bytes]
+BASE64 = "base64:"
+HEX = "hex:"
+_SIDES = ("key", "value")
+_DECODE: dict[str, Callable[[str], bytes]] = {BASE64: lambda text: base64.b64decode(text, validate=True), HEX: bytes.fromhex}
+
+
+def bytes_of(text: Key) -> bytes:
+    """Bytes that a caller names: bytes as they are, text as UTF-8, or after ``base64:`` or ``hex:`` in that form."""
+    if isinstance(text, bytes):
+        return text
+    for prefix, decode in _DECODE.items():
+        if text.startswith(prefix):
+            try:
+                return decode(text.removeprefix(prefix))
+            except (binascii.Error, ValueError) as error:
+                raise ArgumentError(f"{text!r}: what follows {prefix} is not {prefix[:-1]}: {error}") from error
+    return text.encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Records with one of the ``keys``, if these are given, and with every one of the ``headers`` and ``fields``.
+
+    ``fields`` are paths that begin with "key" or "value", with their values as text. ``typed`` says which of "key" and "value" are decoded,
+    so that their stored bytes are in another column.
+    """
+
+    keys: pa.Array | None
+    headers: tuple[tuple[str, bytes], ...]
+    fields: tuple[tuple[str, str], ...]
+    typed: frozenset[str]
+
+    @classmethod
+    def of(cls, keys: Keys | None = None, where: Where | None = None, typed: Iterable[str] = ()) -> "Selection":
+        """From parameters: ``where`` has conditions "NAME=VALUE" of headers, and "value.PATH=VALUE" or "key.PATH=VALUE" of typed payloads;
+        "header.NAME=VALUE" is a header of any name. All of them must hold. Raises `ArgumentError` if nothing is asked for, or a condition
+        is about fields of something that is not typed."""
+        named = [keys] if isinstance(keys, bytes | str) else None if keys is None else list(keys)
+        headers, fields, sides = list[tuple[str, bytes]](), list[tuple[str, str]](), frozenset(typed)
+        for name, value in _conditions(where):
+            side = name.partition(".")[0]
+            if side not in _SIDES:
+                headers.append((name.removeprefix("header."), bytes_of(value)))
+            elif side not in sides:
+                raise ArgumentError(f"where={name!r}: a field of {side}s, which are bytes without {side}_format")
+            else:
+                fields.append((name, value.decode() if isinstance(value, bytes) else value))
+        if named is None and not headers and not fields:
+            raise ArgumentError("name the records: by their keys, or by conditions (where) on headers or on fields of typed values")
+        array = None if named is None else pa.array(sorted({bytes_of(key) for key in named}), pa.binary())
+        return cls(array, tuple(headers), tuple(fields), sides)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The record columns that `flags` needs."""
+        sides = dict.fromkeys(path.partition(".")[0] for path, _ in self.fields)
+        needed = [*sides, *(f"{side}Valid" for side in sides)]
+        if self.keys is not None:
+            needed.append(self._key)
+        return (*dict.fromkeys(needed), *(("headers",) if self.headers else ()))
+
+    @property
+    def _key(self) -> str:
+        return "keyRaw" if "key" in self.typed else "key"
+
+    def flags(self, batch: pa.RecordBatch) -> pa.Array:
+        """Whether each record is meant; never null."""
+        parts = [] if self.keys is None else [_among(batch[self._key], self.keys)]
+        parts += [_has_header(batch["headers"], name, value) for name, value in self.headers]
+        parts += [_has_field(batch, path, text) for path, text in self.fields]
+        return reduce(pc.and_, parts)
+
+    def undecided(self, batch: pa.RecordBatch) -> int:
+        """Of how many records a payload cannot be decoded, so that nobody knows whether they are meant."""
+        sides = dict.fromkeys(path.partition(".")[0] for path, _ in self.fields)
+        wrong = [pc.fill_null(pc.invert(batch[f"{side}Valid"]), False) for side in sides]
+        return reduce(pc.or_, wrong).true_count if wrong else 0
+
+
+def _conditions(where: Where | None) -> list[tuple[str, str | bytes]]:
+    if where is None:
+        return []
+    if isinstance(where, Mapping):
+        return list(where.items())
+    made = list[tuple[str, str | bytes]]()
+    for text in [where] if isinstance(where, str) else where:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise ArgumentError(f"where={text!r}: expected NAME=VALUE of a header, or value.PATH=VALUE")
+        made.append((name, value))
+    return made
+
+
+def _among(column: pa.Array, keys: pa.Array) -> pa.Array:
+    if len(keys) == 1:
+        return pc.fill_null(pc.equal(column, keys[0].cast(column.type)), False)
+    return pc.is_in(column, value_set=keys.cast(column.type))
+
+
+def _has_header(headers: pa.Array, name: str, value: bytes) -> pa.Array:
+    element = headers.flatten()
+    key, held = pc.struct_field(element, "key"), pc.struct_field(element, "value")
+    same = pc.and_(pc.equal(key, pa.scalar(name).cast(key.type)), pc.fill_null(pc.equal(held, pa.scalar(value, pa.binary())), False))
+    rows = pc.list_parent_indices(headers).filter(pc.fill_null(same, False))
+    return pc.is_in(pa.array(range(len(headers)), pa.int64()), value_set=pc.unique(rows).cast(pa.int64()))
+
+
+def _has_field(batch: pa.RecordBatch, path: str, text: str) -> pa.Array:
+    side, *names = path.split(".")
+    column = batch[side]
+    for name in names:
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            raise ArgumentError(f"where={path!r}: {side} has no field {name!r} there: its type is {column.type}")
+        column = pc.struct_field(column, name)
+    try:
+        wanted = pa.scalar(text).cast(column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ArgumentError(f"where={path!r}: {text!r} is no {column.type}: {error}") from error
+    return pc.fill_null(pc.equal(column, wanted), False)
