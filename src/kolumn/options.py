@@ -64,6 +64,7 @@ class Options:
     typed: tuple[Typed, ...] = ()
     include_snapshots: bool = False
     include_deleted_records: bool | None = None
+    include_deleted_segments: bool = False
     remarks: bool = False
 
     def with_columns(self, columns: Iterable[str]) -> "Options":

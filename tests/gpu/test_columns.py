@@ -32,7 +32,7 @@ def test_rows_that_are_kept(device: Emulated) -> None:
 CHOICES: dict[str, Any] = {
     "columns": ["value"], "include_headers": True, "include_control": True, "start_offset": 3, "end_offset": 30,
     "start_timestamp": 1, "end_timestamp": 1 << 60, "isolation_level": "read_committed", "include_snapshots": True,
-    "include_deleted_records": False, "threads": 2, "trusted": True,
+    "include_deleted_records": False, "include_deleted_segments": True, "threads": 2, "trusted": True,
 }  # fmt: skip
 
 

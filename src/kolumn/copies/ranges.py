@@ -32,7 +32,7 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import table
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
-from kolumn.source.names import LOG, MANIFEST, SWAP, base_and_copy, topic_partition
+from kolumn.source.names import DELETED_LOG, LOG, MANIFEST, SWAP, base_and_copy, topic_partition
 from kolumn.source.segments import HIGHEST, Range, Segment
 from kolumn.source.side_files import offsets_in
 from kolumn.source.storage import base_name, is_url, listing, parent, read_bytes, within
@@ -48,15 +48,24 @@ def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
     """Ranges that contain every record of ``segments`` that the options' ranges of offsets and timestamps keep.
 
     ``options.include_deleted_records`` decides about records below the log start offset: if it is None, they are left out of logs with a
-    tier. If a topic-partition is in several directories, ``options.replicas`` decides what is read. The ranges then have the transactions
-    of all directories, if the options need transactions.
+    tier. ``options.include_deleted_segments`` puts what only deleted segments have before the rest. If a topic-partition is in several
+    directories, ``options.replicas`` decides what is read. The ranges then have the transactions of all directories, if the options need
+    transactions.
 
     Raises
     ------
     ArgumentError
         Directories of a partition overlap and ``replicas`` is "raise", or they are not copies of one log.
     """
-    return _of_consumers(segments, options, select_ranges)
+    deleted = [segment for segment in segments if segment.path.endswith(DELETED_LOG)] if options.include_deleted_segments else []
+    if not deleted:
+        return _of_consumers(segments, options, select_ranges)
+    # Few sources have any.
+    from kolumn.copies.deleted import ranges_of_deleted
+
+    live = [segment for segment in segments if not segment.path.endswith(DELETED_LOG)]
+    ranges = _of_consumers(live, options, select_ranges) if live else []
+    return [*ranges_of_deleted(deleted, ranges, lambda: every_range(live, options) if live else [], options), *ranges]
 
 
 def plan_log(segments: list[Segment], options: Options) -> list[Range]:

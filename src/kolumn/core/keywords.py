@@ -68,6 +68,9 @@ class ChoiceOptions(TypedDict, total=False):
         None,
         "Records below the log start offset (DeleteRecords), which no consumer gets. The default: those of a folder, not of a tier.",
     ]
+    include_deleted_segments: Annotated[
+        bool, False, "Records that are left only in segments which a broker renamed to delete them (.log.deleted), too."
+    ]
     binary: Annotated[Binary, "contiguous", "'view': Arrow binary_view columns that point into the segment's bytes."]
     # Who decodes.
     backend: Annotated[Backend, "auto", "'cpu' or 'gpu'; 'auto' is KOLUMN_BACKEND, or the CPU."]

@@ -12,11 +12,14 @@ import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
+from kolumn.core.buffers import int64s, keep
 from kolumn.core.errors import Code, NoMemoryError
 from kolumn.core.threads import DECODE, RunAhead, Workers, forked, keep_forever, workers
 from kolumn.damage.findings import OnDamage, Tally, Trouble, damage_of_fault
@@ -190,6 +193,9 @@ class _RangeScan:
         self.options = scan.options
         if part.start_offset is not None or part.end_offset is not None:
             self.options = self.options.within(part.start_offset, part.end_offset)
+        self.columns, self.without = list(self.options.columns), part.without
+        if part.without is not None:
+            self.options = replace(self.options, columns=tuple(dict.fromkeys((*self.columns, "offset"))))
         self.inner, self.transactions = self.options, None
         if part.transactions is not None:
             self.inner, self.transactions = scan.decoder.settled(self.options, part.transactions)
@@ -223,6 +229,8 @@ class _RangeScan:
                 self._add(decoded)
                 for batch in decoded.batches:
                     settled = batch if self.transactions is None else settle(batch, self.options, self.transactions)
+                    if self.without is not None:
+                        settled = keep(settled, ~np.isin(int64s(settled["offset"]), self.without)).select(self.columns)
                     if settled.num_rows:
                         yield settled
                     del batch, settled

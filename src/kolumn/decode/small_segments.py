@@ -222,7 +222,7 @@ def _simple(ranges: Sequence[Range]) -> int:
     for i, part in enumerate(ranges):
         segment, identity = part.segment, part.segment.identity
         is_whole = 0 < segment.size <= SMALL and part.start == 0 and part.end == segment.size
-        is_plain = part.fault is None and part.transactions is None and part.start_offset is None and part.end_offset is None
+        is_plain = part.fault is None and part.transactions is None and part.without is None and not part.is_bounded
         is_file = segment.format == "kafka" and segment.memory is None and segment.manifest is None
         is_known = identity is not None and identity.inode is not None and identity.inode <= HIGHEST
         if not (is_whole and is_plain and is_file and is_known) or ("://" in segment.path and storage.is_url(segment.path)):

@@ -19,9 +19,9 @@ from kolumn.core.keywords import Source
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.decode.host.headers import headers
 from kolumn.formats import table
-from kolumn.source.names import CLEANED, DELETED, LOG, MANIFEST, PARTITION, base_and_copy, offset_in, tier_partition
+from kolumn.source.names import CLEANED, DELETED, DELETED_LOG, LOG, MANIFEST, PARTITION, base_and_copy, offset_in, tier_partition
 from kolumn.source.segments import Listed, Segment, find_segments, in_directory, unfinished_from, with_neighbours
-from kolumn.source.storage import FolderEntry, base_name, listing, parent, with_suffix
+from kolumn.source.storage import FolderEntry, base_name, listing, parent, with_suffix, within
 
 _SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
@@ -111,6 +111,15 @@ def with_snapshots(segments: list[Segment]) -> list[Segment]:
     return both
 
 
+def with_deleted(segments: list[Segment], listed: Listed, topic: str | None, partition: int | None) -> list[Segment]:
+    """The segments, after those among the listed files that brokers have renamed to delete them."""
+    names = [entry.name for entry in listed if entry.is_regular and entry.name.endswith(DELETED_LOG)]
+    if not names:
+        return segments
+    format = segments[0].format if segments else "kafka"
+    return [*(replace(one, format=format) for one in find_segments(names, topic, partition)), *segments]
+
+
 _OF_BROKERS = re.compile(
     r"(meta\.properties|partition\.metadata|quorum-state|bootstrap\.checkpoint|remote-log-index-cache|[a-z-]+-checkpoint)(\.tmp)?"
     r"|\.lock|\.kafka_cleanshutdown"
@@ -153,7 +162,8 @@ class _Group:
 def left_out(listed: Listed, segments: list[Segment]) -> pa.Table:
     """What a read does not return of what was ``listed`` while its live ``segments`` were found; columns of `LEFT_OUT_SCHEMA`."""
     is_live = _known(segments)
-    others = [entry for entry in listed if not is_live(entry)]
+    deleted = {segment.path.removesuffix(DELETED_LOG) for segment in segments if segment.path.endswith(DELETED_LOG)}
+    others = [entry for entry in listed if not (is_live(entry) or (entry.name.endswith(DELETED) and _stem(entry.name) in deleted))]
     cleaned: dict[str, list[str]] = {}
     for entry in others:
         if entry.name.endswith(CLEANED):
@@ -177,6 +187,10 @@ def left_out(listed: Listed, segments: list[Segment]) -> pa.Table:
             groups.setdefault((folder, part, why[1]), _Group(*why)).files.append(entry)
     rows += [_row(folder, group, format) for (folder, _, _), group in groups.items()]
     return pa.Table.from_pylist(sorted(rows, key=lambda row: (row["kind"] == LeftOut.FOREIGN, str(row["path"]))), LEFT_OUT_SCHEMA)
+
+
+def _stem(name: str) -> str:
+    return within(parent(name), base_name(name).partition(".")[0])
 
 
 def _known(segments: list[Segment]) -> Callable[[FolderEntry], bool]:

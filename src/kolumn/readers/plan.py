@@ -107,6 +107,10 @@ def live_segments(source: Source, options: Options) -> LiveSegments:
         from kolumn.log.live import with_snapshots
 
         segments = with_snapshots(segments)
+    if options.include_deleted_segments:
+        from kolumn.log.live import with_deleted
+
+        segments = with_deleted(segments, listed, options.topic, options.partition)
     return LiveSegments(source, options, segments, listed)
 
 

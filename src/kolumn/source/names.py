@@ -53,6 +53,7 @@ LOG = ".log"
 SWAP = ".log.swap"
 CLEANED = ".cleaned"
 DELETED = ".deleted"
+DELETED_LOG = f"{LOG}{DELETED}"
 INDEXES = (".index", ".timeindex")
 PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[^\s.]+-(?P<state>delete|future|stray))?", re.DOTALL)
 """Kafka writes 32 digits before the state, and takes anything (``LocalLog.DELETE_DIR_PATTERN``)."""
