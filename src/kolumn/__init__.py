@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kolumn.tools.append import Appended, append
     from kolumn.tools.broker_folders import Rebuilt, rebuild_index
     from kolumn.tools.coordinators import groups, open_transactions
+    from kolumn.tools.history import history
     from kolumn.tools.recover import Recovery, recover
     from kolumn.tools.sizes import Space, space
     from kolumn.writers.outgoing import Leftover, tidy
@@ -65,6 +66,7 @@ __all__ = [
     "convert",
     "explain",
     "groups",
+    "history",
     "losses",
     "open_transactions",
     "read",
@@ -96,6 +98,7 @@ _MODULES = {
     "tools.append": ("Appended", "append"),
     "tools.broker_folders": ("Rebuilt", "rebuild_index"),
     "tools.coordinators": ("groups", "open_transactions"),
+    "tools.history": ("history",),
     "tools.recover": ("Recovery", "recover"),
     "tools.sizes": ("Space", "space"),
     "writers.rewriting.compact": ("Compaction", "Retention", "apply_retention", "compact"),

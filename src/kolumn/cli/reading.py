@@ -1,7 +1,6 @@
 """Commands that read records: ``kolumn cat``, ``kolumn sql``, and ``kolumn explain``, which shows what a read would do."""
 
 import base64
-import binascii
 import os
 import sys
 from collections import Counter
@@ -14,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kolumn.cli import arguments
-from kolumn.cli.arguments import PAYLOADS, READING, SELECTION, JsonInPipes, OptionValue, Sources, or_standard_input, with_read_options
+from kolumn.cli.arguments import (
+    PAYLOADS,
+    READING,
+    SELECTION,
+    JsonInPipes,
+    OptionValue,
+    Sources,
+    or_standard_input,
+    with_read_options,
+)
 from kolumn.cli.common import is_json, note, print_json, say, size_of
 from kolumn.cli.ending import OK, command, progress
 from kolumn.cli.tables import print_rows, print_table
@@ -29,12 +37,14 @@ _BASE64 = "base64:"
 
 
 @command
-@with_read_options(*SELECTION, *READING, "private_keys", "include_snapshots", "include_deleted_records", *PAYLOADS)
+@with_read_options(
+    *SELECTION, *READING, "private_keys", "include_snapshots", "include_deleted_records", "include_deleted_segments", *PAYLOADS
+)
 def cat(
     sources: arguments.Segments,
     json: JsonInPipes = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many records.")] = None,
-    key: Annotated[str | None, typer.Option(help="Only records with this key: text, or `base64:` and base64.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only records with this key: text, or bytes after `hex:` or `base64:`.")] = None,
     grep: Annotated[str | None, typer.Option(help="Only records with this regular expression (RE2) in key or value.")] = None,
     template: Annotated[
         str | None, typer.Option("--template", "-f", help="As kcat's -f: %t %p %o %k %s %T %h %K %S %R, with \\n, \\t, \\x41.")
@@ -89,20 +99,17 @@ def cat(
 class RecordFilter:
     """Chooses records by their stored key and value, whatever is printed of them.
 
-    ``key`` is text or, after ``base64:``, base64, as `kolumn cat` prints it. ``grep`` is a regular expression (RE2) that is searched in
+    ``key`` is what `kolumn.readers.selection.bytes_of` takes. ``grep`` is a regular expression (RE2) that is searched in
     keys and values, as bytes. ``typed`` says which of "key" and "value" are decoded, so that their stored bytes are in another column.
-    Raises `ArgumentError` if the key is not base64, or the regular expression is not one.
+    Raises `ArgumentError` if the key is not what its prefix says, or the regular expression is not one.
     """
 
     def __init__(self, key: str | None, grep: str | None, typed: Collection[str]) -> None:
-        self._key = None if key is None else key.encode("utf-8", "surrogateescape")
+        from kolumn.readers.selection import bytes_of
+
+        self._key = None if key is None else bytes_of(key)
         self._grep = grep
         self._names = {name: f"{name}Raw" if name in typed else name for name in ("key", "value")}
-        if key is not None and key.startswith(_BASE64):
-            try:
-                self._key = base64.b64decode(key.removeprefix(_BASE64), validate=True)
-            except binascii.Error as error:
-                raise ArgumentError(f"--key {key}: what follows {_BASE64} is not base64: {error}") from error
         if grep is not None:
             import pyarrow as pa
             import pyarrow.compute as pc

@@ -13,7 +13,8 @@ from kolumn.core.errors import ArgumentError
 
 Key = bytes | str
 Keys = Key | Iterable[Key]
-Where = str | Iterable[str] | Mapping[str, str | bytes]
+Condition = tuple[str, str | bytes]
+Where = str | Iterable[str | Condition] | Mapping[str, str | bytes]
 BASE64 = "base64:"
 HEX = "hex:"
 _SIDES = ("key", "value")
@@ -53,7 +54,7 @@ class Selection:
         is about fields of something that is not typed."""
         named = [keys] if isinstance(keys, bytes | str) else None if keys is None else list(keys)
         headers, fields, sides = list[tuple[str, bytes]](), list[tuple[str, str]](), frozenset(typed)
-        for name, value in _conditions(where):
+        for name, value in conditions(where):
             side = name.partition(".")[0]
             if side not in _SIDES:
                 headers.append((name.removeprefix("header."), bytes_of(value)))
@@ -93,13 +94,17 @@ class Selection:
         return reduce(pc.or_, wrong).true_count if wrong else 0
 
 
-def _conditions(where: Where | None) -> list[tuple[str, str | bytes]]:
+def conditions(where: Where | None) -> list[Condition]:
+    """Names and values of conditions; raises `ArgumentError` for a text that is not NAME=VALUE."""
     if where is None:
         return []
     if isinstance(where, Mapping):
         return list(where.items())
-    made = list[tuple[str, str | bytes]]()
+    made = list[Condition]()
     for text in [where] if isinstance(where, str) else where:
+        if not isinstance(text, str):
+            made.append(text)
+            continue
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise ArgumentError(f"where={text!r}: expected NAME=VALUE of a header, or value.PATH=VALUE")

@@ -261,6 +261,12 @@ def _assigned(data: bytes) -> list[_Row] | None:
     return [{"topic": part["topic"], "partition": number} for part in fields["assignedPartitions"] for number in part["partitions"]]
 
 
+def transactional_ids(segments: Iterable[Segment]) -> dict[int, str]:
+    """The transactional id that each producer id has by the newest records of `__transaction_state`, of which damage is left out."""
+    messages = _newest(segments, TRANSACTIONS_TOPIC, "skip", None, None)
+    return {value["producerId"]: key["transactionalId"] for _, key, value in messages}
+
+
 _STATUS = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 """States of a transaction by the number that a coordinator writes."""
 _UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
