@@ -18,6 +18,7 @@ from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.fuzz import FIRST
 from kit.outcome import raises
 from kit.random_logs import KINDS, Log, source_of
+from kit.settled import in_folder, settled
 from kolumn.tools import history as module
 from kolumn.tools.history import HISTORY_SCHEMA, UNDECIDED
 
@@ -40,23 +41,11 @@ def history(source: object, **options: Any) -> list[dict[str, Any]]:
 
 
 def plainly(folder: Path, wanted: Any) -> list[dict[str, Any]]:
-    """Records of a folder by the independent reader; what became of their transactions by a walk over all rows."""
-    rows = []
-    for path in sorted(folder.glob("*.log")):
-        rows += [(path, row) for row in oracle.read(path.read_bytes()).rows()]
-    found, begun = [], dict[int, list[dict[str, Any]]]()
-    for path, row in rows:
-        if row.isControl:
-            for own in begun.pop(row.producerId, []) if row.isTransactional else []:
-                own["transaction"] = ("aborted", "committed")[row.key[3]]
-            continue
-        made: dict[str, Any] = {name: getattr(row, name) for name in COLUMNS}
-        made |= {"segment": str(path), "valueHash": None if row.value is None else sha256(row.value).hexdigest(), "key": row.key}
-        made |= {"value": row.value, "transaction": "open" if row.isTransactional else "none"}
-        if row.isTransactional:
-            begun.setdefault(row.producerId, []).append(made)
-        if wanted(row):
-            found.append(made)
+    found = []
+    for row, state in in_folder(folder):
+        if not row.isControl and wanted(row):
+            made: dict[str, Any] = {name: getattr(row, name) for name in COLUMNS} | {"key": row.key, "value": row.value}
+            found.append(made | {"transaction": state, "valueHash": None if row.value is None else sha256(row.value).hexdigest()})
     return found
 
 
@@ -228,19 +217,11 @@ def test_files_that_brokers_delete(name: str, tmp_path: Path) -> None:
     }
     plan = kolumn.explain(folder, include_deleted_segments=True)
     assert (plan.left_out.num_rows, kolumn.explain(folder).left_out.num_rows > 0) == (0, True)
-    gone, states = {offset for offset, row in dead.items() if offset not in expected and not row.isControl}, dict[int, str]()
-    begun = dict[int, list[int]]()
-    for offset, row in sorted(was.items()):
-        if not row.isTransactional:
-            states[offset] = "none"
-        elif row.isControl:
-            states |= dict.fromkeys([*begun.pop(row.producerId, []), offset], ("aborted", "committed")[row.key[3]])
-        else:
-            states[offset] = "open"
-            begun.setdefault(row.producerId, []).append(offset)
+    states = {row.offset: state for row, state in settled(was.values())}
+    gone = {offset for offset, row in dead.items() if offset not in expected and not row.isControl}
     assert {states[offset] for offset in gone} == {"none", "committed", "aborted"}
     assert {offset: rows[offset]["transaction"] for offset in gone} == {offset: states[offset] for offset in gone}
-    key = next(row["key"] for row in rows.values() if row["offset"] not in expected and row["transaction"] == "committed" and row["key"])
+    key = next(rows[offset]["key"] for offset in sorted(gone))
     more = history(folder, key=key, include_deleted_segments=True)
     assert len(more) > len(history(folder, key=key))
 
