@@ -5,8 +5,9 @@ the second one decodes everything of those entries. So a key that is rare costs 
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from typing import Any, Unpack
 
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.copies.ranges import plan_log
 from kolumn.core import keywords
 from kolumn.core.arrays import Int64s
 from kolumn.core.buffers import int64s
@@ -36,7 +38,7 @@ logger = logging.getLogger("kolumn.history")
 UNDECIDED = b"kolumn.undecided"
 """Key of the number of undecided records in the metadata of the table's schema."""
 _AS_READ = (
-    *("topic", "partition", "offset", "timestampType", "producerId", "producerEpoch", "sequence", "leaderEpoch", "transaction"),
+    *("topic", "partition", "offset", "timestampType", "producerId", "producerEpoch", "sequence", "leaderEpoch"),
     *("isTransactional", "tombstone", "segment", "position"),
 )  # fmt: skip
 _MADE = {
@@ -55,7 +57,6 @@ _REFUSED = {
     **keywords.refused(("include_control", "isolation_level"), "history returns every record of a key, with the state of its transaction"),
     **keywords.refused(("key_as", "value_as"), "keys and values are one column each"),
 }  # fmt: skip
-_ADDED = ("headers", "key", "value")  # on request
 _KEY = "ofKey"  # the stored key
 _NEAR = 1 << 18  # bytes between two entries that cost less to decode than another range to begin
 
@@ -118,45 +119,43 @@ def history(
     wanted = [*conditions(where), *_of_headers(header)]
     selection = Selection.of(named if key is not None or keys is not None else None, wanted, [typed.column for typed in chosen.typed])
     selection = replace(selection, typed=selection.typed & {path.partition(".")[0] for path, _ in selection.fields})
-    plan = plan_read(source, replace(chosen, columns=(*chosen.columns, TRANSACTION)))
-    search = _Search(plan, selection)
-    ranges = list(search.ranges(on_damage))
-    table = _records(ranges, plan.options, selection, include_values)
+    plan = plan_read(source, chosen)
+    hits = _Hits(plan, selection, on_damage)
+    table = _with_transactions(partial(_records, hits, plan.options, selection, include_values), plan, hits)
     table = table.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")])
     table = table.append_column("deletes", _deletes(table))
     table = table.append_column("transactionalId", _transactional_ids(table["producerId"], plan.live))
     names = [*HISTORY_SCHEMA.names, *(("headers",) if chosen.include_headers else ()), *(("key", "value") if include_values else ())]
-    if search.undecided:
-        logger.warning("of %d records a key or a value cannot be decoded: whether they are meant is not known", search.undecided)
-    return table.select(names).replace_schema_metadata({UNDECIDED: str(search.undecided)})
+    if hits.undecided:
+        logger.warning("of %d records a key or a value cannot be decoded: whether they are meant is not known", hits.undecided)
+    return table.select(names).replace_schema_metadata({UNDECIDED: str(hits.undecided)})
 
 
 def _of_headers(header: Where | None) -> list[Condition]:
     return [(f"header.{name}", value) for name, value in conditions(header)]
 
 
-class _Search:
-    """The first pass: which entries have records that are meant, and of how many records nobody knows."""
+class _Hits:
+    """The first pass: in which entries the records are that are meant, and of how many nobody knows whether they are."""
 
-    def __init__(self, plan: ReadPlan, selection: Selection) -> None:
-        self.plan, self.selection, self.undecided = plan, selection, 0
-
-    def ranges(self, on_damage: OnDamage | None) -> Iterator[Range]:
-        """Ranges with all entries that have records that are meant, and some others between them."""
-        options = self.plan.options
-        typed = tuple(typed for typed in options.typed if typed.column in self.selection.typed)
-        decide = replace(options, typed=typed).with_columns([*self.selection.columns, "segment", "position"])
+    def __init__(self, plan: ReadPlan, selection: Selection, on_damage: OnDamage | None) -> None:
+        typed = tuple(typed for typed in plan.options.typed if typed.column in selection.typed)
+        decide = replace(plan.options, typed=typed).with_columns([*selection.columns, "segment", "position"])
+        self.undecided = 0
         found = dict[str, list[Int64s]]()
-        for batch in scan_ranges([replace(part, transactions=None) for part in self.plan.ranges], decide, on_damage):
-            self.undecided += self.selection.undecided(batch)
-            flags = self.selection.flags(batch)
+        for batch in scan_ranges(plan.ranges, decide, on_damage):
+            self.undecided += selection.undecided(batch)
+            flags = selection.flags(batch)
             if flags.true_count:
                 for segment, positions in _by_segment(batch.select(["segment", "position"]).filter(flags)):
                     found.setdefault(segment, []).append(positions)
-        merged = {segment: np.unique(np.concatenate(own)) for segment, own in found.items()}
-        for part in self.plan.ranges:
-            hits = merged.get(in_column(part.segment.path), np.empty(0, np.int64))
-            yield from _around(part, hits[(hits >= part.start) & (hits < part.end)])
+        self.positions = {segment: np.unique(np.concatenate(own)) for segment, own in found.items()}
+
+    def ranges(self, ranges: Iterable[Range]) -> Iterator[Range]:
+        """The parts of some ranges that have these entries, and some others between them."""
+        for part in ranges:
+            own = self.positions.get(in_column(part.segment.path), np.empty(0, np.int64))
+            yield from _around(part, own[(own >= part.start) & (own < part.end)])
 
 
 def _by_segment(hits: pa.RecordBatch) -> Iterator[tuple[str, Int64s]]:
@@ -169,6 +168,9 @@ def _around(part: Range, positions: Int64s) -> Iterator[Range]:
     """Parts of a range with the entries at some positions; those that are near to each other share one."""
     if not len(positions):
         return
+    if part.end - part.start <= _NEAR:
+        yield part
+        return
     with SegmentFile(part.segment) as file:
         for near in np.split(positions, np.flatnonzero(np.diff(positions) > _NEAR) + 1):
             first, last = int(near[0]), int(near[-1])
@@ -176,21 +178,35 @@ def _around(part: Range, positions: Int64s) -> Iterator[Range]:
             yield replace(part, start=first, end=min(int(entries.end[0]), part.end), floor=part.floor if first == part.start else -1)
 
 
-def _records(ranges: list[Range], options: Options, selection: Selection, include_values: bool) -> pa.Table:
-    """The second pass: columns of the result that are as they were read or made of them, with all that is added on request."""
+def _with_transactions(records: Callable[[Iterable[Range], str | None], pa.Table], plan: ReadPlan, hits: _Hits) -> pa.Table:
+    """The records with what became of their transactions. Most logs have none, and to look for them takes headers of the whole log."""
+    table = records(plan.ranges, None)
+    if not pc.any(table["isTransactional"]).as_py():
+        return table.append_column(TRANSACTION, pa.array(["none"]).take(pa.array(np.zeros(table.num_rows, np.int64))))
+    keys = {part.segment.key for part in plan.ranges if in_column(part.segment.path) in hits.positions}
+    segments = [segment for segment in plan.live.segments if segment.key in keys]
+    return records(plan_log(segments, replace(plan.options, columns=(TRANSACTION,))), TRANSACTION)
+
+
+def _records(
+    hits: _Hits, options: Options, selection: Selection, include_values: bool, ranges: Iterable[Range], added: str | None
+) -> pa.Table:
+    """The second pass: columns of the result that are as they were read or made of them, and another one."""
     typed = frozenset(one.column for one in options.typed) if include_values else selection.typed
     chosen = replace(selection, typed=typed)
     stored = {name: f"{name}Raw" if name in typed else name for name in ("key", "value")}
-    names = dict.fromkeys([*_AS_READ, "timestampMs", "headers", *stored.values(), *chosen.columns, *(stored if include_values else ())])
+    asked = [*(("headers",) if options.include_headers else ()), *(stored if include_values else ()), *([added] if added else ())]
+    names = dict.fromkeys([*_AS_READ, "timestampMs", *stored.values(), *chosen.columns, *asked])
     decoded = replace(options, typed=tuple(one for one in options.typed if one.column in typed)).with_columns(names)
-    made = [_made(batch.filter(chosen.flags(batch)), stored) for batch in scan_ranges(ranges, decoded)]
-    return pa.Table.from_batches(made or [_made(pa.RecordBatch.from_pylist([], decoded.schema), stored)])
+    empty = pa.RecordBatch.from_pylist([], decoded.schema)
+    some = (batch.filter(chosen.flags(batch)) for batch in scan_ranges(hits.ranges(ranges), decoded))
+    return pa.Table.from_batches([_made(batch, stored, asked) for batch in (empty, *some)])
 
 
-def _made(batch: pa.RecordBatch, stored: dict[str, str]) -> pa.RecordBatch:
+def _made(batch: pa.RecordBatch, stored: dict[str, str], asked: list[str]) -> pa.RecordBatch:
     key, value, time = batch[stored["key"]], batch[stored["value"]], batch["timestampMs"]
-    hashes = [sha256(one.as_buffer()).hexdigest() if one.is_valid else None for one in value]
-    columns: dict[str, Any] = {name: batch[name] for name in (*_AS_READ, *_ADDED) if name in batch.schema.names} | {
+    hashes = [None if one is None else sha256(one).hexdigest() for one in value.to_pylist()]
+    columns: dict[str, Any] = {name: batch[name] for name in (*_AS_READ, *asked)} | {
         "timestamp": pc.if_else(pc.less(time, 0), None, time).cast(_MADE["timestamp"]), _KEY: key,
         "keySize": pc.binary_length(key), "valueSize": pc.binary_length(value), "valueHash": pa.array(hashes, pa.string()),
     }  # fmt: skip

@@ -67,7 +67,7 @@ class SpilledOffsets:
         self._latest = LatestOffsets()
 
     def offsets(self) -> Iterator[Int64s]:
-        """The last offset of each key, those of some keys at a time; once."""
+        """The last offset of each key, those of some keys at a time, sorted; once."""
         if not self._files:
             yield self._latest.offsets()
             return
@@ -85,11 +85,11 @@ class SpilledOffsets:
 
 
 def sorted_in_file(parts: Iterator[Int64s]) -> Int64s:
-    """Numbers of all parts, sorted: one part as it is, more of them in a file that is mapped."""
+    """Numbers of all parts, which are sorted: one part as it is, more of them in a file that is mapped."""
     first = next(parts)
     second = next(parts, None)
     if second is None:
-        return np.sort(first)
+        return first
     with _explained(), _file() as file:
         for part in (first, second, *parts):
             file.write(part.tobytes())
