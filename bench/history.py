@@ -70,7 +70,8 @@ def main() -> None:
     for name, (source, key) in sources().items():
         ways: dict[str, Callable[[], object]] = {
             "keys": partial(scan, source, ["key"]), "history": partial(kolumn.history, source, key=key),
-            "cat": partial(scan, source, [*READ, "key", "value"], key), "read": partial(kolumn.read, source, isolation_level="read_committed"),
+            "cat": partial(scan, source, [*READ, "key", "value"], key),
+            "read": partial(kolumn.read, source, isolation_level="read_committed"),
             "latest": partial(kolumn.latest, source),
         }  # fmt: skip
         found = kolumn.history(source, key=key).num_rows

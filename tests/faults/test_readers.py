@@ -269,6 +269,8 @@ READERS = [
     Reader("scan-1", partial(scan, threads=1)),
     Reader("scan-3", partial(scan, threads=3)),
     Reader("scan-skip", partial(scan, threads=1, errors="skip")),
+    Reader("history", lambda _, log, scratch: rows(kolumn.history(log, key="k3", include_values=True).to_batches())),
+    Reader("latest", lambda _, log, scratch: rows(kolumn.latest(log, columns=COLUMNS, as_of_offset=70).to_batches())),
     Reader("batches", lambda _, log, scratch: batch_rows(kolumn.batches(log).to_batches())),
     Reader("verify", verify),
     Reader("space", lambda _, log, scratch: list(map(str, kolumn.space(log)))),

@@ -69,11 +69,8 @@ def history(
     rows = table.to_pylist()
     names = [*(("topic",) if len({row["topic"] for row in rows}) > 1 else ()), *_SHOWN, *(("key", "value") if values else ())]
     print_table("", names, [[_cell(name, row[name]) for name in names] for row in rows])
-    print()
-    for row in rows:
-        if row["deletes"]:
-            print(escaped(_who(row)))
-    print(_NOT_THERE)
+    if deleted := [escaped(_who(row)) for row in rows if row["deletes"]]:
+        print("", *deleted, _NOT_THERE, sep="\n")
     return say(skipped)
 
 

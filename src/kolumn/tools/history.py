@@ -99,11 +99,12 @@ def history(
     -------
     pyarrow.Table
         Columns of `HISTORY_SCHEMA`, and ``headers``, ``key``, ``value`` if they are asked for; one row for each record, by topic, partition
-        and offset. ``transaction`` is "none", "committed", "aborted" or "open". ``transactionalId`` is the one that the producer id has by
-        the newest record of `__transaction_state`; null if the source does not say. ``keySize`` and ``valueSize`` are bytes, null for null;
-        ``valueHash`` is the SHA-256 of the stored value, as hex. ``deletes`` is true of a tombstone that deleted the key: it is not of an
-        aborted or open transaction, and the record of its key before it, if one is left in the partition, is no tombstone. Who wrote it is
-        its producer id, its transactional id and its headers: a log does not have the client's name or address.
+        and offset. ``transaction`` is "none", "committed", "aborted" or "open". ``transactionalId`` is the one that has the producer id by
+        the newest records of `__transaction_state`; null for an earlier producer id of it, and if the source does not say. ``keySize`` and
+        ``valueSize`` are bytes, null for null; ``valueHash`` is the SHA-256 of the stored value, as hex. ``deletes`` is true of a tombstone
+        that deleted the key: it is not of an aborted or open transaction, and the record of its key before it, if one is left in the
+        partition, is no tombstone. Who wrote it is its producer id, its transactional id and its headers: a log does not have the client's
+        name or address.
         The schema's metadata has in `UNDECIDED` of how many records a typed payload cannot be decoded, so that nobody knows whether they
         are meant; a warning says so too.
 
