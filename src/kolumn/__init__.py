@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kolumn.tools.append import Appended, append
     from kolumn.tools.broker_folders import Rebuilt, rebuild_index
     from kolumn.tools.coordinators import groups, open_transactions
+    from kolumn.tools.diff import Difference, diff
     from kolumn.tools.recover import Recovery, recover
     from kolumn.tools.sizes import Space, space
     from kolumn.writers.outgoing import Leftover, tidy
@@ -43,6 +44,7 @@ __all__ = [
     "Conversion",
     "CorruptBatchError",
     "Damage",
+    "Difference",
     "FormatError",
     "KolumnError",
     "Leftover",
@@ -63,6 +65,7 @@ __all__ = [
     "batches",
     "compact",
     "convert",
+    "diff",
     "explain",
     "groups",
     "losses",
@@ -96,6 +99,7 @@ _MODULES = {
     "tools.append": ("Appended", "append"),
     "tools.broker_folders": ("Rebuilt", "rebuild_index"),
     "tools.coordinators": ("groups", "open_transactions"),
+    "tools.diff": ("Difference", "diff"),
     "tools.recover": ("Recovery", "recover"),
     "tools.sizes": ("Space", "space"),
     "writers.rewriting.compact": ("Compaction", "Retention", "apply_retention", "compact"),

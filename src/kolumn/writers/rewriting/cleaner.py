@@ -107,10 +107,11 @@ class LatestOffsets:
             self._offsets = np.sort(self._column(LAST, int(self._used[0])))
         return self._offsets
 
-    def known(self, keys: pa.Array) -> Flags:
-        alive, flags = list[Any](), np.empty(len(keys), np.bool_)
-        find_keys(self._map(), payloads_of(keys, alive), len(keys), flags.ctypes.data)
-        return flags
+    def last(self, keys: pa.Array) -> Int64s:
+        """The last offset of each key, -1 for those that were not added and for nulls."""
+        alive, offsets = list[Any](), np.empty(len(keys), np.int64)
+        find_keys(self._map(), payloads_of(keys, alive), len(keys), offsets.ctypes.data)
+        return offsets
 
     def is_latest(self, offset: Int64s) -> Flags:
         lowest, marks = self.marks()
@@ -240,7 +241,7 @@ class Round:
         keyed, dead = np.asarray(pc.is_valid(records["key"])), np.asarray(records["tombstone"])
         latest = self.latest.is_latest(offset)
         if (offset < self.first_dirty).any():
-            latest |= (offset < self.first_dirty) & ~self.latest.known(records["key"])
+            latest |= (offset < self.first_dirty) & (self.latest.last(records["key"]) < 0)
         stays = keyed & latest
         if dead.any():
             horizon = np.repeat(np.where(piece.entries.delete_horizon == 1, piece.entries.base_timestamp, self.now + 1), counts)
