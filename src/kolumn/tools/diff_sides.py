@@ -12,7 +12,7 @@ import numpy as np
 from kolumn.copies.elections import placed
 from kolumn.core.arrays import Int64s
 from kolumn.damage.findings import Damage, Tally, damage_of, damage_of_fault, row_error
-from kolumn.decode.host.headers import with_last_offsets
+from kolumn.decode.host.headers import first_offset, with_last_offsets
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import entry_chunks
@@ -125,13 +125,13 @@ class Side:
                 if not self.options.check_crcs:
                     wrong = entries[~entries.is_intact]
                     found.damage += [damage_of(row, row_error(file.path, row, None, ""), row.size, -1) for row in wrong]
-                intact, unplaced = self._placed(entries.intact(), number, part)
+                intact, unplaced = self._placed(file, entries.intact(), number, part)
                 rows = np.concatenate([intact, unplaced, self._damaged(found.damage[told:], number)])
                 told = len(found.damage)
                 yield rows[np.argsort(rows[:, POSITION], kind="stable")]
         yield self._damaged(found.damage[told:], number)
 
-    def _placed(self, entries: Entries, number: int, part: Range) -> tuple[Int64s, Int64s]:
+    def _placed(self, file: SegmentFile, entries: Entries, number: int, part: Range) -> tuple[Int64s, Int64s]:
         """Rows of intact entries; and those of entries whose base offsets are damaged, which no checksum covers."""
         entries = entries[part.counts(entries.base_offset, entries.last_offset)]
         if not len(entries):
@@ -140,24 +140,27 @@ class Side:
         rows[:, BASE:] = entries.array[:, _TAKEN]
         rows[:, PART] = number
         rows[entries.delete_horizon == 1, FIRST_TIME] = rows[entries.delete_horizon == 1, LAST_TIME]
-        low = np.where(rows[:, BASE] == table.UNKNOWN, rows[:, LAST], rows[:, BASE])
         high, lowest, highest = rows[:, LAST].copy(), part.start_offset, part.end_offset
+        # A wrapper of formats 0 and 1 has no first offset.
+        wraps = rows[:, BASE] == table.UNKNOWN
+        before = np.minimum(np.append(max(self.last, part.floor), high[:-1]), HIGHEST - 1) + 1
+        low = np.where(wraps, np.where(before <= high, before, high), rows[:, BASE])
         following = part.segment.following
         believed = (low >= 0) & (low <= high)
         believed &= placed(low, high, rows[:, CRC], min(self.last + 1, HIGHEST))
         if following is not None:
-            believed &= (high < following) | (low == np.append(self.last, high[:-1]) + 1)
+            believed &= (high < following) | (low == before)
         unplaced = self._damaged([self._unplaced(entries, i, part) for i in np.flatnonzero(~believed).tolist()], number)
-        rows, low, high = rows[believed], low[believed], high[believed]
+        rows, low, high, wraps, some = rows[believed], low[believed], high[believed], wraps[believed], entries[believed]
         inside = np.maximum(low, lowest or 0), high if highest is None else np.minimum(high, highest - 1)
         reach = np.maximum.accumulate(np.append(self.last, inside[1]))[:-1]
-        # A wrapper of formats 0 and 1 has no first offset.
-        low = np.where(rows[:, BASE] == table.UNKNOWN, np.minimum(reach, HIGHEST - 1) + 1, inside[0])
         is_back = inside[1] <= reach
-        is_cut = (inside[1] != high) | (rows[:, BASE] != table.UNKNOWN) & ((inside[0] != rows[:, BASE]) | (low <= reach))
+        is_cut = (inside[1] != high) | ~wraps & ((inside[0] != low) | (low <= reach))
         rows[:, STATE] = np.where(is_back, BACK, np.where(is_cut, CUT, INTACT))
-        rows[:, LOW] = np.where(is_back, inside[0], np.maximum(low, np.minimum(reach, HIGHEST - 1) + 1))
+        rows[:, LOW] = np.where(is_back, inside[0], np.maximum(np.where(wraps, 0, inside[0]), np.minimum(reach, HIGHEST - 1) + 1))
         rows[:, HIGH] = inside[1]
+        for i in np.flatnonzero(is_back & wraps).tolist():
+            rows[i, LOW] = first_offset(file, some[i])
         self._count(rows)
         return rows, unplaced
 
@@ -179,7 +182,7 @@ class Side:
     def _unplaced(entries: Entries, i: int, part: Range) -> Damage:
         row = entries[i]
         return Damage(
-            part.segment.path, row.position, row.size, None, None, f"{UNPLACED}, found {row.base_offset}", max(row.count, 0) or None
+            part.segment.path, row.position, row.size, None, None, f"{UNPLACED}, found {row.last_offset if row.base_offset == table.UNKNOWN else row.base_offset}", max(row.count, 0) or None
         )
 
     def _damaged(self, damages: list[Damage], number: int) -> Int64s:
@@ -195,15 +198,18 @@ class Side:
         return rows
 
     def _bound(self, rows: Int64s) -> None:
-        """Set the offsets of damaged rows: those between the intact entries around them, or the header's where none follows."""
+        """Set the offsets of damaged rows: those between the intact entries around them, in the segment; or the header's where
+        none follows."""
         ordered = rows[:, STATE] < BACK
         reach = np.maximum.accumulate(np.append(self._told, np.where(ordered, rows[:, HIGH], -1)))
         after = np.flatnonzero(ordered)
         for i in np.flatnonzero(rows[:, STATE] == DAMAGED).tolist():
-            low = min(int(reach[i]) + 1, HIGHEST)
-            following = int(np.searchsorted(after, i))
-            last = int(rows[after[following], LOW]) - 1 if following < len(after) else int(rows[i, LAST])
-            rows[i, LOW], rows[i, HIGH] = low, max(last, low - 1)
+            part = self.ranges[int(rows[i, PART])]
+            low = min(max(int(reach[i]), part.floor) + 1, HIGHEST)
+            place, following = int(np.searchsorted(after, i)), part.segment.following
+            lasts = [int(rows[after[place], LOW]) - 1] if place < len(after) else []
+            lasts += [] if following is None else [following - 1]
+            rows[i, LOW], rows[i, HIGH] = low, max(min(lasts, default=int(rows[i, LAST])), low - 1)
         self._told = int(reach[-1])
 
     def found(self, damage: Damage) -> bool:

@@ -106,12 +106,12 @@ class Comparison:
         hurt = tuple(rows[rows[:, row.STATE] == DAMAGED] for rows in rest)
         opened: list[Int64s] = []
         for number in (0, 1):
-            own, other = intact[number], intact[1 - number]
-            opens = (own[:, row.STATE] == CUT) | _overlap(own, other)
+            own, other, lost = intact[number], intact[1 - number], hurt[1 - number]
+            opens = (own[:, row.STATE] == CUT) | _overlap(own, other) | (_overlap(own, lost) & ~_inside(own, lost))
             # The headers of formats 0 and 1 have no counts.
             opens |= (own[:, row.COUNT] < 0) | (self.keys is not None or self.list_records is not None)
             has_none = (own[:, row.COUNT] == 0) & (own[:, row.STATE] == INTACT)
-            absorbed = ~opens & ~has_none & self._absorbed(1 - number, own, hurt[1 - number])
+            absorbed = ~opens & ~has_none & self._absorbed(1 - number, own, lost)
             opened.append(own[opens & ~has_none])
             yield from self._by_headers(number, own[has_none], own[~opens & ~has_none & ~absorbed])
             yield from self._back(number, rest[number])
@@ -125,9 +125,9 @@ class Comparison:
 
     def _absorbed(self, damaged: int, rows: Int64s, hurt: Int64s) -> Flags:
         """Flags of rows that lie where the other side is damaged."""
-        flags = _overlap(rows, hurt)
+        flags = _inside(rows, hurt)
         if flags.any():
-            place = np.minimum(np.searchsorted(hurt[:, row.HIGH], rows[flags, row.LOW]), len(hurt) - 1)
+            place = np.minimum(np.searchsorted(hurt[:, row.HIGH], rows[flags, row.HIGH]), len(hurt) - 1)
             for reason, count in zip(hurt[place, row.WHY].tolist(), rows[flags, row.COUNT].tolist(), strict=True):
                 self._absorb(damaged, reason, max(count, 0))
         return flags
@@ -271,6 +271,12 @@ def _overlap(rows: Int64s, others: Int64s) -> Flags:
     """Flags of rows that have offsets of others, which are in order."""
     place = np.searchsorted(others[:, row.HIGH], rows[:, row.LOW])
     return (place < len(others)) & (np.append(others[:, row.LOW], HIGHEST)[place] <= rows[:, row.HIGH])
+
+
+def _inside(rows: Int64s, others: Int64s) -> Flags:
+    """Flags of rows of which each offset is one of a row of others, which are in order."""
+    place = np.searchsorted(others[:, row.HIGH], rows[:, row.HIGH])
+    return (place < len(others)) & (np.append(others[:, row.LOW], HIGHEST)[place] <= rows[:, row.LOW])
 
 
 def _positive(epoch: int) -> Epoch:
