@@ -24,7 +24,7 @@ from kolumn.source.segments import Segment
 from kolumn.spark_plugin.session.session import by_job, use_this_python
 from kolumn.spark_plugin.write.staging import Staging, files_of, move_all
 from kolumn.writers.commit.run import recover
-from kolumn.writers.rewriting.cleaner import LatestOffsets
+from kolumn.writers.last_offsets import LatestOffsets
 from kolumn.writers.rewriting.compact import (
     DAY_MS,
     Compaction,

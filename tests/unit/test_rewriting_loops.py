@@ -17,8 +17,8 @@ from kolumn.cpu_fallback.encode.key_map import place_keys
 from kolumn.cpu_fallback.encode.rewrite import LONGER, down_convert, filter_records
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.formats import table
-from kolumn.writers.rewriting import cleaner
-from kolumn.writers.rewriting.cleaner import LatestOffsets
+from kolumn.writers import last_offsets
+from kolumn.writers.last_offsets import LatestOffsets
 
 BASE, TIME, LOWEST = 100, 5_000, 102
 RECORDS = [
@@ -170,7 +170,7 @@ def test_where_all_hashes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tables_of_many_bytes_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaner, "_LARGEST_TABLE", 100)
+    monkeypatch.setattr(last_offsets, "_LARGEST_TABLE", 100)
     keys: Keys = [*(b"%d" % one * 30 for one in range(200)), b"", bytes(1000)]
     found, expected = added([keys])
     assert found.table()["key"].num_chunks > 50
@@ -179,7 +179,7 @@ def test_tables_of_many_bytes_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_after_the_last_slot_comes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nearly all slots are taken; what lies after them stays as it is."""
-    monkeypatch.setattr(cleaner, "_KEYS", 8)
+    monkeypatch.setattr(last_offsets, "_KEYS", 8)
     for _ in range(20):
         found = LatestOffsets()
         found.add(pa.array([b"first"]), pa.array([0]))

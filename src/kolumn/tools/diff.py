@@ -24,7 +24,7 @@ from kolumn.source.side_files import CHECKPOINT, METADATA, TIER_CHECKPOINT, Epoc
 from kolumn.source.storage import beside, with_suffix
 from kolumn.tools.diff_records import LiveKeys, Pair
 from kolumn.tools.diff_sides import Side
-from kolumn.tools.diff_windows import BROKEN, CONTENT, KINDS, ONLY, STORAGE, Comparison, Stretch, moment
+from kolumn.tools.diff_windows import BROKEN, CONTENT, KINDS, ONLY, STORAGE, Comparison, Unlike, moment
 
 _MOMENT = pa.timestamp("ms", tz="UTC")
 DIFFERENCE_SCHEMA = pa.schema(
@@ -253,7 +253,7 @@ class _Partition:
         topic, partition = self.key
         return {"topic": in_column(topic) or None, "partition": partition if partition >= 0 else None}
 
-    def add(self, stretch: Stretch) -> None:
+    def add(self, stretch: Unlike) -> None:
         """Add a row of the table of differences."""
         kind = KINDS[stretch.kind]
         if kind != STORAGE:
@@ -322,7 +322,7 @@ class _Partition:
         )
 
 
-def _side(stretch: Stretch) -> str:
+def _side(stretch: Unlike) -> str:
     return "AB"[stretch.places[0] is None]
 
 
@@ -345,7 +345,8 @@ def _epochs(segments: list[Segment], walked: Epochs, end: int) -> Epochs:
     """Leader epochs of a log: of a checkpoint that its batches do not contradict, else of the batches."""
     newest = {segment.path.rpartition("/")[0]: segment for segment in segments if segment.memory is None}
     known = [tuple(pair for pair in epochs or () if pair[1] <= end) for epochs in map(_checkpoint, newest.values())]
-    agreed = [epochs for epochs in known if epochs and all(_epoch_at(epochs, first) == epoch for epoch, first in walked)]
+    sure = [*walked, *((epoch, end - 1) for epoch, _ in walked[-1:])]
+    agreed = [epochs for epochs in known if epochs and all(_epoch_at(epochs, offset) == epoch for epoch, offset in sure)]
     return max(agreed, key=lambda epochs: epochs[-1], default=walked)
 
 

@@ -19,7 +19,7 @@ from kolumn.log.pieces import Piece, intact, pieces_of
 from kolumn.source.segments import HIGHEST, Range
 from kolumn.source.side_files import Epochs
 from kolumn.tools.diff_sides import HIGH, LOW, PART, POSITION, SIZE, Side
-from kolumn.writers.rewriting.cleaner import LatestOffsets
+from kolumn.writers.last_offsets import LatestOffsets
 
 COMPARED = {
     "key": 0, "value": 0, "timestampMs": 1, "timestampType": 1, "headers": v2.MAGIC, "producerId": v2.MAGIC, "producerEpoch": v2.MAGIC,
@@ -264,7 +264,7 @@ class _Latest:
         lives = np.asarray(pc.fill_null(pc.not_equal(batch["transaction"], "aborted"), True)) & ~np.asarray(batch["isControl"])
         kept = batch if lives.all() else keep(batch, lives)
         self.offsets.add(kept["key"], kept["offset"])
-        self.end = max(self.end, int(offsets_of(batch).max(initial=-1)) + 1)
+        self.end = max(self.end, min(int(offsets_of(batch).max(initial=-1)) + 1, HIGHEST))
         epoch = pc.fill_null(batch["leaderEpoch"].cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
         newest = np.maximum.accumulate(np.append(self.epochs[-1][0] if self.epochs else -1, epoch))
         begins = np.flatnonzero(newest[1:] > newest[:-1])

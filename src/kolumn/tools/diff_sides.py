@@ -14,7 +14,7 @@ from kolumn.core.arrays import Int64s
 from kolumn.damage.findings import Damage, Tally, damage_of, damage_of_fault, row_error
 from kolumn.decode.host.headers import first_offset, with_last_offsets
 from kolumn.formats import table
-from kolumn.formats.entries import Entries
+from kolumn.formats.entries import Entries, Entry
 from kolumn.log.pieces import entry_chunks
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
@@ -69,7 +69,7 @@ class Side:
 
     @property
     def end(self) -> int:
-        return self.start if self.first is None else self.last + 1
+        return self.start if self.first is None else min(self.last + 1, HIGHEST)
 
     @property
     def is_done(self) -> bool:
@@ -150,7 +150,7 @@ class Side:
         believed &= placed(low, high, rows[:, CRC], min(self.last + 1, HIGHEST))
         if following is not None:
             believed &= (high < following) | (low == before)
-        unplaced = self._damaged([self._unplaced(entries, i, part) for i in np.flatnonzero(~believed).tolist()], number)
+        unplaced = self._damaged([_unplaced(part, row) for row in entries[~believed]], number)
         rows, low, high, wraps, some = rows[believed], low[believed], high[believed], wraps[believed], entries[believed]
         inside = np.maximum(low, lowest or 0), high if highest is None else np.minimum(high, highest - 1)
         reach = np.maximum.accumulate(np.append(self.last, inside[1]))[:-1]
@@ -177,13 +177,6 @@ class Side:
         known = rows[rows[:, EPOCH] >= 0]
         newest = np.maximum.accumulate(np.append(self.epochs[-1][0] if self.epochs else -1, known[:, EPOCH]))
         self.epochs += [(int(row[EPOCH]), int(row[LOW])) for row in known[newest[1:] > newest[:-1]]]
-
-    @staticmethod
-    def _unplaced(entries: Entries, i: int, part: Range) -> Damage:
-        row = entries[i]
-        return Damage(
-            part.segment.path, row.position, row.size, None, None, f"{UNPLACED}, found {row.last_offset if row.base_offset == table.UNKNOWN else row.base_offset}", max(row.count, 0) or None
-        )
 
     def _damaged(self, damages: list[Damage], number: int) -> Int64s:
         rows = np.zeros((len(damages), WIDTH), np.int64)
@@ -222,3 +215,8 @@ class Side:
     def reading(self) -> Options:
         """Options by which entries are opened."""
         return replace(self.options, check_crcs=True, errors="skip", threads=1)
+
+
+def _unplaced(part: Range, row: Entry) -> Damage:
+    found = row.last_offset if row.base_offset == table.UNKNOWN else row.base_offset
+    return Damage(part.segment.path, row.position, row.size, None, None, f"{UNPLACED}, found {found}", max(row.count, 0) or None)

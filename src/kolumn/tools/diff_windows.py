@@ -32,7 +32,7 @@ Place = tuple[str, int] | None
 
 
 @dataclass
-class Stretch:
+class Unlike:
     """Neighbouring offsets with one kind of difference: a row of the table. ``epochs`` and ``places`` are those of A and of B."""
 
     kind: int
@@ -46,10 +46,10 @@ class Stretch:
     places: tuple[Place, Place] = (None, None)
     reason: str | None = None
 
-    def joins(self, after: "Stretch") -> bool:
+    def joins(self, after: "Unlike") -> bool:
         """Whether the next stretch goes on with this one; then it is added."""
         same = (self.kind, self.epochs, self.reason) == (after.kind, after.epochs, after.reason)
-        if not same or self.kind >= _BROKEN_A or not self.last < after.first <= self.last + 1:
+        if not same or not self.last < after.first <= self.last + 1:
             return False
         self.last, self.bytes = after.last, self.bytes + after.bytes
         self.records = None if self.records is None or after.records is None else self.records + after.records
@@ -70,7 +70,7 @@ class Comparison:
     ``list_records`` the numbers of records in a pair that differ, and their kinds."""
 
     sides: tuple[Side, Side]
-    tell: Callable[[Stretch], None]
+    tell: Callable[[Unlike], None]
     keys: LiveKeys | None = None
     list_records: Callable[[Pair, Int64s, Int64s], None] | None = None
 
@@ -98,7 +98,7 @@ class Comparison:
             for damage in filter(side.found, side.unread):
                 self.tell(_of_damage(number, damage, damage.base_offset or 0, damage.last_offset or -1, 0))
 
-    def _window(self, border: int) -> Iterator[Stretch]:
+    def _window(self, border: int) -> Iterator[Unlike]:
         """What differs up to an offset."""
         taken = tuple(side.take(border) for side in self.sides)
         rest = _without_equal(taken)
@@ -136,7 +136,7 @@ class Comparison:
         absorbed = self.sides[damaged].absorbed
         absorbed[reason] = absorbed.get(reason, 0) + count
 
-    def _by_headers(self, number: int, empty: Int64s, alone: Int64s) -> Iterator[Stretch]:
+    def _by_headers(self, number: int, empty: Int64s, alone: Int64s) -> Iterator[Unlike]:
         """Stretches of entries that are told by their headers: batches without records, and those whose offsets the other side lacks."""
         reasons_alone = self._reasons(1 - number, alone[:, row.LOW], alone[:, row.HIGH])
         for rows, kind, reasons in ((empty, _STORAGE, np.full(len(empty), _EMPTY)), (alone, number, reasons_alone)):
@@ -146,12 +146,12 @@ class Comparison:
                 if len(part):
                     yield self._stretch(number, kind, rows[part], self._reason_text(1 - number, int(reasons[part[0]])))
 
-    def _stretch(self, number: int, kind: int, rows: Int64s, reason: str | None) -> Stretch:
+    def _stretch(self, number: int, kind: int, rows: Int64s, reason: str | None) -> Unlike:
         counts, first, last = rows[:, row.COUNT], rows[:, row.FIRST_TIME], rows[:, row.LAST_TIME]
         timed = (first >= 0) & (last >= 0)
         times = (int(first[timed].min()), int(last[timed].max())) if timed.any() else None
         epoch, place = _epoch(rows[0]), (in_column(self.sides[number].path(rows[0])), int(rows[0, row.POSITION]))
-        return Stretch(
+        return Unlike(
             kind, int(rows[0, row.LOW]), int(rows[-1, row.HIGH]), None if (counts < 0).any() else int(counts.sum()),
             int(rows[:, row.SIZE].sum()), _producers(rows[:, row.PRODUCER]), times,
             (epoch, None) if number == 0 else (None, epoch), (place, None) if number == 0 else (None, place), reason,
@@ -169,12 +169,12 @@ class Comparison:
             None, f"below {name}'s log start", f"above {name}'s log end", f"{name} has no such partition", "batches without records"
         )[reason]  # fmt: skip
 
-    def _back(self, number: int, rows: Int64s) -> Iterator[Stretch]:
+    def _back(self, number: int, rows: Int64s) -> Iterator[Unlike]:
         for one in rows[rows[:, row.STATE] == BACK]:
             stretch = self._stretch(number, _BROKEN_A + number, one[None], "offsets go back: expected some above those before them")
             yield stretch
 
-    def _by_records(self, opened: list[Int64s], hurt: tuple[Int64s, ...], border: int) -> Iterator[Stretch]:
+    def _by_records(self, opened: list[Int64s], hurt: tuple[Int64s, ...], border: int) -> Iterator[Unlike]:
         records = tuple(Records(side, rows, border) for side, rows in zip(self.sides, opened, strict=True))
         for pair in pairs(*records):
             yield from self._of_pair(pair, records, hurt)
@@ -183,10 +183,9 @@ class Comparison:
                 found = self.sides[number].absorbed.pop(-1 - id(lost.damage), 0)
                 yield _of_damage(number, lost.damage, lost.low, lost.high, lost.damage.records_lost or found or None, lost.row)
 
-    def _of_pair(self, pair: Pair, records: tuple[Records, ...], hurt: tuple[Int64s, ...]) -> Iterator[Stretch]:
+    def _of_pair(self, pair: Pair, records: tuple[Records, ...], hurt: tuple[Int64s, ...]) -> Iterator[Unlike]:
         kind = self._kinds(pair, records, hurt)
         rows = pair.of(0, ROW, -1), pair.of(1, ROW, -1)
-        _without_storage_of_others(kind, rows)
         if self.list_records is not None:
             differing = np.flatnonzero((kind != _SAME) & (kind != _STORAGE))
             self.list_records(pair, differing, kind[differing])
@@ -221,7 +220,7 @@ class Comparison:
 
     def _of_records(
         self, pair: Pair, part: Int64s, kind: int, reason: int, records: tuple[Records, ...], rows: tuple[Int64s, Int64s]
-    ) -> Stretch:
+    ) -> Unlike:
         number = 1 if kind == _ONLY_B else 0
         text = _storage_text(reason, records, rows, int(part[0])) if kind == _STORAGE else self._reason_text(1 - number, reason)
         if kind == _CONTENT:
@@ -233,7 +232,7 @@ class Comparison:
         known = known[known >= 0]
         epochs = tuple(_positive(int(pair.of(side, "leaderEpoch", -1)[part[0]])) for side in (0, 1))
         places = tuple(_place(records[side], int(rows[side][part[0]])) for side in (0, 1))
-        return Stretch(
+        return Unlike(
             kind, int(pair.offset[part[0]]), int(pair.offset[part[-1]]), len(part), int(pair.sizes(number)[part].sum()), producers,
             (int(known.min()), int(known.max())) if len(known) else None, (epochs[0], epochs[1]), (places[0], places[1]), text,
         )  # fmt: skip
@@ -295,10 +294,10 @@ def _place(records: Records, number: int) -> Place:
     return None if number < 0 else (in_column(records.side.path(records.rows[number])), int(records.rows[number, row.POSITION]))
 
 
-def _of_damage(number: int, damage: Damage, low: int, high: int, records: int | None, at: Int64s | None = None) -> Stretch:
+def _of_damage(number: int, damage: Damage, low: int, high: int, records: int | None, at: Int64s | None = None) -> Unlike:
     place, epoch = (in_column(damage.segment), damage.position), None if at is None else _epoch(at)
     text = f"over a limit, not read: {damage.reason}" if damage.kind == LIMIT else damage.reason
-    return Stretch(
+    return Unlike(
         _BROKEN_A + number, low, high, records, damage.size, epochs=(epoch, None) if number == 0 else (None, epoch),
         places=(place, None) if number == 0 else (None, place), reason=text,
     )  # fmt: skip
@@ -310,13 +309,6 @@ def _lost_in(records: Records, hurt: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     lost += [(low, high, reason) for low, high, reason in hurt[:, [row.LOW, row.HIGH, row.WHY]].tolist() if low <= high]
     table = np.array(sorted(lost), np.int64).reshape(-1, 3)
     return table[:, 0], table[:, 1], table[:, 2]
-
-
-def _without_storage_of_others(kind: Int64s, rows: tuple[Int64s, Int64s]) -> None:
-    """Equal records in an entry with others that differ are no difference of storage beside these."""
-    differs = (kind != _STORAGE) & (kind != _SAME)
-    for own in rows:
-        kind[(kind == _STORAGE) & np.isin(own, own[differs & (own >= 0)])] = _SAME
 
 
 def _storage(records: tuple[Records, ...], rows: tuple[Int64s, Int64s]) -> Int64s:
