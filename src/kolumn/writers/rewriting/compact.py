@@ -35,8 +35,8 @@ from kolumn.source.side_files import ENRICHED_INDEX, index_in
 from kolumn.source.storage import beside, modified_ms, parent, read_bytes, with_suffix
 from kolumn.writers.commit.staged_file import StagedFile
 from kolumn.writers.entries import Encoded, EntrySettings
-from kolumn.writers.outgoing import outgoing
 from kolumn.writers.last_offsets import LatestOffsets
+from kolumn.writers.outgoing import outgoing
 from kolumn.writers.rewriting.cleaner import Cleaner, Producers, Round
 from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, written
 from kolumn.writers.write import SegmentFiles
