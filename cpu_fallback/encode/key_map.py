@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kolumn.core.deferred import instruction, ir, register_jitable
 from kolumn.cpu_fallback.encode.messages import ArrowPayloads, copy_payload, payload
-from kolumn.cpu_fallback.machine.address import load8, load64, prefetch_read, store8, store64
+from kolumn.cpu_fallback.machine.address import load8, load64, prefetch_read, store64
 from kolumn.cpu_fallback.machine.arrays import Int64s
 from kolumn.cpu_fallback.machine.compile import compiled
 
@@ -148,12 +148,13 @@ def place_keys(map: KeyMap, count: int) -> None:
 
 
 @compiled
-def find_keys(map: KeyMap, keys: ArrowPayloads, rows: int, flags: int) -> None:
-    """Set a uint8 for each row, from the address ``flags`` on: 1 if its key is in the table, 0 if it is not, or is null."""
+def find_keys(map: KeyMap, keys: ArrowPayloads, rows: int, offsets: int) -> None:
+    """Set an int64 for each row, from the address ``offsets`` on: the last offset of its key; -1 if it is not in the table, or is null."""
     for row in range(rows):
         source, length = payload(keys, row)
-        found = 0
+        last = -1
         if length >= 0:
             number, _ = _found(map, _hash(map, source, length), source, length)
-            found = 0 if number == _ABSENT else 1
-        store8(flags + row, found)
+            if number != _ABSENT:
+                last = load64(map.keys + _KEY * number + _LAST)
+        store64(offsets + 8 * row, last)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kolumn.tools.append import Appended, append
     from kolumn.tools.broker_folders import Rebuilt, rebuild_index
     from kolumn.tools.coordinators import groups, open_transactions
+    from kolumn.tools.diff import Difference, diff
     from kolumn.tools.history import history
     from kolumn.tools.latest import latest
     from kolumn.tools.recover import Recovery, recover
@@ -45,6 +46,7 @@ __all__ = [
     "Conversion",
     "CorruptBatchError",
     "Damage",
+    "Difference",
     "FormatError",
     "KolumnError",
     "Leftover",
@@ -65,6 +67,7 @@ __all__ = [
     "batches",
     "compact",
     "convert",
+    "diff",
     "explain",
     "groups",
     "history",
@@ -102,6 +105,7 @@ _MODULES = {
     "tools.coordinators": ("groups", "open_transactions"),
     "tools.history": ("history",),
     "tools.latest": ("latest",),
+    "tools.diff": ("Difference", "diff"),
     "tools.recover": ("Recovery", "recover"),
     "tools.sizes": ("Space", "space"),
     "writers.rewriting.compact": ("Compaction", "Retention", "apply_retention", "compact"),

@@ -26,7 +26,10 @@ CONTROLS = "\x1b]0;title\x07\x9b31m\x7f\r\t\u202e\u2066\u200f\u061c\u2028\u2029"
 NAME = f"{CONTROLS}\n{FORGED}{os.fsdecode(b'%')}"
 NOT_UTF8 = os.fsdecode(b"\xff\xfe")
 TIME = 1_760_000_000_000
-_IN_PIPES = {"verify", "explain", "inspect", "cat", "stats", "space", "schemas", "groups", "transactions", "sql", "history", "latest"}
+_IN_PIPES = {
+    *("verify", "explain", "inspect", "cat", "stats", "space", "schemas", "groups", "transactions", "sql"),
+    *("diff", "history", "latest"),
+}
 """Commands that print JSON in a pipe."""
 _SILENT = {"columns", "doctor", "jar", "warmup"}
 """Commands that are given no source."""
@@ -99,6 +102,7 @@ def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
         "to-delta": [[*skip, disk, target / "delta"], [missing, target / "delta"], [disk, copy]],
         "to-iceberg": [[disk, NAME], [missing, f"{NAME}.a.b"]],
         "rebuild-index": [[work / f"own {NAME}"], [*skip, work / f"own {NAME}"], [missing]],
+        "diff": [[disk, copy], [disk, missing], ["--compacted", "--records", disk, disk]],
         "recover": [[disk, copy, "-o", target / "recover"], [disk, "-o", disk], [missing, "-o", target]],
     }  # fmt: skip
 

@@ -214,18 +214,18 @@ def pieces(segment: Segment, options: Options, on_damage: OnDamage | None = None
     tell(tally, on_damage)
 
 
-def intact(segment: Segment, options: Options, found: Tally) -> Iterator[tuple[Bytes, int, Entries]]:
-    """Entries of a segment with right checksums, some at a time: bytes of the segment, the position of the first one, and the entries. What
-    ``errors="skip"`` leaves out is added to ``found``."""
+def intact(segment: Segment, options: Options, found: Tally, part: Range | None = None) -> Iterator[tuple[Bytes, int, Entries]]:
+    """Entries of a segment, or of a part of it, with right checksums, some at a time: bytes of the segment, the position of the first one,
+    and the entries. What ``errors="skip"`` leaves out is added to ``found``."""
     with SegmentFile(segment) as file:
-        for chunk in entry_chunks(file, options, found):
+        for chunk in entry_chunks(file, options, found, part=part):
             bad = np.flatnonzero(chunk.entries.code)
             if len(bad) and options.errors == "raise":
                 row = chunk.entries[bad[0]]
                 start = row.position - chunk.origin
                 raise header_error(file.path, row, chunk.source[start : start + row.size])
-            for part in np.split(np.arange(len(chunk.entries)), bad):
-                yield chunk.source, chunk.origin, chunk.entries[part].intact()
+            for rows in np.split(np.arange(len(chunk.entries)), bad):
+                yield chunk.source, chunk.origin, chunk.entries[rows].intact()
 
 
 def payloads_of_batches(source: Bytes, origin: int, entries: Entries, options: Options) -> Iterator[tuple[Entries, Payloads, Flags]]:

@@ -1,4 +1,4 @@
-"""The last offset of each key: for a compaction, and for the state of a compacted topic."""
+"""The last offset of each key: for a compaction, the state of a compacted topic, and the comparison of two."""
 
 import os
 from itertools import pairwise
@@ -87,10 +87,11 @@ class LatestOffsets:
             self._offsets = np.sort(self._column(LAST, int(self._used[0])))
         return self._offsets
 
-    def known(self, keys: pa.Array) -> Flags:
-        alive, flags = list[Any](), np.empty(len(keys), np.bool_)
-        find_keys(self._map(), payloads_of(keys, alive), len(keys), flags.ctypes.data)
-        return flags
+    def last(self, keys: pa.Array) -> Int64s:
+        """The last offset of each key, -1 for those that were not added and for nulls."""
+        alive, offsets = list[Any](), np.empty(len(keys), np.int64)
+        find_keys(self._map(), payloads_of(keys, alive), len(keys), offsets.ctypes.data)
+        return offsets
 
     def is_latest(self, offset: Int64s) -> Flags:
         lowest, marks = self.marks()

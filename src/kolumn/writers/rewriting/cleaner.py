@@ -138,7 +138,7 @@ class Round:
         keyed, dead = np.asarray(pc.is_valid(records["key"])), np.asarray(records["tombstone"])
         latest = self.latest.is_latest(offset)
         if (offset < self.first_dirty).any():
-            latest |= (offset < self.first_dirty) & ~self.latest.known(records["key"])
+            latest |= (offset < self.first_dirty) & (self.latest.last(records["key"]) < 0)
         stays = keyed & latest
         if dead.any():
             horizon = np.repeat(np.where(piece.entries.delete_horizon == 1, piece.entries.base_timestamp, self.now + 1), counts)

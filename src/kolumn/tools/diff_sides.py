@@ -1,0 +1,222 @@
+"""One side of a diff: the entries of a log by their headers alone, in the order of offsets, with what is damaged between them.
+
+Blocks of some thousand entries are loaded when they are needed. A row is an entry, or a damaged stretch of bytes with the offsets that it
+may have had: those between the intact entries around it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kolumn.copies.elections import placed
+from kolumn.core.arrays import Int64s
+from kolumn.damage.findings import Damage, Tally, damage_of, damage_of_fault, row_error
+from kolumn.decode.host.headers import first_offset, with_last_offsets
+from kolumn.formats import table
+from kolumn.formats.entries import Entries, Entry
+from kolumn.log.pieces import entry_chunks
+from kolumn.options import Options
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import HIGHEST, Range
+
+LOW, HIGH, STATE, PART, WHY, BASE, LAST, CRC, SIZE, EPOCH, PRODUCER, PRODUCER_EPOCH, SEQUENCE, MAGIC = range(14)
+COUNT, POSITION, FIRST_TIME, LAST_TIME, CODEC, WIDTH = range(14, 20)
+"""Columns of a row. LOW and HIGH are the offsets that it covers, PART is the number of its range, WHY that of its damage."""
+IDENTITY = slice(BASE, MAGIC + 1)
+"""Columns that are equal of equal entries: the checksum covers all that they do not have."""
+_TAKEN = [
+    *(table.BASE_OFFSET, table.LAST_OFFSET, table.CRC, table.SIZE, table.LEADER_EPOCH, table.PRODUCER_ID, table.PRODUCER_EPOCH),
+    *(table.BASE_SEQUENCE, table.MAGIC, table.COUNT, table.POSITION, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP, table.CODEC),
+]
+INTACT, CUT, BACK, DAMAGED = range(4)
+"""States of a row: CUT has offsets that do not count, outside of its range or compared already; those of BACK are not above the offsets
+before it."""
+UNPLACED = "base offset: expected one that fits the entries before and after it"
+NO_ROWS = np.empty((0, WIDTH), np.int64)
+
+
+@dataclass
+class Side:
+    """A topic-partition of one side. ``rows`` are loaded and not compared yet; ``last`` is the highest offset that was loaded, -1 without
+    any. ``epochs`` are leader epochs by headers, each with its first offset; ``records`` is None if headers do not tell."""
+
+    name: str
+    ranges: list[Range]
+    options: Options
+    rows: Int64s = field(default_factory=lambda: NO_ROWS)
+    last: int = -1
+    ended: bool = False
+    first: int | None = None
+    records: int | None = 0
+    bytes: int = 0
+    entries: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    unread: list[Damage] = field(default_factory=list)  # that a read of all keys has found
+    absorbed: dict[int, int] = field(default_factory=dict)  # records of the other side in a damaged stretch of this one
+    _told: int = -1
+    _known: set[tuple[str, int]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._walk = self._blocks()
+
+    @property
+    def start(self) -> int:
+        """The log start offset, as far as names and headers tell."""
+        lowest = next((part.start_offset if part.start_offset is not None else part.segment.base_offset for part in self.ranges), None)
+        return lowest if lowest is not None else self.first or 0
+
+    @property
+    def end(self) -> int:
+        return self.start if self.first is None else min(self.last + 1, HIGHEST)
+
+    @property
+    def is_done(self) -> bool:
+        return self.ended and not len(self.rows)
+
+    def load(self, offset: int) -> None:
+        """Load rows until there is an entry above an offset."""
+        while not self.ended and (not len(self.rows) or self.last <= offset):
+            block = next(self._walk, None)
+            self.ended = block is None
+            if block is not None:
+                self.rows = np.concatenate([self.rows, block])
+
+    def take(self, high: int) -> Int64s:
+        """The rows with offsets up to ``high``. Those that go beyond stay, for the offsets that they have there."""
+        beyond = np.flatnonzero((self.rows[:, STATE] < BACK) & (self.rows[:, LOW] > high))
+        count = int(beyond[0]) if len(beyond) else len(self.rows)
+        taken = self.rows[:count]
+        stay = taken[(taken[:, HIGH] > high) & (taken[:, STATE] != BACK)]
+        cut = stay[:, STATE] < BACK
+        stay[cut, STATE], stay[cut, LOW] = CUT, min(high + 1, HIGHEST)
+        self.rows = np.concatenate([stay, self.rows[count:]])
+        return taken
+
+    def path(self, row: Int64s) -> str:
+        return self.ranges[int(row[PART])].segment.path
+
+    def _blocks(self) -> Iterator[Int64s]:
+        """Rows in the order of the log. Damage at the end of a block waits for the entry after it, which bounds its offsets."""
+        held = NO_ROWS
+        for number, part in enumerate(self.ranges):
+            for block in self._of_range(number, part):
+                rows = np.concatenate([held, block])
+                intact = np.flatnonzero(rows[:, STATE] != DAMAGED)
+                cut = int(intact[-1]) + 1 if len(intact) else 0
+                held, rows = rows[cut:], rows[:cut]
+                if cut:
+                    self._bound(rows)
+                    yield rows
+        if len(held):
+            self._bound(held)
+            yield held
+
+    def _of_range(self, number: int, part: Range) -> Iterator[Int64s]:
+        if part.fault is not None or part.is_lost:
+            lost = Damage(part.segment.path, part.start, part.end - part.start, None, None, "damaged in each of the copies", None)
+            yield self._damaged([lost if part.fault is None else damage_of_fault(part)], number)
+            return
+        found, told = Tally(), 0
+        with SegmentFile(part.segment) as file:
+            for chunk in entry_chunks(file, self.options, found, payloads=self.options.check_crcs, part=part):
+                entries = with_last_offsets(file, chunk.entries)
+                if not self.options.check_crcs:
+                    wrong = entries[~entries.is_intact]
+                    found.damage += [damage_of(row, row_error(file.path, row, None, ""), row.size, -1) for row in wrong]
+                intact, unplaced = self._placed(file, entries.intact(), number, part)
+                rows = np.concatenate([intact, unplaced, self._damaged(found.damage[told:], number)])
+                told = len(found.damage)
+                yield rows[np.argsort(rows[:, POSITION], kind="stable")]
+        yield self._damaged(found.damage[told:], number)
+
+    def _placed(self, file: SegmentFile, entries: Entries, number: int, part: Range) -> tuple[Int64s, Int64s]:
+        """Rows of intact entries; and those of entries whose base offsets are damaged, which no checksum covers."""
+        entries = entries[part.counts(entries.base_offset, entries.last_offset)]
+        if not len(entries):
+            return NO_ROWS, NO_ROWS
+        rows = np.zeros((len(entries), WIDTH), np.int64)
+        rows[:, BASE:] = entries.array[:, _TAKEN]
+        rows[:, PART] = number
+        rows[entries.delete_horizon == 1, FIRST_TIME] = rows[entries.delete_horizon == 1, LAST_TIME]
+        high, lowest, highest = rows[:, LAST].copy(), part.start_offset, part.end_offset
+        # A wrapper of formats 0 and 1 has no first offset.
+        wraps = rows[:, BASE] == table.UNKNOWN
+        before = np.minimum(np.append(max(self.last, part.floor), high[:-1]), HIGHEST - 1) + 1
+        low = np.where(wraps, np.where(before <= high, before, high), rows[:, BASE])
+        following = part.segment.following
+        believed = (low >= 0) & (low <= high)
+        believed &= placed(low, high, rows[:, CRC], min(self.last + 1, HIGHEST))
+        if following is not None:
+            believed &= (high < following) | (low == before)
+        unplaced = self._damaged([_unplaced(part, row) for row in entries[~believed]], number)
+        rows, low, high, wraps, some = rows[believed], low[believed], high[believed], wraps[believed], entries[believed]
+        inside = np.maximum(low, lowest or 0), high if highest is None else np.minimum(high, highest - 1)
+        reach = np.maximum.accumulate(np.append(self.last, inside[1]))[:-1]
+        is_back = inside[1] <= reach
+        is_cut = (inside[1] != high) | ~wraps & ((inside[0] != low) | (low <= reach))
+        rows[:, STATE] = np.where(is_back, BACK, np.where(is_cut, CUT, INTACT))
+        rows[:, LOW] = np.where(is_back, inside[0], np.maximum(np.where(wraps, 0, inside[0]), np.minimum(reach, HIGHEST - 1) + 1))
+        rows[:, HIGH] = inside[1]
+        for i in np.flatnonzero(is_back & wraps).tolist():
+            rows[i, LOW] = first_offset(file, some[i])
+        self._count(rows)
+        return rows, unplaced
+
+    def _count(self, rows: Int64s) -> None:
+        """Add rows to what is known of the log."""
+        if not len(rows):
+            return
+        rows[rows[:, STATE] == CUT, COUNT] = table.UNKNOWN
+        self.first = int(rows[0, LOW]) if self.first is None else self.first
+        self.last = max(self.last, int(rows[:, HIGH].max()))
+        self.records = None if self.records is None or (rows[:, COUNT] < 0).any() else self.records + int(rows[:, COUNT].sum())
+        self.bytes += int(rows[:, SIZE].sum())
+        self.entries += len(rows)
+        known = rows[rows[:, EPOCH] >= 0]
+        newest = np.maximum.accumulate(np.append(self.epochs[-1][0] if self.epochs else -1, known[:, EPOCH]))
+        self.epochs += [(int(row[EPOCH]), int(row[LOW])) for row in known[newest[1:] > newest[:-1]]]
+
+    def _damaged(self, damages: list[Damage], number: int) -> Int64s:
+        rows = np.zeros((len(damages), WIDTH), np.int64)
+        rows[:, STATE], rows[:, PART] = DAMAGED, number
+        rows[:, [EPOCH, PRODUCER, FIRST_TIME, LAST_TIME, LAST]] = -1
+        for row, damage in zip(rows, damages, strict=True):
+            row[WHY], row[POSITION], row[SIZE] = len(self.damages), damage.position, damage.size
+            row[COUNT] = table.UNKNOWN if damage.records_lost is None else damage.records_lost
+            row[LAST] = -1 if damage.last_offset is None else damage.last_offset
+            self.damages.append(damage)
+            self._known.add((damage.segment, damage.position))
+        return rows
+
+    def _bound(self, rows: Int64s) -> None:
+        """Set the offsets of damaged rows: those between the intact entries around them, in the segment; or the header's where
+        none follows."""
+        ordered = rows[:, STATE] < BACK
+        reach = np.maximum.accumulate(np.append(self._told, np.where(ordered, rows[:, HIGH], -1)))
+        after = np.flatnonzero(ordered)
+        for i in np.flatnonzero(rows[:, STATE] == DAMAGED).tolist():
+            part = self.ranges[int(rows[i, PART])]
+            low = min(max(int(reach[i]), part.floor) + 1, HIGHEST)
+            place, following = int(np.searchsorted(after, i)), part.segment.following
+            lasts = [int(rows[after[place], LOW]) - 1] if place < len(after) else []
+            lasts += [] if following is None else [following - 1]
+            rows[i, LOW], rows[i, HIGH] = low, max(min(lasts, default=int(rows[i, LAST])), low - 1)
+        self._told = int(reach[-1])
+
+    def found(self, damage: Damage) -> bool:
+        """Note damage inside of an entry that was opened; False if it is known."""
+        place = damage.segment, damage.position
+        is_new = place not in self._known
+        self._known.add(place)
+        return is_new
+
+    def reading(self) -> Options:
+        """Options by which entries are opened."""
+        return replace(self.options, check_crcs=True, errors="skip", threads=1)
+
+
+def _unplaced(part: Range, row: Entry) -> Damage:
+    found = row.last_offset if row.base_offset == table.UNKNOWN else row.base_offset
+    return Damage(part.segment.path, row.position, row.size, None, None, f"{UNPLACED}, found {found}", max(row.count, 0) or None)
