@@ -99,6 +99,8 @@ class Absent:
         self.counts: Counter[str] = Counter()
         self.untold = 0  # stretches that have no row of their own
         self._kept, self._has_signs = 0, False
+        self._named: list[tuple[int, int, str]] = []  # first and last offset of damage, and what it is
+        self._previous: tuple[str, int] | None = None  # the segment of the last batch, and where that ends
 
     def add(self, segment: Segment, entries: Entries, base: Int64s, before: int, begun: int, damage: list[Damage]) -> Int64s:
         """Add batches; ``before`` is the last offset before them, ``begun`` the position after the batch before them in the segment.
@@ -110,7 +112,11 @@ class Absent:
             position = int(entries.position[i])
             start = int(entries.position[i - 1] + entries.size[i - 1]) if i else begun
             piece = next((one for one in damage if one.segment != segment.path or start <= one.position <= position), None)
-            self._stretch(own, int(reach[i]) + 1, int(base[i]) - 1, segment, position, piece)
+            first = int(reach[i]) + 1
+            # Offsets below those of a segment's name were in the segment before it.
+            before_it = self._previous if not i and self._previous is not None and first < (segment.base_offset or 0) else None
+            where, position = (segment.path, position) if before_it is None else before_it
+            self._stretch(first, int(base[i]) - 1, where, position, piece)
         claimed = np.where((entries.magic == 2) & (entries.count >= 0), entries.last_offset - base + 1 - entries.count, 0)
         own.has_signs |= bool((claimed > 0).any() or (entries.delete_horizon == 1).any())
         self._has_signs |= own.has_signs
@@ -120,7 +126,14 @@ class Absent:
             rows = np.flatnonzero(counts > 0)
             if len(rows):
                 own.join(kind, int(base[rows[0]]), int(entries.last_offset[rows[-1]]), int(counts[rows].sum()))
+        self._previous = segment.path, int(entries.position[-1] + entries.size[-1])
         return np.asarray(np.cumsum(absent))
+
+    def damaged(self, piece: Damage) -> None:
+        """Offsets that damage names explain a stretch wherever the damage is: of several copies, the ranges of one come after another's."""
+        if piece.base_offset is not None and len(self._named) < MOST_STRETCHES:
+            last = piece.base_offset if piece.last_offset is None else piece.last_offset
+            self._named.append((piece.base_offset, last, piece.reason))
 
     def aborted(self, segment: Segment, first: int, last: int, records: int) -> None:
         self._own(segment).join(Reason.ABORTED, first, last, records)
@@ -130,32 +143,38 @@ class Absent:
         for piece in damage:
             first, last = piece.base_offset, piece.last_offset
             if first is not None and last is not None and last >= first > end:
-                self._stretch(self._own(segment), first, last, segment, piece.position, piece)
+                self._own(segment)
+                self._stretch(first, last, segment.path, piece.position, piece)
                 end = last
 
     def _own(self, segment: Segment) -> _Own:
         return self._segments.setdefault(segment.path, _Own(segment.following is None))
 
-    def _stretch(self, own: _Own, first: int, last: int, segment: Segment, position: int, piece: Damage | None) -> None:
+    def _stretch(self, first: int, last: int, path: str, position: int, piece: Damage | None) -> None:
+        own = self._segments[path]
         has_room = own.is_active or piece is not None or self._kept < MOST_STRETCHES
         if has_room and len(own.stretches) < MOST_STRETCHES // 10:
             proved = piece is not None and piece.error is not None and piece.error.code in _PROVED
-            own.stretches.append(Stretch(first, last, segment.path, position, piece.reason if piece is not None else "", proved))
+            own.stretches.append(Stretch(first, last, path, position, piece.reason if piece is not None else "", proved))
             self._kept += 1
         else:
             own.join("between", first, last, last - first + 1)
 
-    def rows(self, first: int | None) -> Iterator[dict[str, Any]]:
-        """A row for each stretch; those that a broker makes on purpose are one row for each segment. ``first``: first offset of the log."""
-        start = first if self._start is None else self._start
-        if start:
-            why = f"the log begins with offset {first}" if self._start is None else f"the log start offset is {self._start}"
-            yield self._row(0, start - 1, start, Reason.RETENTION, f"{why}: deleted by retention or on request", self._first.path, 0)
+    def rows(self, begin: int) -> Iterator[dict[str, Any]]:
+        """A row for each stretch; those that a broker makes on purpose are one row for each segment. ``begin``: where the log begins."""
+        for first, end, why in (
+            (0, begin, f"the log begins with offset {begin}: earlier segments were deleted by retention, or on request"),
+            (begin, self._start or 0, f"they are there, and below the log start offset {self._start}: no consumer gets them"),
+        ):
+            if first < end:
+                yield self._row(first, end - 1, end - first, Reason.RETENTION, why, self._first.path, 0)
         for path, own in self._segments.items():
             compacted = own.joined.get("inside")
             for one in own.stretches:
                 reason, evidence = self._why(one, own)
                 size = one.last - one.first + 1
+                if reason == Reason.RETENTION:
+                    continue
                 if reason == Reason.COMPACTION:
                     low, high, count = compacted or (one.first, one.last, 0)
                     compacted = min(low, one.first), max(high, one.last), count + size
@@ -195,6 +214,9 @@ class Absent:
             return Reason.RETENTION, f"they are below the log start offset {self._start}"
         if one.damage:
             return (Reason.LOST if one.proved else Reason.DAMAGE), one.damage
+        named = next((why for first, last, why in self._named if first <= one.last and one.first <= last), None)
+        if named is not None:
+            return Reason.DAMAGE, named
         if self._topic in _COMPACTED:
             return Reason.COMPACTION, f"{self._topic} is compacted"
         if self._cleaned is not None:

@@ -115,6 +115,7 @@ def audit(
     replicas: Replicas = "merge",
     topic: str | None = None,
     partition: int | None = None,
+    check_crcs: bool = False,
     private_keys: Keys | None = None,
     on_progress: Progress | None = None,
 ) -> Audit:
@@ -134,6 +135,9 @@ def audit(
         the moment at which it did.
     open_longer_than_ms : int
         Age from which on an open transaction is a finding. The default is a broker's default of transaction.max.timeout.ms, 15 minutes.
+    check_crcs : bool
+        Compare the checksums of all batches, which reads every byte. By default a batch whose contents are damaged counts as one that is
+        there.
     replicas, topic, partition, private_keys, on_progress
         As in `kolumn.scan`; by default copies of a partition are merged.
 
@@ -152,7 +156,7 @@ def audit(
     if open_longer_than_ms < 0:
         raise ArgumentError(f"open_longer_than_ms={open_longer_than_ms}: expected at least 0")
     options = Options.of(
-        errors="skip", check_crcs=False, replicas=replicas, topic=topic, partition=partition, private_keys=private_keys, backend="cpu",
+        errors="skip", check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, private_keys=private_keys, backend="cpu",
         on_progress=on_progress,
     )  # fmt: skip
     live, skipped = live_segments(source, options), Skipped()

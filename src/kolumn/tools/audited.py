@@ -75,6 +75,7 @@ class Audited:
         self._producers, self._absent, self._times = Producers(begun_at(first)), Absent(first, start), Times(made.now)
         self._own = segments
         self._first: int | None = None
+        self._begin = max(first.base_offset or 0, 0)
         self._last = -1 if first.base_offset is None else first.base_offset - 1
         self._is_named = first.base_offset is not None
         self._at: Segment | None = None
@@ -115,6 +116,7 @@ class Audited:
         if self._first is None:
             self._first = int(base[0])
             self._last = self._last if self._is_named else self._first - 1
+            self._begin = self._last + 1
         self._back(file, entries, base)
         absent = self._absent.add(file.segment, entries, base, self._last, begun, damage) + self._gone
         records = np.where(entries.control == 1, 0, np.where(entries.count >= 0, entries.count, entries.last_offset - base + 1))
@@ -177,7 +179,7 @@ class Audited:
         for row in () if producers is None else producers:
             number, epoch, last, begun = (int(row[column]) for column in ("producer", "epoch", "last", "open"))
             producer = self._producers.known.get(number, Producer())
-            own, above = producer.open, max(producer.offset, (self._first or 0) - 1)
+            own, above = producer.open, max(producer.offset, self._begin - 1)
             if own is not None and producer.offset >= 0 and (begun < 0 or begun > own.first):
                 known = "no open transaction of this producer" if begun < 0 else f"one that begins with offset {begun}"
                 text = f"{says} has {known}, and no marker ends the one that begins with offset {own.first}"
@@ -206,6 +208,7 @@ class Audited:
 
     def _damaged(self, pieces: Iterable[Damage]) -> None:
         for piece in pieces:
+            self._absent.damaged(piece)
             self._found(
                 Kind.DAMAGE, ERROR, piece.reason, first=piece.base_offset, last=piece.last_offset, records=piece.records_lost,
                 segment=piece.segment, position=piece.position,
@@ -242,7 +245,7 @@ class Audited:
             self._absent.after(self._at, self._last, self._tail)
         for event in self._producers.close(self._last, self._gone):
             self._wait(event, self._at.path if self._at is not None else "")
-        offsets = [row | self._about for row in self._absent.rows(self._first)]
+        offsets = [row | self._about for row in self._absent.rows(self._begin)]
         self._absences(offsets)
         self._resolve()
         known = sorted(self._producers.known.items(), key=lambda item: -1 if item[1].open is None else item[1].open.first)
@@ -359,7 +362,7 @@ class Audited:
         end = None if self._first is None else self._last
         return self._about | {
             "segments": len(self._segments), "bytes": self._bytes, "batches": self._batches, "records": self._records,
-            "firstOffset": self._first, "lastOffset": end, "logStartOffset": self._start if self._start is not None else self._first,
+            "firstOffset": self._first, "lastOffset": end, "logStartOffset": self._begin if self._start is None else self._start,
             "lastStableOffset": earliest.first if earliest is not None else self._last + 1, "recordsAboveStable": self._records - records,
             "bytesAboveStable": self._bytes - size, "openTransactions": len(opened), "producers": len(self._producers.known),
             **{str(reason): self._absent.counts[reason] for reason in Reason}, "errors": errors, "warnings": warnings,
