@@ -47,7 +47,7 @@ class Reason(StrEnum):
     """Compaction and a loss would look the same."""
 
 
-class Stretch(NamedTuple):
+class AbsentStretch(NamedTuple):
     """Absent offsets before the batch at a position of a segment."""
 
     first: int
@@ -67,7 +67,7 @@ class _Own:
 
     is_active: bool
     joined: dict[str, _Joined] = field(default_factory=dict)
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[AbsentStretch] = field(default_factory=list)
     has_signs: bool = False
     has_producers: bool = False
 
@@ -155,7 +155,7 @@ class Absent:
         has_room = own.is_active or piece is not None or self._kept < MOST_STRETCHES
         if has_room and len(own.stretches) < MOST_STRETCHES // 10:
             proved = piece is not None and piece.error is not None and piece.error.code in _PROVED
-            own.stretches.append(Stretch(first, last, path, position, piece.reason if piece is not None else "", proved))
+            own.stretches.append(AbsentStretch(first, last, path, position, piece.reason if piece is not None else "", proved))
             self._kept += 1
         else:
             own.join("between", first, last, last - first + 1)
@@ -182,7 +182,7 @@ class Absent:
                     yield self._row(one.first, one.last, size, reason, evidence, path, one.position)
             if "between" in own.joined:
                 low, high, count = own.joined["between"]
-                reason, evidence = self._why(Stretch(low, high, path, 0, ""), own)
+                reason, evidence = self._why(AbsentStretch(low, high, path, 0, ""), own)
                 self.untold += reason != Reason.COMPACTION
                 yield self._row(low, high, count, reason, f"many stretches together: {evidence}", path, 0)
             if compacted:
@@ -204,12 +204,12 @@ class Absent:
         """Whether the log was compacted, somewhere in it."""
         return self._topic in _COMPACTED or self._cleaned is not None or self._has_signs
 
-    def within(self, first: int, last: int) -> list[tuple[Stretch, Reason]]:
+    def within(self, first: int, last: int) -> list[tuple[AbsentStretch, Reason]]:
         """Stretches that have offsets from ``first`` to ``last``, with their reasons, as far as they are kept."""
         found = [(one, own) for own in self._segments.values() for one in own.stretches if one.first <= last and first <= one.last]
         return [(one, self._why(one, own)[0]) for one, own in found]
 
-    def _why(self, one: Stretch, own: _Own) -> tuple[Reason, str]:
+    def _why(self, one: AbsentStretch, own: _Own) -> tuple[Reason, str]:
         if self._start is not None and one.last < self._start:
             return Reason.RETENTION, f"they are below the log start offset {self._start}"
         if one.damage:

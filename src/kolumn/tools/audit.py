@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from kolumn.copies.ranges import log_starts, whole_ranges
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import Keys, Progress, Replicas, Source, Time, known_keywords
+from kolumn.core.keywords import Keys, Progress, Source, Time, known_keywords
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.damage.findings import MOST_ROWS, Skipped, html_table
 from kolumn.options import Options
@@ -21,7 +21,7 @@ from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.storage import parent
 from kolumn.tools.absent import Reason
-from kolumn.tools.audited import ERROR, WARNING, Audited, Made
+from kolumn.tools.audited import ERROR, WARNING, Audited, Collected
 from kolumn.tools.coordinators import coordinated, moment_of, transaction_table
 
 _MOMENT = pa.timestamp("ms", tz="UTC")
@@ -112,10 +112,9 @@ def audit(
     *,
     now: Time | None = None,
     open_longer_than_ms: int = 900_000,
-    replicas: Replicas = "merge",
     topic: str | None = None,
     partition: int | None = None,
-    check_crcs: bool = False,
+    checksums: bool = False,
     private_keys: Keys | None = None,
     on_progress: Progress | None = None,
 ) -> Audit:
@@ -129,17 +128,18 @@ def audit(
     Parameters
     ----------
     source : str, PathLike or iterable of those
-        As in `kolumn.scan`. Kafka's formats 0, 1 and 2. If `__transaction_state` is in it, what coordinators say is compared with the logs.
+        As in `kolumn.scan`, in Kafka's formats 0, 1 and 2; copies of a partition are merged. If `__transaction_state` is in it, what
+        coordinators say is compared with the logs.
     now : int, datetime or str, optional
         The moment at which ages end, and after which timestamps lie in the future; the present by default. For a cluster that has died,
         the moment at which it did.
     open_longer_than_ms : int
         Age from which on an open transaction is a finding. The default is a broker's default of transaction.max.timeout.ms, 15 minutes.
-    check_crcs : bool
+    checksums : bool
         Compare the checksums of all batches, which reads every byte. By default a batch whose contents are damaged counts as one that is
         there.
-    replicas, topic, partition, private_keys, on_progress
-        As in `kolumn.scan`; by default copies of a partition are merged.
+    topic, partition, private_keys, on_progress
+        As in `kolumn.scan`.
 
     Returns
     -------
@@ -156,12 +156,12 @@ def audit(
     if open_longer_than_ms < 0:
         raise ArgumentError(f"open_longer_than_ms={open_longer_than_ms}: expected at least 0")
     options = Options.of(
-        errors="skip", check_crcs=check_crcs, replicas=replicas, topic=topic, partition=partition, private_keys=private_keys, backend="cpu",
+        errors="skip", check_crcs=checksums, replicas="merge", topic=topic, partition=partition, private_keys=private_keys, backend="cpu",
         on_progress=on_progress,
     )  # fmt: skip
     live, skipped = live_segments(source, options), Skipped()
     known = coordinated(live.segments, "skip", skipped, None)
-    starts, made = log_starts(live.segments), Made(moment_of(now), open_longer_than_ms, known)
+    starts, made = log_starts(live.segments), Collected(moment_of(now), open_longer_than_ms, known)
     for own in _partitions(live.segments):
         audited = Audited(own, starts.get(own[0].key), options, made)
         for part in whole_ranges(own, options):

@@ -20,20 +20,19 @@ from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import aborted_in, producers_in
 from kolumn.source.storage import read_bytes
-from kolumn.tools.absent import Absent, Reason, Stretch, bases
+from kolumn.tools.absent import Absent, AbsentStretch, Reason, bases
 from kolumn.tools.coordinators import UNDER_WAY
-from kolumn.tools.sequences import Event, Kind, Producer, Producers
+from kolumn.tools.sequences import Event, FindingKind, ProducerState, ProducerStates
 from kolumn.tools.times import Times
 
 MOST_FINDINGS = 1000
 """Rows of one kind and one topic-partition; what is above is counted in ``left_out``."""
 _MOST_WAITING = 5000
 ERROR, WARNING, NOTE = "error", "warning", "note"
-_SEVERITY = {
-    Kind.GAP: ERROR, Kind.DUPLICATE: ERROR, Kind.RESET: WARNING, Kind.FENCED: ERROR, Kind.MARKER_MISSING: ERROR,
-    Kind.MARKER_SUSPECTED: WARNING, Kind.MARKER_ALONE: NOTE, Kind.COORDINATOR: WARNING, Kind.RECORDS_MISSING: ERROR, Kind.DAMAGE: ERROR,
-}  # fmt: skip
-_WAITING = {Kind.MARKER_MISSING, Kind.MARKER_SUSPECTED, Kind.MARKER_ALONE, Kind.RECORDS_MISSING}
+_WARNINGS = {FindingKind.RESET, FindingKind.MARKER_SUSPECTED, FindingKind.COORDINATOR}
+_WAITING = {
+    *(FindingKind.MARKER_MISSING, FindingKind.MARKER_SUSPECTED, FindingKind.MARKER_ALONE, FindingKind.RECORDS_MISSING),
+}
 _ON_PURPOSE = {Reason.COMPACTION, Reason.RETENTION}
 _YEARS = -62_135_596_800_000, 253_402_300_800_000  # ms of the years 1 to 9999, which Python's datetime has
 _Row = dict[str, Any]
@@ -44,14 +43,14 @@ def moment(ms: int | None) -> int | None:
     return ms if ms is not None and ms != -1 and _YEARS[0] <= ms < _YEARS[1] else None
 
 
-def _listed(stretches: list[tuple[Stretch, Reason]]) -> str:
+def _listed(stretches: list[tuple[AbsentStretch, Reason]]) -> str:
     said = [f"{one.first}" if one.first == one.last else f"{one.first} to {one.last}" for one, _ in stretches[:3]]
     more = f" and {len(stretches) - 3} more stretches" if len(stretches) > 3 else ""
     return f"absent there: {', '.join(said)}{more} ({stretches[0][1]})"
 
 
 @dataclass
-class Made:
+class Collected:
     """What all topic-partitions have given so far. ``coordinated`` is what coordinators say by producer; None if nothing does."""
 
     now: int
@@ -68,11 +67,11 @@ class Made:
 class Audited:
     """The log of one topic-partition: `walk` its ranges in order, then `close` it."""
 
-    def __init__(self, segments: list[Segment], start: int | None, options: Options, made: Made) -> None:
+    def __init__(self, segments: list[Segment], start: int | None, options: Options, made: Collected) -> None:
         first = min(segments, key=lambda segment: segment.base_offset or 0)
         self._about: _Row = {"topic": in_column(first.topic) if first.topic is not None else None, "partition": first.partition}
         self._key, self._options, self._made, self._start = first.key, options, made, start
-        self._producers, self._absent, self._times = Producers(begun_at(first)), Absent(first, start), Times(made.now)
+        self._producers, self._absent, self._times = ProducerStates(begun_at(first)), Absent(first, start), Times(made.now)
         self._own = segments
         self._first: int | None = None
         self._begin = max(first.base_offset or 0, 0)
@@ -159,9 +158,9 @@ class Audited:
 
     def _wait(self, event: Event, path: str) -> None:
         """Keep what absent offsets may explain until the end of the log tells why they are absent."""
-        explained = event.kind in _WAITING or (event.kind == Kind.GAP and event.absent >= event.missing)
+        explained = event.kind in _WAITING or (event.kind == FindingKind.GAP and event.absent >= event.missing)
         if not explained:
-            self._told(event, path, _SEVERITY[event.kind], event.detail)
+            self._told(event, path, WARNING if event.kind in _WARNINGS else ERROR, event.detail)
         elif len(self._waiting) < _MOST_WAITING:
             self._waiting.append((event, path))
         else:
@@ -178,15 +177,15 @@ class Audited:
         says, producers = f"{offset:020}.snapshot", producers_in(raw)
         for row in () if producers is None else producers:
             number, epoch, last, begun = (int(row[column]) for column in ("producer", "epoch", "last", "open"))
-            producer = self._producers.known.get(number, Producer())
+            producer = self._producers.known.get(number, ProducerState())
             own, above = producer.open, max(producer.offset, self._begin - 1)
             if own is not None and producer.offset >= 0 and (begun < 0 or begun > own.first):
                 known = "no open transaction of this producer" if begun < 0 else f"one that begins with offset {begun}"
                 text = f"{says} has {known}, and no marker ends the one that begins with offset {own.first}"
-                self._wait(Event(Kind.MARKER_MISSING, number, epoch, producer.offset + 1, offset - 1, 0, -1, 0, text), segment.path)
+                self._wait(Event(FindingKind.MARKER_MISSING, number, epoch, producer.offset + 1, offset - 1, 0, -1, 0, text), segment.path)
             if above < last < offset:
                 text = f"{says} says that the producer's last record has offset {last}, in the log it is {producer.offset}"
-                self._wait(Event(Kind.RECORDS_MISSING, number, epoch, above + 1, last, 0, -1, 0, text), segment.path)
+                self._wait(Event(FindingKind.RECORDS_MISSING, number, epoch, above + 1, last, 0, -1, 0, text), segment.path)
 
     def _compare_end(self, segment: Segment) -> None:
         """Compare the newest snapshot with the end of the log: a broker writes one when it stops."""
@@ -204,13 +203,13 @@ class Audited:
         for number, first, last in aborted_in(side_bytes(segment, ".txnindex")) or ():
             if (segment.base_offset or 0) <= last <= self._last and (number, last) not in self._aborts:
                 text = f"the .txnindex says that an ABORT marker at offset {last} ends the transaction that began at offset {first}"
-                self._wait(Event(Kind.MARKER_MISSING, number, -1, last, last, 0, -1, 0, text, missing=1), segment.path)
+                self._wait(Event(FindingKind.MARKER_MISSING, number, -1, last, last, 0, -1, 0, text, missing=1), segment.path)
 
     def _damaged(self, pieces: Iterable[Damage]) -> None:
         for piece in pieces:
             self._absent.damaged(piece)
             self._found(
-                Kind.DAMAGE, ERROR, piece.reason, first=piece.base_offset, last=piece.last_offset, records=piece.records_lost,
+                FindingKind.DAMAGE, ERROR, piece.reason, first=piece.base_offset, last=piece.last_offset, records=piece.records_lost,
                 segment=piece.segment, position=piece.position,
             )  # fmt: skip
 
@@ -282,14 +281,14 @@ class Audited:
         missing: dict[tuple[int, int], tuple[Event, str, list[str]]] = {}
         claimed: set[int] = set()
         for event, path in self._waiting:
-            if event.kind == Kind.GAP and (some := self._absent_on_no_purpose(event.after + 1, event.first - 1)):
+            if event.kind == FindingKind.GAP and (some := self._absent_on_no_purpose(event.after + 1, event.first - 1)):
                 self._told(event, path, NOTE, f"{event.detail}; {_listed(some)}")
-            elif event.kind == Kind.RECORDS_MISSING and (some := self._absent_on_no_purpose(event.first, event.last)):
+            elif event.kind == FindingKind.RECORDS_MISSING and (some := self._absent_on_no_purpose(event.first, event.last)):
                 self._told(event, path, ERROR, f"{event.detail}; {_listed(some)}")
-            elif event.kind == Kind.MARKER_ALONE and not self._absent.is_compacted:
+            elif event.kind == FindingKind.MARKER_ALONE and not self._absent.is_compacted:
                 # The cleaner removes records before the marker that ended their transaction.
                 self._told(event, path, NOTE, event.detail)
-            elif event.kind == Kind.MARKER_MISSING:
+            elif event.kind == FindingKind.MARKER_MISSING:
                 some = self._absent_on_no_purpose(event.first, event.last)
                 if some or not event.missing:
                     at = some[0][0].first if some else event.first
@@ -300,15 +299,15 @@ class Audited:
             some = self._absent_on_no_purpose(event.first, event.last)
             self._told(event, path, ERROR, "; ".join([*dict.fromkeys(texts), *([_listed(some)] if some else [])]))
         for event, path in self._waiting:
-            if event.kind == Kind.MARKER_SUSPECTED:
+            if event.kind == FindingKind.MARKER_SUSPECTED:
                 some = [own for own in self._absent_on_no_purpose(event.first, event.last) if own[0].first not in claimed]
                 if some:
                     self._told(event._replace(first=some[0][0].first), path, WARNING, f"{event.detail}; {_listed(some)}")
 
-    def _absent_on_no_purpose(self, first: int, last: int) -> list[tuple[Stretch, Reason]]:
+    def _absent_on_no_purpose(self, first: int, last: int) -> list[tuple[AbsentStretch, Reason]]:
         return [(one, reason) for one, reason in self._absent.within(first, last) if reason not in _ON_PURPOSE]
 
-    def _opened(self, number: int, producer: Producer) -> None:
+    def _opened(self, number: int, producer: ProducerState) -> None:
         own, made = producer.open, self._made
         assert own is not None
         topic, partition = self._key
@@ -325,7 +324,7 @@ class Audited:
             )  # fmt: skip
 
     def _verdict(self, number: int, age: int | None) -> tuple[str, str, str]:
-        """Kind, severity and reason of the finding about an open transaction; no severity if it may simply go on."""
+        """FindingKind, severity and reason of the finding about an open transaction; no severity if it may simply go on."""
         is_long = age is None or age >= self._made.longest
         if self._made.coordinated is None:
             return "open-transaction", WARNING if is_long else "", ""
@@ -338,7 +337,7 @@ class Audited:
                 return "open-transaction", WARNING if is_long else "", when
             return "hanging-transaction", ERROR, f"{when}, without this partition"
         if state.startswith("Complete"):
-            return Kind.MARKER_MISSING, ERROR, f"{when}, the marker is missing here"
+            return FindingKind.MARKER_MISSING, ERROR, f"{when}, the marker is missing here"
         return "hanging-transaction", ERROR, when
 
     def _producer_rows(self) -> list[_Row]:
@@ -354,7 +353,7 @@ class Audited:
             rows.append(self._about | row)
         return rows
 
-    def _row(self, opened: dict[int, Producer]) -> _Row:
+    def _row(self, opened: dict[int, ProducerState]) -> _Row:
         begun = [producer.open for producer in opened.values() if producer.open is not None]
         earliest = min(begun, key=lambda own: own.first, default=None)
         records, size = earliest.before if earliest is not None else (self._records, self._bytes)

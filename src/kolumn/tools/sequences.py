@@ -33,7 +33,7 @@ Intact = Callable[[int], bool]
 _RECENT = 5  # batches of a producer that a broker remembers (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """Kinds of what is found about producers."""
 
     GAP = "sequence-gap"
@@ -52,7 +52,7 @@ class Event(NamedTuple):
     """Where a producer's batches contradict a rule. ``missing`` offsets have to be absent after the offset ``after`` for a loss to explain
     it, and ``absent`` ones are. A marker that is missing was somewhere from the offset ``first`` to ``last``."""
 
-    kind: Kind
+    kind: FindingKind
     producer: int
     epoch: int
     first: int
@@ -67,7 +67,7 @@ class Event(NamedTuple):
 
 
 @dataclass(slots=True)
-class Transaction:
+class OpenTransaction:
     """A transaction that is open; ``before`` are the records and bytes of the log before its first batch."""
 
     first: int
@@ -97,7 +97,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerState:
     """The last batch of a producer's data: its sequence is None where it is not known, and -1 at the beginning of an epoch. ``absent``: how
     many offsets of the log were absent before it. ``epoch`` and ``coordinator`` are the highest ones, of markers too."""
 
@@ -106,7 +106,7 @@ class Producer:
     offset: int = -1
     absent: int = 0
     coordinator: int = -1
-    open: Transaction | None = None
+    open: OpenTransaction | None = None
     recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
     @property
@@ -147,20 +147,20 @@ class _Run(NamedTuple):
     def cut(self, count: int) -> "_Run":
         return self._replace(first=self.first[:, :count])
 
-    def event(self, kind: Kind, detail: str, **more: int) -> Event:
+    def event(self, kind: FindingKind, detail: str, **more: int) -> Event:
         last, position = int(self.first[1, -1]), int(self.first[5, 0])
         return Event(kind, self.producer, self.epoch, self.base, last, self.records, self.time_ms, position, detail, **more)
 
 
-class Producers:
+class ProducerStates:
     """The producers of a topic-partition. ``known`` are by id; ``counts`` by id and epoch, of the first epochs. Batches of what is beyond
     `MOST_PRODUCERS` are not judged, and are counted in ``unjudged``; those of epochs beyond `MOST_EPOCHS` in ``uncounted``."""
 
     def __init__(self, begun: dict[int, int]) -> None:
-        self.known = {producer: Producer(open=Transaction(first, None, -1, (0, 0))) for producer, first in begun.items()}
+        self.known = {producer: ProducerState(open=OpenTransaction(first, None, -1, (0, 0))) for producer, first in begun.items()}
         self.counts: dict[tuple[int, int], Counts] = {}
         self.unjudged = self.uncounted = 0
-        self.ended: list[tuple[Transaction, bool]] = []  # transactions that markers have ended, and whether they were committed
+        self.ended: list[tuple[OpenTransaction, bool]] = []  # transactions that markers have ended, and whether they were committed
 
     def add(
         self, entries: Entries, absent: Int64s, before: Int64s, markers: dict[int, tuple[int | None, int | None]], is_intact: Intact
@@ -197,12 +197,12 @@ class Producers:
             if producer.open is not None and absent > producer.absent and producer.offset >= 0:
                 text = _suspicion(producer.open, producer.offset)
                 first = producer.offset + 1
-                yield Event(Kind.MARKER_SUSPECTED, number, producer.open.epoch, first, end, 0, -1, -1, text, missing=1)
+                yield Event(FindingKind.MARKER_SUSPECTED, number, producer.open.epoch, first, end, 0, -1, -1, text, missing=1)
 
-    def _producer(self, number: int) -> Producer | None:
+    def _producer(self, number: int) -> ProducerState | None:
         if number not in self.known and len(self.known) >= MOST_PRODUCERS:
             return None
-        return self.known.setdefault(number, Producer())
+        return self.known.setdefault(number, ProducerState())
 
     def _counts(self, number: int, epoch: int, offset: int) -> Counts:
         """Counts of an epoch; those that are not kept if there are too many."""
@@ -215,17 +215,17 @@ class Producers:
                 self.uncounted += 1
         return own
 
-    def _append(self, producer: Producer, run: _Run, is_intact: Intact) -> Iterator[Event]:
+    def _append(self, producer: ProducerState, run: _Run, is_intact: Intact) -> Iterator[Event]:
         """Apply the rules to batches of data."""
         while producer.epoch >= 0 and not producer.awaits(run):
             if not is_intact(int(run.first[5, 0])):
-                yield run.cut(1).event(Kind.DAMAGE, "the checksum of the batch is wrong, so its header is not believed")
+                yield run.cut(1).event(FindingKind.DAMAGE, "the checksum of the batch is wrong, so its header is not believed")
             elif run.epoch == producer.epoch and run.sequences in producer.recent:
                 counts = self._counts(run.producer, run.epoch, run.base)
                 counts.duplicates += 1
                 self._count(counts, run.cut(1))
                 text = "sequences {} to {} are in the log a second time: the next one".format(*run.sequences)
-                yield run.cut(1).event(Kind.DUPLICATE, f"{text} is expected to be {producer.expected}")
+                yield run.cut(1).event(FindingKind.DUPLICATE, f"{text} is expected to be {producer.expected}")
             else:
                 break
             if run.first.shape[1] == 1:
@@ -236,13 +236,13 @@ class Producers:
         if run.epoch < producer.epoch:
             counts.fenced += run.first.shape[1]
             text = f"epoch {run.epoch} after epoch {producer.epoch} of the same producer: a leader refuses the batches of a fenced producer"
-            yield run.event(Kind.FENCED, text)
+            yield run.event(FindingKind.FENCED, text)
         else:
             yield from self._sequence(producer, run, counts)
         yield from self._transaction(producer, run)
         producer.offset, producer.absent = int(run.first[1, -1]), run.absent[1]
 
-    def _sequence(self, producer: Producer, run: _Run, counts: Counts) -> Iterator[Event]:
+    def _sequence(self, producer: ProducerState, run: _Run, counts: Counts) -> Iterator[Event]:
         first = run.sequences[0]
         is_new = run.epoch > producer.epoch
         expected = (None if producer.epoch < 0 else 0) if is_new else producer.expected
@@ -256,43 +256,43 @@ class Producers:
                 counts.gaps += 1
                 text = f"expected sequence {expected}{f', the first one of epoch {run.epoch}' if is_new else ''}, found {first}"
                 text = f"{text}: {missing} record{'s' if missing > 1 else ''} of this producer are missing before it"
-                yield run.cut(1).event(Kind.GAP, text, missing=missing, absent=absent, after=producer.offset)
+                yield run.cut(1).event(FindingKind.GAP, text, missing=missing, absent=absent, after=producer.offset)
             else:
                 counts.resets += 1
                 how = "begins with 0 again" if first == 0 else "goes back"
                 text = f"expected sequence {expected}, found {first}: the producer {how} in the same epoch"
-                yield run.cut(1).event(Kind.RESET, text)
+                yield run.cut(1).event(FindingKind.RESET, text)
         producer.epoch = run.epoch
         if first >= 0:
             producer.sequence = int(run.first[3, -1])
             producer.recent.extend(zip(*run.first[2:4, -_RECENT:].tolist(), strict=True))
 
-    def _transaction(self, producer: Producer, run: _Run) -> Iterator[Event]:
+    def _transaction(self, producer: ProducerState, run: _Run) -> Iterator[Event]:
         own = producer.open
         if own is None:
             if run.is_transactional:
-                producer.open = own = Transaction(run.base, run.begun_ms, run.epoch, run.before)
+                producer.open = own = OpenTransaction(run.base, run.begun_ms, run.epoch, run.before)
         elif not run.is_transactional or run.epoch > own.epoch >= 0:
             what = f"epoch {run.epoch} begins" if run.is_transactional else "a batch without a transaction follows"
             text = f"{what}, and no marker ends the transaction of epoch {own.epoch} that began at offset {own.first}"
-            event = run.cut(1).event(Kind.MARKER_MISSING, text)
+            event = run.cut(1).event(FindingKind.MARKER_MISSING, text)
             yield event._replace(first=producer.offset + 1, last=run.base - 1, records=0)
             own.epoch = run.epoch
         elif run.absent[0] > producer.absent and producer.offset >= 0:
-            event = run.cut(1).event(Kind.MARKER_SUSPECTED, _suspicion(own, producer.offset), missing=1)
+            event = run.cut(1).event(FindingKind.MARKER_SUSPECTED, _suspicion(own, producer.offset), missing=1)
             yield event._replace(first=producer.offset + 1, last=run.base - 1, records=0)
         if run.is_transactional and own is not None:
             own.last, own.records = int(run.first[1, -1]), own.records + run.records
 
-    def _end(self, producer: Producer, run: _Run, type: int | None, coordinator: int | None) -> Iterator[Event]:
+    def _end(self, producer: ProducerState, run: _Run, type: int | None, coordinator: int | None) -> Iterator[Event]:
         """Apply the rules to a marker. Without a record, the whole transaction was cleaned."""
         if type not in (v2.COMMIT, v2.ABORT):
             return
         if run.epoch < producer.epoch:
-            yield run.event(Kind.FENCED, f"a marker of epoch {run.epoch} after epoch {producer.epoch} of the same producer")
+            yield run.event(FindingKind.FENCED, f"a marker of epoch {run.epoch} after epoch {producer.epoch} of the same producer")
         if coordinator is not None and coordinator < producer.coordinator:
             text = f"a coordinator of epoch {coordinator} wrote the marker, after one of epoch {producer.coordinator}"
-            yield run.event(Kind.COORDINATOR, text)
+            yield run.event(FindingKind.COORDINATOR, text)
         own = producer.open
         if own is not None:
             counts = self._counts(run.producer, own.epoch if own.epoch >= 0 else run.epoch, run.base)
@@ -301,7 +301,7 @@ class Producers:
             self.ended.append((own, type == v2.COMMIT))
         elif producer.epoch >= 0:
             text = "a marker without data of its transaction: it had none in this partition, or the marker was written twice"
-            yield run.event(Kind.MARKER_ALONE, text)
+            yield run.event(FindingKind.MARKER_ALONE, text)
         if run.epoch > producer.epoch >= 0:
             producer.sequence = -1
             producer.recent.clear()
@@ -330,7 +330,7 @@ def _begins(rows: Entries, expected: Int64s, absent: Int64s) -> Flags:
     return begins
 
 
-def _suspicion(own: Transaction, last: int) -> str:
+def _suspicion(own: OpenTransaction, last: int) -> str:
     return (
         f"offsets are absent after offset {last}, in the transaction that began at offset {own.first}: a marker may have been there, which "
         "ended it"
