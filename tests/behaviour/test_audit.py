@@ -398,6 +398,23 @@ def test_arguments_and_sources(tmp_path: Path) -> None:
     assert "sequence-gap" in kolumn.audit(log)._repr_html_()
 
 
+def test_the_report_has_a_picture_of_the_worst_partitions(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="reports need matplotlib")
+    put(tmp_path / "good-0", data(0, 0), data(1, 1))
+    page = tmp_path / "report.html"
+    assert invoked("report", tmp_path, "-o", page).exit_code == 0
+    assert "Nothing needs a person" in page.read_text()
+    assert "Where it is in the log" not in page.read_text()
+    for i in range(9):
+        put(tmp_path / f"bad-{i}", within(0, 0), marker(1), within(2, 1, producer=8), data(4, 9))
+        put(tmp_path / f"bad-{i}", data(5, 10), data(8, 13), base=5)
+    invoked("report", tmp_path, "-o", page)
+    text = page.read_text()
+    assert "Not drawn: 1 more partition with findings or open transactions." in text
+    assert "bad-1, offsets 0 to 8: 1 committed, 1 open, 2 absent stretches, 3 warnings, 2 errors" in text
+    assert text.count("<svg") > 1
+
+
 def test_the_command(tmp_path: Path) -> None:
     put(tmp_path / "good-0", data(0, 0), data(1, 1))
     done = invoked("audit", "--now", NOW, tmp_path)

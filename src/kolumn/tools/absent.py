@@ -99,6 +99,7 @@ class Absent:
         self.counts: Counter[str] = Counter()
         self.untold = 0  # stretches that have no row of their own
         self._kept, self._has_signs = 0, False
+        self._claims: dict[int, str] = {}
         self._named: list[tuple[int, int, str]] = []  # first and last offset of damage, and what it is
         self._previous: tuple[str, int] | None = None  # the segment of the last batch, and where that ends
 
@@ -128,6 +129,10 @@ class Absent:
                 own.join(kind, int(base[rows[0]]), int(entries.last_offset[rows[-1]]), int(counts[rows].sum()))
         self._previous = segment.path, int(entries.position[-1] + entries.size[-1])
         return np.asarray(np.cumsum(absent))
+
+    def claim(self, offset: int, what: str) -> None:
+        """Something that was at an offset is missing: where nothing else tells why its stretch is absent, it is lost."""
+        self._claims[offset] = what
 
     def damaged(self, piece: Damage) -> None:
         """Offsets that damage names explain a stretch wherever the damage is: of several copies, the ranges of one come after another's."""
@@ -229,6 +234,8 @@ class Absent:
         if is_active:
             text = "the segment is active, a broker's cleaner never touches it"
             return Reason.LOST, f"{text}, and none of its batches has fewer records than offsets"
+        if one.first in self._claims:
+            return Reason.LOST, self._claims[one.first]
         text = "whole batches are absent, and no batch has fewer records than offsets: compaction of whole batches and a loss look the same"
         return Reason.UNKNOWN, f"{text}; {_CLEANER} of the broker would tell"
 

@@ -43,10 +43,13 @@ def moment(ms: int | None) -> int | None:
     return ms if ms is not None and ms != -1 and _YEARS[0] <= ms < _YEARS[1] else None
 
 
+def _age(ms: int) -> str:
+    return f"{ms / 1000:.0f} s" if ms < 3_600_000 else f"{ms / 3_600_000:.1f} h"
+
+
 def _listed(stretches: list[tuple[AbsentStretch, Reason]]) -> str:
-    said = [f"{one.first}" if one.first == one.last else f"{one.first} to {one.last}" for one, _ in stretches[:3]]
-    more = f" and {len(stretches) - 3} more stretches" if len(stretches) > 3 else ""
-    return f"absent there: {', '.join(said)}{more} ({stretches[0][1]})"
+    said = [f"{one.first}{'' if one.first == one.last else f' to {one.last}'} ({reason})" for one, reason in stretches[:3]]
+    return f"absent there: {', '.join(said)}{f' and {len(stretches) - 3} more stretches' if len(stretches) > 3 else ''}"
 
 
 @dataclass
@@ -244,9 +247,9 @@ class Audited:
             self._absent.after(self._at, self._last, self._tail)
         for event in self._producers.close(self._last, self._gone):
             self._wait(event, self._at.path if self._at is not None else "")
+        claimed = self._resolve()
         offsets = [row | self._about for row in self._absent.rows(self._begin)]
-        self._absences(offsets)
-        self._resolve()
+        self._absences([row for row in offsets if row["firstOffset"] not in claimed])
         known = sorted(self._producers.known.items(), key=lambda item: -1 if item[1].open is None else item[1].open.first)
         opened = {number: producer for number, producer in known if producer.open is not None}
         for number, producer in opened.items():
@@ -276,8 +279,8 @@ class Audited:
                 last=own[-1]["lastOffset"], records=count, segment=row["segment"], position=row["position"],
             )  # fmt: skip
 
-    def _resolve(self) -> None:
-        """Findings about what absent offsets may explain, now that it is known why they are absent."""
+    def _resolve(self) -> set[int]:
+        """Findings about what absent offsets may explain, now that it is known why they are absent. Returns offsets of missing markers."""
         missing: dict[tuple[int, int], tuple[Event, str, list[str]]] = {}
         claimed: set[int] = set()
         for event, path in self._waiting:
@@ -303,6 +306,9 @@ class Audited:
                 some = [own for own in self._absent_on_no_purpose(event.first, event.last) if own[0].first not in claimed]
                 if some:
                     self._told(event._replace(first=some[0][0].first), path, WARNING, f"{event.detail}; {_listed(some)}")
+        for offset in claimed:
+            self._absent.claim(offset, "a marker was there, as other files or batches tell")
+        return claimed
 
     def _absent_on_no_purpose(self, first: int, last: int) -> list[tuple[AbsentStretch, Reason]]:
         return [(one, reason) for one, reason in self._absent.within(first, last) if reason not in _ON_PURPOSE]
@@ -314,7 +320,7 @@ class Audited:
         epoch = None if own.epoch < 0 else own.epoch
         made.opened.append(((topic, partition), number, (own.first, moment(own.time_ms), epoch)))
         age = None if own.time_ms is None else made.now - own.time_ms
-        text = f"the transaction that began at offset {own.first} has no marker{'' if age is None else f', and is {age / 1000:.0f} s old'}"
+        text = f"the transaction that began at offset {own.first} has no marker{'' if age is None else f', and is {_age(age)} old'}"
         kind, severity, more = self._verdict(number, age)
         if severity:
             text = f"{text}; {more}; committed readers wait there" if more else f"{text}; committed readers wait there"
