@@ -11,10 +11,12 @@ from kolumn.cli.tables import Rows, print_left_out, print_rows
 from kolumn.core.errors import escaped
 
 _MOST_ROWS = 50
-_PARTITION = (
-    *("topic", "partition", "records", "firstOffset", "lastOffset", "lastStableOffset", "recordsAboveStable", "bytesAboveStable"),
-    *("compaction", "retention", "marker", "aborted", "damage", "lost", "unknown", "errors", "warnings"),
+_PARTITION = ("topic", "partition", "records", "firstOffset", "lastOffset", "lastStableOffset")
+_COUNTED = (
+    *("recordsAboveStable", "bytesAboveStable", "compaction", "retention", "marker", "aborted", "damage", "lost", "unknown"),
+    *("errors", "warnings"),
 )
+"""Columns of partitions that are printed if anything is in them."""
 _OFFSETS = ("topic", "partition", "firstOffset", "lastOffset", "offsets", "reason", "evidence")
 _TRANSACTION = ("topic", "partition", "firstOffset", "producerId", "producerEpoch", "transactionalId", "ageMs", "coordinatorState")
 
@@ -73,11 +75,12 @@ def _print(rows: dict[str, Rows]) -> None:
         print(f"and {len(findings) - _MOST_ROWS} more findings, which --json prints")
     if findings:
         print()
+    counted_of = [name for name in _COUNTED if any(row[name] for row in rows["partitions"])]
     absent = [row for row in rows["offsets"] if row["reason"] not in ("marker", "aborted")]
     for title, names, own in (
         ("Open transactions", _TRANSACTION, rows["transactions"]),
         ("Offsets that are absent", _OFFSETS, absent),
-        ("Partitions", _PARTITION, rows["partitions"]),
+        ("Partitions", (*_PARTITION, *counted_of), rows["partitions"]),
     ):
         if own:
             print_rows(title, [{name: row[name] for name in names} for row in own[:_MOST_ROWS]])

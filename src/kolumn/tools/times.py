@@ -88,7 +88,7 @@ class Times:
         which = [
             ("timestamps-ahead", "warning", self._ahead, "lie in the future, by {} ms at most: retention by time keeps them until then"),
             ("timestamps-ahead", "note", self._soon, "lie in the future, by {} ms at most"),
-            ("timestamps-ahead", "warning", self._late, "are later than the last change of their file, by {} ms at most"),
+            ("timestamps-ahead", "note", self._late, "are later than the last change of their file, by {} ms at most"),
             ("append-time-back", "warning", append, "have a LogAppendTime before an earlier batch's, by {} ms at most: a broker's clock"),
             ("timestamps-back", "note", create, "have a timestamp before an earlier batch's, by {} ms at most"),
             ("timestamps-none", "note", self._none, "have no timestamp"),
