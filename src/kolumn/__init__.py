@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kolumn.readers.polars import scan_polars
     from kolumn.readers.verified import Report
     from kolumn.tools.append import Appended, append
+    from kolumn.tools.audit import Audit, audit
     from kolumn.tools.broker_folders import Rebuilt, rebuild_index
     from kolumn.tools.coordinators import groups, open_transactions
     from kolumn.tools.diff import Difference, diff
@@ -42,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Appended",
     "ArgumentError",
+    "Audit",
     "Compaction",
     "Conversion",
     "CorruptBatchError",
@@ -64,6 +66,7 @@ __all__ = [
     "Warmup",
     "append",
     "apply_retention",
+    "audit",
     "batches",
     "compact",
     "convert",
@@ -101,6 +104,7 @@ _MODULES = {
     "readers.polars": ("scan_polars",),
     "readers.verified": ("Report",),
     "tools.append": ("Appended", "append"),
+    "tools.audit": ("Audit", "audit"),
     "tools.broker_folders": ("Rebuilt", "rebuild_index"),
     "tools.coordinators": ("groups", "open_transactions"),
     "tools.history": ("history",),

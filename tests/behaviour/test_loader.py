@@ -321,6 +321,8 @@ EPOCHS = "leader-epoch-checkpoint"
 CHANGES = {
     "position": (f"{FIRST}.index", (">i", 12, 1500), "no batch begins there"),
     "offset": (f"{FIRST}.index", (">i", 0, 1), "batches before it go up to offset"),
+    "size": (f"{FIRST}.index", bytes(13), "13 bytes, 5 more than 1 entries of 8 bytes take"),
+    "size of times": (f"{FIRST}.timeindex", bytes(13), "13 bytes, 1 more than 1 entries of 12 bytes take"),
     "order": (f"{FIRST}.index", (">i", 16, 1), "offsets or positions do not grow"),
     "time": (f"{FIRST}.timeindex", (">q", 36, 1795203217958), "the largest timestamp up to offset"),
     "order of times": (f"{FIRST}.timeindex", (">q", 24, 5), "timestamps or offsets do not grow"),

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kolumn import __version__
-from kolumn.cli import comparing, doctor, inspecting, keys, overview, reading, writing
+from kolumn.cli import auditing, comparing, doctor, inspecting, keys, overview, reading, writing
 from kolumn.cli.ending import OK, USAGE_ERROR, Ended, exit_code_of, exit_code_of_typer, prepare_process
 from kolumn.core.errors import escaped
 
@@ -70,7 +70,7 @@ _COMMANDS = (
     *(writing.to_iceberg, writing.to_delta),
     *(writing.convert, writing.compact, writing.apply_retention, inspecting.space, overview.report, reading.sql, writing.tidy),
     *(inspecting.schemas, inspecting.groups, inspecting.transactions, writing.rebuild_index, writing.recover, inspecting.columns),
-    *(comparing.diff, keys.history, keys.latest),
+    *(comparing.diff, auditing.audit, keys.history, keys.latest),
     *(doctor.jar, doctor.doctor, doctor.warmup),
 )
 for _function in _COMMANDS:

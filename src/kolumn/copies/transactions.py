@@ -36,17 +36,27 @@ from kolumn.source.side_files import AbortedTxn, aborted_in, open_in
 from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes
 
 _TOGETHER = 1 << 20  # Bytes of batches that are read together, unless one alone is larger. A marker has less than 100.
-_KEY = 4  # bytes of a marker's key: version and type, each an i16
+_VERSION = 2  # bytes, at the beginning of a marker's key, before the type (i16), and of its value, before the coordinator's epoch (i32)
 
 
 def marker_types(file: SegmentFile, markers: Entries) -> list[int | None]:
     """Type of the control record in each of some control batches; None if a batch has no control record, or is damaged."""
-    types: dict[int, int | None] = {}
+    return _of_markers(file, markers, "key", 2)
+
+
+def coordinator_epochs(file: SegmentFile, markers: Entries) -> list[int | None]:
+    """Epoch of the coordinator that wrote each of some markers; None as for `marker_types`."""
+    return _of_markers(file, markers, "value", 4)
+
+
+def _of_markers(file: SegmentFile, markers: Entries, column: str, size: int) -> list[int | None]:
+    """The number of ``size`` bytes after the version in the key or the value of each marker."""
+    numbers: dict[int, int | None] = {}
     for positions, good, source in _intact(file, markers):
-        options = Options(columns=("key",), include_control=True, errors="skip", format=file.segment.format)
-        run = decode_run(source, 0, good, options, need_key=True) if len(good) else None
-        types |= zip(positions, _first_types(run, len(good)), strict=True)
-    return [types.get(position) for position in markers.position.tolist()]
+        options = Options(columns=(column,), include_control=True, errors="skip", format=file.segment.format)
+        run = decode_run(source, 0, good, options, need_key=column == "key") if len(good) else None
+        numbers |= zip(positions, _first_numbers(run, len(good), column, size), strict=True)
+    return [numbers.get(position) for position in markers.position.tolist()]
 
 
 def intact_positions(file: SegmentFile, entries: Entries) -> set[int]:
@@ -80,22 +90,23 @@ def _cut(entries: Entries) -> Iterator[Entries]:
         first = stop
 
 
-def _first_types(run: Run | None, count: int) -> list[int | None]:
-    """Type of the first record of each of ``count`` batches, as `v2.control_type` reads it from a key."""
+def _first_numbers(run: Run | None, count: int, column: str, size: int) -> list[int | None]:
+    """The signed number after the version, an i16, in the first record of each of ``count`` batches, as `v2.control_type` reads it."""
     if run is None or not run.rows:
         return [None] * count
-    key = run.columns.key
-    assert key.ends is not None
-    assert key.data is not None
-    ends = np.frombuffer(memoryview(key.ends), np.int32, run.rows + 1).astype(np.int64)
-    data = np.frombuffer(memoryview(key.data), np.uint8)
+    payload = getattr(run.columns, column)
+    assert payload.ends is not None
+    assert payload.data is not None
+    ends = np.frombuffer(memoryview(payload.ends), np.int32, run.rows + 1).astype(np.int64)
+    data = np.frombuffer(memoryview(payload.data), np.uint8)
     first = np.minimum(np.cumsum(run.records) - run.records, run.rows - 1)
-    typed = np.flatnonzero((run.records > 0) & (ends[first + 1] - ends[first] >= _KEY))
-    typed = typed[data[ends[first[typed]]] < 128]
-    start = ends[first[typed]]
-    types = np.full(count, None)
-    types[typed] = (data[start + 2].astype(np.int8).astype(np.int64) << 8) | data[start + 3]
-    return list(types.tolist())
+    sound = np.flatnonzero((run.records > 0) & (ends[first + 1] - ends[first] >= _VERSION + size))
+    sound = sound[data[ends[first[sound]]] < 128]
+    start = ends[first[sound]] + _VERSION
+    numbers = np.full(count, None)
+    high = data[start].astype(np.int8).astype(np.int64) << 8 * (size - 1)
+    numbers[sound] = sum((data[start + i].astype(np.int64) << 8 * (size - 1 - i) for i in range(1, size)), high)
+    return list(numbers.tolist())
 
 
 _SOUGHT = 16
@@ -185,8 +196,8 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
     first = start or (segments[0].base_offset or 0)
     begun: dict[int, int] | None = None
     if segments[0].memory is None:
-        snapshot = next((snapshot for offset, snapshot in _snapshots(segments) if offset == first), None)
-        begun = open_in(read_bytes(_snapshot(segments[0], first)) if snapshot is None else snapshot())
+        snapshot = next((snapshot for offset, snapshot in snapshots(segments) if offset == first), None)
+        begun = open_in(read_bytes(snapshot_of(segments[0], first)) if snapshot is None else snapshot())
     ends = [*(segment.lowest or 0 for segment in segments[1:]), start + 1]
     left = [Range.whole(segment) for segment, end in zip(segments, ends, strict=True) if end > start]
     return _from_headers(left, options, begun or {}, start)
@@ -258,7 +269,7 @@ def from_side_files(segments: list[Segment], options: Options) -> Transactions |
     needed, newest = _up_to(segments, options.end_offset), None
     if len(needed) == len(segments):
         # Without a snapshot all headers are walked anyway.
-        later = sorted((item for item in _snapshots(segments) if item[0] > (segments[0].base_offset or 0)), key=itemgetter(0), reverse=True)
+        later = sorted((item for item in snapshots(segments) if item[0] > (segments[0].base_offset or 0)), key=itemgetter(0), reverse=True)
         newest = next((offset for offset, snapshot in later if open_in(snapshot()) is not None), None)
         if newest is None:
             return None
@@ -279,10 +290,10 @@ def _up_to(segments: list[Segment], end: int | None) -> list[Segment]:
     """The segments of a tier up to a snapshot after which no transaction goes on that began before an offset."""
     if end is None or any(segment.copy_id is None for segment in segments):
         return segments
-    snapshots = dict(_snapshots(segments))
+    known = dict(snapshots(segments))
     for count, segment in enumerate(segments[1:], 1):
-        if (low := segment.lowest or 0) >= end and low in snapshots:
-            begun = open_in(snapshots[low]())
+        if (low := segment.lowest or 0) >= end and low in known:
+            begun = open_in(known[low]())
             if begun is not None and all(first >= end for first in begun.values()):
                 return segments[:count]
     return segments
@@ -308,7 +319,7 @@ def _confirmed(segment: Segment, options: Options) -> list[AbortedTxn] | None:
     return entries if _has_aborts(segment, entries) else None
 
 
-def _snapshots(segments: list[Segment]) -> Iterator[tuple[int, Callable[[], bytes | None]]]:
+def snapshots(segments: list[Segment]) -> Iterator[tuple[int, Callable[[], bytes | None]]]:
     """Offsets of snapshots, and what reads them. The name of one in a tier is that of its segment, and its offset is after its end."""
     for segment, after in zip_longest(segments, segments[1:]):
         if segment.copy_id is None or segment.end_offset is not None:
@@ -324,7 +335,8 @@ def _snapshots(segments: list[Segment]) -> Iterator[tuple[int, Callable[[], byte
                 yield int(stem), partial(read_bytes, entry.name)
 
 
-def _snapshot(segment: Segment, offset: int) -> str:
+def snapshot_of(segment: Segment, offset: int) -> str:
+    """Name of the snapshot of producers at an offset of a segment's log."""
     return beside(segment.path, file_name(offset, ".snapshot"))
 
 
@@ -369,7 +381,7 @@ def _abort_markers(segment: Segment) -> tuple[set[tuple[int, int]], int]:
 
 def begun_at(segment: Segment) -> dict[int, int]:
     """First offsets of the transactions that were open where a segment begins, by producer, as its snapshot says."""
-    return open_in(read_bytes(_snapshot(segment, segment.base_offset or 0))) or {}
+    return open_in(read_bytes(snapshot_of(segment, segment.base_offset or 0))) or {}
 
 
 def marker_of(file: SegmentFile, row: Entry) -> int | None:

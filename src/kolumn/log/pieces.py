@@ -94,9 +94,10 @@ def _named_rows(ranges: Iterable[Range], options: Options, on_damage: OnDamage |
                 on_damage(damage)
 
 
-def entry_rows(file: SegmentFile, options: Options, part: Range | None = None) -> Iterator[Entries]:
-    """Entries as rows of the batch table: int64, shape (n, `table.WIDTH`); of the whole segment by default."""
-    return _rows(file, options, Tally(), part or Range.whole(file.segment))
+def entry_rows(file: SegmentFile, options: Options, part: Range | None = None, found: Tally | None = None) -> Iterator[Entries]:
+    """Entries as rows of the batch table: int64, shape (n, `table.WIDTH`); of the whole segment by default. Damage and remarks are added
+    to ``found``."""
+    return _rows(file, options, found or Tally(), part or Range.whole(file.segment))
 
 
 def _rows(file: SegmentFile, options: Options, tally: Tally, part: Range) -> Iterator[Entries]:

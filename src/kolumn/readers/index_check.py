@@ -2,6 +2,7 @@
 
 A file that is right for the log that was there before compaction is right for what compaction has left, so holes are no contradiction:
 
+index files         their sizes are those of whole entries
 offset index        each position is that of an entry, and no entry before it reaches the index entry's offset
 time index          no entry that ends before the offset has a larger timestamp
 transaction index   the ABORT marker is at the offset, and each ABORT marker that ends a transaction of the log has an index entry
@@ -27,7 +28,7 @@ from kolumn.source import storage
 from kolumn.source.names import INDEXES, file_name
 from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Segment
-from kolumn.source.side_files import CHECKPOINT, METADATA, TIER_CHECKPOINT, epochs_in
+from kolumn.source.side_files import CHECKPOINT, METADATA, OFFSET_INDEX, TIER_CHECKPOINT, TIME_INDEX, epochs_in
 from kolumn.source.storage import base_name, beside, is_url, parent, with_suffix
 
 
@@ -80,6 +81,7 @@ def _of_folder(own: list[Segment]) -> Iterator[Remark]:
         except KolumnError:
             # The read reports it.
             return
+        yield from _sizes(segment)
         yield from _offsets(log)
         yield from _times(log)
         yield from _transactions(log)
@@ -132,6 +134,16 @@ def _index(log: _Log, suffix: str) -> tuple[str, Columns | None]:
     path = with_suffix(log.segment.path, suffix)
     columns = _read(path)
     return base_name(path), columns if isinstance(columns, dict) else None
+
+
+def _sizes(segment: Segment) -> Iterator[Remark]:
+    """Bytes after the last whole entry of an index, which no reader takes: the file was cut, or written by something else."""
+    for suffix, kind in ((".index", OFFSET_INDEX), (".timeindex", TIME_INDEX)):
+        path = with_suffix(segment.path, suffix)
+        size = 0 if (look := storage.look(path)) is None else look.size
+        if stray := size % kind.itemsize:
+            text = f"{base_name(path)}: {size} bytes, {stray} more than {size // kind.itemsize} entries of {kind.itemsize} bytes take"
+            yield _remark(segment, 0, None, text, base_name(path))
 
 
 def _offsets(log: _Log) -> Iterator[Remark]:

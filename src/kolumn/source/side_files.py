@@ -53,8 +53,8 @@ def aborted_in(raw: bytes | None) -> list[AbortedTxn] | None:
     return [(int(entry["producer"]), int(entry["first"]), int(entry["last"])) for entry in entries]
 
 
-def open_in(raw: bytes | None) -> dict[int, int] | None:
-    """First offset of the open transaction of each producer that has one, from a ``.snapshot``; None if it is missing or not valid."""
+def producers_in(raw: bytes | None) -> Any:
+    """The producers in a ``.snapshot``, an array of `PRODUCER`; None if it is missing or not valid."""
     if raw is None:
         return None
     if len(raw) < _HEAD or int.from_bytes(raw[:2], "big") != 1:
@@ -65,7 +65,14 @@ def open_in(raw: bytes | None) -> dict[int, int] | None:
     count = int.from_bytes(raw[6:_HEAD], "big", signed=True)
     if count * PRODUCER.itemsize != len(raw) - _HEAD or int.from_bytes(raw[2:6], "big") != crc32c(raw, 6):
         return None
-    producers = np.frombuffer(raw, PRODUCER, count, _HEAD)
+    return np.frombuffer(raw, PRODUCER, count, _HEAD)
+
+
+def open_in(raw: bytes | None) -> dict[int, int] | None:
+    """First offset of the open transaction of each producer that has one, from a ``.snapshot``; None if it is missing or not valid."""
+    producers = producers_in(raw)
+    if producers is None:
+        return None
     return {int(producer["producer"]): int(producer["open"]) for producer in producers if producer["open"] >= 0}
 
 

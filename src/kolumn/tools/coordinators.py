@@ -269,7 +269,7 @@ def transactional_ids(segments: Iterable[Segment]) -> dict[int, str]:
 
 _STATUS = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 """States of a transaction by the number that a coordinator writes."""
-_UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 TRANSACTION_SCHEMA = pa.schema(
     [
         ("producerId", pa.int64()), ("producerEpoch", pa.int16()), ("transactionalId", pa.string()), ("topic", pa.string()),
@@ -315,32 +315,50 @@ def open_transactions(
     CorruptBatchError
         Damage, with ``errors="raise"``.
     """
-    moment = Options.of(start_timestamp=now).start_timestamp
+    end = moment_of(now)
     segments = live_segments(source, Options.of(errors="skip")).segments
-    coordinated = None
-    if any(segment.topic == TRANSACTIONS_TOPIC for segment in segments):
-        messages = _newest(segments, TRANSACTIONS_TOPIC, errors, on_damage, on_progress)
-        coordinated = {value["producerId"]: _coordinated(key, value) for _, key, value in messages}
-    opened = _open(segments, errors, on_damage, on_progress)
-    end = int(time.time() * 1000) if moment is None else moment
-    rows = [_transaction_row(partition, producer, first, coordinated, end) for partition, producer, first in opened]
+    known = coordinated(segments, errors, on_damage, on_progress)
+    return transaction_table(_open(segments, errors, on_damage, on_progress), known, end)
+
+
+def moment_of(now: Time | None) -> int:
+    """A moment in ms since 1970; the present by default."""
+    moment = Options.of(start_timestamp=now).start_timestamp
+    return int(time.time() * 1000) if moment is None else moment
+
+
+def coordinated(
+    segments: list[Segment], errors: Errors, on_damage: OnDamage | None, on_progress: Progress | None
+) -> dict[int, dict[str, Any]] | None:
+    """What coordinators know of transactions, by producer: columns of `TRANSACTION_SCHEMA`, and their ``partitions``; None without
+    `__transaction_state` among the segments."""
+    if not any(segment.topic == TRANSACTIONS_TOPIC for segment in segments):
+        return None
+    messages = _newest(segments, TRANSACTIONS_TOPIC, errors, on_damage, on_progress)
+    return {value["producerId"]: _coordinated(key, value) for _, key, value in messages}
+
+
+First = tuple[int, int | None, int | None]  # first offset, its timestamp, and the producer's epoch
+
+
+def transaction_table(opened: Iterable[tuple[_Partition, int, First]], known: dict[int, _Row] | None, end: int) -> pa.Table:
+    """Transactions that are open in logs, with their producers, and those that are under way for a coordinator; ages end at ``end``."""
+    opened = list(opened)
+    rows = [_transaction_row(partition, producer, first, known, end) for partition, producer, first in opened]
     seen = {(partition, producer) for partition, producer, _ in opened}
-    for producer, transaction in (coordinated or {}).items():
-        if transaction["coordinatorState"] in _UNDER_WAY:
+    for producer, transaction in (known or {}).items():
+        if transaction["coordinatorState"] in UNDER_WAY:
             missing = [partition for partition in sorted(transaction["partitions"]) if (partition, producer) not in seen]
-            rows += [_transaction_row(partition, producer, None, coordinated, end) for partition in missing]
+            rows += [_transaction_row(partition, producer, None, known, end) for partition in missing]
     return pa.Table.from_pylist(rows, TRANSACTION_SCHEMA)
 
 
-_First = tuple[int, int | None, int | None]  # first offset, its timestamp, and the producer's epoch
-
-
-def _transaction_row(partition: _Partition, producer: int, first: _First | None, known: dict[int, _Row] | None, end: int) -> _Row:
+def _transaction_row(partition: _Partition, producer: int, first: First | None, known: dict[int, _Row] | None, end: int) -> _Row:
     transaction = (known or {}).get(producer, {})
     offset, time_ms, epoch = first or (None, None, None)
     # Without a record of the log the coordinator's start counts.
     begun = time_ms if time_ms is not None else transaction.get("startTimestamp")
-    under_way = transaction.get("coordinatorState") in _UNDER_WAY and partition in transaction.get("partitions", ())
+    under_way = transaction.get("coordinatorState") in UNDER_WAY and partition in transaction.get("partitions", ())
     return {name: value for name, value in transaction.items() if name != "partitions"} | {
         "producerId": producer, "producerEpoch": epoch, "topic": partition[0], "partition": partition[1], "firstOffset": offset,
         "firstTimestamp": time_ms, "ageMs": None if begun is None else end - begun, "isHanging": None if known is None else not under_way,
@@ -360,7 +378,7 @@ def _coordinated(key: _Row, value: _Row) -> _Row:
 
 def _open(
     segments: list[Segment], errors: Errors, on_damage: OnDamage | None, on_progress: Progress | None
-) -> list[tuple[_Partition, int, _First]]:
+) -> list[tuple[_Partition, int, First]]:
     columns = ("offset", "timestampMs", "producerId", "producerEpoch")
     options = Options.of(columns=columns, errors=errors, replicas="merge", backend="cpu", on_progress=on_progress)
     return [
@@ -370,7 +388,7 @@ def _open(
     ]
 
 
-def _first(own: list[Segment], producer: int, offset: int, options: Options, on_damage: OnDamage | None) -> _First:
+def _first(own: list[Segment], producer: int, offset: int, options: Options, on_damage: OnDamage | None) -> First:
     narrow = replace(options, start_offset=offset, end_offset=offset + 1)
     for batch in scan_ranges(log_ranges(own, narrow), narrow, on_damage):
         for number, time_ms, owner, epoch in zip(*(column.to_pylist() for column in batch.columns), strict=True):

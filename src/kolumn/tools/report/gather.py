@@ -25,6 +25,7 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range
+from kolumn.tools.audit import Audit, audit
 from kolumn.tools.coordinators import OFFSETS_TOPIC
 from kolumn.tools.report import tallies
 from kolumn.tools.report.tallies import HeaderStatistics, Keys, Lag, Offsets, Powers, Timeline, TransactionStatistics
@@ -95,7 +96,7 @@ class Findings:
         than the moment of the report.
     ``payloads``: bytes of keys and values by codec.
     ``states``: records by the state of their transaction;
-    ``controls``: control records. ``lag`` is None if `__consumer_offsets` is not in the source.
+    ``controls``: control records. ``lag`` is None if `__consumer_offsets` is not in the source, ``audit`` if it is of a draft.
     """
 
     totals: dict[Partition, Totals] = field(default_factory=dict)
@@ -118,6 +119,7 @@ class Findings:
     states: Counter[str] = field(default_factory=Counter)
     controls: Counter[Partition] = field(default_factory=Counter)
     lag: Lag | None = None
+    audit: Audit | None = None
     sample: Sample = field(default_factory=Sample)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -125,8 +127,8 @@ class Findings:
 
 
 def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> Findings:
-    """Read a source once, and its headers twice more; options as `kolumn.scan`. Damage is left out and noted. Memory does not depend on the
-    size of the source: sums, sketches, at most 51 times 32,768 bins of time, and a sample of 16 MiB."""
+    """Read a source once, and its headers three times more; options as `kolumn.scan`. Damage is left out and noted. Memory does not depend
+    on the size of the source: sums, sketches, at most 51 times 32,768 bins of time, a sample of 16 MiB, and what `kolumn.audit` needs."""
     chosen = replace(Options.of(**options), columns=_COLUMNS, include_control=True, errors="skip")
     require(chosen.backend)
     findings, live = Findings(), live_segments(source, chosen)
@@ -145,6 +147,8 @@ def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     findings.segments = len(segments)
     if any(name == OFFSETS_TOPIC for name, _ in parts):
         findings.lag = tallies.lag_of(source)
+    if chosen.format == "kafka":
+        findings.audit = audit(source, topic=chosen.topic, partition=chosen.partition, private_keys=options.get("private_keys"))
     return findings
 
 

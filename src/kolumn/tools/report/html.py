@@ -281,7 +281,7 @@ def bars(name: str, title: str, rows: list[tuple[str, float]], unit: Callable[[f
     with chart as axes:
         drawn = axes.barh(range(len(rows)), [value for _, value in rows], color=colours or FIRST, height=0.72)
         axes.bar_label(drawn, [unit(value) for _, value in rows], padding=3, color=INK, fontsize=9)
-        _rows(axes, [_label(label) for label, _ in rows], 0.24)
+        _rows(axes, [axis_label(label) for label, _ in rows], 0.24)
     return chart
 
 
@@ -300,7 +300,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= 24 else f"{text[:14]}…{text[-9:]}"
 
 
-def _label(text: str) -> str:
+def axis_label(text: str) -> str:
     # A dollar sign begins a formula.
     return shortened(text).replace("$", r"\$")
 
@@ -320,7 +320,7 @@ def damage(name: str, pieces: list[Damage], sizes: dict[str, int], name_of: Call
         for row, path in enumerate(chosen):
             own = [(piece.position, max(piece.size, least)) for piece in pieces if piece.segment == path]
             axes.broken_barh(own[:1000], (row - 0.3, 0.6), color=BAD)
-        axes.set_yticks(range(len(chosen)), [_label(name_of(path)) for path in chosen])
+        axes.set_yticks(range(len(chosen)), [axis_label(name_of(path)) for path in chosen])
         axes.invert_yaxis()
         axes.set_xlim(left=0)
         axes.xaxis.set_major_formatter(lambda value, _: size(value))

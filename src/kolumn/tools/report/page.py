@@ -12,6 +12,7 @@ from kolumn.tools.report import html
 from kolumn.tools.report.gather import Findings, Sample, gather, partition_name, total
 from kolumn.tools.report.html import BAD, FIRST, MOST_ROWS, MUTED, SECOND, Chart
 from kolumn.tools.report.tallies import Timeline
+from kolumn.tools.report.timeline import needs_person
 from kolumn.tools.sizes import PARTS, Space
 from kolumn.tools.sizes import space as space_of
 from kolumn.writers.commit.run import Commit
@@ -46,6 +47,7 @@ def render(findings: Findings, source: str) -> str:
     rows = findings.rows()
     parts = {
         "health": ("Health and damage", _health),
+        "audit": ("What needs a person", needs_person),
         "time": ("Records over time", time),
         "batches": ("Batches and what they cost", batches),
         "codecs": ("Codecs, and what others would save", codecs),

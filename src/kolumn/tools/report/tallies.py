@@ -287,6 +287,7 @@ class Transaction(NamedTuple):
     start_ms: int
     end_ms: int
     first_offset: int
+    last_offset: int | None  # of its marker; None while it is open
 
 
 @dataclass
@@ -313,18 +314,18 @@ class TransactionStatistics:
             if not control[row]:
                 self._begun.setdefault(producer, (time, int(offsets[row])))
             elif (outcome := _OUTCOMES.get(types[row].as_py())) is not None:
-                self._end(producer, time, outcome, partition)
+                self._end(producer, time, outcome, partition, int(offsets[row]))
 
     def close(self, partition: str) -> None:
         for producer, (start, _) in list(self._begun.items()):
-            self._end(producer, start, "open", partition)
+            self._end(producer, start, "open", partition, None)
 
-    def _end(self, producer: int, time: int, outcome: str, partition: str) -> None:
+    def _end(self, producer: int, time: int, outcome: str, partition: str, last: int | None) -> None:
         begun = self._begun.pop(producer, None)
         outcome = outcome if begun is not None else "empty"
         self.counts[outcome] = self.counts.get(outcome, 0) + 1
         if begun is not None and self.counts[outcome] <= MOST:
-            self.kept.append(Transaction(producer, partition, outcome, begun[0], max(time, begun[0]), begun[1]))
+            self.kept.append(Transaction(producer, partition, outcome, begun[0], max(time, begun[0]), begun[1], last))
 
 
 @dataclass

@@ -1,0 +1,88 @@
+"""``kolumn audit``: what in logs needs a person."""
+
+from typing import Annotated
+
+import typer
+
+from kolumn.cli.arguments import Json, OptionValue, Sources, with_read_options
+from kolumn.cli.common import counted, print_json, size_of
+from kolumn.cli.ending import DAMAGE, OK, command, progress
+from kolumn.cli.tables import Rows, print_left_out, print_rows
+from kolumn.core.errors import escaped
+
+_MOST_ROWS = 50
+_PARTITION = ("topic", "partition", "records", "firstOffset", "lastOffset", "lastStableOffset")
+_COUNTED = (
+    *("recordsAboveStable", "bytesAboveStable", "compaction", "retention", "marker", "aborted", "damage", "lost", "unknown"),
+    *("errors", "warnings"),
+)
+"""Columns of partitions that are printed if anything is in them."""
+_OFFSETS = ("topic", "partition", "firstOffset", "lastOffset", "offsets", "reason", "evidence")
+_TRANSACTION = ("topic", "partition", "firstOffset", "producerId", "producerEpoch", "transactionalId", "ageMs", "coordinatorState")
+
+
+@command
+@with_read_options("topic", "partition", "private_keys")
+def audit(
+    sources: Sources,
+    now: Annotated[
+        str | None, typer.Option(help="Moment at which ages end: ms since 1970, or ISO 8601 (UTC unless it has a time zone).")
+    ] = None,
+    open_longer_than_ms: Annotated[
+        int, typer.Option(min=0, help="Age from which on an open transaction is a finding; 15 minutes is a broker's limit.")
+    ] = 900_000,
+    checksums: Annotated[bool, typer.Option("--checksums", help="Compare checksums too, which reads every byte.")] = False,
+    json: Json = False,
+    **options: OptionValue,
+) -> int:
+    """Find what needs a person: gaps and duplicates of producers, transactions without markers, wrong timestamps, lost offsets.
+
+    Headers of batches are read, and no records: without `--checksums` a batch with damaged contents counts as one that is there. Log
+    directories of brokers with `__transaction_state` tell what coordinators say. The exit code is 1 if anything is an error or a warning.
+
+    Example: `kolumn audit --now 2026-01-31T12:00 /mnt/broker-1/data`
+    """
+    import kolumn
+
+    with progress("reading headers", lambda: size_of(sources)) as advance:
+        given = {"now": now, "open_longer_than_ms": open_longer_than_ms, "checksums": checksums, **options}
+        done = kolumn.audit(sources, on_progress=advance, **given)
+    tables = {
+        "findings": done.findings, "producers": done.producers, "transactions": done.transactions, "offsets": done.offsets,
+        "partitions": done.partitions, "leftOut": done.left_out,
+    }  # fmt: skip
+    rows: dict[str, Rows] = {name: table.to_pylist() for name, table in tables.items()}
+    if json:
+        print_json({"ok": done.ok, **rows})
+    else:
+        _print(rows)
+        wrong = sum(row["severity"] != "note" for row in rows["findings"])
+        number = len(rows["partitions"])
+        partitions = f"{counted(number, 'partition')}, {counted(sum(row['batches'] for row in rows['partitions']), 'batch')}"
+        print(f"{'OK: nothing needs a person' if done.ok else f'{wrong} findings need a person'}: {partitions}")
+    return OK if done.ok else DAMAGE
+
+
+def _print(rows: dict[str, Rows]) -> None:
+    findings = sorted(rows["findings"], key=lambda row: ("error", "warning", "note").index(row["severity"]))
+    for row in findings[:_MOST_ROWS]:
+        where = "?" if row["topic"] is None else f"{row['topic']}-{row['partition']}"
+        at = "" if row["firstOffset"] is None else f" at offset {row['firstOffset']}"
+        who = "" if row["producerId"] is None else f", producer {row['producerId']} epoch {row['producerEpoch']}"
+        named = "" if row["transactionalId"] is None else f" ({row['transactionalId']})"
+        print(escaped(f"{row['severity']}: {row['kind']}: {where}{at}{who}{named}: {row['detail']}"))
+    if len(findings) > _MOST_ROWS:
+        print(f"and {len(findings) - _MOST_ROWS} more findings, which --json prints")
+    if findings:
+        print()
+    counted_of = [name for name in _COUNTED if any(row[name] for row in rows["partitions"])]
+    absent = [row for row in rows["offsets"] if row["reason"] not in ("marker", "aborted")]
+    for title, names, own in (
+        ("Open transactions", _TRANSACTION, rows["transactions"]),
+        ("Offsets that are absent", _OFFSETS, absent),
+        ("Partitions", (*_PARTITION, *counted_of), rows["partitions"]),
+    ):
+        if own:
+            print_rows(title, [{name: row[name] for name in names} for row in own[:_MOST_ROWS]])
+            print(*([f"and {len(own) - _MOST_ROWS} more"] if len(own) > _MOST_ROWS else []), "", sep="\n")
+    print_left_out(rows["leftOut"])
