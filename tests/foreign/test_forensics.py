@@ -128,7 +128,7 @@ def test_a_transaction_whose_marker_died(elected: Elected) -> None:
     found = kolumn.audit(elected.b)
     assert not found.ok
     rows = [row for row in found.findings.to_pylist() if row["topic"] == "transactions"]
-    assert {row["firstOffset"] for row in rows if row["kind"] == "marker missing"} == {elected.common["lost marker"][0]}
+    assert {row["firstOffset"] for row in rows if row["kind"] == "marker-missing"} == {elected.common["lost marker"][0]}
 
 
 # Records that are erased, and keys of a compacted topic.
@@ -225,23 +225,29 @@ class Kept:
 
     folders: dict[str, Path]
     records: dict[str, dict[str, list[Row]]]
+    ends: dict[str, int]
 
     def are_served(self, cluster: Cluster) -> None:
+        """They are, and the next record gets the next offset of the log as it was."""
+        new = producer(cluster)
         for topic, records in self.records.items():
             for level in LEVELS:
                 assert cluster.records(topic, level) == records[level], (topic, level)
+            assert send(new, topic, [("last", "")]) == [self.ends[topic]]
 
 
 @pytest.fixture(scope="module")
 def kept(written: Written, tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    """Erased are 2 of 200 keys of each codec's topic, and each hundredth key of logs in formats 0 to 2."""
-    found, out = Kept({}, {}), tmp_path_factory.mktemp("kept")
+    """Erased are 2 of 200 keys of each codec's topic; of logs in formats 0 to 2 each hundredth key, and that of a last record."""
+    found, out = Kept({}, {}, {}), tmp_path_factory.mktemp("kept")
     logs = {codec: written.logs / f"{codec}-0" for codec in CODECS} | OLD
     old = {topic: kolumn.read(folder, columns=["offset", "key", "value"]).to_pylist() for topic, folder in OLD.items()}
-    keys = {key.encode() for key in ERASED} | set(sorted({row["key"] for rows in old.values() for row in rows} - {None})[::100])
+    known = {row["key"] for rows in old.values() for row in rows} - {None}
+    keys = {*(key.encode() for key in ERASED), *sorted(known)[::100], old["v1"][-1]["key"]}
     assert kolumn.erase(list(logs.values()), out / "erased", keys=keys, verify=True).ok
     for topic, folder in logs.items():
         found.folders[topic] = out / "erased" / folder.name
+        found.ends[topic] = kolumn.batches(folder)["lastOffset"][-1].as_py() + 1
         levels = written.records.get(topic) or dict.fromkeys(LEVELS, old[topic])
         found.records[topic] = {level: [row for row in rows if row["key"] not in keys] for level, rows in levels.items()}
         assert len(found.records[topic][LEVELS[0]]) < len(levels[LEVELS[0]])
