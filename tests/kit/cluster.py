@@ -65,11 +65,18 @@ class Cluster:
         self.address = ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers)
         self.logs = self.brokers[0].logs
         if not zookeeper:
-            name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            for broker in self.brokers:
-                # In one argument: a name may begin with "-".
-                format_ = broker.java("kafka.tools.StorageTool", "format", f"--cluster-id={name}", "-c", str(broker.settings))
-                subprocess.run(format_, check=True, stdout=subprocess.DEVNULL)
+            self._format(_new_id())
+
+    def _format(self, cluster: str) -> None:
+        """Kafka's tool formats the controller's folder; of the others it would write one file."""
+        first, *others = self.brokers
+        # In one argument: an id may begin with "-".
+        command = first.java("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(first.settings))
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        for number, broker in enumerate(others, 2):
+            broker.logs.mkdir()
+            lines = "version=1", f"cluster.id={cluster}", f"node.id={number}", f"directory.id={_new_id()}"
+            (broker.logs / "meta.properties").write_text("".join(f"{line}\n" for line in lines))
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -89,8 +96,7 @@ class Cluster:
         new = [NewTopic(topic, 1, config=settings, replica_assignment=[list(replicas)]) for topic, settings in topics.items()]
         for made in admin.create_topics(new).values():
             made.result(60)
-        # The broker's folders come a little later.
-        time.sleep(1)
+        wait(lambda: all((self.brokers[number - 1].logs / f"{topic}-0").exists() for topic in topics for number in replicas))
 
     def change(self, topic: str, **settings: str) -> None:
         """Change settings of a topic, whose names have `_` for each point."""
@@ -136,6 +142,10 @@ class Cluster:
                 consumer.close()
                 return found
             found.append({"offset": message.offset(), "key": message.key(), "value": message.value()})
+
+
+def _new_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def wait(until: Callable[[], bool]) -> None:
