@@ -13,13 +13,19 @@ with warnings.catch_warnings():
 
 @pytest.fixture(scope="session")
 def broker() -> str:
-    """Class path of a broker."""
-    return class_path("tests/foreign/broker", "tests/broker")
+    """Class path of a broker of Kafka 3.9.1."""
+    return class_path("tests/foreign/broker", "tests/broker-3.9.1")
+
+
+@pytest.fixture(scope="session")
+def old_broker() -> str:
+    """Class path of a broker of Kafka 2.4.1, with ZooKeeper."""
+    return class_path("tests/foreign/broker", "tests/broker-2.4.1", "-Dkafka.version=2.4.1")
 
 
 @pytest.fixture(scope="session")
 def tool() -> str:
-    """Class path of Kafka's tools."""
+    """Class path of Kafka 4.3.0: its tools, and a broker."""
     return class_path("tests/foreign/decoders", "tests/decoders")
 
 

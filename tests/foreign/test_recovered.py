@@ -1,84 +1,23 @@
 """A real broker serves every record of what `recover` wrote, and a consumer reads the same rows of a tier that a broker wrote."""
 
-import base64
 import os
 import random
 import shutil
-import subprocess
 import tarfile
 import time
-import uuid
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka import Producer
 
 import kolumn
+from kit.cluster import LEVELS, Cluster, wait
 from kit.corpus import HERE
 from kit.elections import make
-from kit.java import NEEDS_JAVA, free_port, running
+from kit.java import NEEDS_JAVA
 from kit.replicas import copy, last_bytes
 
 pytestmark = NEEDS_JAVA
-LEVELS = ("read_uncommitted", "read_committed")
 COLUMNS = ["offset", "key", "value"]
-SETTINGS = """process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-controller.listener.names=CONTROLLER
-log.dirs={logs}
-offsets.topic.replication.factor=1
-log.retention.ms=-1
-log.cleaner.enable=false
-"""
-
-
-class Cluster:
-    """A cluster of one broker, with its class path, a folder that does not exist, and lines of settings."""
-
-    def __init__(self, classes: str, home: Path, more: str = "") -> None:
-        home.mkdir()
-        self.classes, self.logs, self.settings, self.output = classes, home / "logs", home / "server.properties", home / "output"
-        self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
-        self.settings.write_text(SETTINGS.format(port=self.port, controller=free_port(), logs=self.logs) + more)
-        name = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # In one argument: a name may begin with "-".
-        subprocess.run(self._java("kafka.tools.StorageTool", "format", f"--cluster-id={name}", "-c", str(self.settings)), check=True)
-
-    def _java(self, *arguments: str) -> list[str]:
-        return ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", self.classes, *arguments]
-
-    def running(self) -> AbstractContextManager[None]:
-        return running(self._java("kafka.Kafka", str(self.settings)), self.port, self.output)
-
-    def forget(self, topics: set[str]) -> None:
-        """Make the last shutdown an unclean one, of a broker that knew nothing of some topics."""
-        (self.logs / ".kafka_cleanshutdown").unlink(missing_ok=True)
-        for path in self.logs.glob("*-checkpoint"):
-            lines = [line for line in path.read_text().splitlines()[2:] if line.rsplit(" ", 2)[0] not in topics]
-            path.write_text("".join(f"{line}\n" for line in ("0", str(len(lines)), *lines)))
-
-    def records(self, topic: str, isolation: str) -> list[dict[str, Any]]:
-        consumer = Consumer(
-            {"bootstrap.servers": self.address, "group.id": "g", "isolation.level": isolation, "enable.partition.eof": True}
-        )
-        consumer.assign([TopicPartition(topic, 0, -2)])
-        found: list[dict[str, Any]] = []
-        while True:
-            message = consumer.poll(60)
-            assert message is not None, f"{topic}: nothing came after {len(found)} records"
-            if message.error():
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                consumer.close()
-                return found
-            found.append({"offset": message.offset(), "key": message.key(), "value": message.value()})
-
-
 NAMES = (
     *("transactional/txn-lz4-0", "transactional/txn-open-0", "v2-java/java-zstd-0", "upgraded/upgraded-lz4-0"),
     *("compacted/compact-zstd-0", "v1/v1-lz4-0", "v0/v0-lz4-0"),
@@ -91,17 +30,8 @@ def served(broker: str, root: Path, folders: dict[str, Path]) -> None:
     """Start a broker on folders, a topic each, and compare what it serves with what they have."""
     cluster = Cluster(broker, root)
     with cluster.running():
-        admin = AdminClient({"bootstrap.servers": cluster.address})
-        made = admin.create_topics([NewTopic(topic, 1, 1) for topic in sorted(folders)])
-        for one in made.values():
-            one.result(60)
-        time.sleep(1)
-    for topic, folder in folders.items():
-        place = cluster.logs / f"{topic}-0"
-        metadata = (place / "partition.metadata").read_bytes()
-        shutil.rmtree(place)
-        shutil.copytree(folder, place)
-        (place / "partition.metadata").write_bytes(metadata)
+        cluster.create({topic: {} for topic in folders})
+    cluster.replace(folders)
     cluster.forget(set(folders))
     with cluster.running():
         for topic, folder in folders.items():
@@ -178,21 +108,6 @@ def transactions(address: str, number: int, name: str, random: random.Random) ->
             producer.commit_transaction(60)
 
 
-def change(address: str, **settings: str) -> None:
-    entries = [ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()]
-    admin = AdminClient({"bootstrap.servers": address})
-    changed = admin.incremental_alter_configs([ConfigResource("topic", "orders", incremental_configs=entries)])
-    for one in changed.values():
-        one.result(60)
-
-
-def wait(until: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
-    while not until():
-        assert time.monotonic() < end
-        time.sleep(0.3)
-
-
 def test_rows_are_those_of_a_consumer(tool: str, tmp_path: Path) -> None:
     tier, given = tmp_path / "tier", random.Random(24)
     cluster = Cluster(tool, tmp_path / "broker", TIERED.format(tier=tier))
@@ -205,9 +120,8 @@ def test_rows_are_those_of_a_consumer(tool: str, tmp_path: Path) -> None:
         return len(list(local.glob("*.log"))) - 1
 
     with cluster.running():
-        admin = AdminClient({"bootstrap.servers": cluster.address})
         settings = {"remote.storage.enable": "true", "segment.bytes": str(1 << 20), "local.retention.bytes": "-1", "retention.bytes": "-1"}
-        admin.create_topics([NewTopic("orders", 1, 1, config=settings)])["orders"].result(60)
+        cluster.create({"orders": settings})
         transactions(cluster.address, 30, "first", given)
         wait(lambda: closed() > 2 and len(logs()) == closed())
     # A broker that has lost what it knew of the tier copies everything again.
@@ -219,12 +133,12 @@ def test_rows_are_those_of_a_consumer(tool: str, tmp_path: Path) -> None:
         wait(lambda: len(logs()) == 2 * len(before))
         transactions(cluster.address, 12, "second", given)
         wait(lambda: len({name[:20] for name in logs()}) == closed())
-        change(cluster.address, local_retention_bytes="1")
+        cluster.change("orders", local_retention_bytes="1")
         wait(lambda: closed() == 0)
         compare(cluster, tier, local)
         size = sum(path.stat().st_size for path in tier.glob("kafka-tiered-storage/orders-0-*/*.log"))
         known = set(logs())
-        change(cluster.address, retention_bytes=str(size // 3))
+        cluster.change("orders", retention_bytes=str(size // 3))
         wait(lambda: len(logs()) < len(known))
         time.sleep(3)
         compare(cluster, tier, local)

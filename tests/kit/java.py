@@ -18,9 +18,10 @@ NEEDS_JAVA = [
 ]
 
 
-def class_path(project: str, built: str) -> str:
+def class_path(project: str, built: str, *options: str) -> str:
     """Class path of a Maven project, by its folders in the repository and below `build`; without a network the test is skipped."""
-    done = subprocess.run(["mvn", "-q", "-B", "-f", project, "package"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    command = ["mvn", "-q", "-B", "-f", project, *options, "package"]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         pytest.skip(f"Maven could not fetch {project}: {done.stdout[-2000:]}")
     return str(ROOT / "build" / built / "lib" / "*")
@@ -33,7 +34,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], port: int, output: Path) -> Iterator[None]:
+def running(command: list[str], port: int, output: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A server that answers on a port of this machine, whose output is appended to a file."""
     with open(output, "ab") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
@@ -43,7 +44,7 @@ def running(command: list[str], port: int, output: Path) -> Iterator[None]:
             alive = process.poll() is None and time.monotonic() < end
             assert alive, output.read_text()[-3000:]
             time.sleep(0.3)
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(60)
