@@ -24,11 +24,14 @@ from kit.outcome import raises
 from kit.replicas import flip
 from kit.tiers import Aiven, aiven_of, checkpoint, tier_of
 from kolumn.core.errors import StorageError
+from kolumn.source import storage
 from kolumn.source.segments import Segment, find_segments
 from kolumn.source.storage import logs_last
 from kolumn.source.tier_file import Access, key_files
 from kolumn.source.tier_manifest import parse
+from kolumn.writers import outgoing as outgoing_module
 from kolumn.writers import tier
+from kolumn.writers.commit import run
 from kolumn.writers.outgoing import outgoing
 from kolumn.writers.tier import METADATA_SCHEMA, REPLACED_SCHEMA, Written, copy_in_tier, tier_folder, write_in_tier
 
@@ -186,6 +189,37 @@ def test_an_unchanged_log_has_the_same_contents_and_no_start_value_twice(tmp_pat
     names = sorted(path.relative_to(source) for path in source.glob("*/*/*"))
     assert sorted(path.relative_to(copied) for path in copied.glob("*/*/*")) == names
     assert all((copied / name).read_bytes() == (source / name).read_bytes() for name in names)
+
+
+class KilledError(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("layout", ["kafka", "aiven"])
+def test_a_run_that_was_killed_while_files_got_their_names_is_completed_at_a_url(
+    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, keys = tier_of(LOG, tmp_path / "source"), None
+    if layout == "aiven":
+        source, keys = tiers_of(tmp_path / "aiven", 1000, key="k")
+    url, moved = f"local://{tmp_path / 'target'}", list[str]()
+
+    def move(name: str, place: str) -> None:
+        moved.append(place)
+        if len(moved) == 5:
+            raise KilledError
+        storage_move(name, place)
+
+    storage_move = storage.move
+    with monkeypatch.context() as killing:
+        killing.setattr(storage, "move", move)
+        killing.setattr(run, "withdraw", lambda root, folder: False)
+        killing.setattr(outgoing_module, "discard", lambda folder: None)
+        with pytest.raises(KilledError):
+            write_all(source, keys, url, tmp_path / "made")
+    (said,) = kolumn.tidy(url)
+    assert said.action == "completed", said
+    assert rows(tmp_path / "target", private_keys=keys).equals(rows(source, private_keys=keys))
 
 
 def test_kafkas_files_get_a_new_id_that_needs_entries(tmp_path: Path) -> None:
