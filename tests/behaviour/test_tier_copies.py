@@ -46,7 +46,7 @@ def rows(source: Any, **options: Any) -> pa.Table:
     return kolumn.read(source, columns=COLUMNS, **options)
 
 
-def segments(root: Path, keys: Keys = None) -> list[Segment]:
+def segments(root: Path | str, keys: Keys = None) -> list[Segment]:
     return [replace(one, access=Access(key_files(keys))) for one in find_segments(root)]
 
 
@@ -152,7 +152,7 @@ def test_aivens_objects_are_those_of_the_new_log(tmp_path: Path, zstd: bool, key
     raises(kolumn.ArgumentError, "already exists", write_all, source, keys, target)
 
 
-def write_all(source: Path, keys: Keys, target: Any, scratch: Path | None = None) -> list[Written]:
+def write_all(source: Path | str, keys: Keys, target: Any, scratch: Path | None = None) -> list[Written]:
     done = []
     with outgoing(str(target), []) as place:
         for segment in segments(source, keys):
@@ -176,7 +176,7 @@ def test_an_unchanged_log_has_the_same_contents_and_no_start_value_twice(tmp_pat
     starts = []
     for number in range(2):
         target = tmp_path / f"target{number}"
-        for done in write_all(source, keys, url.format(target), tmp_path / "made"):
+        for done in write_all(url.format(source), keys, url.format(target), tmp_path / "made"):
             assert done.replaced["segmentId"] == done.replaced["newSegmentId"]
         for before in sorted(source.glob("*/*/*.rsm-manifest")):
             old, new = opened(before, keys["k"]), opened(target / before.relative_to(source), keys["k"])
@@ -185,7 +185,7 @@ def test_an_unchanged_log_has_the_same_contents_and_no_start_value_twice(tmp_pat
     assert len(starts) > 100
     assert len(set(starts)) == len(starts)
     copied = tmp_path / "copied"
-    write_all(source, None, url.format(copied))
+    write_all(url.format(source), None, url.format(copied))
     names = sorted(path.relative_to(source) for path in source.glob("*/*/*"))
     assert sorted(path.relative_to(copied) for path in copied.glob("*/*/*")) == names
     assert all((copied / name).read_bytes() == (source / name).read_bytes() for name in names)
@@ -224,6 +224,10 @@ def test_a_run_that_was_killed_while_files_got_their_names_is_completed_at_a_url
 
 def test_kafkas_files_get_a_new_id_that_needs_entries(tmp_path: Path) -> None:
     source = tier_of(LOG, tmp_path / "source")
+    # Kafka copies none that is empty, other plugins may.
+    aborts = sorted(source.glob("*.txnindex"))
+    aborts[1].unlink()
+    os.truncate(aborts[2], 0)
     for path in source.glob("*.leader_epoch_checkpoint"):
         path.write_text(checkpoint([(0, 0), (1, BASES[1] + 7), (2, BASES[2])]))
     found, target = segments(source), tmp_path / "target"
@@ -249,7 +253,7 @@ def test_kafkas_files_get_a_new_id_that_needs_entries(tmp_path: Path) -> None:
             "segmentLeaderEpochs": {
                 0: [(0, 0)], 1: [(0, BASES[1]), (1, BASES[1] + 7)], 2: [(2, BASES[2])], 3: [(2, BASES[3])],
             }[BASES.index(segment.base_offset or 0)],
-            "txnIndexEmpty": not Path(segment.path).with_suffix(".txnindex").exists(),
+            "txnIndexEmpty": segment.base_offset in BASES[1:3],
         }  # fmt: skip
     states = [(row["remoteLogSegmentState"], row["segmentId"] == replaced["segmentId"][i // 4].as_py()) for i, row in enumerate(entries)]
     started, finished, deleting, deleted = states[:4]

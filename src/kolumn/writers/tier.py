@@ -24,7 +24,7 @@ import pyarrow as pa
 import zstandard
 from pyarrow import ArrowException
 
-from kolumn.core.errors import KolumnError, StorageError
+from kolumn.core.errors import KolumnError, StorageError, shown
 from kolumn.decode.host.headers import headers
 from kolumn.source import storage
 from kolumn.source.names import INDEXES, LOG, MANIFEST, file_name, partition_of
@@ -111,7 +111,7 @@ def write_in_tier(segment: Segment, made: Path, folder: Path) -> Written:
         A file cannot be read or written.
     """
     segment = replace(segment, access=replace(segment.access, holes=False))
-    (plain,) = find_segments(str(made))
+    plain = replace(find_segments(str(made))[0], format=segment.format)
     last, newest = _ends(plain)
     manifest, first = segment.manifest, segment.base_offset or 0
     if last < first or (manifest is not None and last != manifest.last):
@@ -132,12 +132,12 @@ def write_in_tier(segment: Segment, made: Path, folder: Path) -> Written:
     name = f"{tier_folder(segment)}/{stem}{LOG if manifest is None else MANIFEST}"
     log = {
         **{"startOffset": first, "endOffset": last, "maxTimestampMs": newest, "segmentSizeInBytes": plain.size},
-        **{"segmentLeaderEpochs": _within(epochs, first, last), "txnIndexEmpty": ".txnindex" not in sides},
+        **{"segmentLeaderEpochs": _within(epochs, first, last), "txnIndexEmpty": not sides.get(".txnindex")},
     }
     place = {"topic": segment.topic, "partition": segment.partition}
     ids = {"segmentId": segment.copy_id, "newSegmentId": number}
     offsets = {"firstOffset": first, "lastOffset": last}
-    row = {**place, **offsets, "replaces": segment.path, "segment": name, **ids, "bytes": segment.size, "newBytes": plain.size}
+    row = {**place, **offsets, "replaces": shown(segment.path), "segment": name, **ids, "bytes": segment.size, "newBytes": plain.size}
     entries = _entries(segment.copy_id, number, log) if is_new else []
     return Written(row, [{**place, "topicId": topic_id, **entry} for entry in entries])
 
