@@ -12,8 +12,7 @@ a later run: files get their names, older files are removed, then the journal, t
 that fails takes its names back, unless it replaces older files, which are not kept.
 
 Others may be able to write to a target. Therefore on this machine a staging folder has to be the user's own, and no other user may be able
-to write to it. At a URL a journal may only rename a run's own files to names of segments, in a tier too, or of a stream's epoch, and remove
-the latter and those of segments.
+to write to it. At a URL a journal may only rename a run's own files to names of segments, or of a stream's epoch, and remove those.
 """
 
 import errno
@@ -33,8 +32,9 @@ from typing import NamedTuple, Self
 from kolumn.core.errors import ArgumentError, KolumnError, StorageError, shown
 from kolumn.source import storage
 from kolumn.source.names import LOG, MANIFEST
-from kolumn.source.segments import SIDE_FILES, SIDES
+from kolumn.source.segments import SIDE_FILES
 from kolumn.source.storage import forget
+from kolumn.source.tier_manifest import INDEX_NAMES
 from kolumn.writers.commit.liveness import NO_LOCKS, OLD_HOURS, claimed, hold, is_foreign, newest_in, owner_lives
 from kolumn.writers.commit.staged_file import FILES, StagedFile, make_folders, sync, writing
 
@@ -47,7 +47,7 @@ _SEGMENT = rf"[^/]+(?:{'|'.join(map(re.escape, (LOG, *SIDE_FILES)))})"
 _NAME = r"(?!\.{1,2}/|\.kolumn-)[^/]+/"
 STREAMS = ".kolumn-streams"
 _EPOCH = r"[0-9a-f-]{36}\.json"
-_OF_TIER = rf"{_NAME}(?:[0-9]{{1,10}}/)?[^/]+(?:{'|'.join(map(re.escape, (LOG, *SIDES, '.indexes', MANIFEST)))})"
+_OF_TIER = rf"{_NAME}(?:[0-9]{{1,10}}/)?[^/]+(?:{'|'.join(map(re.escape, (LOG, *INDEX_NAMES.values(), '.indexes', MANIFEST)))})"
 _STAGED = re.compile(rf"(?:{FILES}|[0-9a-f]{{32}})/(?:(?:{_NAME})?{_SEGMENT}|{_OF_TIER}|{_EPOCH})", re.DOTALL)
 _FINAL = re.compile(rf"(?:{_NAME})?{_SEGMENT}|{_OF_TIER}|{re.escape(STREAMS)}/{_EPOCH}", re.DOTALL)
 _GONE = re.compile(rf"{_NAME}{_SEGMENT}|{re.escape(STREAMS)}/{_EPOCH}", re.DOTALL)
