@@ -106,9 +106,10 @@ def within(folder: str, *names: str) -> str:
     return "/".join((folder, *names)) if is_url(folder) else os.path.join(folder, *names)
 
 
-def logs_last(name: str) -> tuple[bool, str]:
-    """Sort key for files of segments, in the order in which they may appear: logs last, since an index without its log is ignored."""
-    return name.endswith(".log"), name
+def logs_last(name: str) -> tuple[int, str]:
+    """Sort key for files of segments, in the order in which they may appear: logs after indexes, since an index without its log is ignored,
+    and manifests of a tier last, since a log without the one beside it is."""
+    return name.endswith(".log") + 2 * name.endswith(".rsm-manifest"), name
 
 
 def with_suffix(name: str, suffix: str) -> str:

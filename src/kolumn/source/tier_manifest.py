@@ -40,11 +40,11 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's rule (``Topic.validate`
 IV_BYTES = 12
 CIPHER_BYTES = IV_BYTES + 16  # that AES-GCM adds to a chunk: a random start value before it, a tag after it
 _LAST_OFFSET, _LAST_EPOCH = 2**63 - 2, 2**31 - 1
-_INDEXES = {
-    **{"offset": ".index", "timestamp": ".timeindex", "transaction": ".txnindex"},
-    **{"producerSnapshot": ".snapshot", "leaderEpoch": TIER_CHECKPOINT},
+INDEX_NAMES = {
+    **{"offset": ".index", "timestamp": ".timeindex", "producerSnapshot": ".snapshot"},
+    **{"leaderEpoch": TIER_CHECKPOINT, "transaction": ".txnindex"},
 }
-"""Names of index files in a manifest, and their suffixes."""
+"""Names of index files in a manifest, and their suffixes, in the order of their bytes."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def _indexes(fields: object) -> tuple[tuple[str, int, int], ...]:
     """Places of index files. They are hints: if anything about them is wrong, all have the size -1, so that none is taken for absent.
     Aiven's classes write all members, null for what is absent, and the files stand back to back."""
     members = fields if isinstance(fields, dict) else {}
-    places = [(suffix, *_place(members.get(name, ""))) for name, suffix in _INDEXES.items()]
+    places = [(suffix, *_place(members.get(name, ""))) for name, suffix in INDEX_NAMES.items()]
     stored = sorted(place for _, *place in places if place != [0, 0])
     if any(before[1] < 0 for before in stored) or any(sum(before) != after[0] for before, after in pairwise([[0, 0], *stored])):
         return tuple((suffix, 0, -1) for suffix, _, _ in places)

@@ -31,9 +31,10 @@ from typing import NamedTuple, Self
 
 from kolumn.core.errors import ArgumentError, KolumnError, StorageError, shown
 from kolumn.source import storage
-from kolumn.source.names import LOG
+from kolumn.source.names import LOG, MANIFEST
 from kolumn.source.segments import SIDE_FILES
 from kolumn.source.storage import forget
+from kolumn.source.tier_manifest import INDEX_NAMES
 from kolumn.writers.commit.liveness import NO_LOCKS, OLD_HOURS, claimed, hold, is_foreign, newest_in, owner_lives
 from kolumn.writers.commit.staged_file import FILES, StagedFile, make_folders, sync, writing
 
@@ -46,8 +47,9 @@ _SEGMENT = rf"[^/]+(?:{'|'.join(map(re.escape, (LOG, *SIDE_FILES)))})"
 _NAME = r"(?!\.{1,2}/|\.kolumn-)[^/]+/"
 STREAMS = ".kolumn-streams"
 _EPOCH = r"[0-9a-f-]{36}\.json"
-_STAGED = re.compile(rf"(?:{FILES}|[0-9a-f]{{32}})/(?:(?:{_NAME})?{_SEGMENT}|{_EPOCH})", re.DOTALL)
-_FINAL = re.compile(rf"(?:{_NAME})?{_SEGMENT}|{re.escape(STREAMS)}/{_EPOCH}", re.DOTALL)
+_OF_TIER = rf"{_NAME}(?:[0-9]{{1,10}}/)?[^/]+(?:{'|'.join(map(re.escape, (LOG, *INDEX_NAMES.values(), '.indexes', MANIFEST)))})"
+_STAGED = re.compile(rf"(?:{FILES}|[0-9a-f]{{32}})/(?:(?:{_NAME})?{_SEGMENT}|{_OF_TIER}|{_EPOCH})", re.DOTALL)
+_FINAL = re.compile(rf"(?:{_NAME})?{_SEGMENT}|{_OF_TIER}|{re.escape(STREAMS)}/{_EPOCH}", re.DOTALL)
 _GONE = re.compile(rf"{_NAME}{_SEGMENT}|{re.escape(STREAMS)}/{_EPOCH}", re.DOTALL)
 _INSIDE = re.compile(r"(?!/)(?!(?:.*/)?\.\.(?:/|$)).+", re.DOTALL)  # a relative path that does not leave its folder
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
