@@ -101,6 +101,8 @@ def elected(tool: str, tmp_path_factory: pytest.TempPathFactory) -> Elected:
                     found.common[name] = send(one, "transactions", COMMON[:15])
                 end(marked["complete"], True)
             end(marked["lost marker"], True)
+            # A coordinator says that a transaction is committed before it writes the marker.
+            wait(lambda: len(cluster.records("transactions", "read_committed")) == 30)
             found.died["plain"] = send(plain, "plain", LOST)
             marked["complete"].begin_transaction()
             found.died["transactions"] = send(marked["complete"], "transactions", LOST)
