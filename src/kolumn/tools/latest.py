@@ -145,7 +145,8 @@ def _warn(left_out: list[dict[str, Any]]) -> None:
     for name, text in _MEANING.items():
         own = [row for row in left_out if row[name]]
         if own:
-            where = f"{shown(str(own[0]['topic']))}-{own[0]['partition']}"
+            topic, partition = own[0]["topic"], own[0]["partition"]
+            where = "a log without a topic" if topic is None else f"{shown(topic)}-{partition}"
             logger.warning(f"{text} (%s%s)", sum(row[name] for row in own), where, f" and {len(own) - 1} more" if len(own) > 1 else "")
 
 
