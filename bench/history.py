@@ -18,7 +18,7 @@ import kolumn
 from bench import data, machine
 from kolumn.tools.history import HISTORY_SCHEMA
 
-RUNS = 7
+RUNS = 12
 SMALL_SEGMENTS, SMALL_BYTES = 2000, 32 << 10
 FREQUENT = 100  # one of so many records has the key
 READ = [name for name in HISTORY_SCHEMA.names if name not in ("transactionalId", "deletes", "keySize", "valueSize", "valueHash")]
