@@ -18,7 +18,7 @@ import kolumn
 from bench import data, machine
 from kolumn.tools.history import HISTORY_SCHEMA
 
-RUNS = 7
+RUNS = 12
 SMALL_SEGMENTS, SMALL_BYTES = 2000, 32 << 10
 FREQUENT = 100  # one of so many records has the key
 READ = [name for name in HISTORY_SCHEMA.names if name not in ("transactionalId", "deletes", "keySize", "valueSize", "valueHash")]
@@ -29,13 +29,13 @@ def sources() -> dict[str, tuple[Path, bytes]]:
     rare = b"key%08d" % 1000
     made = {f"{codec}, a rare key": (data.segment(codec).parent, rare) for codec in ("none", "zstd")}
     made["batches of 1 KiB, a rare key"] = (data.segment("none", data.SEGMENT_BYTES, 1 << 10).parent, rare)
-    for name, size, keys, codec in (("values of 1 KiB, a rare key", 1024, 1 << 30, "none"), ("lz4, a frequent key", 100, FREQUENT, "lz4")):
-        folder = data.FOLDER / f"history_{size}_{keys}-0"
+    for name, size, keys in (("values of 1 KiB, a rare key", 1024, 1 << 30), ("values of 100 B, a frequent key", 100, FREQUENT)):
+        folder = data.FOLDER / f"history_lz4_{size}_{keys}-0"
         if not folder.exists():
             count = data.SEGMENT_BYTES // (size + 20)
             text = data.text(count * size)
             values = [text[i * size : (i + 1) * size] for i in range(count)]
-            kolumn.write(pa.table({"key": [b"key%08d" % (i % keys) for i in range(count)], "value": values}), folder, codec=codec)
+            kolumn.write(pa.table({"key": [b"key%08d" % (i % keys) for i in range(count)], "value": values}), folder, codec="lz4")
         made[name] = (folder, rare if keys > FREQUENT else b"key%08d" % 7)
     folder = data.FOLDER / "history_small-0"
     if not folder.exists():

@@ -19,6 +19,7 @@ from kit.fuzz import FIRST
 from kit.outcome import raises
 from kit.random_logs import KINDS, Log, source_of
 from kit.settled import in_folder, settled
+from kit.tiers import tier_of
 from kolumn.tools import history as module
 from kolumn.tools.history import HISTORY_SCHEMA, UNDECIDED
 
@@ -195,6 +196,20 @@ def test_copies_and_memory(tmp_path: Path) -> None:
     assert [row["offset"] for row in history(both, key="k0", replicas="merge")] == [0, 2, 4]
     assert [row["offset"] for row in history(b"".join(data), key="k1")] == [1, 3, 5]
     assert kolumn.history(b"".join(data), key="none").schema.equals(HISTORY_SCHEMA)
+
+
+def test_a_tier_and_what_is_left_of_the_folder(tmp_path: Path) -> None:
+    log = Log(FIRST, ("plain", "dead", "transactions"), 10)
+    source = source_of(tmp_path / "broker", [log.segment(12) for _ in range(3)])
+    before, state = plainly(source, lambda row: row.key == b"key-1"), kolumn.latest(source, columns=["offset", "value"])
+    tier_of(source, tmp_path / "tier")
+    first, second, _ = sorted(source.glob("*.log"))
+    first.unlink()
+    both = [tmp_path / "broker", tmp_path / "tier"]
+    same(history(both, key="key-1", include_values=True), before)
+    second.unlink()
+    same(history(both[::-1], key="key-1", include_values=True), before)
+    assert kolumn.latest(both, columns=["offset", "value"]).equals(state)
 
 
 @pytest.mark.parametrize("name", ["compact-txn-0", "compact-txn-gone-0"])

@@ -117,6 +117,19 @@ def test_internal_topics(spark: SparkSession) -> None:
     assert len(footers) == len(list(metadata.glob("*.checkpoint")))
 
 
+def test_files_that_brokers_delete() -> None:
+    columns = ["offset", "transaction", "value"]
+    for case in ("compact-txn-0", "compact-txn-gone-0"):
+        folder = CORPUS / "compacted" / case
+        expected = kolumn.read(folder, columns=columns, include_deleted_segments=True)
+        asked: dict[str, Any] = {"includeDeletedSegments": True, "columns": ",".join(columns)}
+        assert load(folder, **asked).toArrow().sort_by("offset").equals(expected.sort_by("offset"))
+        cut = load(folder, splitBytes=3000, **asked)
+        assert len(cut.splits) > 5
+        assert cut.toArrow().sort_by("offset").equals(expected.sort_by("offset"))
+        assert expected.num_rows > kolumn.read(folder).num_rows
+
+
 @pytest.mark.parametrize("format", FORMATS)
 def test_drafts_are_written_appended_and_read(spark: SparkSession, tmp_path: Path, format: str) -> None:
     frame = spark.range(500).selectExpr("cast(id as string) as key", "repeat(cast(id as string), 5) as value", "id as offset").coalesce(1)

@@ -57,15 +57,7 @@ def log_ranges(segments: list[Segment], options: Options) -> list[Range]:
     ArgumentError
         Directories of a partition overlap and ``replicas`` is "raise", or they are not copies of one log.
     """
-    deleted = [segment for segment in segments if segment.path.endswith(DELETED_LOG)] if options.include_deleted_segments else []
-    if not deleted:
-        return _of_consumers(segments, options, select_ranges)
-    # Few sources have any.
-    from kolumn.copies.deleted import ranges_of_deleted
-
-    live = [segment for segment in segments if not segment.path.endswith(DELETED_LOG)]
-    ranges = _of_consumers(live, options, select_ranges) if live else []
-    return [*ranges_of_deleted(deleted, ranges, lambda: every_range(live, options) if live else [], options), *ranges]
+    return _of_consumers(segments, options, select_ranges)
 
 
 def plan_log(segments: list[Segment], options: Options) -> list[Range]:
@@ -84,7 +76,15 @@ def whole_ranges(segments: list[Segment], options: Options) -> list[Range]:
 
 
 def _of_consumers(segments: list[Segment], options: Options, select: Select) -> list[Range]:
-    """The ranges without what was deleted."""
+    """The ranges without what was deleted, but for deleted segments that the options include."""
+    deleted = [segment for segment in segments if segment.path.endswith(DELETED_LOG)] if options.include_deleted_segments else []
+    if deleted:
+        # Few sources have any.
+        from kolumn.copies.deleted import ranges_of_deleted
+
+        live = [segment for segment in segments if not segment.path.endswith(DELETED_LOG)]
+        ranges = _of_consumers(live, options, select) if live else []
+        return [*ranges_of_deleted(deleted, ranges, lambda: every_range(live, options) if live else [], options), *ranges]
     ranges, asked = _ranges(segments, options, select), options.include_deleted_records
     if asked is None:
         segments = [segment for folders in tiered(segments).values() for own in folders.values() for segment in own]

@@ -87,8 +87,8 @@ def latest(
     A key whose latest record is a tombstone has none. Records of aborted transactions do not count, and neither does what comes from the
     first open transaction on. A transaction counts by how it ended, also if it ended after the moment.
 
-    The log is read twice. Host memory: what a `kolumn.scan` takes, 256 MiB for keys, 64 MiB for the result. What is larger is in temporary
-    files without a name (in the folder that ``TMPDIR`` names), which the returned table maps; they go with it.
+    The log is read twice. Host memory: what a `kolumn.scan` takes, less than 400 MiB for keys, and 64 MiB for the result. What is larger
+    is in temporary files without a name (in the folder that ``TMPDIR`` names); the returned table maps one, which goes with it.
 
     Parameters
     ----------
@@ -145,7 +145,8 @@ def _warn(left_out: list[dict[str, Any]]) -> None:
     for name, text in _MEANING.items():
         own = [row for row in left_out if row[name]]
         if own:
-            where = f"{shown(str(own[0]['topic']))}-{own[0]['partition']}"
+            topic, partition = own[0]["topic"], own[0]["partition"]
+            where = "a log without a topic" if topic is None else f"{shown(topic)}-{partition}"
             logger.warning(f"{text} (%s%s)", sum(row[name] for row in own), where, f" and {len(own) - 1} more" if len(own) > 1 else "")
 
 

@@ -17,7 +17,7 @@ from kolumn.core.arrays import Int64s
 from kolumn.core.errors import StorageError
 from kolumn.writers.last_offsets import LatestOffsets
 
-KEYS_BYTES = 256 << 20  # memory for distinct keys, from which on these are in files
+KEYS_BYTES = 128 << 20  # what distinct keys take, from which on they are in files; up to three times as much while they grow
 ROWS_BYTES = 64 << 20  # bytes of a table that stay in memory
 _BITS = 4  # of a key's hash that choose its file, on each level others
 _LEVELS = 64 // _BITS
