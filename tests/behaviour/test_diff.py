@@ -94,6 +94,9 @@ def compare_hurt(seed: int, folder: Path) -> None:
                 own.setdefault(row.offset, row)
         first.append(own)
     spans = [(low, low if high is None else high) for kind, low, high, _ in told(found) if kind in KINDS]
+    if any("base offset: " in row["reason"] for row in found.differences.to_pylist() if row["reason"]):
+        # Which of two entries is in its place cannot be known.
+        return
     for at in first[0].keys() | first[1].keys():
         left, right = first[0].get(at), first[1].get(at)
         if left is None or right is None or not same(left, right):

@@ -171,7 +171,7 @@ class Comparison:
 
     def _back(self, number: int, rows: Int64s) -> Iterator[Unlike]:
         for one in rows[rows[:, row.STATE] == BACK]:
-            stretch = self._stretch(number, _BROKEN_A + number, one[None], "offsets go back: expected some above those before them")
+            stretch = self._stretch(number, _BROKEN_A + number, one[None], f"{row.BACK_TEXT}: expected some above those before them")
             yield stretch
 
     def _by_records(self, opened: list[Int64s], hurt: tuple[Int64s, ...], border: int) -> Iterator[Unlike]:
@@ -245,8 +245,7 @@ def _drop_equal(a: Side, b: Side) -> tuple[int, int]:
     """Drop the entries at the beginning of both sides that are equal; how many there are, and their highest offset."""
     count = min(len(a.rows), len(b.rows))
     left, right = a.rows[:count], b.rows[:count]
-    same = (left[:, row.IDENTITY] == right[:, row.IDENTITY]).all(axis=1) & (left[:, row.STATE] == right[:, row.STATE])
-    same &= (left[:, row.STATE] == INTACT) | (left[:, row.STATE] == BACK)
+    same = row.same(left, right)
     equal = count if same.all() else int(same.argmin())
     a.rows, b.rows = a.rows[equal:], b.rows[equal:]
     return equal, int(left[:equal, row.HIGH].max(initial=-1))
@@ -256,11 +255,11 @@ def _without_equal(taken: tuple[Int64s, ...]) -> tuple[Int64s, Int64s]:
     """The rows that the other side does not have too."""
     a, b = taken
     keeps = np.ones(len(a), bool), np.ones(len(b), bool)
-    left, right = (np.flatnonzero(rows[:, row.STATE] == INTACT) for rows in taken)
+    left, right = (np.flatnonzero(rows[:, row.STATE] < BACK) for rows in taken)
     _, at, there = np.intersect1d(a[left, row.HIGH], b[right, row.HIGH], assume_unique=True, return_indices=True)
-    same = (a[left[at], row.IDENTITY] == b[right[there], row.IDENTITY]).all(axis=1)
+    same = row.same(a[left[at]], b[right[there]])
     keeps[0][left[at[same]]] = keeps[1][right[there[same]]] = False
-    back = tuple({tuple(rows[i, row.IDENTITY].tolist()): i for i in np.flatnonzero(rows[:, row.STATE] == BACK).tolist()} for rows in taken)
+    back = [{tuple(rows[i, row.BASE : row.COUNT].tolist()): i for i in np.flatnonzero(rows[:, row.STATE] == BACK)} for rows in taken]
     for known in back[0].keys() & back[1].keys():
         keeps[0][back[0][known]] = keeps[1][back[1][known]] = False
     return a[keeps[0]], b[keeps[1]]
