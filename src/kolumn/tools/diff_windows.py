@@ -111,9 +111,9 @@ class Comparison:
             # The headers of formats 0 and 1 have no counts.
             opens |= (own[:, row.COUNT] < 0) | (self.keys is not None or self.list_records is not None)
             has_none = (own[:, row.COUNT] == 0) & (own[:, row.STATE] == INTACT)
-            absorbed = ~opens & ~has_none & self._absorbed(1 - number, own, lost)
             opened.append(own[opens & ~has_none])
-            yield from self._by_headers(number, own[has_none], own[~opens & ~has_none & ~absorbed])
+            alone = own[~opens & ~has_none]
+            yield from self._by_headers(number, own[has_none], alone[~self._absorbed(1 - number, alone, lost)])
             yield from self._back(number, rest[number])
         yield from self._by_records(opened, hurt, border)
         for number, side in enumerate(self.sides):
@@ -315,10 +315,10 @@ def _storage(records: tuple[Records, ...], rows: tuple[Int64s, Int64s]) -> Int64
     both = (rows[0] >= 0) & (rows[1] >= 0)
     bits = np.zeros(len(rows[0]), np.int64)
     if both.any():
-        left, right = (own.rows[numbers[both]] for own, numbers in zip(records, rows, strict=True))
-        compared = ((row.MAGIC,), (row.CODEC,), (row.EPOCH,), (row.BASE, row.LAST))
-        differ = [(left[:, list(names)] != right[:, list(names)]).any(axis=1) for names in compared]
-        bits[both] = sum(flags.astype(np.int64) << bit for bit, flags in enumerate(differ))
+        a, b = rows[0][both], rows[1][both]
+        for name, bit in ((row.MAGIC, 0), (row.CODEC, 1), (row.EPOCH, 2), (row.BASE, 3), (row.LAST, 3)):
+            differs = records[0].rows[:, name][a] != records[1].rows[:, name][b]
+            bits[both] |= differs.astype(np.int64) << bit
     return bits
 
 
