@@ -12,11 +12,12 @@ import kolumn
 from kit import oracle
 from kit.asked import invoked, put
 from kit.corpus import HERE as CORPUS
-from kit.elections import Case, make
+from kit.elections import Case, is_doubtful, make
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch, message, wrapper
 from kit.fuzz import FIRST, MUTANTS, failing
 from kit.merge_reference import contents, same
 from kit.streams import GZIP
+from kolumn.decode.host import chunks
 
 TIME = 1_700_000_000_000
 KINDS = {"only in A", "only in B", "content differs", "damaged in A", "damaged in B"}
@@ -94,6 +95,9 @@ def compare_hurt(seed: int, folder: Path) -> None:
                 own.setdefault(row.offset, row)
         first.append(own)
     spans = [(low, low if high is None else high) for kind, low, high, _ in told(found) if kind in KINDS]
+    if is_doubtful(case) or any("base offset: " in (row["reason"] or "") for row in found.differences.to_pylist()):
+        # Which of two entries is in its place cannot be known.
+        return
     for at in first[0].keys() | first[1].keys():
         left, right = first[0].get(at), first[1].get(at)
         if left is None or right is None or not same(left, right):
@@ -103,10 +107,20 @@ def compare_hurt(seed: int, folder: Path) -> None:
         assert {kind[:7] for kind, *_ in told(itself)} <= {"damaged"}, case.traits
 
 
+@pytest.fixture(params=["whole", "few"])
+def entries_at_a_time(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs of the kit are loaded as a whole, or a few entries at a time, so that stretches cross the borders of windows."""
+    if request.param == "few":
+        monkeypatch.setattr(chunks, "FIRST_HEADERS", 2)
+        monkeypatch.setattr(chunks, "MOST_ENTRIES", 3)
+
+
+@pytest.mark.usefixtures("entries_at_a_time")
 def test_each_record_of_diverged_brokers_is_told() -> None:
     assert not failing(compare, range(FIRST, FIRST + MUTANTS // 10))
 
 
+@pytest.mark.usefixtures("entries_at_a_time")
 def test_no_difference_of_damaged_logs_is_silent() -> None:
     assert not failing(compare_hurt, range(FIRST, FIRST + MUTANTS // 10))
 
@@ -376,3 +390,20 @@ def test_the_command_says_what_differs(tmp_path: Path, monkeypatch: pytest.Monke
     put(b, batch(rows(0, 50), codec=GZIP), *tens(50, 80, "old"))
     said = invoked("diff", a, b, "--text")
     assert (said.exit_code, said.output.splitlines()[-1]) == (0, "EQUAL: every record of 1 partition, stored otherwise in 1 stretch")
+
+
+def test_equal_batches_are_not_read(tmp_path: Path) -> None:
+    """Of 16 KiB batches less than a twentieth is read; `bench/diff.py` measures larger logs."""
+
+    def read() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    large = [batch([Record(at, None, bytes(16_300), TIME)]) for at in range(200)]
+    a, b = pair(tmp_path, large, large)
+    assert kolumn.diff(a, b).identical
+    before = read()
+    assert kolumn.diff(a, b).identical
+    quick, before = read() - before, read()
+    kolumn.diff(a, b, check_crcs=True)
+    size = 2 * sum(map(len, large))
+    assert quick < size / 20 < size <= read() - before

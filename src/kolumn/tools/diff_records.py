@@ -181,16 +181,15 @@ def pairs(a: Records, b: Records) -> Iterator[Pair]:
 
 def _paired(a: pa.RecordBatch | None, b: pa.RecordBatch | None) -> Pair:
     offsets = [np.empty(0, np.int64) if batch is None else offsets_of(batch) for batch in (a, b)]
-    offset = np.union1d(*offsets)
-    at = []
-    for own in offsets:
-        numbers = np.full(len(offset), -1, np.int64)
+    is_aligned = np.array_equal(offsets[0], offsets[1])
+    offset = offsets[0] if is_aligned else np.union1d(*offsets)
+    at = [np.full(len(offset), -1, np.int64) for _ in offsets]
+    for numbers, own in zip(at, offsets, strict=True):
         numbers[np.searchsorted(offset, own)] = np.arange(len(own))
-        at.append(numbers)
     fields: dict[str, Flags] = {}
     both = np.flatnonzero((at[0] >= 0) & (at[1] >= 0))
     if a is not None and b is not None and len(both):
-        left, right = a.take(pa.array(at[0][both])), b.take(pa.array(at[1][both]))
+        left, right = (a, b) if is_aligned else (a.take(pa.array(at[0][both])), b.take(pa.array(at[1][both])))
         magic = np.minimum(left["magic"].to_numpy(), right["magic"].to_numpy())
         for name, least in COMPARED.items():
             flags = _unequal(left[name], right[name]) & (magic >= least)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kolumn.copies.elections import placed
-from kolumn.core.arrays import Int64s
+from kolumn.core.arrays import Flags, Int64s
 from kolumn.damage.findings import Damage, Tally, damage_of, damage_of_fault, row_error
 from kolumn.decode.host.headers import first_offset, with_last_offsets
 from kolumn.formats import table
@@ -23,8 +23,6 @@ from kolumn.source.segments import HIGHEST, Range
 LOW, HIGH, STATE, PART, WHY, BASE, LAST, CRC, SIZE, EPOCH, PRODUCER, PRODUCER_EPOCH, SEQUENCE, MAGIC = range(14)
 COUNT, POSITION, FIRST_TIME, LAST_TIME, CODEC, WIDTH = range(14, 20)
 """Columns of a row. LOW and HIGH are the offsets that it covers, PART is the number of its range, WHY that of its damage."""
-IDENTITY = slice(BASE, MAGIC + 1)
-"""Columns that are equal of equal entries: the checksum covers all that they do not have."""
 _TAKEN = [
     *(table.BASE_OFFSET, table.LAST_OFFSET, table.CRC, table.SIZE, table.LEADER_EPOCH, table.PRODUCER_ID, table.PRODUCER_EPOCH),
     *(table.BASE_SEQUENCE, table.MAGIC, table.COUNT, table.POSITION, table.BASE_TIMESTAMP, table.MAX_TIMESTAMP, table.CODEC),
@@ -33,7 +31,15 @@ INTACT, CUT, BACK, DAMAGED = range(4)
 """States of a row: CUT has offsets that do not count, outside of its range or compared already; those of BACK are not above the offsets
 before it."""
 UNPLACED = "base offset: expected one that fits the entries before and after it"
+BACK_TEXT = "offsets go back"
 NO_ROWS = np.empty((0, WIDTH), np.int64)
+
+
+def same(left: Int64s, right: Int64s) -> Flags:
+    """Flags of the rows that are equal entries: the checksum covers all that these columns do not have."""
+    equal: Flags = (left[:, BASE:COUNT] == right[:, BASE:COUNT]).all(axis=1) & (left[:, STATE] == right[:, STATE])
+    bounds = (left[:, : HIGH + 1] == right[:, : HIGH + 1]).all(axis=1)
+    return equal & (left[:, STATE] != DAMAGED) & (bounds | (left[:, STATE] != CUT))
 
 
 @dataclass
@@ -150,7 +156,7 @@ class Side:
         believed &= placed(low, high, rows[:, CRC], min(self.last + 1, HIGHEST))
         if following is not None:
             believed &= (high < following) | (low == before)
-        unplaced = self._damaged([_unplaced(part, row) for row in entries[~believed]], number)
+        wrong = [_unplaced(part, row) for row in entries[~believed]]
         rows, low, high, wraps, some = rows[believed], low[believed], high[believed], wraps[believed], entries[believed]
         inside = np.maximum(low, lowest or 0), high if highest is None else np.minimum(high, highest - 1)
         reach = np.maximum.accumulate(np.append(self.last, inside[1]))[:-1]
@@ -161,8 +167,10 @@ class Side:
         rows[:, HIGH] = inside[1]
         for i in np.flatnonzero(is_back & wraps).tolist():
             rows[i, LOW] = first_offset(file, some[i])
+        again = np.flatnonzero(~is_back & ~wraps & (inside[0] <= reach)).tolist()
+        wrong += [_of_entry(part, some[i], f"{BACK_TEXT}: {inside[0][i]} to {reach[i]} come again") for i in again]
         self._count(rows)
-        return rows, unplaced
+        return rows, self._damaged(wrong, number)
 
     def _count(self, rows: Int64s) -> None:
         """Add rows to what is known of the log."""
@@ -219,4 +227,8 @@ class Side:
 
 def _unplaced(part: Range, row: Entry) -> Damage:
     found = row.last_offset if row.base_offset == table.UNKNOWN else row.base_offset
-    return Damage(part.segment.path, row.position, row.size, None, None, f"{UNPLACED}, found {found}", max(row.count, 0) or None)
+    return _of_entry(part, row, f"{UNPLACED}, found {found}")
+
+
+def _of_entry(part: Range, row: Entry, text: str) -> Damage:
+    return Damage(part.segment.path, row.position, row.size, None, None, text, max(row.count, 0) or None)

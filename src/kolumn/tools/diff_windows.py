@@ -111,9 +111,9 @@ class Comparison:
             # The headers of formats 0 and 1 have no counts.
             opens |= (own[:, row.COUNT] < 0) | (self.keys is not None or self.list_records is not None)
             has_none = (own[:, row.COUNT] == 0) & (own[:, row.STATE] == INTACT)
-            absorbed = ~opens & ~has_none & self._absorbed(1 - number, own, lost)
             opened.append(own[opens & ~has_none])
-            yield from self._by_headers(number, own[has_none], own[~opens & ~has_none & ~absorbed])
+            alone = own[~opens & ~has_none]
+            yield from self._by_headers(number, own[has_none], alone[~self._absorbed(1 - number, alone, lost)])
             yield from self._back(number, rest[number])
         yield from self._by_records(opened, hurt, border)
         for number, side in enumerate(self.sides):
@@ -171,7 +171,7 @@ class Comparison:
 
     def _back(self, number: int, rows: Int64s) -> Iterator[Unlike]:
         for one in rows[rows[:, row.STATE] == BACK]:
-            stretch = self._stretch(number, _BROKEN_A + number, one[None], "offsets go back: expected some above those before them")
+            stretch = self._stretch(number, _BROKEN_A + number, one[None], f"{row.BACK_TEXT}: expected some above those before them")
             yield stretch
 
     def _by_records(self, opened: list[Int64s], hurt: tuple[Int64s, ...], border: int) -> Iterator[Unlike]:
@@ -245,8 +245,7 @@ def _drop_equal(a: Side, b: Side) -> tuple[int, int]:
     """Drop the entries at the beginning of both sides that are equal; how many there are, and their highest offset."""
     count = min(len(a.rows), len(b.rows))
     left, right = a.rows[:count], b.rows[:count]
-    same = (left[:, row.IDENTITY] == right[:, row.IDENTITY]).all(axis=1) & (left[:, row.STATE] == right[:, row.STATE])
-    same &= (left[:, row.STATE] == INTACT) | (left[:, row.STATE] == BACK)
+    same = row.same(left, right)
     equal = count if same.all() else int(same.argmin())
     a.rows, b.rows = a.rows[equal:], b.rows[equal:]
     return equal, int(left[:equal, row.HIGH].max(initial=-1))
@@ -256,11 +255,11 @@ def _without_equal(taken: tuple[Int64s, ...]) -> tuple[Int64s, Int64s]:
     """The rows that the other side does not have too."""
     a, b = taken
     keeps = np.ones(len(a), bool), np.ones(len(b), bool)
-    left, right = (np.flatnonzero(rows[:, row.STATE] == INTACT) for rows in taken)
+    left, right = (np.flatnonzero(rows[:, row.STATE] < BACK) for rows in taken)
     _, at, there = np.intersect1d(a[left, row.HIGH], b[right, row.HIGH], assume_unique=True, return_indices=True)
-    same = (a[left[at], row.IDENTITY] == b[right[there], row.IDENTITY]).all(axis=1)
+    same = row.same(a[left[at]], b[right[there]])
     keeps[0][left[at[same]]] = keeps[1][right[there[same]]] = False
-    back = tuple({tuple(rows[i, row.IDENTITY].tolist()): i for i in np.flatnonzero(rows[:, row.STATE] == BACK).tolist()} for rows in taken)
+    back = [{tuple(rows[i, row.BASE : row.COUNT].tolist()): i for i in np.flatnonzero(rows[:, row.STATE] == BACK)} for rows in taken]
     for known in back[0].keys() & back[1].keys():
         keeps[0][back[0][known]] = keeps[1][back[1][known]] = False
     return a[keeps[0]], b[keeps[1]]
@@ -316,10 +315,10 @@ def _storage(records: tuple[Records, ...], rows: tuple[Int64s, Int64s]) -> Int64
     both = (rows[0] >= 0) & (rows[1] >= 0)
     bits = np.zeros(len(rows[0]), np.int64)
     if both.any():
-        left, right = (own.rows[numbers[both]] for own, numbers in zip(records, rows, strict=True))
-        compared = ((row.MAGIC,), (row.CODEC,), (row.EPOCH,), (row.BASE, row.LAST))
-        differ = [(left[:, list(names)] != right[:, list(names)]).any(axis=1) for names in compared]
-        bits[both] = sum(flags.astype(np.int64) << bit for bit, flags in enumerate(differ))
+        a, b = rows[0][both], rows[1][both]
+        for name, bit in ((row.MAGIC, 0), (row.CODEC, 1), (row.EPOCH, 2), (row.BASE, 3), (row.LAST, 3)):
+            differs = records[0].rows[:, name][a] != records[1].rows[:, name][b]
+            bits[both] |= differs.astype(np.int64) << bit
     return bits
 
 
