@@ -223,6 +223,29 @@ def test_sequences_that_compaction_removed_are_no_gaps(tmp_path: Path) -> None:
     assert (row["compaction"], row["lost"], row["records"]) == (7, 0, 3)
 
 
+def nothing_is_said_of_a_compacted_log(seed: int, folder: Path) -> None:
+    """Batches of data are removed from a log that is right, as the cleaner does it: it leaves a batch with fewer records than before."""
+    rng = random.Random(seed)
+    segments = producers.random_log(rng, folder / "t-0", strange=0)
+    signed = False
+    for path in sorted((folder / "t-0").glob("*.log"))[: len(segments) - 1]:
+        raw, kept = path.read_bytes(), bytearray()
+        for header, start, end in producers.placed(raw):
+            one = bytearray(raw[start:end])
+            if not signed and not header.is_control and header.records > 1:
+                one[57:61], signed = (header.records - 1).to_bytes(4, "big"), True
+            elif signed and not header.is_control and rng.random() < 0.5:
+                continue
+            kept += one
+        path.write_bytes(kept)
+    told = [one for one in found(folder) if one[1] not in ("open-transaction", "timestamps-back")]
+    assert not signed or told == []
+
+
+def test_random_compacted_logs_have_no_findings() -> None:
+    none_fails(nothing_is_said_of_a_compacted_log, 100, "kit.producers")
+
+
 # Transactions.
 
 

@@ -41,6 +41,11 @@ class Header(NamedTuple):
 
 
 def headers(data: bytes) -> list[Header]:
+    return [header for header, _, _ in placed(data)]
+
+
+def placed(data: bytes) -> list[tuple[Header, int, int]]:
+    """Headers with the positions at which their batches begin and end."""
     found, position = [], 0
     while position < len(data):
         base, size, _, _, _, attributes, delta, _, _, producer, epoch, sequence, count = _HEAD.unpack_from(data, position)
@@ -50,7 +55,8 @@ def headers(data: bytes) -> list[Header]:
             body = data[position + _HEAD.size : position + 12 + size]
             marker, coordinator = struct.unpack_from(">h", body, 7)[0], struct.unpack_from(">i", body, 12)[0]
         kinds = bool(attributes & 0x10), bool(attributes & 0x20)
-        found.append(Header(base, base + delta, producer, epoch, sequence, count, *kinds, marker, coordinator))
+        header = Header(base, base + delta, producer, epoch, sequence, count, *kinds, marker, coordinator)
+        found.append((header, position, position + 12 + size))
         position += 12 + size
     return found
 
@@ -154,15 +160,15 @@ class _Writer:
     recent: list[tuple[int, int, int]] = field(default_factory=list)
 
 
-def random_log(rng: random.Random, folder: Path, batches: int = 60) -> list[bytes]:
-    """Segments of some producers, which are also written into a folder; each batch has a chance to break a rule."""
+def random_log(rng: random.Random, folder: Path, batches: int = 60, strange: float | None = None) -> list[bytes]:
+    """Segments of some producers, which are also written into a folder; each batch has a chance to break a rule, ``strange``."""
     writers = [
         _Writer(
             i, rng.random() < 0.6, rng.random() < 0.5, rng.randrange(3), rng.choice([0, 0, 7, LARGEST - rng.randrange(20)])
         )
         for i in range(rng.randrange(1, 5))
     ]  # fmt: skip
-    offset, segments, strange = 0, [[]], rng.choice([0, 0.1, 0.3])
+    offset, segments, strange = 0, [[]], rng.choice([0, 0.1, 0.3]) if strange is None else strange
     bases = [0]
     for _ in range(batches):
         one = rng.choice(writers)

@@ -54,9 +54,9 @@ def report(
 ) -> int:
     """Write a page with pictures: what is in here, is it healthy, where does the space go (kolumn[report]).
 
-    The page is one file that loads nothing, for a browser, a phone or a screen reader: damage, records over time, batches, codecs and
-    what others would save, keys, order of timestamps, absent offsets, transactions, producers. Memory does not depend on the size
-    of the source. The exit code is 1 if anything is damaged.
+    The page is one file that loads nothing, for a browser, a phone or a screen reader: damage, what `kolumn audit` finds, records over
+    time, batches, codecs and what others would save, keys, order of timestamps, absent offsets, transactions, producers. Memory does not
+    depend on the size of the source. The exit code is 1 if anything is damaged.
 
     Example: `kolumn report /mnt/dead-broker -o report.html`
     """

@@ -109,7 +109,13 @@ class Absent:
         own = self._own(segment)
         reach = np.maximum.accumulate(np.concatenate([[before], entries.last_offset[:-1]]))
         absent = np.maximum(base - reach - 1, 0)
-        for i in np.flatnonzero(absent).tolist():
+        rows = np.flatnonzero(absent)
+        if not damage and len(rows) > MOST_STRETCHES:
+            # More than have a row of their own.
+            first, last = int(reach[rows[MOST_STRETCHES]]) + 1, int(base[rows[-1]]) - 1
+            own.join("between", first, last, int(absent[rows[MOST_STRETCHES:]].sum()))
+            rows = rows[:MOST_STRETCHES]
+        for i in rows.tolist():
             position = int(entries.position[i])
             start = int(entries.position[i - 1] + entries.size[i - 1]) if i else begun
             piece = next((one for one in damage if one.segment != segment.path or start <= one.position <= position), None)
@@ -129,6 +135,13 @@ class Absent:
                 own.join(kind, int(base[rows[0]]), int(entries.last_offset[rows[-1]]), int(counts[rows].sum()))
         self._previous = segment.path, int(entries.position[-1] + entries.size[-1])
         return np.asarray(np.cumsum(absent))
+
+    def explains(self, segment: Segment, last: int) -> bool:
+        """Whether offsets that are absent in a segment, up to one of them, are compaction's, as far as is known by now."""
+        own = self._own(segment)
+        if self._cleaned is not None:
+            return last < self._cleaned
+        return self._topic in _COMPACTED or own.has_signs or (self._has_signs and not own.is_active)
 
     def claim(self, offset: int, what: str) -> None:
         """Something that was at an offset is missing: where nothing else tells why its stretch is absent, it is lost."""

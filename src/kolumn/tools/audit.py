@@ -71,7 +71,7 @@ class Audit:
         "note". Kinds are listed in the how-to guide.
     producers : pa.Table
         One row for each producer id and epoch with data: its offsets and sequences, the number of batches and records, what was found, and
-        its transactions; those of the id that are open are counted in its last epoch.
+        its transactions; those of the id that are open are counted in its last epoch. Gaps that compaction explains are not counted.
     transactions : pa.Table
         Transactions that are open, as `kolumn.open_transactions` has them.
     offsets : pa.Table

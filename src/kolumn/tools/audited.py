@@ -27,7 +27,7 @@ from kolumn.tools.times import Times
 
 MOST_FINDINGS = 1000
 """Rows of one kind and one topic-partition; what is above is counted in ``left_out``."""
-_MOST_WAITING = 5000
+_MOST_WAITING = 2000
 ERROR, WARNING, NOTE = "error", "warning", "note"
 _WARNINGS = {FindingKind.RESET, FindingKind.MARKER_SUSPECTED, FindingKind.COORDINATOR}
 _WAITING = {
@@ -152,7 +152,10 @@ class Audited:
         def is_intact(position: int) -> bool:
             return bool(intact_positions(file, entries[entries.position == position]))
 
-        for event in self._producers.add(entries, absent, before, markers, is_intact):
+        is_quiet = self._absent.explains(file.segment, int(entries.last_offset.max()))
+        if not is_quiet and len(self._waiting) >= _MOST_WAITING:
+            is_quiet, self._more_waiting = True, self._more_waiting + int((np.diff(absent) > 0).sum())
+        for event in self._producers.add(entries, absent, before, markers, is_intact, is_quiet):
             self._wait(event, file.path)
         for own, is_committed in self._producers.ended:
             if not is_committed and own.records:
@@ -170,6 +173,8 @@ class Audited:
             self._more_waiting += 1
 
     def _told(self, event: Event, path: str, severity: str, detail: str) -> None:
+        if event.kind == FindingKind.GAP and (own := self._producers.counts.get((event.producer, event.epoch))) is not None:
+            own.gaps += 1
         self._found(
             event.kind, severity, detail, producer=event.producer, epoch=event.epoch, first=event.first, last=event.last,
             records=event.records, time_ms=event.time_ms, segment=path, position=event.position,
@@ -380,7 +385,7 @@ class Audited:
             (self._absent.untold, "segments in which stretches of absent offsets were joined"),
             (self._producers.unjudged, "batches of more producers than are known at a time were not judged"),
             (self._producers.uncounted, "runs of batches of more epochs than the table of producers has"),
-            (self._more_waiting, "more places where sequences or transactions jump over absent offsets were not judged"),
+            (self._more_waiting, "more places where offsets are absent before a producer's batch were not judged"),
         ]
         name = "?" if self._about["topic"] is None else f"{shown(self._key[0])}-{self._key[1]}"
         for count, text in said:

@@ -160,20 +160,29 @@ class ProducerStates:
         self.known = {producer: ProducerState(open=OpenTransaction(first, None, -1, (0, 0))) for producer, first in begun.items()}
         self.counts: dict[tuple[int, int], Counts] = {}
         self.unjudged = self.uncounted = 0
+        self._is_quiet = False
         self.ended: list[tuple[OpenTransaction, bool]] = []  # transactions that markers have ended, and whether they were committed
 
     def add(
-        self, entries: Entries, absent: Int64s, before: Int64s, markers: dict[int, tuple[int | None, int | None]], is_intact: Intact
+        self,
+        entries: Entries,
+        absent: Int64s,
+        before: Int64s,
+        markers: dict[int, tuple[int | None, int | None]],
+        is_intact: Intact,
+        is_quiet: bool = False,
     ) -> Iterator[Event]:
         """Batches of producers, in the order of the log. ``absent``: how many offsets are absent before each; ``before`` (2, n): the
         records and bytes before each; ``markers``: type and coordinator's epoch of control batches by their row; ``is_intact``: whether
-        the checksum of the batch at a position is right, which is asked before a batch contradicts a rule."""
+        the checksum of the batch at a position is right, which is asked before a batch contradicts a rule. With ``is_quiet`` nothing is
+        said of what absent offsets explain."""
+        self._is_quiet = is_quiet
         order = np.argsort(entries.producer_id, kind="stable")
         rows, absent, before = entries[order], absent[order], before[:, order]
         sequenced = rows.base_sequence >= 0
         last = np.where(sequenced, (rows.base_sequence + rows.last_offset - rows.base_offset) & LARGEST, -1)
         columns = np.stack([rows.base_offset, rows.last_offset, rows.base_sequence, last, rows.count, rows.position])
-        starts = np.flatnonzero(_begins(rows, np.where(sequenced, (last + 1) & LARGEST, -1), absent))
+        starts = np.flatnonzero(_begins(rows, np.where(sequenced, (last + 1) & LARGEST, -1), absent, is_quiet))
         for start, end in pairwise([*starts.tolist(), len(rows)]):
             first = rows[start]
             number, at = first.producer_id, (int(before[0, start]), int(before[1, start]))
@@ -252,8 +261,9 @@ class ProducerStates:
         if first >= 0 and expected is not None and first != expected:
             missing = (first - expected) & LARGEST
             absent = run.absent[0] - producer.absent
-            if is_new or missing <= LARGEST // 2:
-                counts.gaps += 1
+            if missing <= absent and self._is_quiet:
+                pass
+            elif is_new or missing <= LARGEST // 2:
                 text = f"expected sequence {expected}{f', the first one of epoch {run.epoch}' if is_new else ''}, found {first}"
                 text = f"{text}: {missing} record{'s' if missing > 1 else ''} of this producer are missing before it"
                 yield run.cut(1).event(FindingKind.GAP, text, missing=missing, absent=absent, after=producer.offset)
@@ -278,7 +288,7 @@ class ProducerStates:
             event = run.cut(1).event(FindingKind.MARKER_MISSING, text)
             yield event._replace(first=producer.offset + 1, last=run.base - 1, records=0)
             own.epoch = run.epoch
-        elif run.absent[0] > producer.absent and producer.offset >= 0:
+        elif run.absent[0] > producer.absent and producer.offset >= 0 and not self._is_quiet:
             event = run.cut(1).event(FindingKind.MARKER_SUSPECTED, _suspicion(own, producer.offset), missing=1)
             yield event._replace(first=producer.offset + 1, last=run.base - 1, records=0)
         if run.is_transactional and own is not None:
@@ -319,14 +329,20 @@ class ProducerStates:
         counts.records += run.records
 
 
-def _begins(rows: Entries, expected: Int64s, absent: Int64s) -> Flags:
+def _begins(rows: Entries, expected: Int64s, absent: Int64s, is_quiet: bool) -> Flags:
     """Rows that do not simply go on from the row before: another producer or epoch, a sequence that is not the ``expected`` one after
-    the row before, a marker, or absent offsets in a transaction. ``expected`` is -1 after a batch without sequences."""
+    the row before, a marker, or absent offsets in a transaction. If ``is_quiet``, as many absent offsets explain a sequence.
+    ``expected`` is -1 after a batch without sequences."""
     begins = np.ones(len(rows), bool)
-    columns = rows.producer_id, rows.producer_epoch, rows.transactional, np.where(rows.transactional == 1, absent, 0)
+    columns = rows.producer_id, rows.producer_epoch, rows.transactional
     changed = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    marked = rows.control == 1
-    begins[1:] = changed | marked[1:] | marked[:-1] | (rows.base_sequence[1:] != expected[:-1])
+    marked, gone = rows.control == 1, np.diff(absent)
+    jumps = rows.base_sequence[1:] != expected[:-1]
+    if is_quiet:
+        jumps &= (((rows.base_sequence[1:] - expected[:-1]) & LARGEST) > gone) | (expected[:-1] < 0)
+    else:
+        jumps |= (rows.transactional[1:] == 1) & (gone > 0)
+    begins[1:] = changed | marked[1:] | marked[:-1] | jumps
     return begins
 
 

@@ -118,7 +118,8 @@ def _drawn(lanes: list[_Lane]) -> Chart:
         axes.set_xlim(-0.02, 1.02)
         axes.set_xticks([0, 1], ["first offset", "last offset"])
         axes.grid(visible=False)
-        axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=9)
+        if labels:
+            axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0), fontsize=9)
     return chart
 
 
