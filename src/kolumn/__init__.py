@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kolumn.writers.outgoing import Leftover, tidy
     from kolumn.writers.rewriting.compact import Compaction, Retention, apply_retention, compact
     from kolumn.writers.rewriting.convert import Conversion, convert, losses
+    from kolumn.writers.rewriting.erase import Erasure, erase
     from kolumn.writers.write import write
 
 __version__ = "0.1.0"
@@ -43,6 +44,7 @@ __all__ = [
     "Conversion",
     "CorruptBatchError",
     "Damage",
+    "Erasure",
     "FormatError",
     "KolumnError",
     "Leftover",
@@ -63,6 +65,7 @@ __all__ = [
     "batches",
     "compact",
     "convert",
+    "erase",
     "explain",
     "groups",
     "losses",
@@ -100,6 +103,7 @@ _MODULES = {
     "tools.sizes": ("Space", "space"),
     "writers.rewriting.compact": ("Compaction", "Retention", "apply_retention", "compact"),
     "writers.rewriting.convert": ("Conversion", "convert", "losses"),
+    "writers.rewriting.erase": ("Erasure", "erase"),
     "writers.outgoing": ("Leftover", "tidy"),
     "writers.write": ("write",),
 }
