@@ -12,7 +12,8 @@ a later run: files get their names, older files are removed, then the journal, t
 that fails takes its names back, unless it replaces older files, which are not kept.
 
 Others may be able to write to a target. Therefore on this machine a staging folder has to be the user's own, and no other user may be able
-to write to it. At a URL a journal may only rename a run's own files to names of a topic-partition's files, or of a stream's epoch, and remove those.
+to write to it. At a URL a journal may only rename a run's own files to names of files of a topic-partition, or of a stream's epoch, and
+remove those.
 """
 
 import errno

@@ -72,6 +72,11 @@ class LatestOffsets:
             if row < len(each):
                 self._grow(len(keys[row].as_buffer()))
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the distinct keys."""
+        return int(self._used[1])
+
     def _map(self) -> KeyMap:
         addresses = (array.ctypes.data for array in (self._keys, self._bytes))
         return KeyMap(self._slots.ctypes.data, len(self._slots).bit_length() - 1, *addresses, *self._seeds)

@@ -1,7 +1,7 @@
 """`erase`: a log without the records that a selection names; every other record stays at its offset, and every other batch as it was.
 
-Pass two of the log cleaner (`kolumn.writers.rewriting.cleaner`) with another rule for what stays. Entries are decoded as far as the selection
-needs it; those without such a record are copied, the others are decoded whole and encoded again. What differs from the cleaner:
+Pass two of the log cleaner (`kolumn.writers.rewriting.cleaner`) with another rule for what stays. Entries are decoded as far as the
+selection needs it; those without such a record are copied, the others are decoded whole and encoded again. What differs from the cleaner:
 
 * A batch that becomes empty stays where it is the last one of a segment too, or of a transaction that is not decided: no offset moves, and
   no last stable offset. In formats 0 and 1, which have no empty entries, an empty segment with the next offset's name follows then.
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from kolumn.copies.copies import one_directory
 from kolumn.copies.transactions import transactions_of
 from kolumn.core import keywords
-from kolumn.core.arrays import Bytes, Flags, Int64s
+from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, CorruptBatchError, shown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.schema import LEFT_OUT_SCHEMA
@@ -37,10 +37,11 @@ from kolumn.options import Options
 from kolumn.readers.plan import LiveSegments, live_segments
 from kolumn.readers.selection import Keys, Selection, Where
 from kolumn.readers.types import with_types
-from kolumn.source.names import SWAP, file_name
+from kolumn.source.names import file_name
+from kolumn.source.segment_file import side_bytes
 from kolumn.source.segments import Segment
 from kolumn.source.side_files import CHECKPOINT, METADATA
-from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes, real_folder, with_suffix
+from kolumn.source.storage import base_name, beside, listing, parent, read_bytes, real_folder
 from kolumn.values.typed import Typed, stored_columns, typed_batch
 from kolumn.writers.commit.staged_file import StagedFile
 from kolumn.writers.entries import Encoded, EntrySettings, Splice
@@ -48,6 +49,7 @@ from kolumn.writers.outgoing import outgoing
 from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, Producers, in_place, per_entry
 from kolumn.writers.rewriting.compact import folder_of
 from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, with_known_offsets, written
+from kolumn.writers.rewriting.erasure_proof import Proof
 from kolumn.writers.write import SegmentFiles
 
 PARTITIONS_SCHEMA = pa.schema(
@@ -211,7 +213,13 @@ class Meant:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """Record columns that the methods need."""
         return tuple(dict.fromkeys(("offset", "isControl", *stored_columns(self.selection.columns, self.typed))))
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        """Those, and all that a log stores about a record."""
+        return tuple(dict.fromkeys((*COLUMNS, *self.columns)))
 
     def _batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
         return typed_batch(records, self.selection.columns, self.typed) if self.typed else records
@@ -257,7 +265,7 @@ class Erased(Rewriting):
 
 @dataclass(frozen=True)
 class ErasurePlan:
-    """The segments of a topic-partition, the ``last`` offset of each, its producers, and its last stable offset, if a transaction is open."""
+    """The segments of a topic-partition, the ``last`` offset of each, its producers; its last stable offset if a transaction is open."""
 
     segments: list[Segment]
     last: list[int]
@@ -318,7 +326,7 @@ class ErasureJob:
                 out.keep(rows[~touched[rows]])
                 done.undecided += self.meant.undecided(piece)
             again = np.flatnonzero(touched)
-            for piece in pieces_of(source, origin, entries[again], segment, self.options, COLUMNS) if len(again) else ():
+            for piece in pieces_of(source, origin, entries[again], segment, self.options, self.meant.all_columns) if len(again) else ():
                 rows = np.searchsorted(entries.position, piece.entries.position)
                 fates, made = self._rewritten(piece, partial(plan.stay_empty, number), done)
                 out.put(rows[fates != DROP], made)
@@ -341,16 +349,13 @@ class ErasureJob:
 
 def _copy_side_files(segment: Segment, place: Path, of_partition: bool) -> None:
     """Copy the files that have no key and no value of a record, and do not follow from the log: producers, aborted transactions, epochs."""
-    copied = {with_suffix(segment.path, ".txnindex"): place.with_suffix(".txnindex").name}
+    copied = [(place.with_suffix(".txnindex"), side_bytes(segment, ".txnindex"))]
     if of_partition:
-        copied |= {
-            file.name: base_name(file.name)
-            for file in listing(parent(segment.path) or ".")
-            if _OF_PARTITION.fullmatch(base_name(file.name))
-        }
-    for name, own in copied.items():
-        if (data := read_bytes(name)) is not None:
-            with StagedFile(place.with_name(own)) as out:
+        names = [file.name for file in listing(parent(segment.path) or ".") if _OF_PARTITION.fullmatch(base_name(file.name))]
+        copied += [(place.with_name(base_name(name)), read_bytes(name)) for name in names]
+    for path, data in copied:
+        if data is not None:
+            with StagedFile(path) as out:
                 out.write(data)
 
 
@@ -383,7 +388,7 @@ class ErasureWork:
         for segment in segments:
             if segment.fault is not None:
                 raise segment.fault
-        names = dict(targets(segments, target))
+        names = {segment: _of_folder(segment, name) for segment, name in targets(segments, target)}
         _refuse_in_place(names)
         typed = with_types(chosen, source, live.whole_ranges()).typed if selection.fields else ()
         most = max(_MOST_STRETCHES // len(names), _LEAST_STRETCHES)
@@ -405,7 +410,7 @@ class ErasureWork:
             for own, total in totals
             for first, last, count in total.stretches
         ]
-        left_out = self.live.left_out().to_pylist() + [row for _, total in totals for row in total.tails]
+        left_out = [_with_advice(row) for row in self.live.left_out().to_pylist()] + [row for _, total in totals for row in total.tails]
         skipped = Skipped()
         for _, total in totals:
             skipped.add(total.skipped)
@@ -415,8 +420,13 @@ class ErasureWork:
             sum(total.unlisted for _, total in totals),
             pa.Table.from_pylist(left_out, LEFT_OUT_SCHEMA),
             skipped,
-            None,
+            self._proved() if verify else None,
         )
+
+    def _proved(self) -> pa.Table:
+        meant = self.job.meant
+        names = [{segment: self.names[segment] for segment in own} for own in self.partitions]
+        return Proof(meant.flags, meant.all_columns, self.job.options).table(names)
 
     def _row(self, own: list[Segment], total: Erased) -> _Row:
         return {
@@ -428,6 +438,16 @@ class ErasureWork:
 
 def _named(segment: Segment) -> _Row:
     return {"topic": None if segment.topic is None else shown(segment.topic), "partition": segment.partition}
+
+
+def _with_advice(row: _Row) -> _Row:
+    advice = "not copied, and it may hold erased records: remove it at the source"
+    return {**row, "reason": f"{row['reason']}; {advice}"}
+
+
+def _of_folder(segment: Segment, name: str) -> str:
+    """The name of a segment in a broker's folder: one in a tier has a name with an id."""
+    return name if segment.copy_id is None else beside(name, file_name(segment.base_offset or 0))
 
 
 def _refuse_in_place(names: dict[Segment, str]) -> None:
