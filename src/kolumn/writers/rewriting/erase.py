@@ -12,7 +12,7 @@ selection needs it; those without such a record are copied, the others are decod
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Unpack
@@ -137,7 +137,10 @@ class Erasure:
         return proved and not self.skipped.pieces and not self.undecided
 
 
-@known_keywords(keywords.refused(("value_as", "key_as", "value_errors", "key_errors"), "erase returns no value"))
+refused_by_erase = keywords.refused(("value_as", "key_as", "value_errors", "key_errors"), "erase returns no value")
+
+
+@known_keywords(refused_by_erase)
 def erase(
     source: keywords.Source,
     target: keywords.Path,
@@ -229,9 +232,14 @@ class Meant:
         return np.asarray(self.selection.flags(self._batch(piece.records))) & ~np.asarray(piece.records["isControl"])
 
     def undecided(self, piece: Piece) -> int:
-        if not self.typed:
+        """Of how many records a payload cannot be decoded, and nothing else says that they are not meant."""
+        if not self.selection.fields:
             return 0
-        return self.selection.undecided(self._batch(piece.records.filter(pc.invert(piece.records["isControl"]))))
+        batch, rest = self._batch(piece.records), replace(self.selection, fields=())
+        asked = {path.partition(".")[0] for path, _ in self.selection.fields}
+        able = [pc.invert(piece.records["isControl"]), *(pc.is_valid(piece.records[side]) for side in asked)]
+        able += [rest.flags(batch)] if rest.columns else []
+        return self.selection.undecided(batch.filter(reduce(pc.and_, able)))
 
 
 @dataclass

@@ -231,14 +231,14 @@ def _same(source: Iterator[pa.RecordBatch], target: Iterator[pa.RecordBatch], ch
     """Compare records, one after the other, up to the first that differ. All of both is read: it counts for the other checks."""
     some = (filter(len, source), filter(len, target))
     left, right = (next(side, None) for side in some)
-    while left is not None and right is not None and not check.found:
+    differ = False
+    while left is not None and right is not None and not differ:
         count = min(len(left), len(right))
         row = _first_difference(left.slice(0, count), right.slice(0, count))
-        check.checked += row
+        check.checked, differ = check.checked + row, row < count
         left, right = (side.slice(row) if row < len(side) else next(own, None) for side, own in zip((left, right), some, strict=True))
-        check.found += row < count
     rest = [side for side in (left, right) if side is not None]
-    check.found = max(check.found, len(rest) > 0)
+    check.found += len(rest) > 0
     check.at(side["offset"][0].as_py() for side in rest)
     for side in some:
         for _ in side:
