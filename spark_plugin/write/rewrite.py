@@ -1,4 +1,4 @@
-"""`convert`, `compact` and `erase` of thousands of segments: a task writes a segment into its own folder, the driver moves complete ones."""
+"""`convert`, `compact`, `erase` of thousands of segments: a task writes a segment into its own folder, the driver moves complete ones."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby

@@ -5,6 +5,7 @@ import random
 import shutil
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from kit import oracle
 from kit.asked import offsets, put
 from kit.corpus import Case, cases
 from kit.draft_segments import FORMATS, Maker, Row
-from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, wrapper
+from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, with_crc, wrapper
 from kit.fuzz import FIRST, TURN, none_fails
 from kit.inflate import inflate
 from kit.outcome import raises
@@ -101,6 +102,12 @@ def compare(source: Path, target: Path, meant: Callable[[oracle.Row], bool]) -> 
         for (entry, one), made in zip(after, expected, strict=True):
             assert entry == made if made in untouched else what(entry, one) == what(made, oracle.read_entry(made, 0)), name
     return gone
+
+
+def proved(done: kolumn.Erasure) -> list[bool]:
+    """Whether each check passed."""
+    assert done.verification is not None
+    return done.verification["ok"].to_pylist()
 
 
 def gone_from(folder: Path, secrets: set[bytes]) -> None:
@@ -272,7 +279,7 @@ def test_headers_and_fields(tmp_path: Path) -> None:
     schema = {"id": pa.int64(), "name": pa.struct([("first", pa.string())])}
     done = kolumn.erase(source, tmp_path / "c", where=["value.id=1", "tenant=t-0"], value_format="json", value_schema=schema, verify=True)
     assert (done.ok, done.undecided, done.records, offsets(tmp_path / "c")) == (False, 1, 1, [0, 1, 2, 3, 5, 6, 7])
-    assert all(done.verification["ok"].to_pylist())
+    assert all(proved(done))
     raises(kolumn.ArgumentError, "without value_format", kolumn.erase, source, tmp_path / "d", where="value.id=1")
     raises(kolumn.ArgumentError, "name the records", kolumn.erase, source, tmp_path / "d")
 
@@ -291,7 +298,7 @@ def test_damage_is_an_error_or_is_not_copied(tmp_path: Path) -> None:
     raises(kolumn.CorruptBatchError, "", kolumn.erase, source, tmp_path / "b", keys="person-0001")
     assert not list((tmp_path / "b").rglob("*.log"))
     done = kolumn.erase(source, tmp_path / "c", keys="person-0001", errors="skip", verify=True)
-    assert (done.ok, len(done.damage), all(done.verification["ok"].to_pylist())) == (False, 1, True)
+    assert (done.ok, len(done.damage), all(proved(done))) == (False, 1, True)
     assert offsets(tmp_path / "c") == [0, 2, 3, 4, 10, 11, 12, 13, 14]
 
 
@@ -338,7 +345,7 @@ def test_drafts() -> None:
 def test_the_proof_sees_what_is_left(tmp_path: Path) -> None:
     """A proof that always says yes would be none: the target is changed after it was written."""
     source = write_log(tmp_path / "a", (0, [batch(_records(5)), batch(_records(3, 5), codec=TURN % 5)]))
-    meant = {"keys": "person-0001"}
+    meant: Any = {"keys": "person-0001"}
 
     def failing(change: Callable[[Path], object]) -> list[str]:
         target = tmp_path / "b"
@@ -376,6 +383,23 @@ def test_a_value_that_another_record_has_too_is_said_and_no_failure(tmp_path: Pa
     assert done.ok
     assert (checks["payloads"]["alsoKept"], checks["payloads"]["firstOffset"], checks["bytes"]["alsoKept"]) == (1, 1, 2)
     assert "2 keys and values are short" in checks["bytes"]["remark"]
+
+
+def test_what_only_looks_like_a_needle_is_no_finding_and_what_no_reader_sees_is_one(tmp_path: Path) -> None:
+    erased = Record(0, b"person-50", b"", TIME)
+    # The length of a value of 24 bytes is the character 0.
+    beside = Record(1, b"person-5", bytes(24), TIME)
+    source = write_log(tmp_path / "a", (0, [batch([erased]), batch([beside])]))
+    assert b"person-50" in batch([beside])
+    assert kolumn.erase(source, tmp_path / "b", keys="person-50", verify=True).ok
+    hidden = message(1, beside, trailing=b"..person-50..")
+    stream = batch([replace(beside, value=b"v")], codec=1)
+    slack = with_crc(stream[:8] + struct.pack(">i", len(stream) - 12 + 9) + stream[12:] + b"person-50")
+    for name, entry in (("trailing", hidden), ("slack", slack)):
+        source = write_log(tmp_path / name, (0, [message(1, erased), entry]))
+        assert offsets(source) == [0, 1]
+        done = kolumn.erase(source, tmp_path / f"{name}-out", keys="person-50", verify=True)
+        assert [row["check"] for row in done.verification.to_pylist() if not row["ok"]] == ["bytes"], name
 
 
 def search(seed: int, folder: Path) -> None:

@@ -413,18 +413,13 @@ class ErasureWork:
             totals.append((own, Erased()))
             for segment in own:
                 totals[-1][1].add(done[segment])
-        stretches = [
-            {**_named(own[0]), "firstOffset": first, "lastOffset": last, "records": count}
-            for own, total in totals
-            for first, last, count in total.stretches
-        ]
         left_out = [_with_advice(row) for row in self.live.left_out().to_pylist()] + [row for _, total in totals for row in total.tails]
         skipped = Skipped()
         for _, total in totals:
             skipped.add(total.skipped)
         return Erasure(
             pa.Table.from_pylist([self._row(own, total) for own, total in totals], PARTITIONS_SCHEMA),
-            pa.Table.from_pylist(stretches, ERASED_SCHEMA),
+            pa.concat_tables([ERASED_SCHEMA.empty_table(), *(_erased(_named(own[0]), total.stretches) for own, total in totals)]),
             sum(total.unlisted for _, total in totals),
             pa.Table.from_pylist(left_out, LEFT_OUT_SCHEMA),
             skipped,
@@ -442,6 +437,12 @@ class ErasureWork:
             "rewritten": total.rewritten, "emptied": total.emptied, "dropped": total.dropped, "undecided": total.undecided,
             "bytes": total.bytes, "bytesAfter": total.bytes_after,
         }  # fmt: skip
+
+
+def _erased(names: _Row, stretches: list[tuple[int, int, int]]) -> pa.Table:
+    columns = np.array(stretches, np.int64).reshape(-1, 3).T
+    repeated = [pa.repeat(pa.scalar(name, field.type), len(stretches)) for name, field in zip(names.values(), ERASED_SCHEMA, strict=False)]
+    return pa.Table.from_arrays([*repeated, *map(pa.array, columns)], schema=ERASED_SCHEMA)
 
 
 def _named(segment: Segment) -> _Row:

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import shown
-from kolumn.log.pieces import Piece, pieces
+from kolumn.decode.host.chunks import header_rows
+from kolumn.log.pieces import Piece, piece_of, pieces
 from kolumn.options import Options
 from kolumn.source.names import LOG
 from kolumn.source.segment_file import SegmentFile
@@ -94,7 +95,7 @@ class Proof:
         for partition in own:
             for segment, target in partition.pairs:
                 self._compare(segment, target, partition.checks)
-                if self.needles.bytes > _ROUND_BYTES:
+                if self.needles.size > _ROUND_BYTES:
                     self._search(own)
         self._search(own)
         return pa.Table.from_pylist([row for partition in own for row in partition.rows(self.short)], VERIFICATION_SCHEMA)
@@ -135,8 +136,7 @@ class Proof:
         for partition in partitions:
             checks, logs = partition.checks, set[str]()
             for _, target in partition.pairs:
-                explained = self._search_records(target, checks)
-                _count(checks["bytes"], target, self._raw(target), explained)
+                self._search_file(target, checks["bytes"], *self._search_records(target, checks))
                 logs.add(target.path)
             stems = {base_name(name).removesuffix(LOG) for name in logs}
             for file in listing(parent(partition.pairs[0][1].path) or "."):
@@ -182,23 +182,28 @@ class Proof:
         flags[row[stop + bounds[0] <= bounds[row + 1]]] = True
         return flags
 
-    def _raw(self, target: Segment) -> Iterator[tuple[int, Int64s]]:
-        """Bytes that were searched, and positions of needles in a file, some MiB at a time."""
+    def _search_file(self, target: Segment, check: _Check, positions: Int64s, held: Flags) -> None:
+        """Search the bytes of a segment, some MiB at a time. A needle in an entry that a record has is counted there."""
         step, overlap = max(_RAW_BYTES, 2 * LONGEST), max(self.needles.pattern.longest - 1, 0)
         with SegmentFile(target) as file:
             for start in range(0, file.size, step):
                 stop = min(start + step + overlap, file.size)
-                found, _ = self.needles.pattern.find(file.read(start, stop)[: stop - start])
-                yield min(step, file.size - start), found[found < step] + start
+                found, end = self.needles.pattern.find(file.read(start, stop)[: stop - start])
+                check.checked += min(step, file.size - start)
+                row = np.searchsorted(positions, found + start, side="right") - 1
+                for i in np.flatnonzero((found < step) & ~np.append(held, False)[row]).tolist():
+                    check.found += row[i] < 0 or not self._is_decoded(file, int(positions[row[i]]), start + int(found[i] + end[i]) // 2)
 
-
-def _count(check: _Check, target: Segment, raw: Iterator[tuple[int, Int64s]], explained: tuple[Int64s, Flags]) -> None:
-    """Count the places in a file with needles that no record of their entry has."""
-    positions, held = explained
-    for size, found in raw:
-        check.checked += size
-        row = np.searchsorted(positions, found, side="right") - 1
-        check.found += int((~np.append(held, False)[row]).sum())
+    def _is_decoded(self, file: SegmentFile, position: int, at: int) -> bool:
+        """Whether a byte is part of the records of the entry at ``position``, which are others if it is another one. The bytes of a needle
+        may be the end of a field and the length of the next one, or numbers of a compressed stream."""
+        entries = next(header_rows(file, position, file.size))[:1]
+        if at >= entries[0].end:
+            return False
+        source, how = file.read(position, entries[0].end).copy(), replace(self.options, errors="skip")
+        before = piece_of(source, position, entries.copy(), file.segment, how).records
+        source[at - position] ^= 1
+        return not before.equals(piece_of(source, position, entries.copy(), file.segment, how).records)
 
 
 class _Untouched:
@@ -213,7 +218,7 @@ class _Untouched:
         self._first.append(entries.base_offset[touched])
         self._last.append(entries.last_offset[touched])
         for i in np.flatnonzero(~touched).tolist():
-            self.digest.update(piece.entry(i))
+            self.digest.update(piece.entry(i).data)
         self.count += int((~touched).sum())
 
     def ranges(self) -> tuple[Int64s, Int64s]:

@@ -1,7 +1,7 @@
 """Keys and values of erased records, and where they still are: as whole keys and values, and as bytes of anything.
 
 Bytes are searched for one window of 8 bytes of each needle, the one that fewest needles have, by a table over hashes of all windows of the
-data; then for a second window, then for the whole needle.
+data; then other windows are compared, and then the whole needle.
 """
 
 from functools import cached_property
@@ -18,7 +18,7 @@ _WINDOW, _PLACES = 8, 16
 _NUMBER = 24
 """Bytes that a needle with a zero byte must have: shorter ones may be numbers, which stand in headers of batches and in indexes too."""
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
-_BITS, _FACTOR = 22, np.uint64(0x9E3779B97F4A7C15)
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 def can_be_searched(needle: bytes) -> bool:
@@ -38,7 +38,7 @@ class Needles:
         self.values.add(records["value"], records["offset"])
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
         """Bytes of all of them."""
         return self.keys.bytes + self.values.bytes
 
@@ -62,42 +62,49 @@ class Pattern:
 
     def __init__(self, needles: list[bytes]) -> None:
         self.longest = max(map(len, needles), default=0)
-        size = np.array([len(needle) for needle in needles], np.int64)
-        data, start, room = np.frombuffer(b"".join(needles), np.uint8), np.cumsum(size) - size, size - _WINDOW
-        often = [_how_often(_words_at(data, start + room * place // (_PLACES - 1))) for place in range(_PLACES)]
-        seldom = np.argsort(np.stack(often, axis=1), axis=1, kind="stable")
-        at, behind = (room * seldom[:, i] // (_PLACES - 1) for i in range(2))
-        word = _words_at(data, start + at)
-        order = np.argsort(word, kind="stable")
-        self._needles, self._size = [needles[i] for i in order.tolist()], size[order]
-        self._word, self._at, self._behind = word[order], at[order], behind[order]
-        self._second = _words_at(data, start + behind)[order]
-        self._is_there = np.zeros(1 << _BITS, np.bool_)
-        self._is_there[_hash(self._word)] = True
+        self._size = np.array([len(needle) for needle in needles], np.int64)
+        self._data, self._start = np.frombuffer(b"".join(needles), np.uint8), np.cumsum(self._size) - self._size
+        rows = np.arange(len(needles))
+        often = [_how_often(_words_at(self._data, self._start + self._place(rows, place))) for place in range(_PLACES)]
+        self._at = self._place(rows, np.argmin(np.stack(often, axis=1), axis=1))
+        word = _words_at(self._data, self._start + self._at)
+        self._order = np.argsort(word, kind="stable")
+        self._word = word[self._order]
+        self._shift = np.uint64(64 - min(max(len(needles).bit_length() + 4, 12), 24))
+        self._is_there = np.zeros(1 << (64 - int(self._shift)), np.bool_)
+        self._is_there[self._hash(word)] = True
+
+    def _place(self, needles: Int64s, place: Int64s | int) -> Int64s:
+        """Where a needle's windows begin, some of which overlap."""
+        return (self._size[needles] - _WINDOW) * place // (_PLACES - 1)
+
+    def _hash(self, words: Words) -> Words:
+        return (words * _FACTOR) >> self._shift
 
     def find(self, data: Bytes) -> tuple[Int64s, Int64s]:
         """Where needles begin in some bytes, in order, and where they end."""
-        found = [self._from(data, shift) for shift in range(_WINDOW)] if len(self._needles) else []
+        found = [self._from(data, shift) for shift in range(_WINDOW)] if len(self._size) else []
         both = np.concatenate([np.zeros((0, 2), np.int64), *found])
         start, stop = both[np.lexsort((both[:, 1], both[:, 0]))].T
         return start, stop
 
     def _from(self, data: Bytes, shift: int) -> Int64s:
-        """Begin and end of the needles whose window is at ``shift`` more than a multiple of 8."""
+        """Begin and end of the needles whose rarest window is at ``shift`` more than a multiple of 8."""
         words = data[shift : shift + (len(data) - shift) // _WINDOW * _WINDOW].view(np.uint64)
-        rows = np.flatnonzero(self._is_there[_hash(words)])
+        rows = np.flatnonzero(self._is_there[self._hash(words)])
         low, high = (np.searchsorted(self._word, words[rows], side=side) for side in ("left", "right"))
         count = high - low
-        which = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count) + np.repeat(low, count)
-        start = np.repeat(rows * _WINDOW + shift, count) - self._at[which]
-        inside = (start >= 0) & (start + self._size[which] <= len(data))
-        start, which = start[inside], which[inside]
-        same = _words_at(data, start + self._behind[which]) == self._second[which]
-        start, which = start[same], which[same]
-        pairs = zip(start.tolist(), which.tolist(), strict=True)
-        equal = np.array([data[at : at + len(self._needles[i])].tobytes() == self._needles[i] for at, i in pairs], np.bool_)
-        start, which = start[equal], which[equal]
-        return np.stack([start, start + self._size[which]], axis=1)
+        needle = self._order[np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count - low, count)]
+        start = np.repeat(rows * _WINDOW + shift, count) - self._at[needle]
+        good = (start >= 0) & (start + self._size[needle] <= len(data))
+        for place in reversed(range(_PLACES)):
+            start, needle = start[good], needle[good]
+            at = self._place(needle, place)
+            good = _words_at(data, start + at) == _words_at(self._data, self._start[needle] + at)
+        start, needle = start[good], needle[good]
+        whole = zip(start.tolist(), self._start[needle].tolist(), self._size[needle].tolist(), strict=True)
+        good = np.array([np.array_equal(data[at : at + size], self._data[own : own + size]) for at, own, size in whole], np.bool_)
+        return np.stack([start, start + self._size[needle]], axis=1)[good]
 
 
 def _words_at(data: Bytes, start: Int64s) -> Words:
@@ -110,7 +117,3 @@ def _how_often(words: Words) -> Int64s:
     """How often each word is among them."""
     _, group, count = np.unique(words, return_inverse=True, return_counts=True)
     return count[group]
-
-
-def _hash(words: Words) -> Words:
-    return (words * _FACTOR) >> np.uint64(64 - _BITS)
