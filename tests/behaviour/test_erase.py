@@ -382,7 +382,7 @@ def test_a_value_that_another_record_has_too_is_said_and_no_failure(tmp_path: Pa
     checks = {row["check"]: row for row in done.verification.to_pylist()}
     assert done.ok
     assert (checks["payloads"]["alsoKept"], checks["payloads"]["firstOffset"], checks["bytes"]["alsoKept"]) == (1, 1, 2)
-    assert "2 keys and values are short" in checks["bytes"]["remark"]
+    assert "2 of the keys and values are short" in checks["bytes"]["remark"]
 
 
 def test_what_only_looks_like_a_needle_is_no_finding_and_what_no_reader_sees_is_one(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ _MOST_STRETCHES, _LEAST_STRETCHES = 1 << 18, 1 << 10
 """Stretches of erased records that a result lists: of all segments together, and of each one at least."""
 NEXT_STEPS = (
     "Erase on every replica: a follower fetches only what it lacks, so it keeps the records, and gives them back if it becomes leader.",
-    "Stop a broker before its folder is replaced. Copy the checkpoints of its log directory too, but for cleaner-offset-checkpoint.",
+    "Stop a broker before its folder is replaced. A new log directory needs log-start-offset-checkpoint of the old one too.",
     "Remove the source, what is named as left out, snapshots of disks, and backups: they still have the records.",
     "Remote copies of segments (tiers) are files of their own: erase them too, or let retention delete them.",
     "State of consumers, sinks, mirrors and compacted copies of the topic are not changed.",

@@ -33,13 +33,15 @@ VERIFICATION_SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 CHECKS = {
-    "selection": "records of the target that are meant",
-    "records": "records that stay and are not as in the source",
-    "batches": "segments whose batches without erased records are not byte for byte those of the source",
-    "payloads": "records with the key or value of an erased one; such records stay if they are not meant themselves",
-    "bytes": "places outside of records with the bytes of an erased key or value",
+    "selection": "records of the target are meant",
+    "records": "a record that stays is not as in the source",
+    "batches": "batches without erased records are not byte for byte those of the source",
+    "payloads": "",
+    "bytes": "the bytes of an erased key or value are in a file, outside of the records that stay",
 }
-"""What is counted as ``found`` of each check, or as ``alsoKept``."""
+"""What is wrong if something is found; a record that stays may have the key or value of an erased one."""
+_KEPT = "records that stay have it too"
+_SHORT = "of the keys and values are short or may be numbers: compared as wholes only"
 _ROUND_BYTES = 64 << 20
 _RAW_BYTES = 8 << 20
 _OF_PARTITION = re.compile(r"[0-9]{20}\..*|leader-epoch-checkpoint|partition\.metadata")
@@ -53,7 +55,6 @@ class _Check:
     found: int = 0
     kept: int = 0
     first: int | None = None
-    remark: str = ""
 
     def at(self, offsets: Iterable[int]) -> None:
         """Note the lowest offset."""
@@ -70,13 +71,13 @@ class _Partition:
     def rows(self, short: int) -> Iterator[dict[str, Any]]:
         segment = self.pairs[0][0]
         for check in self.checks.values():
-            text = CHECKS[check.name] if check.found or check.kept else ""
-            if check.name == "bytes" and short:
-                text = f"{text}; " * bool(text) + f"{short} keys and values are short, or may be numbers: compared as wholes only"
+            texts = [CHECKS[check.name]] if check.found else []
+            texts += [_KEPT] if check.kept else []
+            texts += [f"{short} {_SHORT}"] if short and check.name == "bytes" else []
             yield {
                 "topic": None if segment.topic is None else shown(segment.topic), "partition": segment.partition, "check": check.name,
                 "checked": check.checked, "found": check.found, "alsoKept": check.kept, "firstOffset": check.first,
-                "ok": not check.found, "remark": text,
+                "ok": not check.found, "remark": "; ".join(texts),
             }  # fmt: skip
 
 
