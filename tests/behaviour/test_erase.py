@@ -270,6 +270,27 @@ def test_side_files_and_what_is_not_copied(tmp_path: Path) -> None:
     assert kolumn.verify(out).ok
 
 
+def test_a_swap_file_gets_its_name(tmp_path: Path) -> None:
+    source = write_log(tmp_path / "a", (0, [batch(_records(5))]), (5, [batch(_records(5, 5))]))
+    for suffix in ("log", "txnindex"):
+        (source / f"{0:020}.{suffix}").write_bytes(batch(_records(3)) if suffix == "log" else b"old")
+        (source / f"{0:020}.{suffix}.swap").write_bytes(batch(_records(5)) if suffix == "log" else b"new")
+    done = kolumn.erase(source, tmp_path / "b", keys="person-0001", verify=True)
+    out = tmp_path / "b" / "t-0"
+    assert (done.ok, offsets(out)) == (True, [0, 2, 3, 4, 5, 6, 7, 9])
+    assert (out / f"{0:020}.txnindex").read_bytes() == b"new"
+    assert [(row["kind"], "remove it" in row["reason"]) for row in done.left_out.to_pylist()] == [("replaced", True)]
+
+
+def test_records_without_a_key_or_a_value(tmp_path: Path) -> None:
+    records = [Record(0, None, b"v"), Record(1, b"", b""), Record(2, b"k", None), Record(3, b"a key of some length", None)]
+    source = write_log(tmp_path / "a", (0, [batch(records)]))
+    for keys, left in (([], [0, 1, 2, 3]), ([b""], [0, 2, 3]), (["k"], [0, 1, 3]), (["a key of some length"], [0, 1, 2])):
+        target = tmp_path / str(left)
+        done = kolumn.erase(source, target, keys=keys, verify=True)
+        assert (done.ok, offsets(target)) == (True, left)
+
+
 def test_headers_and_fields(tmp_path: Path) -> None:
     people = [b'{"id": %d, "name": {"first": "n%d"}}' % (i % 3, i) for i in range(6)] + [b"{broken", None]
     records = [Record(i, None, value, TIME, ((b"tenant", b"t-%d" % (i % 2)),)) for i, value in enumerate(people)]

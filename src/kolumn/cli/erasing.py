@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -76,7 +77,7 @@ def _keys_in(name: str) -> Iterator[bytes]:
     from kolumn.readers.selection import bytes_of
 
     try:
-        data = sys.stdin.buffer.read() if name == "-" else open(name, "rb").read()  # noqa: SIM115
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
         raise ArgumentError(f"keys={name!r}: cannot be read: {error.strerror}") from error
     for number, line in enumerate(data.splitlines(), 1):

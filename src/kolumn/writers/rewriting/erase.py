@@ -12,7 +12,7 @@ selection needs it; those without such a record are copied, the others are decod
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Unpack
@@ -37,7 +37,7 @@ from kolumn.options import Options
 from kolumn.readers.plan import LiveSegments, live_segments
 from kolumn.readers.selection import Keys, Selection, Where
 from kolumn.readers.types import with_types
-from kolumn.source.names import file_name
+from kolumn.source.names import SWAP, file_name
 from kolumn.source.segment_file import side_bytes
 from kolumn.source.segments import Segment
 from kolumn.source.side_files import CHECKPOINT, METADATA
@@ -46,7 +46,7 @@ from kolumn.values.typed import Typed, stored_columns, typed_batch
 from kolumn.writers.commit.staged_file import StagedFile
 from kolumn.writers.entries import Encoded, EntrySettings, Splice
 from kolumn.writers.outgoing import outgoing
-from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, Producers, in_place, per_entry
+from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, LatestOffsets, Producers, in_place, per_entry
 from kolumn.writers.rewriting.compact import folder_of
 from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, with_known_offsets, written
 from kolumn.writers.rewriting.erasure_proof import Proof
@@ -163,7 +163,8 @@ def erase(
     Segments keep their names. Indexes are new; ``.snapshot``, ``.txnindex``, ``leader-epoch-checkpoint`` and ``partition.metadata``
     are copied. Bytes after the last batch of a segment are not copied. All files appear, or none.
 
-    Memory: as of a read in one thread, and some 100 bytes for each row of `Erasure.erased`.
+    Memory: as of a read in one thread, and some 100 bytes for each row of `Erasure.erased`. With ``verify`` 64 MiB of erased keys and
+    values, or an eighth of ``memory_bytes``, are searched for at a time, in some times as much memory; each time the target is read again.
 
     Parameters
     ----------
@@ -227,9 +228,21 @@ class Meant:
     def _batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
         return typed_batch(records, self.selection.columns, self.typed) if self.typed else records
 
+    @cached_property
+    def _keys(self) -> LatestOffsets | None:
+        """The keys in a map, which Arrow would make anew for each batch."""
+        if self.selection.keys is None:
+            return None
+        made = LatestOffsets()
+        made.add(self.selection.keys, pa.array(np.zeros(len(self.selection.keys), np.int64)))
+        return made
+
     def flags(self, piece: Piece) -> Flags:
         """Flags of the records, never of control records."""
-        return np.asarray(self.selection.flags(self._batch(piece.records))) & ~np.asarray(piece.records["isControl"])
+        meant, rest = ~np.asarray(piece.records["isControl"]), replace(self.selection, keys=None)
+        if self._keys is not None:
+            meant &= self._keys.known(piece.records["key"])
+        return meant & np.asarray(rest.flags(self._batch(piece.records))) if rest.columns else meant
 
     def undecided(self, piece: Piece) -> int:
         """Of how many records a payload cannot be decoded, and nothing else says that they are not meant."""
@@ -357,7 +370,10 @@ class ErasureJob:
 
 def _copy_side_files(segment: Segment, place: Path, of_partition: bool) -> None:
     """Copy the files that have no key and no value of a record, and do not follow from the log: producers, aborted transactions, epochs."""
-    copied = [(place.with_suffix(".txnindex"), side_bytes(segment, ".txnindex"))]
+    # The index of a swap file has its suffix, or has its own name already.
+    swapped = read_bytes(f"{segment.path.removesuffix(SWAP)}.txnindex.swap") if segment.is_swap else None
+    own = replace(segment, path=segment.path.removesuffix(".swap"))
+    copied = [(place.with_suffix(".txnindex"), swapped or side_bytes(own, ".txnindex"))]
     if of_partition:
         names = [file.name for file in listing(parent(segment.path) or ".") if _OF_PARTITION.fullmatch(base_name(file.name))]
         copied += [(place.with_name(base_name(name)), read_bytes(name)) for name in names]

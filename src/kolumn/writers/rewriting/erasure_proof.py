@@ -96,7 +96,7 @@ class Proof:
         for partition in own:
             for segment, target in partition.pairs:
                 self._compare(segment, target, partition.checks)
-                if self.needles.size > _ROUND_BYTES:
+                if self.needles.size > (self.options.memory_bytes or 8 * _ROUND_BYTES) // 8:
                     self._search(own)
         self._search(own)
         return pa.Table.from_pylist([row for partition in own for row in partition.rows(self.short)], VERIFICATION_SCHEMA)
