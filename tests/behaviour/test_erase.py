@@ -305,6 +305,17 @@ def test_headers_and_fields(tmp_path: Path) -> None:
     raises(kolumn.ArgumentError, "name the records", kolumn.erase, source, tmp_path / "d")
 
 
+def test_headers_whose_names_are_no_text(tmp_path: Path) -> None:
+    """Names of headers may say which schema a value is of."""
+    headers = (((b"\xff", b"1"),), ((b"a", b"1"), (b"\xc3", None), (b"b", b"2")), ())
+    records = [Record(i, b"k", b"\0\0\0\0\1" + bytes([2 * i]), TIME, own) for i, own in enumerate(headers)]
+    source = write_log(tmp_path / "a", (0, [batch(records)]))
+    schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}'
+    for number, where in enumerate((["value.a=1"], ["value.a=1", "b=2"])):
+        done = kolumn.erase(source, tmp_path / str(number), where=where, value_format="avro", value_schema=schema, verify=True)
+        assert (done.ok, done.records, offsets(tmp_path / str(number))) == (True, 1, [0, 2])
+
+
 def test_never_in_place(tmp_path: Path) -> None:
     source = write_log(tmp_path, (0, [batch(_records(5))]))
     (tmp_path / "link").symlink_to(tmp_path)

@@ -28,6 +28,7 @@ from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, CorruptBatchError, shown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.schema import LEFT_OUT_SCHEMA
+from kolumn.core.text import is_utf8
 from kolumn.damage.findings import Kind, Skipped, Tally
 from kolumn.formats import layouts
 from kolumn.formats.codecs import NONE
@@ -226,7 +227,7 @@ class Meant:
         return tuple(dict.fromkeys((*COLUMNS, *self.columns)))
 
     def _batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        return typed_batch(records, self.selection.columns, self.typed) if self.typed else records
+        return typed_batch(_with_text_names(records), self.selection.columns, self.typed) if self.typed else records
 
     @cached_property
     def _keys(self) -> LatestOffsets | None:
@@ -253,6 +254,20 @@ class Meant:
         able = [pc.invert(piece.records["isControl"]), *(pc.is_valid(piece.records[side]) for side in asked)]
         able += [rest.flags(batch)] if rest.columns else []
         return self.selection.undecided(batch.filter(reduce(pc.and_, able)))
+
+
+def _with_text_names(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The records with empty names of headers in place of those that are not UTF-8: no header that names a schema has one."""
+    row = records.schema.get_field_index("headers")
+    if row < 0:
+        return records
+    column = records.column(row)
+    names, values = column.flatten().flatten()
+    if pc.all(valid := is_utf8(names)).as_py() is not False:
+        return records
+    pairs = pa.StructArray.from_arrays([pc.if_else(valid, names, b""), values], fields=list(column.type.value_type))
+    ends = pc.subtract(column.offsets, column.offsets[0])
+    return records.set_column(row, records.schema.field(row), pa.ListArray.from_arrays(ends, pairs, type=column.type))
 
 
 @dataclass
