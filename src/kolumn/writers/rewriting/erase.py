@@ -12,7 +12,7 @@ selection needs it; those without such a record are copied, the others are decod
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Unpack
@@ -238,22 +238,25 @@ class Meant:
         made.add(self.selection.keys, pa.array(np.zeros(len(self.selection.keys), np.int64)))
         return made
 
+    def of(self, piece: Piece) -> tuple[Flags, int]:
+        """Flags of the records, never of control records; and of how many others nobody knows, since a payload cannot be decoded."""
+        may = ~np.asarray(piece.records["isControl"])
+        if self._keys is not None:
+            may &= self._keys.known(piece.records["key"])
+        rest = replace(self.selection, keys=None, fields=())
+        batch = self._batch(piece.records)
+        if rest.headers:
+            may &= np.asarray(rest.flags(batch))
+        if not self.selection.fields:
+            return may, 0
+        for side in {path.partition(".")[0] for path, _ in self.selection.fields}:
+            may &= np.asarray(pc.is_valid(piece.records[side]))
+        fields = replace(self.selection, keys=None, headers=())
+        return may & np.asarray(fields.flags(batch)), fields.undecided(batch.filter(pa.array(may)))
+
     def flags(self, piece: Piece) -> Flags:
         """Flags of the records, never of control records."""
-        meant, rest = ~np.asarray(piece.records["isControl"]), replace(self.selection, keys=None)
-        if self._keys is not None:
-            meant &= self._keys.known(piece.records["key"])
-        return meant & np.asarray(rest.flags(self._batch(piece.records))) if rest.columns else meant
-
-    def undecided(self, piece: Piece) -> int:
-        """Of how many records a payload cannot be decoded, and nothing else says that they are not meant."""
-        if not self.selection.fields:
-            return 0
-        batch, rest = self._batch(piece.records), replace(self.selection, fields=())
-        asked = {path.partition(".")[0] for path, _ in self.selection.fields}
-        able = [pc.invert(piece.records["isControl"]), *(pc.is_valid(piece.records[side]) for side in asked)]
-        able += [rest.flags(batch)] if rest.columns else []
-        return self.selection.undecided(batch.filter(reduce(pc.and_, able)))
+        return self.of(piece)[0]
 
 
 def _with_text_names(records: pa.RecordBatch) -> pa.RecordBatch:
@@ -358,9 +361,10 @@ class ErasureJob:
             for piece in pieces_of(source, origin, entries.copy(), segment, self.options, self.meant.columns, tally.damage):
                 rows = np.searchsorted(entries.position, piece.entries.position)
                 known.array[rows] = with_known_offsets(piece).array
-                touched[rows] = (per_entry(self.meant.flags(piece), piece.counts) > 0) | piece.partial
+                meant, undecided = self.meant.of(piece)
+                touched[rows] = (per_entry(meant, piece.counts) > 0) | piece.partial
                 out.keep(rows[~touched[rows]])
-                done.undecided += self.meant.undecided(piece)
+                done.undecided += undecided
             again = np.flatnonzero(touched)
             for piece in pieces_of(source, origin, entries[again], segment, self.options, self.meant.all_columns) if len(again) else ():
                 rows = np.searchsorted(entries.position, piece.entries.position)

@@ -16,7 +16,7 @@ LONGEST = 1 << 20
 """Bytes of a needle that are searched for; of a longer one the first."""
 _WINDOW, _PLACES = 8, 16
 _NUMBER = 24
-"""Bytes that a needle with a zero byte must have: shorter ones may be numbers, which stand in headers of batches and in indexes too."""
+"""Bytes that a needle with a byte 0 or 255 must have: shorter ones may be numbers, which stand in headers of batches and in indexes too."""
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
