@@ -3,7 +3,7 @@
 Columns and types are those of Spark's own Kafka source. ``option("table", "damage")`` with the same options
 is the table of what ``errors=skip`` leaves out. ``configure(builder)`` gives a session the columnar connector. ``read_segments(spark,
 source)`` returns the same rows by a route that RAPIDS can accelerate, ``export`` is a name of version 0.1,
-``convert`` and ``compact`` are those of `kolumn` as Spark jobs. The driver and every worker need the package ``kolumn[spark]``.
+``convert``, ``compact`` and ``erase`` are those of `kolumn` as Spark jobs. The driver and every worker need the package ``kolumn[spark]``.
 
 Decisions:
 
@@ -67,12 +67,23 @@ from kolumn.spark_plugin.session.java import configure, connector_jar
 from kolumn.spark_plugin.session.session import use_this_python, use_this_python_to_find_formats
 from kolumn.spark_plugin.source import DamageSource, RecordSource
 from kolumn.spark_plugin.write.export import export
-from kolumn.spark_plugin.write.rewrite import compact, convert
+from kolumn.spark_plugin.write.rewrite import compact, convert, erase
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DamageSource", "RecordSource", "compact", "configure", "connector_jar", "convert", "export", "read_segments", "register"]
+__all__ = [
+    "DamageSource",
+    "RecordSource",
+    "compact",
+    "configure",
+    "connector_jar",
+    "convert",
+    "erase",
+    "export",
+    "read_segments",
+    "register",
+]
 
 
 def register(spark: "SparkSession") -> None:

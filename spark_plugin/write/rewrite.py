@@ -1,6 +1,6 @@
-"""`convert` and `compact` of thousands of segments: a task writes a segment into its own folder, the driver moves complete ones."""
+"""`convert`, `compact`, `erase` of thousands of segments: a task writes a segment into its own folder, the driver moves complete ones."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Unpack
@@ -19,6 +19,7 @@ from kolumn.core.keywords import known_keywords
 from kolumn.decode.host.headers import headers
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
+from kolumn.readers.selection import Keys, Where
 from kolumn.source import storage
 from kolumn.source.segments import Segment
 from kolumn.spark_plugin.session.session import by_job, use_this_python
@@ -36,6 +37,7 @@ from kolumn.writers.rewriting.compact import (
     plan_partition,
 )
 from kolumn.writers.rewriting.convert import Conversion, ConversionJob, can_roll, root_of, targets
+from kolumn.writers.rewriting.erase import Erased, Erasure, ErasureWork, refused_by_erase
 
 _TASKS_EACH = 4
 """Tasks for each slot: more than one, since segments differ in size."""
@@ -155,6 +157,49 @@ def compact(
     return total
 
 
+@known_keywords(refused_by_erase)
+def erase(
+    spark: SparkSession,
+    source: keywords.Source,
+    target: str,
+    *,
+    keys: Keys | None = None,
+    where: Where | None = None,
+    verify: bool = False,
+    format: keywords.Format = "kafka",
+    index_interval_bytes: int = 4096,
+    private_keys: keywords.Keys | None = None,
+    **options: Unpack[keywords.ChosenOptions],
+) -> Erasure:
+    """`kolumn.erase` as a Spark job; each task writes some of the segments.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    source, target, keys, where, …
+        All as in `kolumn.erase`. A path must mean the same to workers and driver; otherwise use a URL. With ``verify`` the driver
+        reads source and target again.
+
+    Returns
+    -------
+    Erasure
+    """
+    use_this_python(spark)
+    chosen = Options.of(format=format, private_keys=private_keys, **options)
+    work = ErasureWork.of(source, target, chosen, keys, where, index_interval_bytes)
+    _refuse_existing(target, work.names.values())
+    job, rolls = work.job, can_roll(target)
+    plans = list(by_job(spark)(job.plan, work.partitions))
+    segments = [(plan, number) for plan in plans for number in range(len(plan.segments))]
+
+    def write(item: int, path: Path) -> Erased:
+        return job.segment(*segments[item], path, rolls)
+
+    items = [(work.names[plan.segments[number]], item) for item, (plan, number) in enumerate(segments)]
+    done = _written(spark, target, items, write)
+    return work.result({plan.segments[number]: own for (plan, number), own in zip(segments, done, strict=True)}, verify)
+
+
 def _latest(spark: SparkSession, tasks: list[tuple[CompactionPlan, int]], how: CompactionSettings) -> list[Any]:
     """For each dirty segment, the sorted last offsets of its keys (int64): keys are shuffled, and only offsets reach the driver."""
     if not tasks:
@@ -190,12 +235,16 @@ def _observed(plan: CompactionPlan) -> Iterator[frozenset[int]]:
 def _new_targets(segments: list[Segment], target: str) -> list[tuple[Segment, str]]:
     """Each segment with the name that it is written to, which no file has."""
     named = list(targets(segments, target))
+    _refuse_existing(target, (name for _, name in named))
+    return named
+
+
+def _refuse_existing(target: str, names: Iterable[str]) -> None:
     # This has to be done before anything looks for existing files.
     recover(root_of(target))
-    for _, name in named:
+    for name in names:
         if storage.look(name) is not None:
             raise ArgumentError(f"{name} already exists: name another target, or remove it")
-    return named
 
 
 def _written(spark: SparkSession, target: str, items: list[tuple[str, Any]], write: Callable[[Any, Path], Any]) -> list[Any]:

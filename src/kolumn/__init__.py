@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kolumn.writers.outgoing import Leftover, tidy
     from kolumn.writers.rewriting.compact import Compaction, Retention, apply_retention, compact
     from kolumn.writers.rewriting.convert import Conversion, convert, losses
+    from kolumn.writers.rewriting.erase import Erasure, erase
     from kolumn.writers.write import write
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ __all__ = [
     "CorruptBatchError",
     "Damage",
     "Difference",
+    "Erasure",
     "FormatError",
     "KolumnError",
     "Leftover",
@@ -71,6 +73,7 @@ __all__ = [
     "compact",
     "convert",
     "diff",
+    "erase",
     "explain",
     "groups",
     "history",
@@ -114,6 +117,7 @@ _MODULES = {
     "tools.sizes": ("Space", "space"),
     "writers.rewriting.compact": ("Compaction", "Retention", "apply_retention", "compact"),
     "writers.rewriting.convert": ("Conversion", "convert", "losses"),
+    "writers.rewriting.erase": ("Erasure", "erase"),
     "writers.outgoing": ("Leftover", "tidy"),
     "writers.write": ("write",),
 }

@@ -1,5 +1,6 @@
 """The writers that the tests of this folder try. A new one needs a row here."""
 
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +47,20 @@ def older_parquet(source: Path, target: Path) -> None:
     for log in sorted((source / "orders-0").glob("*.log")):
         (folder / f"{log.stem}.parquet").write_bytes(b"older")
     (target / "notes.txt").write_text("mine")
+
+
+def side_files(source: Path, target: Path) -> None:
+    """A copy of the source with files that an erasure copies: the source is that of other writers too."""
+    copy = source.with_name("with-side-files")
+    if not copy.exists():
+        shutil.copytree(source, copy)
+        for folder in copy.iterdir():
+            for name in ("partition.metadata", "leader-epoch-checkpoint", f"{7:020}.snapshot"):
+                (folder / name).write_text("0\n")
+
+
+def erase(source: Path, target: str) -> None:
+    kolumn.erase(source.with_name("with-side-files"), target, keys="key-3", verify=True)
 
 
 def _spark_job(source: Path, target: str, overwrite: bool) -> None:
@@ -129,6 +144,7 @@ WRITERS = [
     Writer("convert", CONVERT),
     Writer("convert-beside-others", ("convert", "{source}", "-o", "{target}", "--magic", "1"), before=one_is_there),
     Writer("compact", COMPACT),
+    Writer("erase", function=erase, before=side_files),
     Writer("apply-retention", CLEAN),
     Writer("recover", ("recover", "{source}", "{target}")),
     Writer("spark-append", function=append, before=one_is_there, refuses="were to be appended"),
@@ -147,6 +163,7 @@ WRITERS = [
     Writer("url-write-segment", function=write_segment, before=into_partition, scheme=URL),
     Writer("url-convert", CONVERT, before=one_is_there, scheme=URL),
     Writer("url-compact", COMPACT, scheme=URL),
+    Writer("url-erase", function=erase, before=side_files, scheme=URL),
     Writer("url-clean", CLEAN, scheme=URL),
     Writer("url-spark-append", function=append, before=one_is_there, refuses="were to be appended", scheme=URL),
     Writer("url-spark-overwrite", function=overwrite, before=older_logs, replaces=True, scheme=URL),

@@ -1,4 +1,4 @@
-"""Conversion and compaction have the same results as Spark jobs and in one process."""
+"""Conversion, compaction and erasure have the same results as Spark jobs and in one process."""
 
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,23 @@ def test_compact(spark: SparkSession, tmp_path: Path, case: str, include_active:
     done = spark_plugin.compact(spark, str(CORPUS / case), f"{scheme}{tmp_path / 'other'}", include_active=include_active, now=now)
     assert files(tmp_path / "other") == files(tmp_path / "one")
     assert (done.records, done.retained, done.bytes) == (expected.records, expected.retained, expected.bytes)
+
+
+@ANYWHERE
+@pytest.mark.parametrize("case", ["compacted-old", "transactional"])
+def test_erase(spark: SparkSession, tmp_path: Path, case: str, scheme: str) -> None:
+    keys = sorted({key for key in kolumn.read(CORPUS / case)["key"].to_pylist() if key is not None})[::20]
+    expected = kolumn.erase(CORPUS / case, tmp_path / "one", keys=keys)
+    target = f"{scheme}{tmp_path / 'other'}"
+    done = spark_plugin.erase(spark, str(CORPUS / case), target, keys=keys, verify=True)
+    assert files(tmp_path / "other") == files(tmp_path / "one")
+    assert expected.records > 0
+    assert done.partitions.drop("folder").equals(expected.partitions.drop("folder"))
+    assert done.erased.equals(expected.erased)
+    assert done.verification is not None
+    assert all(done.verification["ok"].to_pylist())
+    with pytest.raises(ArgumentError, match="already exists"):
+        spark_plugin.erase(spark, str(CORPUS / case), target, keys=keys)
 
 
 def test_a_failed_job_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ COMMANDS: dict[str, list[str]] = {
     "transactions": ["transactions", "{log}"], "to-parquet": ["to-parquet", "{log}/upgraded-gzip-0", "-o", "{out}"],
     "convert": ["convert", "--json", "{log}/upgraded-gzip-0", "-o", "{out}"],
     "compact": ["compact", "--json", "{log}/upgraded-gzip-0", "-o", "{out}"],
+    "erase": ["erase", "--json", "--where", "a=b", "--verify", "{log}/upgraded-gzip-0", "-o", "{out}"],
     "apply-retention": ["apply-retention", "--json", "--retention-ms", "0", "{log}/upgraded-gzip-0", "-o", "{out}"],
     "recover": ["recover", "--json", "{log}/upgraded-gzip-0", "-o", "{out}"], "rebuild-index": ["rebuild-index", "{out}"],
     "tidy": ["tidy", "{out}"], "columns": ["columns"], "jar": ["jar"], "doctor": ["doctor"], "help": ["cat", "--help"],

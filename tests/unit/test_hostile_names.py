@@ -88,7 +88,9 @@ def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
             [*extra, *skip, disk, "-o", target / name], [*extra, disk, "-o", target / f"{name} 2"], [*extra, missing, "-o", target],
             [*extra, disk, copy, "-o", target / f"{name} 3"], [*extra, *skip, disk, "-o", copy],
         ]
-        for name, extra in (("to-parquet", ()), ("convert", ("--codec", "zstd")), ("compact", ("--include-active",)))
+        for name, extra in (
+            ("to-parquet", ()), ("convert", ("--codec", "zstd")), ("compact", ("--include-active",)), ("erase", ("--where", "a=b")),
+        )
     }  # fmt: skip
     return {
         **dict.fromkeys(("cat", "stats"), skipping), **writers, **dict.fromkeys(("overview", "verify"), several),

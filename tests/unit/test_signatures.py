@@ -24,7 +24,7 @@ from kolumn import spark_plugin
 from kolumn.cli import app
 from kolumn.core import errors, keywords
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, WholeOptions
+from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, ChosenOptions, WholeOptions, options_in
 from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.spark_plugin import rapids
@@ -56,6 +56,7 @@ OPEN = {"columns", "chunk_bytes", "threads"}
 READERS = [kolumn.read, kolumn.scan, kolumn.scan_polars]
 GPU_READERS = [kolumn.read_pylibcudf, kolumn.read_cudf, kolumn.scan_pylibcudf, kolumn.scan_cudf]
 REWRITERS = [kolumn.convert, kolumn.compact, kolumn.space, spark_plugin.convert, spark_plugin.compact]
+_NO_VALUES = {"value_as", "key_as", "value_errors", "key_errors"}
 TAKEN: dict[Callable[..., Any], Set[str]] = {
     **dict.fromkeys(READERS, frozenset(OPTIONS)),
     **dict.fromkeys(GPU_READERS, OPTIONS.keys() - {"backend", "binary"}),
@@ -63,6 +64,7 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
     spark_plugin.read_segments: OPTIONS.keys() - {"binary", "threads"},
     spark_plugin.export: OPTIONS.keys() - {"binary", "threads", "format"},
     kolumn.append: OPTIONS.keys() - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary"},
+    **dict.fromkeys([kolumn.erase, spark_plugin.erase], frozenset(options_in(ChosenOptions)) - _NO_VALUES),
 }
 NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     **dict.fromkeys(GPU_READERS, ("backend", "binary")),
@@ -72,6 +74,7 @@ NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     kolumn.append: ("start_offset", "end_timestamp", "binary"),
     kolumn.apply_retention: ("errors", "check_crcs", "chunk_bytes", "max_ratio", "on_progress"),
     kolumn.recover: ("errors", "check_crcs", "replicas"),
+    **dict.fromkeys([kolumn.erase, spark_plugin.erase], tuple(sorted(_NO_VALUES))),
 }
 
 
@@ -107,6 +110,7 @@ def test_an_option_without_an_effect_is_refused_by_name(function: Callable[..., 
         (kolumn.convert, kolumn.write, {"codec"}), (kolumn.compact, kolumn.write, set()),
         (kolumn.apply_retention, kolumn.write, {"format"}),
         (spark_plugin.convert, kolumn.convert, {"target"}), (spark_plugin.compact, kolumn.compact, {"target"}),
+        (kolumn.erase, kolumn.recover, set()), (spark_plugin.erase, kolumn.erase, {"target"}),
         (kolumn.scan_cudf, kolumn.read_pylibcudf, set()), (kolumn.read, kolumn.scan, set()),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kolumn import __version__
-from kolumn.cli import auditing, comparing, doctor, inspecting, keys, overview, reading, writing
+from kolumn.cli import auditing, comparing, doctor, erasing, inspecting, keys, overview, reading, writing
 from kolumn.cli.ending import OK, USAGE_ERROR, Ended, exit_code_of, exit_code_of_typer, prepare_process
 from kolumn.core.errors import escaped
 
@@ -68,7 +68,16 @@ class _Command(TyperCommand):
 _COMMANDS = (
     *(overview.overview, inspecting.verify, reading.explain, inspecting.inspect, reading.cat, inspecting.stats, writing.to_parquet),
     *(writing.to_iceberg, writing.to_delta),
-    *(writing.convert, writing.compact, writing.apply_retention, inspecting.space, overview.report, reading.sql, writing.tidy),
+    *(
+        writing.convert,
+        writing.compact,
+        erasing.erase,
+        writing.apply_retention,
+        inspecting.space,
+        overview.report,
+        reading.sql,
+        writing.tidy,
+    ),
     *(inspecting.schemas, inspecting.groups, inspecting.transactions, writing.rebuild_index, writing.recover, inspecting.columns),
     *(comparing.diff, auditing.audit, keys.history, keys.latest),
     *(doctor.jar, doctor.doctor, doctor.warmup),

@@ -135,6 +135,10 @@ class PayloadOptions(TypedDict, total=False):
     decode: Annotated[Decode | None, None, "'internal': keys and values of internal topics and control records, as structs."]
 
 
+class ChosenOptions(WholeOptions, PayloadOptions, total=False):
+    """How whole segments are read, by functions that choose some of their records by typed keys and values."""
+
+
 class RecordOptions(ChoiceOptions, WholeOptions, PayloadOptions, total=False):
     """Of a read by a function that has another option ``format``."""
 

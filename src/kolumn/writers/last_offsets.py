@@ -93,6 +93,10 @@ class LatestOffsets:
         find_keys(self._map(), payloads_of(keys, alive), len(keys), offsets.ctypes.data)
         return offsets
 
+    def known(self, keys: pa.Array) -> Flags:
+        """Whether each key was added; false for nulls."""
+        return self.last(keys) >= 0
+
     def is_latest(self, offset: Int64s) -> Flags:
         lowest, marks = self.marks()
         if not len(marks):

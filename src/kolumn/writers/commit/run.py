@@ -12,7 +12,8 @@ a later run: files get their names, older files are removed, then the journal, t
 that fails takes its names back, unless it replaces older files, which are not kept.
 
 Others may be able to write to a target. Therefore on this machine a staging folder has to be the user's own, and no other user may be able
-to write to it. At a URL a journal may only rename a run's own files to names of segments, or of a stream's epoch, and remove those.
+to write to it. At a URL a journal may only rename a run's own files to names of files of a topic-partition, or of a stream's epoch, and
+remove those.
 """
 
 import errno
@@ -33,6 +34,7 @@ from kolumn.core.errors import ArgumentError, KolumnError, StorageError, shown
 from kolumn.source import storage
 from kolumn.source.names import LOG, MANIFEST
 from kolumn.source.segments import SIDE_FILES
+from kolumn.source.side_files import CHECKPOINT, METADATA
 from kolumn.source.storage import forget
 from kolumn.source.tier_manifest import INDEX_NAMES
 from kolumn.writers.commit.liveness import NO_LOCKS, OLD_HOURS, claimed, hold, is_foreign, newest_in, owner_lives
@@ -43,7 +45,8 @@ _EARLIER = "journal"  # journal of Kolumn versions that undid killed runs on thi
 _REMOVED = ".removed"
 _RUN = r"\.kolumn-[0-9a-f]{32}\.partial"
 _JOB = r"\.kolumn-[a-z]+\.[0-9a-f]{32}\.partial"
-_SEGMENT = rf"[^/]+(?:{'|'.join(map(re.escape, (LOG, *SIDE_FILES)))})"
+_BESIDE = (CHECKPOINT, METADATA)
+_SEGMENT = rf"(?:[^/]+(?:{'|'.join(map(re.escape, (LOG, *SIDE_FILES)))})|{'|'.join(map(re.escape, _BESIDE))})"
 _NAME = r"(?!\.{1,2}/|\.kolumn-)[^/]+/"
 STREAMS = ".kolumn-streams"
 _EPOCH = r"[0-9a-f-]{36}\.json"

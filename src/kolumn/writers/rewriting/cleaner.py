@@ -22,6 +22,7 @@ from kolumn.cpu_fallback.encode.rewrite import EMPTIED, LONGER, WHOLE, filter_re
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.damage.findings import Tally
 from kolumn.decode.host.aborted import ABORTED, Transactions
+from kolumn.decode.host.headers import headers
 from kolumn.decode.host.run import Payloads
 from kolumn.formats import layouts, table, v2
 from kolumn.formats.codecs import NONE
@@ -54,6 +55,15 @@ class Producers:
     now: int
     last: dict[int, tuple[int, int | None, int]] = field(default_factory=dict)
 
+    def see_all(self, segments: list[Segment]) -> list[int]:
+        """See the entries of a partition by their headers; returns the last offset of each segment, -1 of one without entries."""
+        last = [-1] * len(segments)
+        for i, segment in enumerate(segments):
+            for entries in headers(segment):
+                self.see(entries)
+                last[i] = max(last[i], int(entries.last_offset.max()))
+        return last
+
     def see(self, entries: Entries) -> None:
         some = entries.array[entries.producer_id >= 0]
         for producer, epoch, time, offset, control in some[:, _SEEN].tolist():
@@ -85,6 +95,11 @@ class Round:
     now: int
     retention_ms: int
     observed: set[int] = field(default_factory=set)
+
+    @property
+    def new_horizon(self) -> int:
+        """The delete horizon of batches that get one in this round, in ms."""
+        return self.now + self.retention_ms
 
     def discarded(self, entries: Entries) -> Flags:
         """Flags of the batches that no reader needs: those of aborted transactions, and markers of transactions without other batches."""
@@ -138,7 +153,7 @@ class Round:
         keyed, dead = np.asarray(pc.is_valid(records["key"])), np.asarray(records["tombstone"])
         latest = self.latest.is_latest(offset)
         if (offset < self.first_dirty).any():
-            latest |= (offset < self.first_dirty) & (self.latest.last(records["key"]) < 0)
+            latest |= (offset < self.first_dirty) & ~self.latest.known(records["key"])
         stays = keyed & latest
         if dead.any():
             horizon = np.repeat(np.where(piece.entries.delete_horizon == 1, piece.entries.base_timestamp, self.now + 1), counts)
@@ -190,7 +205,7 @@ class Cleaner:
                     continue
                 for piece in self._pieces(source, origin, entries[start:stop]):
                     what = self._fate(piece, self.round.discarded(piece.entries))
-                    yield from _rewritten(piece, what, self.round, self.how)
+                    yield from _rewritten(piece, what, self.round.new_horizon, self.how)
 
     def _pieces(self, source: Bytes, origin: int, entries: Entries) -> Iterator[Piece]:
         return pieces_of(source, origin, entries, self.segment, self.options, damage=self.tally.damage)
@@ -228,7 +243,7 @@ class Cleaner:
         for piece in self._pieces(source, origin, entries[needed]) if len(needed) else ():
             rows = np.searchsorted(entries.position, piece.entries.position)
             what = self._fate(piece, discard[rows])
-            out.put(rows[what.entries != DROP], _in_place(piece, what, self.round, self.how))
+            out.put(rows[what.entries != DROP], in_place(piece, what, self.round.new_horizon, self.how))
         if out.stays.any():
             yield out.encoded()
 
@@ -242,7 +257,7 @@ class Cleaner:
         data = np.frombuffer(room, np.uint8)
         filter_records(
             entries.array, payloads.address, payloads.size, gap, marks.ctypes.data, lowest, len(marks), round.now,
-            round.now + round.retention_ms, data.ctypes.data, made,
+            round.new_horizon, data.ctypes.data, made,
         )  # fmt: skip
         whole, dropped, good = made == WHOLE, (made == EMPTIED) & ~_stay_empty(entries, round), made >= 0
         out.keep(rows[whole])
@@ -257,7 +272,7 @@ class Cleaner:
         return rows[done]
 
 
-def _rewritten(piece: Piece, what: Fate, round: Round, how: EntrySettings) -> Iterator[Encoded]:
+def _rewritten(piece: Piece, what: Fate, new_horizon: int, how: EntrySettings) -> Iterator[Encoded]:
     layout, magic, codec = piece.entries.layout, piece.entries.magic, piece.entries.codec
     merged = what.entries == MERGE
     changes = merged[1:] & ((np.diff(layout) != 0) | (np.diff(magic) != 0) | (np.diff(codec) != 0))
@@ -273,15 +288,16 @@ def _rewritten(piece: Piece, what: Fate, round: Round, how: EntrySettings) -> It
             encoder = ENCODERS[settings.layout]
             yield encoder.put(given, encoder.group(given, settings, last=True), settings)
         else:
-            yield _in_place(some, Fate(what.entries[start:stop], keep, what.horizon[start:stop]), round, how)
+            yield in_place(some, Fate(what.entries[start:stop], keep, what.horizon[start:stop]), new_horizon, how)
 
 
 def _like(entry: Entry, how: EntrySettings) -> EntrySettings:
     return replace(how, layout=entry.layout, magic=entry.magic, codec=entry.codec)
 
 
-def _in_place(piece: Piece, what: Fate, round: Round, how: EntrySettings) -> Encoded:
-    """Entries that are copied, and between them those that are encoded again: all that are alike at once, wherever they are."""
+def in_place(piece: Piece, what: Fate, new_horizon: int, how: EntrySettings) -> Encoded:
+    """Entries that are copied, and between them those that are encoded again: all that are alike at once, wherever they are. Those that get
+    a delete horizon get ``new_horizon``, in ms."""
     fates, out = what.entries, Splice(piece.source, piece.origin, with_known_offsets(piece))
     out.keep(np.flatnonzero(fates == COPY))
     kept = per_entry(what.keep, piece.counts)
@@ -291,11 +307,11 @@ def _in_place(piece: Piece, what: Fate, round: Round, how: EntrySettings) -> Enc
         records = piece.records.filter(pa.array(np.repeat(chosen, piece.counts) & what.keep))
         rows = np.flatnonzero(chosen)
         settings = _like(piece.entries[int(rows[0])], how)
-        out.put(rows, _rebuilt(records, piece.entries[rows], kept[rows], what.horizon[rows], round, settings))
+        out.put(rows, _rebuilt(records, piece.entries[rows], kept[rows], what.horizon[rows], new_horizon, settings))
     return out.encoded()
 
 
-def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Flags, round: Round, how: EntrySettings) -> Encoded:
+def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Flags, new_horizon: int, how: EntrySettings) -> Encoded:
     """Encode the entries with their retained records; base offset, last offset, sequence and producer are kept."""
     given = RecordsIn.of_log(stored_columns(records, how.layout))
     first, last, some = np.cumsum(kept) - kept, np.cumsum(kept) - 1, kept > 0
@@ -306,7 +322,7 @@ def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Fl
     elif layouts.holds_records(how.layout):
         set_before = entries.delete_horizon == 1
         entries.base_timestamp[some & ~set_before] = given.timestamp[first[some & ~set_before]]
-        entries.base_timestamp[horizon] = round.now + round.retention_ms
+        entries.base_timestamp[horizon] = new_horizon
         entries.base_timestamp[~some] = -1
         entries.delete_horizon = (set_before | horizon) & some
     entries.codec[~some] = NONE

@@ -23,7 +23,7 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
 from kolumn.decode.host.aborted import Transactions
 from kolumn.decode.host.chunks import chunks, header_rows
-from kolumn.decode.host.headers import headers, with_last_offsets
+from kolumn.decode.host.headers import with_last_offsets
 from kolumn.formats import layouts
 from kolumn.formats.codecs import NONE
 from kolumn.log.pieces import entry_rows, tell
@@ -192,11 +192,7 @@ class CompactionPlan:
 def plan_partition(segments: list[Segment], how: CompactionSettings, include_active: bool) -> CompactionPlan:
     transactions = transactions_of(segments, how.options)
     producers = Producers(how.expiration_ms, how.now)
-    last = [-1] * len(segments)
-    for i, segment in enumerate(segments):
-        for entries in headers(segment):
-            producers.see(entries)
-            last[i] = max(last[i], int(entries.last_offset.max()))
+    last = producers.see_all(segments)
     count = len(segments) if include_active else len(segments) - 1
     stable = transactions.last_stable_offset
     if stable is not None:

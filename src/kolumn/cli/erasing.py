@@ -1,0 +1,88 @@
+"""The command that takes records out of a log: `kolumn erase`."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kolumn.cli.arguments import PAYLOADS, READING, IndexInterval, Json, OptionValue, Output, Paths, sources_and_target, with_read_options
+from kolumn.cli.common import counted, note, print_json, say_of, size_of
+from kolumn.cli.ending import DAMAGE, OK, command, progress
+from kolumn.cli.tables import print_rows
+from kolumn.core.errors import ArgumentError
+
+_NOT_HERE = ("value_as", "key_as", "value_errors", "key_errors")
+_MOST_ROWS = 20
+
+
+@command
+@with_read_options(*READING, "private_keys", *(name for name in PAYLOADS if name not in _NOT_HERE))
+def erase(
+    paths: Paths,
+    output: Output = None,
+    keys: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Keys of the records, one a line: text, or hex:… or base64:…; - is standard input.")
+    ] = None,
+    where: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header, or value.PATH=VALUE; all that are given must hold.")
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Afterwards prove that nothing of the records is left, and all else is.")
+    ] = False,
+    index_interval_bytes: IndexInterval = 4096,
+    json: Json = False,
+    **options: OptionValue,
+) -> int:
+    """Write topic-partitions without some records, for good; all others stay at their offsets, and other batches as they were.
+
+    The exit code is 1 if a check of --verify failed, if payloads that --where asks for could not be decoded, or if damage was left out.
+
+    Example: `kolumn erase --keys persons.txt --verify /mnt/broker-1/customers-* erased/`
+    """
+    sources, target = sources_and_target(paths, output)
+    import kolumn
+
+    named = None if keys is None else list(_keys_in(keys))
+    # To verify, source and target are read twice.
+    with progress("erasing", lambda: (5 if verify else 1) * size_of(sources)) as advance:
+        done = kolumn.erase(
+            sources, target, keys=named, where=where, verify=verify, index_interval_bytes=index_interval_bytes, on_progress=advance,
+            **options,
+        )  # fmt: skip
+    tables = {"partitions": done.partitions, "erased": done.erased, "leftOut": done.left_out, "verification": done.verification}
+    rows = {name: table.to_pylist() for name, table in tables.items() if table is not None}
+    if json:
+        print_json({"ok": done.ok, **rows, "unlisted": done.unlisted, "nextSteps": list(done.next_steps)})
+    else:
+        for title, name in (
+            ("Written", "partitions"), ("Erased", "erased"), ("Not copied", "leftOut"), ("Verification", "verification"),
+        ):  # fmt: skip
+            if rows.get(name):
+                print_rows(title, rows[name][:_MOST_ROWS])
+                print(f"… and {len(rows[name]) - _MOST_ROWS} more: --json\n" if len(rows[name]) > _MOST_ROWS else "")
+        print("\n".join(["What to do next", *(f"* {step}" for step in done.next_steps)]))
+    if done.undecided:
+        note(
+            f"{counted(done.undecided, 'record')} of which nobody knows whether they are meant: payloads that cannot be decoded. They stay"
+        )
+    note(f"{counted(done.records, 'record')} erased in {counted(done.partitions.num_rows, 'partition')}")
+    code = say_of(done)
+    return code or (OK if done.ok else DAMAGE)
+
+
+def _keys_in(name: str) -> Iterator[bytes]:
+    """The keys in a file; no error says one."""
+    from kolumn.readers.selection import bytes_of
+
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise ArgumentError(f"keys={name!r}: cannot be read: {error.strerror}") from error
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            if line:
+                yield bytes_of(line.decode("utf-8", "surrogateescape"))
+        except ArgumentError:
+            raise ArgumentError(f"keys={name!r}: line {number}: what follows hex: or base64: is not that") from None

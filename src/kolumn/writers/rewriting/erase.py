@@ -1,0 +1,505 @@
+"""`erase`: a log without the records that a selection names; every other record stays at its offset, and every other batch as it was.
+
+Pass two of the log cleaner (`kolumn.writers.rewriting.cleaner`) with another rule for what stays. Entries are decoded as far as the
+selection needs it; those without such a record are copied, the others are decoded whole and encoded again. What differs from the cleaner:
+
+* A batch that becomes empty stays where it is the last one of a segment too, or of a transaction that is not decided: no offset moves, and
+  no last stable offset. In formats 0 and 1, which have no empty entries, an empty segment with the next offset's name follows then.
+* Control batches and delete horizons are left alone, and records of aborted and open transactions are erased: they are bytes on a disk.
+* Bytes that are no entry are not copied: the end of an active segment that was not finished, zeros, and what ``errors="skip"`` leaves out.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.copies.copies import one_directory
+from kolumn.copies.transactions import transactions_of
+from kolumn.core import keywords
+from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.errors import ArgumentError, CorruptBatchError, shown
+from kolumn.core.keywords import known_keywords
+from kolumn.core.schema import LEFT_OUT_SCHEMA
+from kolumn.core.text import is_utf8
+from kolumn.damage.findings import Kind, Skipped, Tally
+from kolumn.formats import layouts
+from kolumn.formats.codecs import NONE
+from kolumn.formats.entries import Entries
+from kolumn.log.pieces import COLUMNS, Piece, intact, pieces_of, tell
+from kolumn.options import Options
+from kolumn.readers.plan import LiveSegments, live_segments
+from kolumn.readers.selection import Keys, Selection, Where
+from kolumn.readers.types import with_types
+from kolumn.source.names import SWAP, file_name
+from kolumn.source.segment_file import side_bytes
+from kolumn.source.segments import Segment
+from kolumn.source.side_files import CHECKPOINT, METADATA
+from kolumn.source.storage import base_name, beside, listing, parent, read_bytes, real_folder
+from kolumn.values.typed import Typed, stored_columns, typed_batch
+from kolumn.writers.commit.staged_file import StagedFile
+from kolumn.writers.entries import Encoded, EntrySettings, Splice
+from kolumn.writers.last_offsets import LatestOffsets
+from kolumn.writers.outgoing import outgoing
+from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, Producers, in_place, per_entry
+from kolumn.writers.rewriting.compact import folder_of
+from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, with_known_offsets, written
+from kolumn.writers.rewriting.erasure_proof import Proof
+from kolumn.writers.write import SegmentFiles
+
+PARTITIONS_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()), ("partition", pa.int32()), ("folder", pa.string()), ("segments", pa.int64()), ("records", pa.int64()),
+        ("rewritten", pa.int64()), ("emptied", pa.int64()), ("dropped", pa.int64()), ("undecided", pa.int64()), ("bytes", pa.int64()),
+        ("bytesAfter", pa.int64()),
+    ]
+)  # fmt: skip
+ERASED_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()), ("partition", pa.int32()), ("firstOffset", pa.int64()), ("lastOffset", pa.int64()),
+        ("records", pa.int64()),
+    ]
+)  # fmt: skip
+_MOST_STRETCHES, _LEAST_STRETCHES = 1 << 18, 1 << 10
+"""Stretches of erased records that a result lists: of all segments together, and of each one at least."""
+NEXT_STEPS = (
+    "Erase on every replica: a follower fetches only what it lacks, so it keeps the records, and gives them back if it becomes leader.",
+    "Stop a broker before its folder is replaced. A new log directory needs log-start-offset-checkpoint of the old one too.",
+    "Remove the source, what is named as left out, snapshots of disks, and backups: they still have the records.",
+    "Remote copies of segments (tiers) are files of their own: erase them too, or let retention delete them.",
+    "State of consumers, sinks, mirrors and compacted copies of the topic are not changed.",
+)
+"""What is to be done so that the records are gone everywhere."""
+_FOREVER = 2**62  # ms for which a producer's last batch stays
+_LARGEST = 2**31 - 1
+_Row = dict[str, Any]
+_OF_PARTITION = re.compile(rf"[0-9]{{20}}\.snapshot|{re.escape(CHECKPOINT)}|{re.escape(METADATA)}")
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """Result of an erasure. No key and no value of an erased record is in it.
+
+    Attributes
+    ----------
+    partitions : pa.Table
+        One row for each topic-partition: its folder in the target and the segments there, the ``records`` that were erased, the batches
+        that were rewritten, that stay without records and that were dropped, and the bytes of segments before and after. ``undecided``
+        records stay, although a key or value that the conditions ask for cannot be decoded.
+    erased : pa.Table
+        One row for each stretch of erased records at consecutive offsets: the first, the last, and the records in it. At most 262,144
+        stretches are listed, of each segment its part of them, but at least 1,024.
+    unlisted : int
+        Erased records that are not in that table.
+    left_out : pa.Table
+        What is not in the target and may hold records that were erased: files and folders of the source that are no part of the log, and
+        bytes after the last batch of a segment (kind "tail"); columns of `schema.LEFT_OUT_SCHEMA`.
+    skipped, damage : Skipped, list of CorruptBatchError
+        As in `kolumn.Conversion`.
+    verification : pa.Table, optional
+        With ``verify``, one row for each topic-partition and check.
+    next_steps : tuple of str
+        What is to be done so that the records are gone everywhere.
+    """
+
+    partitions: pa.Table
+    erased: pa.Table
+    unlisted: int
+    left_out: pa.Table
+    skipped: Skipped
+    verification: pa.Table | None = None
+    next_steps: tuple[str, ...] = NEXT_STEPS
+
+    @property
+    def damage(self) -> list[CorruptBatchError]:
+        """The error of each damaged stretch that was left out."""
+        return self.skipped.errors
+
+    @property
+    def records(self) -> int:
+        """Number of erased records."""
+        return pc.sum(self.partitions["records"]).as_py() or 0
+
+    @property
+    def undecided(self) -> int:
+        """Number of records that stay, of which nobody knows whether they are meant."""
+        return pc.sum(self.partitions["undecided"]).as_py() or 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether every record could be decided, nothing was damaged, and no check failed."""
+        proved = self.verification is None or pc.all(self.verification["ok"]).as_py() is not False
+        return proved and not self.skipped.pieces and not self.undecided
+
+
+refused_by_erase = keywords.refused(("value_as", "key_as", "value_errors", "key_errors"), "erase returns no value")
+
+
+@known_keywords(refused_by_erase)
+def erase(
+    source: keywords.Source,
+    target: keywords.Path,
+    *,
+    keys: Keys | None = None,
+    where: Where | None = None,
+    verify: bool = False,
+    format: keywords.Format = "kafka",
+    index_interval_bytes: int = 4096,
+    private_keys: keywords.Keys | None = None,
+    **options: Unpack[keywords.ChosenOptions],
+) -> Erasure:
+    """Write topic-partitions without some records; every other record stays at its offset, and every other batch as it was.
+
+    A batch with such a record is decompressed, and encoded again as Kafka's cleaner does: offsets, sequence, producer, epochs, codec,
+    timestamps and delete horizon stay, the count and the checksum are new. A batch without records stays where it is the last one of its
+    producer, of a segment, or of a transaction that is not decided; else it is dropped. In formats 0 and 1 an empty segment keeps
+    the next offset if the last message of the log is erased. Control batches are never changed.
+
+    Segments keep their names. Indexes are new; ``.snapshot``, ``.txnindex``, ``leader-epoch-checkpoint`` and ``partition.metadata``
+    are copied. Bytes after the last batch of a segment are not copied. All files appear, or none.
+
+    Memory: as of a read in one thread, and some 100 bytes for each row of `Erasure.erased`. With ``verify`` 64 MiB of erased keys and
+    values, or an eighth of ``memory_bytes``, are searched for at a time, in some times as much memory; each time the target is read again.
+
+    Parameters
+    ----------
+    source
+        As in `kolumn.scan`, with whole topic-partitions. Segments of a tier become segments of a folder.
+    target : str or PathLike
+        A new folder, in which each segment is written to ``<topic>-<partition>/<name>.log``; a log is never changed in place.
+    keys : bytes, str, or iterable of them
+        The records with one of these keys: bytes, text, or text that begins with ``hex:`` or ``base64:``.
+    where : str, iterable of str, or mapping
+        The records with a header (``"name=value"``), or with a field of a typed key or value (``"value.path=value"``). All conditions
+        must hold, and a key must be among ``keys`` too if both are given.
+    verify : bool
+        Afterwards read source and target, and prove that nothing of the erased records is left and that all else is the same.
+    format, index_interval_bytes
+        As in `kolumn.write`.
+    private_keys, errors, check_crcs, …
+        All others as in `kolumn.scan`, with the same errors. With ``errors="skip"`` damaged stretches are not copied.
+
+    Returns
+    -------
+    Erasure
+
+    Raises
+    ------
+    ArgumentError
+        An option is invalid, no record is named, the target exists, or it is a folder of the source.
+    CorruptBatchError
+        A batch is damaged, so that nobody knows what is in it, and ``errors`` is "raise".
+    KolumnError
+        The target cannot be written. Nothing is left there then, as after an `ArgumentError` or damage.
+    """
+    chosen = Options.of(format=format, private_keys=private_keys, **options)
+    work = ErasureWork.of(source, target, chosen, keys, where, index_interval_bytes)
+    done = dict[Segment, Erased]()
+    with outgoing(root_of(target), work.names.values()) as place:
+        for plan in map(work.job.plan, work.partitions):
+            for number, segment in enumerate(plan.segments):
+                write = partial(work.job.segment, plan, number, rolls=can_roll(target))
+                done[segment] = written(place, work.names[segment], write)
+    return work.result(done, verify)
+
+
+@dataclass(frozen=True)
+class Meant:
+    """Which records of a piece are meant."""
+
+    selection: Selection
+    typed: tuple[Typed, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Record columns that the methods need."""
+        return tuple(dict.fromkeys(("offset", "isControl", *stored_columns(self.selection.columns, self.typed))))
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        """Those, and all that a log stores about a record."""
+        return tuple(dict.fromkeys((*COLUMNS, *self.columns)))
+
+    def _batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        return typed_batch(_with_text_names(records), self.selection.columns, self.typed) if self.typed else records
+
+    @cached_property
+    def _keys(self) -> LatestOffsets | None:
+        """The keys in a map, which Arrow would make anew for each batch."""
+        if self.selection.keys is None:
+            return None
+        made = LatestOffsets()
+        made.add(self.selection.keys, pa.array(np.zeros(len(self.selection.keys), np.int64)))
+        return made
+
+    def of(self, piece: Piece) -> tuple[Flags, int]:
+        """Flags of the records, never of control records; and of how many others nobody knows, since a payload cannot be decoded."""
+        may = ~np.asarray(piece.records["isControl"])
+        if self._keys is not None:
+            may &= self._keys.known(piece.records["key"])
+        rest = replace(self.selection, keys=None, fields=())
+        batch = self._batch(piece.records)
+        if rest.headers:
+            may &= np.asarray(rest.flags(batch))
+        if not self.selection.fields:
+            return may, 0
+        for side in {path.partition(".")[0] for path, _ in self.selection.fields}:
+            may &= np.asarray(pc.is_valid(piece.records[side]))
+        fields = replace(self.selection, keys=None, headers=())
+        return may & np.asarray(fields.flags(batch)), fields.undecided(batch.filter(pa.array(may)))
+
+    def flags(self, piece: Piece) -> Flags:
+        """Flags of the records, never of control records."""
+        return self.of(piece)[0]
+
+
+def _with_text_names(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The records with empty names of headers in place of those that are not UTF-8: no header that names a schema has one."""
+    row = records.schema.get_field_index("headers")
+    if row < 0:
+        return records
+    column = records.column(row)
+    names, values = column.flatten().flatten()
+    if pc.all(valid := is_utf8(names)).as_py() is not False:
+        return records
+    pairs = pa.StructArray.from_arrays([pc.if_else(valid, names, b""), values], fields=list(column.type.value_type))
+    ends = pc.subtract(column.offsets, column.offsets[0])
+    return records.set_column(row, records.schema.field(row), pa.ListArray.from_arrays(ends, pairs, type=column.type))
+
+
+@dataclass
+class Erased(Rewriting):
+    """What was done to one segment, or to several: ``records`` and ``stretches`` (first and last offset, records) are what was erased."""
+
+    rewritten: int = 0
+    emptied: int = 0
+    dropped: int = 0
+    undecided: int = 0
+    bytes: int = 0
+    bytes_after: int = 0
+    stretches: list[tuple[int, int, int]] = field(default_factory=list)
+    unlisted: int = 0
+    tails: list[_Row] = field(default_factory=list)
+
+    def note(self, offset: Int64s, meant: Flags, most: int) -> None:
+        """Add the erased records of a piece, in the order of offsets; no more than ``most`` stretches are listed."""
+        gone = offset[meant]
+        self.records += len(gone)
+        cuts = [0, *(np.flatnonzero(np.diff(gone) != 1) + 1).tolist(), len(gone)]
+        for start, stop in pairwise(cuts) if len(gone) else ():
+            first, last, count = int(gone[start]), int(gone[stop - 1]), stop - start
+            if self.stretches and self.stretches[-1][1] + 1 == first:
+                self.stretches[-1] = self.stretches[-1][0], last, self.stretches[-1][2] + count
+            elif len(self.stretches) < most:
+                self.stretches.append((first, last, count))
+            else:
+                self.unlisted += count
+
+
+@dataclass(frozen=True)
+class ErasurePlan:
+    """The segments of a topic-partition, the ``last`` offset of each, its producers; its last stable offset if a transaction is open."""
+
+    segments: list[Segment]
+    last: list[int]
+    producers: Producers
+    stable: int | None
+
+    def stay_empty(self, number: int, entries: Entries) -> Flags:
+        """Which entries of a segment stay if no record of them does."""
+        kept = self.producers.is_last(entries) | (entries.last_offset == self.last[number])
+        return kept if self.stable is None else kept | ((entries.transactional == 1) & (entries.last_offset >= self.stable))
+
+
+@dataclass(frozen=True)
+class ErasureJob:
+    """How segments are written without the records that are ``meant``."""
+
+    meant: Meant
+    options: Options
+    interval: int
+    most: int
+
+    def plan(self, segments: list[Segment]) -> ErasurePlan:
+        producers = Producers(_FOREVER, 0)
+        last = producers.see_all(segments)
+        return ErasurePlan(segments, last, producers, transactions_of(segments, self.options).last_stable_offset)
+
+    def segment(self, plan: ErasurePlan, number: int, place: Path, rolls: bool) -> Erased:
+        """Write one segment to ``place`` with its side files, and in a folder, with ``rolls``, beside the first one those of the partition.
+        The caller names the files; `Erased.segments` has their names in the folder."""
+        segment = plan.segments[number]
+        done, tally, last = Erased(bytes=segment.size), Tally(), -1
+        enriched = layouts.format_of(segment.format).timed_index
+        with SegmentFiles(place, 1 << 30, self.interval, enriched) as files:
+            for encoded in self._kept(plan, number, done, tally):
+                done.bytes_after += int(encoded.entries.size.sum())
+                files.append(encoded)
+                last = files.last_offset
+        done.segments.append(place.name)
+        if rolls and number == len(plan.segments) - 1 and last < plan.last[number]:
+            following = place.with_name(file_name(plan.last[number] + 1))
+            with SegmentFiles(following, 1 << 30, self.interval, enriched):
+                done.segments.append(following.name)
+        tell(tally, done.skipped)
+        done.tails = list(_tails(segment, tally))
+        if segment.memory is None:
+            _copy_side_files(segment, place, of_partition=rolls and number == 0)
+        return done
+
+    def _kept(self, plan: ErasurePlan, number: int, done: Erased, tally: Tally) -> Iterator[Encoded]:
+        segment = plan.segments[number]
+        for source, origin, entries in intact(segment, self.options, tally):
+            known, touched = entries.copy(), np.zeros(len(entries), bool)
+            out = Splice(source, origin, known)
+            for piece in pieces_of(source, origin, entries.copy(), segment, self.options, self.meant.columns, tally.damage):
+                rows = np.searchsorted(entries.position, piece.entries.position)
+                known.array[rows] = with_known_offsets(piece).array
+                meant, undecided = self.meant.of(piece)
+                touched[rows] = (per_entry(meant, piece.counts) > 0) | piece.partial
+                out.keep(rows[~touched[rows]])
+                done.undecided += undecided
+            again = np.flatnonzero(touched)
+            for piece in pieces_of(source, origin, entries[again], segment, self.options, self.meant.all_columns) if len(again) else ():
+                rows = np.searchsorted(entries.position, piece.entries.position)
+                fates, made = self._rewritten(piece, partial(plan.stay_empty, number), done)
+                out.put(rows[fates != DROP], made)
+            if out.stays.any():
+                yield out.encoded()
+
+    def _rewritten(self, piece: Piece, stay_empty: Callable[[Entries], Flags], done: Erased) -> tuple[Int64s, Encoded]:
+        meant = self.meant.flags(piece)
+        entries, kept = with_known_offsets(piece), per_entry(~meant, piece.counts)
+        fates = np.full(len(entries), REBUILD)
+        can_be_empty = layouts.among(entries.layout, layouts.BATCHES)
+        fates[kept == 0] = np.where(can_be_empty & stay_empty(entries), EMPTY, DROP)[kept == 0]
+        done.note(piece.records["offset"].to_numpy(), meant, self.most)
+        done.rewritten += int((fates == REBUILD).sum())
+        done.emptied += int((fates == EMPTY).sum())
+        done.dropped += int((fates == DROP).sum())
+        how = EntrySettings(layouts.FORMAT_NAMES.index(self.options.format), 0, 0, NONE, None, _LARGEST, _LARGEST)
+        return fates, in_place(piece, Fate(fates, ~meant, np.zeros(len(entries), bool)), 0, how)
+
+
+def _copy_side_files(segment: Segment, place: Path, of_partition: bool) -> None:
+    """Copy the files that have no key and no value of a record, and do not follow from the log: producers, aborted transactions, epochs."""
+    # The index of a swap file has its suffix, or has its own name already.
+    swapped = read_bytes(f"{segment.path.removesuffix(SWAP)}.txnindex.swap") if segment.is_swap else None
+    own = replace(segment, path=segment.path.removesuffix(".swap"))
+    copied = [(place.with_suffix(".txnindex"), swapped or side_bytes(own, ".txnindex"))]
+    if of_partition:
+        names = [file.name for file in listing(parent(segment.path) or ".") if _OF_PARTITION.fullmatch(base_name(file.name))]
+        copied += [(place.with_name(base_name(name)), read_bytes(name)) for name in names]
+    for path, data in copied:
+        if data is not None:
+            with StagedFile(path) as out:
+                out.write(data)
+
+
+def _tails(segment: Segment, tally: Tally) -> Iterator[_Row]:
+    """What follows the last batch of a segment, as rows of what is left out."""
+    row = {"path": shown(segment.path), "kind": "tail", "files": 1}
+    if tally.tail is not None:
+        what = "zeros" if tally.tail == "zeros" else "the beginning of an entry"
+        yield {**row, "bytes": tally.tail_bytes, "reason": f"{what} after the last batch: it may be what is left of erased records"}
+    for remark in tally.remarks:
+        if remark.kind is Kind.ZERO_TAIL:
+            yield {**row, "bytes": segment.size - remark.position, "reason": "zeros after the last batch"}
+
+
+@dataclass(frozen=True)
+class ErasureWork:
+    """The segments of a call with the names that they are written to, and what of the source is no part of the log."""
+
+    live: LiveSegments
+    job: ErasureJob
+    names: dict[Segment, str]
+
+    @classmethod
+    def of(
+        cls, source: keywords.Source, target: keywords.Path, chosen: Options, keys: Keys | None, where: Where | None, interval: int
+    ) -> "ErasureWork":
+        selection = Selection.of(keys, where, (typed.column for typed in chosen.typed))
+        live = live_segments(source, chosen)
+        segments = one_directory(live.one_log(of_tiers=True), "erase")
+        for segment in segments:
+            if segment.fault is not None:
+                raise segment.fault
+        names = {segment: _of_folder(segment, name) for segment, name in targets(segments, target)}
+        _refuse_in_place(names)
+        typed = with_types(chosen, source, live.whole_ranges()).typed if selection.fields else ()
+        most = max(_MOST_STRETCHES // len(names), _LEAST_STRETCHES)
+        return cls(live, ErasureJob(Meant(selection, typed), replace(chosen, typed=()), interval, most), names)
+
+    @property
+    def partitions(self) -> list[list[Segment]]:
+        return [list(own) for _, own in groupby(self.names, key=folder_of)]
+
+    def result(self, done: dict[Segment, Erased], verify: bool) -> Erasure:
+        """The result, from what was done to each segment."""
+        totals = list[tuple[list[Segment], Erased]]()
+        for own in self.partitions:
+            totals.append((own, Erased()))
+            for segment in own:
+                totals[-1][1].add(done[segment])
+        left_out = [_with_advice(row) for row in self.live.left_out().to_pylist()] + [row for _, total in totals for row in total.tails]
+        skipped = Skipped()
+        for _, total in totals:
+            skipped.add(total.skipped)
+        return Erasure(
+            pa.Table.from_pylist([self._row(own, total) for own, total in totals], PARTITIONS_SCHEMA),
+            pa.concat_tables([ERASED_SCHEMA.empty_table(), *(_erased(_named(own[0]), total.stretches) for own, total in totals)]),
+            sum(total.unlisted for _, total in totals),
+            pa.Table.from_pylist(left_out, LEFT_OUT_SCHEMA),
+            skipped,
+            self._proved() if verify else None,
+        )
+
+    def _proved(self) -> pa.Table:
+        meant = self.job.meant
+        names = [{segment: self.names[segment] for segment in own} for own in self.partitions]
+        return Proof(meant.flags, meant.all_columns, self.job.options).table(names)
+
+    def _row(self, own: list[Segment], total: Erased) -> _Row:
+        return {
+            **_named(own[0]), "folder": shown(parent(self.names[own[0]])), "segments": len(total.segments), "records": total.records,
+            "rewritten": total.rewritten, "emptied": total.emptied, "dropped": total.dropped, "undecided": total.undecided,
+            "bytes": total.bytes, "bytesAfter": total.bytes_after,
+        }  # fmt: skip
+
+
+def _erased(names: _Row, stretches: list[tuple[int, int, int]]) -> pa.Table:
+    columns = np.array(stretches, np.int64).reshape(-1, 3).T
+    repeated = [pa.repeat(pa.scalar(name, field.type), len(stretches)) for name, field in zip(names.values(), ERASED_SCHEMA, strict=False)]
+    return pa.Table.from_arrays([*repeated, *map(pa.array, columns)], schema=ERASED_SCHEMA)
+
+
+def _named(segment: Segment) -> _Row:
+    return {"topic": None if segment.topic is None else shown(segment.topic), "partition": segment.partition}
+
+
+def _with_advice(row: _Row) -> _Row:
+    advice = "not copied, and it may hold erased records: remove it at the source"
+    return {**row, "reason": f"{row['reason']}; {advice}"}
+
+
+def _of_folder(segment: Segment, name: str) -> str:
+    """The name of a segment in a broker's folder: one in a tier has a name with an id."""
+    return name if segment.copy_id is None else beside(name, file_name(segment.base_offset or 0))
+
+
+def _refuse_in_place(names: dict[Segment, str]) -> None:
+    """Raise `ArgumentError` for a target folder in which the source has segments, by whichever path."""
+    folders = {parent(segment.path) or "." for segment in names if segment.memory is None}
+    known = folders | {real_folder(folder) for folder in folders} - {None}
+    for name in names.values():
+        folder = parent(name) or "."
+        if folder in known or real_folder(folder) in known:
+            raise ArgumentError(f"{name}: a log is never changed in place: name a new folder as the target")
