@@ -67,7 +67,7 @@ class _Command(TyperCommand):
 
 _COMMANDS = (
     *(overview.overview, inspecting.verify, reading.explain, inspecting.inspect, reading.cat, inspecting.stats, writing.to_parquet),
-    *(writing.to_iceberg, writing.to_delta),
+    *(writing.to_iceberg, writing.to_delta, erasing.erase),
     *(
         writing.convert,
         writing.compact,
