@@ -307,11 +307,11 @@ def in_place(piece: Piece, what: Fate, new_horizon: int, how: EntrySettings) -> 
         records = piece.records.filter(pa.array(np.repeat(chosen, piece.counts) & what.keep))
         rows = np.flatnonzero(chosen)
         settings = _like(piece.entries[int(rows[0])], how)
-        out.put(rows, _rebuilt(records, piece.entries[rows], kept[rows], what.horizon[rows], new_horizon, settings))
+        out.put(rows, rebuilt(records, piece.entries[rows], kept[rows], what.horizon[rows], new_horizon, settings))
     return out.encoded()
 
 
-def _rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Flags, new_horizon: int, how: EntrySettings) -> Encoded:
+def rebuilt(records: pa.RecordBatch, source: Entries, kept: Int64s, horizon: Flags, new_horizon: int, how: EntrySettings) -> Encoded:
     """Encode the entries with their retained records; base offset, last offset, sequence and producer are kept."""
     given = RecordsIn.of_log(stored_columns(records, how.layout))
     first, last, some = np.cumsum(kept) - kept, np.cumsum(kept) - 1, kept > 0

@@ -4,7 +4,7 @@ Pass two of the log cleaner (`kolumn.writers.rewriting.cleaner`) with another ru
 selection needs it; those without such a record are copied, the others are decoded whole and encoded again. What differs from the cleaner:
 
 * A batch that becomes empty stays where it is the last one of a segment too, or of a transaction that is not decided: no offset moves, and
-  no last stable offset. In formats 0 and 1, which have no empty entries, an empty segment with the next offset's name follows then.
+  no last stable offset. In formats 0 and 1, which have no empty entries, such a batch of format 2 ends the log if need be.
 * Control batches and delete horizons are left alone, and records of aborted and open transactions are erased: they are bytes on a disk.
 * Bytes that are no entry are not copied: the end of an active segment that was not finished, zeros, and what ``errors="skip"`` leaves out.
 """
@@ -27,10 +27,10 @@ from kolumn.core import keywords
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, CorruptBatchError, shown
 from kolumn.core.keywords import known_keywords
-from kolumn.core.schema import LEFT_OUT_SCHEMA
+from kolumn.core.schema import LEFT_OUT_SCHEMA, RECORD_COLUMNS
 from kolumn.core.text import is_utf8
 from kolumn.damage.findings import Kind, Skipped, Tally
-from kolumn.formats import layouts
+from kolumn.formats import layouts, table
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import COLUMNS, Piece, intact, pieces_of, tell
@@ -48,7 +48,7 @@ from kolumn.writers.commit.staged_file import StagedFile
 from kolumn.writers.entries import Encoded, EntrySettings, Splice
 from kolumn.writers.last_offsets import LatestOffsets
 from kolumn.writers.outgoing import outgoing
-from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, Producers, in_place, per_entry
+from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, Producers, in_place, per_entry, rebuilt
 from kolumn.writers.rewriting.compact import folder_of
 from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, with_known_offsets, written
 from kolumn.writers.rewriting.erasure_proof import Proof
@@ -77,6 +77,10 @@ NEXT_STEPS = (
     "State of consumers, sinks, mirrors and compacted copies of the topic are not changed.",
 )
 """What is to be done so that the records are gone everywhere."""
+_EMPTY_BATCH = {
+    table.MAGIC: 2, table.MAX_TIMESTAMP: -1, table.PRODUCER_ID: -1, table.PRODUCER_EPOCH: -1, table.BASE_SEQUENCE: -1,
+}  # fmt: skip
+"""Fields of an empty batch that are not 0. Its leader epoch is 0: followers refuse a negative one."""
 _FOREVER = 2**62  # ms for which a producer's last batch stays
 _LARGEST = 2**31 - 1
 _Row = dict[str, Any]
@@ -159,8 +163,8 @@ def erase(
 
     A batch with such a record is decompressed, and encoded again as Kafka's cleaner does: offsets, sequence, producer, epochs, codec,
     timestamps and delete horizon stay, the count and the checksum are new. A batch without records stays where it is the last one of its
-    producer, of a segment, or of a transaction that is not decided; else it is dropped. In formats 0 and 1 an empty segment keeps
-    the next offset if the last message of the log is erased. Control batches are never changed.
+    producer, of a segment, or of a transaction that is not decided; else it is dropped. If the last message of a log in format 0 or 1
+    is erased, an empty batch of format 2 keeps its offset. Control batches are never changed.
 
     Segments keep their names. Indexes are new; ``.snapshot``, ``.txnindex``, ``leader-epoch-checkpoint`` and ``partition.metadata``
     are copied. Bytes after the last batch of a segment are not copied. All files appear, or none.
@@ -343,11 +347,11 @@ class ErasureJob:
                 done.bytes_after += int(encoded.entries.size.sum())
                 files.append(encoded)
                 last = files.last_offset
+            # Drafts without batches of format 2 have no brokers that could wait.
+            batch = layouts.format_of(segment.format).magics.get(2)
+            if batch and last < plan.last[number] == max(plan.last):
+                files.append(self._empty_batch(plan.last[number], batch.number))
         done.segments.append(place.name)
-        if rolls and number == len(plan.segments) - 1 and last < plan.last[number]:
-            following = place.with_name(file_name(plan.last[number] + 1))
-            with SegmentFiles(following, 1 << 30, self.interval, enriched):
-                done.segments.append(following.name)
         tell(tally, done.skipped)
         done.tails = list(_tails(segment, tally))
         if segment.memory is None:
@@ -384,8 +388,21 @@ class ErasureJob:
         done.rewritten += int((fates == REBUILD).sum())
         done.emptied += int((fates == EMPTY).sum())
         done.dropped += int((fates == DROP).sum())
-        how = EntrySettings(layouts.FORMAT_NAMES.index(self.options.format), 0, 0, NONE, None, _LARGEST, _LARGEST)
-        return fates, in_place(piece, Fate(fates, ~meant, np.zeros(len(entries), bool)), 0, how)
+        return fates, in_place(piece, Fate(fates, ~meant, np.zeros(len(entries), bool)), 0, self._how)
+
+    @property
+    def _how(self) -> EntrySettings:
+        return EntrySettings(layouts.FORMAT_NAMES.index(self.options.format), 0, 0, NONE, None, _LARGEST, _LARGEST)
+
+    def _empty_batch(self, offset: int, layout: int) -> Encoded:
+        """What keeps the end of a log whose last message is erased. Formats 0 and 1 have nothing empty, so it is a batch of format 2, as in
+        a log that was upgraded: without it consumers that read to the end would wait for ever at an offset that no entry has."""
+        entries = Entries.zeros(1)
+        for column, value in (_EMPTY_BATCH | {table.BASE_OFFSET: offset, table.LAST_OFFSET: offset, table.LAYOUT: layout}).items():
+            entries.array[:, column] = value
+        none = pa.RecordBatch.from_pylist([], pa.schema([(name, RECORD_COLUMNS[name]) for name in COLUMNS]))
+        how = replace(self._how, layout=layout, magic=2)
+        return rebuilt(none, entries, np.zeros(1, np.int64), np.zeros(1, bool), 0, how)
 
 
 def _copy_side_files(segment: Segment, place: Path, of_partition: bool) -> None:
