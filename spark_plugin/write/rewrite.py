@@ -187,6 +187,8 @@ def erase(
     use_this_python(spark)
     chosen = Options.of(format=format, private_keys=private_keys, **options)
     work = ErasureWork.of(source, target, chosen, keys, where, index_interval_bytes)
+    if work.tiers:
+        raise ArgumentError(f"{work.tiers[0].path}: kolumn.erase writes a tier's segments in their layout, this job does not")
     _refuse_existing(target, work.names.values())
     job, rolls = work.job, can_roll(target)
     plans = list(by_job(spark)(job.plan, work.partitions))

@@ -24,7 +24,6 @@ from kit.fuzz import FIRST, TURN, none_fails
 from kit.inflate import inflate
 from kit.outcome import raises
 from kit.replicas import flip, write_log
-from kit.tiers import aiven_of, tier_of
 from kolumn.writers.rewriting import erasure_proof, needles
 
 TIME = 1_700_000_000_000
@@ -333,19 +332,6 @@ def test_damage_is_an_error_or_is_not_copied(tmp_path: Path) -> None:
     done = kolumn.erase(source, tmp_path / "c", keys="person-0001", errors="skip", verify=True)
     assert (done.ok, len(done.damage), all(proved(done))) == (False, 1, True)
     assert offsets(tmp_path / "c") == [0, 2, 3, 4, 10, 11, 12, 13, 14]
-
-
-def test_a_tier_becomes_a_folder(tmp_path: Path) -> None:
-    source = write_log(tmp_path / "a", (0, [batch(_records(5)), batch(_records(5, 5))]), (10, [batch(_records(5, 10))]))
-    kolumn.erase(source, tmp_path / "b", keys="person-0001")
-    plain = tier_of(source, tmp_path / "tier")
-    aiven, keys = aiven_of(source, tmp_path / "aiven", 100, key="one")
-    options: Any
-    for tier, options, count in ((plain, {}, 1), (aiven.root, {"private_keys": keys}, 2)):
-        target = Path(f"{tier}-out")
-        assert kolumn.erase(tier, target, keys="person-0001", verify=True, **options).ok
-        # Kafka's tier has no active segment.
-        assert list(files(target, ".log").items()) == list(files(tmp_path / "b", ".log").items())[:count]
 
 
 def drafts(seed: int, folder: Path) -> None:

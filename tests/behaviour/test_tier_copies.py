@@ -191,6 +191,39 @@ def test_an_unchanged_log_has_the_same_contents_and_no_start_value_twice(tmp_pat
     assert all((copied / name).read_bytes() == (source / name).read_bytes() for name in names)
 
 
+@pytest.mark.parametrize(("zstd", "key"), [(False, None), (True, "k")])
+def test_an_erasure_writes_aivens_layout(tmp_path: Path, zstd: bool, key: str | None) -> None:
+    source, keys = tiers_of(tmp_path / "source", 3000, zstd=zstd, key=key)
+    gone, target = sorted(set(filter(None, rows(LOG, end_offset=BASES[2])["key"].to_pylist())))[:20], tmp_path / "target"
+    done = kolumn.erase(source, target, keys=gone, private_keys=keys, verify=True)
+    assert (done.ok, done.records >= 20, done.metadata.num_rows) == (True, True, 0)
+    for level in ("read_uncommitted", "read_committed"):
+        whole = rows(LOG, isolation_level=level)
+        expected = whole.filter(pa.array([one not in gone for one in whole["key"].to_pylist()]))
+        assert rows(target, private_keys=keys, isolation_level=level).equals(expected)
+    replaced = {Path(name).name for name in done.replaced["segment"].to_pylist()}
+    for path in source.glob("*/*/*.rsm-manifest"):
+        assert ((target / path.relative_to(source)).read_bytes() == path.read_bytes()) == (path.name not in replaced)
+    assert 0 < len(replaced) < len(BASES)
+
+
+def test_an_erasure_writes_every_copy_of_a_tier_and_the_folder(tmp_path: Path) -> None:
+    """Also those that a read needs nothing of, since brokers have the offsets, or another leader's copy is newer."""
+    source = tier_of(LOG, tmp_path / "source")
+    for path in sorted(source.glob("*.*"))[:6]:
+        shutil.copy(path, source / f"{path.name[:21]}{'A' * 22}{path.suffix}")
+    gone, target = [rows(LOG)["key"][0].as_py()], tmp_path / "target"
+    done = kolumn.erase([source, LOG], target, keys=gone, verify=True)
+    assert (done.ok, done.replaced.num_rows, done.metadata.num_rows) == (True, 2, 8)
+    assert [row["segments"] for row in done.partitions.to_pylist()] == [5, 5]
+    logs = [*target.glob("*/*.log")]
+    assert len(logs) == 10
+    assert not any(row in gone for log in logs for row in rows(log)["key"].to_pylist())
+    same = [path for path in source.iterdir() if (target / source.name / path.name).exists()]
+    assert len(same) == len([*source.iterdir()]) - 12
+    raises(kolumn.ArgumentError, "name a folder", kolumn.erase, source, tmp_path / "one.log", keys=gone)
+
+
 class KilledError(BaseException):
     pass
 

@@ -52,12 +52,14 @@ def erase(
             **options,
         )  # fmt: skip
     tables = {"partitions": done.partitions, "erased": done.erased, "leftOut": done.left_out, "verification": done.verification}
+    tables |= {"replaced": done.replaced, "remoteLogMetadata": done.metadata} if done.replaced.num_rows else {}
     rows = {name: table.to_pylist() for name, table in tables.items() if table is not None}
     if json:
         print_json({"ok": done.ok, **rows, "unlisted": done.unlisted, "nextSteps": list(done.next_steps)})
     else:
         for title, name in (
-            ("Written", "partitions"), ("Erased", "erased"), ("Not copied", "leftOut"), ("Verification", "verification"),
+            ("Written", "partitions"), ("Erased", "erased"), ("Not copied", "leftOut"), ("Of a tier", "replaced"),
+            ("Needed in __remote_log_metadata", "remoteLogMetadata"), ("Verification", "verification"),
         ):  # fmt: skip
             if rows.get(name):
                 print_rows(title, rows[name][:_MOST_ROWS])

@@ -7,6 +7,7 @@ selection needs it; those without such a record are copied, the others are decod
   no last stable offset. In formats 0 and 1, which have no empty entries, such a batch of format 2 ends the log if need be.
 * Control batches and delete horizons are left alone, and records of aborted and open transactions are erased: they are bytes on a disk.
 * Bytes that are no entry are not copied: the end of an active segment that was not finished, zeros, and what ``errors="skip"`` leaves out.
+* Of a tier every copy of a segment is written anew by itself, also one of which the log needs nothing: its bytes are on a disk too.
 """
 
 import re
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
 import numpy as np
@@ -42,7 +44,7 @@ from kolumn.source.names import SWAP, file_name
 from kolumn.source.segment_file import side_bytes
 from kolumn.source.segments import Segment
 from kolumn.source.side_files import CHECKPOINT, METADATA
-from kolumn.source.storage import base_name, beside, listing, parent, read_bytes, real_folder
+from kolumn.source.storage import base_name, beside, listing, parent, read_bytes, real_folder, within
 from kolumn.values.typed import Typed, stored_columns, typed_batch
 from kolumn.writers.commit.staged_file import StagedFile
 from kolumn.writers.entries import Encoded, EntrySettings, Splice
@@ -52,6 +54,7 @@ from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, Produce
 from kolumn.writers.rewriting.compact import folder_of
 from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, with_known_offsets, written
 from kolumn.writers.rewriting.erasure_proof import Proof
+from kolumn.writers.tier import METADATA_SCHEMA, REPLACED_SCHEMA, Written, copy_in_tier, tier_folder, write_in_tier
 from kolumn.writers.write import SegmentFiles
 
 PARTITIONS_SCHEMA = pa.schema(
@@ -109,6 +112,10 @@ class Erasure:
         As in `kolumn.Conversion`.
     verification : pa.Table, optional
         With ``verify``, one row for each topic-partition and check.
+    replaced : pa.Table
+        One row for each segment of a tier that was written anew: what it replaces, and under which id.
+    metadata : pa.Table
+        Entries that ``__remote_log_metadata`` needs for segments with a new id, in this order. They are not written.
     next_steps : tuple of str
         What is to be done so that the records are gone everywhere.
     """
@@ -119,6 +126,8 @@ class Erasure:
     left_out: pa.Table
     skipped: Skipped
     verification: pa.Table | None = None
+    replaced: pa.Table = field(default_factory=REPLACED_SCHEMA.empty_table)
+    metadata: pa.Table = field(default_factory=METADATA_SCHEMA.empty_table)
     next_steps: tuple[str, ...] = NEXT_STEPS
 
     @property
@@ -175,9 +184,10 @@ def erase(
     Parameters
     ----------
     source
-        As in `kolumn.scan`, with whole topic-partitions. Segments of a tier become segments of a folder.
+        As in `kolumn.scan`, with whole topic-partitions. Of a tier every copy of a segment is written in its layout.
     target : str or PathLike
-        A new folder, in which each segment is written to ``<topic>-<partition>/<name>.log``; a log is never changed in place.
+        A new folder, in which each segment is written to ``<topic>-<partition>/<name>.log``, or to the folder that its tier has for it; a
+        log is never changed in place.
     keys : bytes, str, or iterable of them
         The records with one of these keys: bytes, text, or text that begins with ``hex:`` or ``base64:``.
     where : str, iterable of str, or mapping
@@ -207,6 +217,9 @@ def erase(
     work = ErasureWork.of(source, target, chosen, keys, where, index_interval_bytes)
     done = dict[Segment, Erased]()
     with outgoing(root_of(target), work.names.values()) as place:
+        for segment in work.tiers:
+            with place(parent(work.names[segment])) as folder:
+                done[segment] = work.job.in_tier(segment, folder, work.names[segment])
         for plan in map(work.job.plan, work.partitions):
             for number, segment in enumerate(plan.segments):
                 write = partial(work.job.segment, plan, number, rolls=can_roll(target))
@@ -291,6 +304,7 @@ class Erased(Rewriting):
     stretches: list[tuple[int, int, int]] = field(default_factory=list)
     unlisted: int = 0
     tails: list[_Row] = field(default_factory=list)
+    in_tier: list[Written] = field(default_factory=list)
 
     def note(self, offset: Int64s, meant: Flags, most: int) -> None:
         """Add the erased records of a piece, in the order of offsets; no more than ``most`` stretches are listed."""
@@ -356,6 +370,19 @@ class ErasureJob:
         done.tails = list(_tails(segment, tally))
         if segment.memory is None:
             _copy_side_files(segment, place, of_partition=rolls and number == 0)
+        return done
+
+    def in_tier(self, segment: Segment, folder: Path, name: str) -> Erased:
+        """Write one segment of a tier with its own files into a folder; ``name`` is what its log or manifest has if nothing changes."""
+        with TemporaryDirectory(prefix="kolumn-") as scratch:
+            made = Path(scratch, file_name(segment.base_offset or 0))
+            done = self.segment(self.plan([segment]), 0, made, rolls=False)
+            if done.records or done.bytes_after != segment.size:
+                done.in_tier = [write_in_tier(segment, made, folder)]
+                name = beside(name, base_name(done.in_tier[0].replaced["segment"]))
+            else:
+                copy_in_tier(segment, folder)
+        done.segments = [name]
         return done
 
     def _kept(self, plan: ErasurePlan, number: int, done: Erased, tally: Tally) -> Iterator[Encoded]:
@@ -445,11 +472,15 @@ class ErasureWork:
     ) -> "ErasureWork":
         selection = Selection.of(keys, where, (typed.column for typed in chosen.typed))
         live = live_segments(source, chosen)
-        segments = one_directory(live.one_log(of_tiers=True), "erase")
-        for segment in segments:
+        tiers = [segment for segment in live.segments if segment.copy_id is not None]
+        if tiers and not can_roll(target):
+            raise ArgumentError(f"{target}: the files of a tier keep their names: name a folder")
+        for segment in tiers:
             if segment.fault is not None:
                 raise segment.fault
-        names = {segment: _of_folder(segment, name) for segment, name in targets(segments, target)}
+        log = replace(live, segments=[segment for segment in live.segments if segment.copy_id is None])
+        names = dict(targets(one_directory(log.one_log(), "erase"), target)) if log.segments else {}
+        names |= {segment: within(root_of(target), tier_folder(segment), base_name(segment.path)) for segment in tiers}
         _refuse_in_place(names)
         typed = with_types(chosen, source, live.whole_ranges()).typed if selection.fields else ()
         most = max(_MOST_STRETCHES // len(names), _LEAST_STRETCHES)
@@ -457,12 +488,20 @@ class ErasureWork:
 
     @property
     def partitions(self) -> list[list[Segment]]:
+        return [own for own in self._folders if own[0].copy_id is None]
+
+    @property
+    def tiers(self) -> list[Segment]:
+        return [segment for own in self._folders if own[0].copy_id is not None for segment in own]
+
+    @property
+    def _folders(self) -> list[list[Segment]]:
         return [list(own) for _, own in groupby(self.names, key=folder_of)]
 
     def result(self, done: dict[Segment, Erased], verify: bool) -> Erasure:
         """The result, from what was done to each segment."""
         totals = list[tuple[list[Segment], Erased]]()
-        for own in self.partitions:
+        for own in self._folders:
             totals.append((own, Erased()))
             for segment in own:
                 totals[-1][1].add(done[segment])
@@ -476,12 +515,14 @@ class ErasureWork:
             sum(total.unlisted for _, total in totals),
             pa.Table.from_pylist(left_out, LEFT_OUT_SCHEMA),
             skipped,
-            self._proved() if verify else None,
+            self._proved(done) if verify else None,
+            pa.Table.from_pylist([written.replaced for _, total in totals for written in total.in_tier], REPLACED_SCHEMA),
+            pa.Table.from_pylist([row for _, total in totals for written in total.in_tier for row in written.metadata], METADATA_SCHEMA),
         )
 
-    def _proved(self) -> pa.Table:
+    def _proved(self, done: dict[Segment, Erased]) -> pa.Table:
         meant = self.job.meant
-        names = [{segment: self.names[segment] for segment in own} for own in self.partitions]
+        names = [{one: self.names[one] if one.copy_id is None else done[one].segments[0] for one in own} for own in self._folders]
         return Proof(meant.flags, meant.all_columns, self.job.options).table(names)
 
     def _row(self, own: list[Segment], total: Erased) -> _Row:
@@ -505,11 +546,6 @@ def _named(segment: Segment) -> _Row:
 def _with_advice(row: _Row) -> _Row:
     advice = "not copied, and it may hold erased records: remove it at the source"
     return {**row, "reason": f"{row['reason']}; {advice}"}
-
-
-def _of_folder(segment: Segment, name: str) -> str:
-    """The name of a segment in a broker's folder: one in a tier has a name with an id."""
-    return name if segment.copy_id is None else beside(name, file_name(segment.base_offset or 0))
 
 
 def _refuse_in_place(names: dict[Segment, str]) -> None:

@@ -18,7 +18,6 @@ from kolumn.core.errors import shown
 from kolumn.decode.host.chunks import header_rows
 from kolumn.log.pieces import Piece, piece_of, pieces
 from kolumn.options import Options
-from kolumn.source.names import LOG
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Segment, find_segments
 from kolumn.source.storage import base_name, listing, parent, read_bytes
@@ -102,7 +101,7 @@ class Proof:
         return pa.Table.from_pylist([row for partition in own for row in partition.rows(self.short)], VERIFICATION_SCHEMA)
 
     def _written(self, segment: Segment, name: str) -> Segment:
-        return replace(find_segments(name, segment.topic, segment.partition)[0], format=segment.format)
+        return replace(find_segments(name, segment.topic, segment.partition)[0], format=segment.format, access=segment.access)
 
     def _compare(self, segment: Segment, target: Segment, checks: dict[str, _Check]) -> None:
         source, written = _Untouched(), _Untouched()
@@ -138,8 +137,9 @@ class Proof:
             checks, logs = partition.checks, set[str]()
             for _, target in partition.pairs:
                 self._search_file(target, checks["bytes"], *self._search_records(target, checks))
-                logs.add(target.path)
-            stems = {base_name(name).removesuffix(LOG) for name in logs}
+                # What an object of a tier has in chunks is searched as the segment that it is.
+                logs |= {target.path} if target.manifest is None else {target.manifest.object_name}
+            stems = {base_name(name).partition(".")[0] for name in logs}
             for file in listing(parent(partition.pairs[0][1].path) or "."):
                 if not (base_name(file.name).partition(".")[0] in stems or _OF_PARTITION.fullmatch(base_name(file.name))):
                     continue
