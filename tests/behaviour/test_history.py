@@ -254,6 +254,7 @@ def test_deleted_files_are_chosen_by_the_same_options(tmp_path: Path) -> None:
         assert [row["offset"] for row in rows] == expected
         assert all(row["value"] == b"%d" % row["offset"] for row in rows)
     assert kolumn.read(tmp_path, columns=["value"], include_deleted_segments=True).schema.names == ["value"]
+    raises(kolumn.ArgumentError, "as they grow", kolumn.append, tmp_path, None, include_deleted_segments=True)
     assert kolumn.read(tmp_path).num_rows == 1
 
 

@@ -63,15 +63,30 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
     **dict.fromkeys(REWRITERS, frozenset(WholeOptions.__annotations__)),
     spark_plugin.read_segments: OPTIONS.keys() - {"binary", "threads"},
     spark_plugin.export: OPTIONS.keys() - {"binary", "threads", "format"},
-    kolumn.append: OPTIONS.keys() - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary"},
     **dict.fromkeys([kolumn.erase, spark_plugin.erase], frozenset(options_in(ChosenOptions)) - _NO_VALUES),
+    kolumn.append: OPTIONS.keys()
+    - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary", "include_deleted_segments"},
+    kolumn.history: OPTIONS.keys() - {"columns", "binary", "include_control", "isolation_level", "key_as", "value_as"},
+    kolumn.latest: OPTIONS.keys()
+    - {
+        "include_control",
+        "isolation_level",
+        "start_offset",
+        "end_offset",
+        "start_timestamp",
+        "end_timestamp",
+        "binary",
+        "include_snapshots",
+    },
 }
 NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     **dict.fromkeys(GPU_READERS, ("backend", "binary")),
     **dict.fromkeys([spark_plugin.read_segments, spark_plugin.export], ("binary", "threads")),
     kolumn.batches: ("columns", "start_offset", "isolation_level", "backend", "max_ratio", "value_format", "decode"),
     kolumn.verify: ("columns", "start_offset", "errors", "replicas", "include_control", "key_schema"),
-    kolumn.append: ("start_offset", "end_timestamp", "binary"),
+    kolumn.append: ("start_offset", "end_timestamp", "binary", "include_deleted_segments"),
+    kolumn.history: ("columns", "isolation_level", "value_as"),
+    kolumn.latest: ("start_offset", "end_timestamp", "include_control", "include_snapshots"),
     kolumn.apply_retention: ("errors", "check_crcs", "chunk_bytes", "max_ratio", "on_progress"),
     kolumn.recover: ("errors", "check_crcs", "replicas"),
     **dict.fromkeys([kolumn.erase, spark_plugin.erase], tuple(sorted(_NO_VALUES))),

@@ -82,6 +82,7 @@ class Appended:
 @known_keywords(
     refused(("start_offset", "start_timestamp"), "the table knows where a run begins; start_offsets says it for a table that does not")
     | refused(("end_offset", "end_timestamp", "binary"), "records are appended up to the end of the log")
+    | refused(("include_deleted_segments",), "a table takes offsets as they grow, and deleted segments have earlier ones")
 )
 def append(
     source: keywords.Source,
