@@ -17,6 +17,7 @@ from kit.encoder import TRANSACTIONAL, Record, batch, control_batch, message, wr
 from kit.fuzz import FIRST, MUTANTS, failing
 from kit.merge_reference import contents, same
 from kit.streams import GZIP
+from kit.tiers import aiven_of, tier_of
 from kolumn.decode.host import chunks
 
 TIME = 1_700_000_000_000
@@ -288,6 +289,17 @@ def test_copies_within_a_side_are_merged_if_asked(tmp_path: Path) -> None:
         kolumn.diff(sides, tmp_path / "b")
     assert kolumn.diff(sides, tmp_path / "b", replicas="merge").identical
     assert told(kolumn.diff(sides, tmp_path / "b", replicas="first"), "reason") == [("only in B", 30, 49, 20, "above A's log end")]
+
+
+def test_a_folder_and_its_tier_are_compared(tmp_path: Path) -> None:
+    log = CORPUS / "transactional" / "txn-zstd-0"
+    tier = tier_of(log, tmp_path / "tier")
+    bases = sorted(int(path.stem) for path in log.glob("*.log"))
+    end = kolumn.batches(log)["lastOffset"][-1].as_py()
+    assert told(kolumn.diff(log, tier), "reason") == [("only in A", bases[-1], end, end - bases[-1] + 1, "above B's log end")]
+    aiven_of(log, tmp_path / "aiven", 4096)
+    found = kolumn.diff(log, tmp_path / "aiven")
+    assert (found.identical, found.partitions["nameB"].to_pylist()) == (True, [None])
 
 
 def test_the_number_of_listed_records_is_bounded(tmp_path: Path) -> None:
