@@ -56,7 +56,6 @@ class Side:
     first: int | None = None
     records: int | None = 0
     bytes: int = 0
-    entries: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     unread: list[Damage] = field(default_factory=list)  # that a read of all keys has found
@@ -181,7 +180,6 @@ class Side:
         self.last = max(self.last, int(rows[:, HIGH].max()))
         self.records = None if self.records is None or (rows[:, COUNT] < 0).any() else self.records + int(rows[:, COUNT].sum())
         self.bytes += int(rows[:, SIZE].sum())
-        self.entries += len(rows)
         known = rows[rows[:, EPOCH] >= 0]
         newest = np.maximum.accumulate(np.append(self.epochs[-1][0] if self.epochs else -1, known[:, EPOCH]))
         self.epochs += [(int(row[EPOCH]), int(row[LOW])) for row in known[newest[1:] > newest[:-1]]]
