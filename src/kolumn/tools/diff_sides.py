@@ -53,6 +53,7 @@ class Side:
     rows: Int64s = field(default_factory=lambda: NO_ROWS)
     last: int = -1
     ended: bool = False
+    ends_damaged: bool = False
     first: int | None = None
     records: int | None = 0
     bytes: int = 0
@@ -115,6 +116,7 @@ class Side:
                     self._bound(rows)
                     yield rows
         if len(held):
+            self.ends_damaged = True
             self._bound(held)
             yield held
 
@@ -191,7 +193,8 @@ class Side:
         for row, damage in zip(rows, damages, strict=True):
             row[WHY], row[POSITION], row[SIZE] = len(self.damages), damage.position, damage.size
             row[COUNT] = table.UNKNOWN if damage.records_lost is None else damage.records_lost
-            row[LAST] = -1 if damage.last_offset is None else damage.last_offset
+            # Of a stretch that is longer than its first entry the header does not tell the last offset.
+            row[LAST] = -1 if damage.last_offset is None or damage.records_lost is None else damage.last_offset
             self.damages.append(damage)
             self._known.add((damage.segment, damage.position))
         return rows

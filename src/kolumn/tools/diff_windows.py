@@ -88,7 +88,7 @@ class Comparison:
             if equal:
                 continue
             border = min(HIGHEST if side.ended else side.last for side in self.sides)
-            for stretch in sorted(self._window(border), key=lambda one: one.first):
+            for stretch in sorted(self._window(border), key=lambda one: (one.first, one.last)):
                 if held is None or not held.joins(stretch):
                     if held is not None:
                         self.tell(held)
@@ -165,9 +165,9 @@ class Comparison:
         return reasons if side.ranges else np.full(len(low), _ABSENT)
 
     def _reason_text(self, other: int, reason: int) -> str | None:
-        name = self.sides[other].name
+        name, ends = self.sides[other].name, ", which is damaged" if self.sides[other].ends_damaged else ""
         return (
-            None, f"below {name}'s log start", f"above {name}'s log end", f"{name} has no such partition", "batches without records"
+            None, f"below {name}'s log start", f"above {name}'s log end{ends}", f"{name} has no such partition", "batches without records"
         )[reason]  # fmt: skip
 
     def _back(self, number: int, rows: Int64s) -> Iterator[Unlike]:
