@@ -256,6 +256,16 @@ def test_what_compaction_removed_is_no_difference(tmp_path: Path) -> None:
         ]
 
 
+def test_damage_that_a_read_of_all_keys_finds_is_told(tmp_path: Path) -> None:
+    a, b = pair(tmp_path, tens(0, 50), tens(0, 40))
+    path = a / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[90] ^= 1
+    path.write_bytes(data)
+    assert told(kolumn.diff(a, b)) == [("only in A", 40, 49, 10)]
+    assert ("damaged in A", 0, 9, 10) in told(kolumn.diff(a, b, compacted=True))
+
+
 def test_aborted_records_are_no_state_of_a_compacted_topic(tmp_path: Path) -> None:
     open_one = batch(rows(10, 5, "x"), flags=TRANSACTIONAL, producer_id=3, producer_epoch=0, base_sequence=0)
     abort = control_batch(15, 0, producer_id=3, producer_epoch=0)

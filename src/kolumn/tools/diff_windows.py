@@ -97,7 +97,9 @@ class Comparison:
             self.tell(held)
         for number, side in enumerate(self.sides):
             for damage in filter(side.found, side.unread):
-                self.tell(_of_damage(number, damage, damage.base_offset or 0, damage.last_offset or -1, 0))
+                low = damage.base_offset or 0
+                high = low - 1 if damage.last_offset is None else damage.last_offset
+                self.tell(_of_damage(number, damage, low, high, damage.records_lost))
 
     def _window(self, border: int) -> Iterator[Unlike]:
         """What differs up to an offset."""
