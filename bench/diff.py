@@ -65,6 +65,8 @@ def sides() -> dict[str, tuple[Path, Path, dict[str, Any]]]:
     if not packed.exists():
         packed.mkdir(parents=True)
         (packed / f"{0:020}.log").write_bytes(data.segment("lz4").read_bytes())
+    for path in (*small.iterdir(), *large.iterdir()):
+        data.read_back(path)
     alone = data.segment("none").parent
     links = Path(scan_memory.directory(SHAPE, GIB)[0])
     other = links.with_suffix(".other")

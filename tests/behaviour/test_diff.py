@@ -10,13 +10,14 @@ import pytest
 
 import kolumn
 from kit import oracle
-from kit.asked import invoked, put
+from kit.asked import invoked, offsets, put
 from kit.corpus import HERE as CORPUS
 from kit.elections import Case, is_doubtful, make
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch, message, wrapper
 from kit.fuzz import FIRST, MUTANTS, failing
 from kit.merge_reference import contents, same
 from kit.streams import GZIP
+from kit.tiers import aiven_of, tier_of
 from kolumn.decode.host import chunks
 
 TIME = 1_700_000_000_000
@@ -88,11 +89,13 @@ def compare_hurt(seed: int, folder: Path) -> None:
         return
     found = kolumn.diff(*case.folders[:2], check_crcs=True)
     first: list[dict[int, oracle.Row]] = []
-    for files in case.copies[:2]:
+    for files, folder in zip(case.copies[:2], case.folders[:2], strict=True):
         own: dict[int, oracle.Row] = {}
+        found_by_reads = {*offsets(folder, errors="skip", include_control=True)}
         for entry in contents(files)[0]:
             for row in entry.rows:
-                own.setdefault(row.offset, row)
+                if row.offset in found_by_reads:
+                    own.setdefault(row.offset, row)
         first.append(own)
     spans = [(low, low if high is None else high) for kind, low, high, _ in told(found) if kind in KINDS]
     if is_doubtful(case) or any("base offset: " in (row["reason"] or "") for row in found.differences.to_pylist()):
@@ -185,6 +188,8 @@ def test_retention_and_lag_have_their_reasons(tmp_path: Path) -> None:
     assert told(found, "reason") == [
         ("only in B", 0, 19, 20, "below A's log start"), ("only in A", 50, 59, 10, "above B's log end"),
     ]  # fmt: skip
+    found = kolumn.diff(*pair(tmp_path / "cut", [*entries[:2], b"\xff" * 300], entries[:5]))
+    assert told(found, "reason")[-1] == ("only in B", 20, 49, 30, "above A's log end, which is damaged")
     found = kolumn.diff(*pair(tmp_path / "x", entries, [*entries[:2], *entries[4:]]))
     assert told(found, "reason") == [("only in A", 20, 39, 20, None)]
 
@@ -251,6 +256,16 @@ def test_what_compaction_removed_is_no_difference(tmp_path: Path) -> None:
         ]
 
 
+def test_damage_that_a_read_of_all_keys_finds_is_told(tmp_path: Path) -> None:
+    a, b = pair(tmp_path, tens(0, 50), tens(0, 40))
+    path = a / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[90] ^= 1
+    path.write_bytes(data)
+    assert told(kolumn.diff(a, b)) == [("only in A", 40, 49, 10)]
+    assert ("damaged in A", 0, 9, 10) in told(kolumn.diff(a, b, compacted=True))
+
+
 def test_aborted_records_are_no_state_of_a_compacted_topic(tmp_path: Path) -> None:
     open_one = batch(rows(10, 5, "x"), flags=TRANSACTIONAL, producer_id=3, producer_epoch=0, base_sequence=0)
     abort = control_batch(15, 0, producer_id=3, producer_epoch=0)
@@ -288,6 +303,17 @@ def test_copies_within_a_side_are_merged_if_asked(tmp_path: Path) -> None:
         kolumn.diff(sides, tmp_path / "b")
     assert kolumn.diff(sides, tmp_path / "b", replicas="merge").identical
     assert told(kolumn.diff(sides, tmp_path / "b", replicas="first"), "reason") == [("only in B", 30, 49, 20, "above A's log end")]
+
+
+def test_a_folder_and_its_tier_are_compared(tmp_path: Path) -> None:
+    log = CORPUS / "transactional" / "txn-zstd-0"
+    tier = tier_of(log, tmp_path / "tier")
+    bases = sorted(int(path.stem) for path in log.glob("*.log"))
+    end = kolumn.batches(log)["lastOffset"][-1].as_py()
+    assert told(kolumn.diff(log, tier), "reason") == [("only in A", bases[-1], end, end - bases[-1] + 1, "above B's log end")]
+    aiven_of(log, tmp_path / "aiven", 4096)
+    found = kolumn.diff(log, tmp_path / "aiven")
+    assert (found.identical, found.partitions["nameB"].to_pylist()) == (True, [None])
 
 
 def test_the_number_of_listed_records_is_bounded(tmp_path: Path) -> None:

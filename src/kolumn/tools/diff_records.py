@@ -36,6 +36,7 @@ class LostOffsets(NamedTuple):
     high: int
     damage: Damage
     row: Int64s
+    is_new: bool  # not told by the walk of headers, nor when an earlier window opened the entry
 
 
 @dataclass
@@ -102,8 +103,7 @@ class Records:
         for i in np.flatnonzero(inside & ~grows)[:1].tolist():
             text = f"offset of a record: expected one above {reach[i]}, found {offset[i]}"
             damage = Damage(self.side.path(rows[row[i]]), int(rows[row[i], POSITION]), int(rows[row[i], SIZE]), None, None, text, None)
-            if self.side.found(damage):
-                self.lost.append(LostOffsets(int(offset[i]), int(offset[i]), damage, rows[row[i]]))
+            self.lost.append(LostOffsets(int(offset[i]), int(offset[i]), damage, rows[row[i]], self.side.found(damage)))
         return batch if (inside & grows).all() else keep(batch, inside & grows)
 
     def _note(self, found: Tally, told: int, rows: Int64s, end: int) -> int:
@@ -112,12 +112,12 @@ class Records:
                 (rows[:, POSITION] < damage.position + max(damage.size, 1)) & (rows[:, POSITION] + rows[:, SIZE] > damage.position)
             ]
             # What follows the entries was found by the walk of headers.
-            if damage.position < end and len(inside) and self.side.found(damage):
+            if damage.position < end and len(inside):
                 low, high = int(inside[:, LOW].min()), int(inside[:, HIGH].max())
                 base, last = damage.base_offset, damage.last_offset
                 if base is not None and last is not None and low <= base <= last <= high:
                     low, high = base, last
-                self.lost.append(LostOffsets(low, high, damage, inside[0]))
+                self.lost.append(LostOffsets(low, high, damage, inside[0], self.side.found(damage)))
         return len(found.damage)
 
 

@@ -53,10 +53,10 @@ class Side:
     rows: Int64s = field(default_factory=lambda: NO_ROWS)
     last: int = -1
     ended: bool = False
+    ends_damaged: bool = False
     first: int | None = None
     records: int | None = 0
     bytes: int = 0
-    entries: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     unread: list[Damage] = field(default_factory=list)  # that a read of all keys has found
@@ -116,6 +116,7 @@ class Side:
                     self._bound(rows)
                     yield rows
         if len(held):
+            self.ends_damaged = True
             self._bound(held)
             yield held
 
@@ -181,7 +182,6 @@ class Side:
         self.last = max(self.last, int(rows[:, HIGH].max()))
         self.records = None if self.records is None or (rows[:, COUNT] < 0).any() else self.records + int(rows[:, COUNT].sum())
         self.bytes += int(rows[:, SIZE].sum())
-        self.entries += len(rows)
         known = rows[rows[:, EPOCH] >= 0]
         newest = np.maximum.accumulate(np.append(self.epochs[-1][0] if self.epochs else -1, known[:, EPOCH]))
         self.epochs += [(int(row[EPOCH]), int(row[LOW])) for row in known[newest[1:] > newest[:-1]]]
@@ -193,7 +193,8 @@ class Side:
         for row, damage in zip(rows, damages, strict=True):
             row[WHY], row[POSITION], row[SIZE] = len(self.damages), damage.position, damage.size
             row[COUNT] = table.UNKNOWN if damage.records_lost is None else damage.records_lost
-            row[LAST] = -1 if damage.last_offset is None else damage.last_offset
+            # Of a stretch that is longer than its first entry the header does not tell the last offset.
+            row[LAST] = -1 if damage.last_offset is None or damage.records_lost is None else damage.last_offset
             self.damages.append(damage)
             self._known.add((damage.segment, damage.position))
         return rows

@@ -7,6 +7,7 @@ B   ──equal──┤    b1 b2      ├──equal──      in the next one
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -87,7 +88,7 @@ class Comparison:
             if equal:
                 continue
             border = min(HIGHEST if side.ended else side.last for side in self.sides)
-            for stretch in sorted(self._window(border), key=lambda one: one.first):
+            for stretch in sorted(self._window(border), key=lambda one: (one.first, one.last)):
                 if held is None or not held.joins(stretch):
                     if held is not None:
                         self.tell(held)
@@ -96,7 +97,9 @@ class Comparison:
             self.tell(held)
         for number, side in enumerate(self.sides):
             for damage in filter(side.found, side.unread):
-                self.tell(_of_damage(number, damage, damage.base_offset or 0, damage.last_offset or -1, 0))
+                low = damage.base_offset or 0
+                high = low - 1 if damage.last_offset is None else damage.last_offset
+                self.tell(_of_damage(number, damage, low, high, damage.records_lost))
 
     def _window(self, border: int) -> Iterator[Unlike]:
         """What differs up to an offset."""
@@ -164,22 +167,21 @@ class Comparison:
         return reasons if side.ranges else np.full(len(low), _ABSENT)
 
     def _reason_text(self, other: int, reason: int) -> str | None:
-        name = self.sides[other].name
+        name, ends = self.sides[other].name, ", which is damaged" if self.sides[other].ends_damaged else ""
         return (
-            None, f"below {name}'s log start", f"above {name}'s log end", f"{name} has no such partition", "batches without records"
+            None, f"below {name}'s log start", f"above {name}'s log end{ends}", f"{name} has no such partition", "batches without records"
         )[reason]  # fmt: skip
 
     def _back(self, number: int, rows: Int64s) -> Iterator[Unlike]:
         for one in rows[rows[:, row.STATE] == BACK]:
-            stretch = self._stretch(number, _BROKEN_A + number, one[None], f"{row.BACK_TEXT}: expected some above those before them")
-            yield stretch
+            yield self._stretch(number, _BROKEN_A + number, one[None], f"{row.BACK_TEXT}: expected some above those before them")
 
     def _by_records(self, opened: list[Int64s], hurt: tuple[Int64s, ...], border: int) -> Iterator[Unlike]:
         records = tuple(Records(side, rows, border) for side, rows in zip(self.sides, opened, strict=True))
         for pair in pairs(*records):
             yield from self._of_pair(pair, records, hurt)
         for number, own in enumerate(records):
-            for lost in own.lost:
+            for lost in filter(lambda one: one.is_new, own.lost):
                 found = self.sides[number].absorbed.pop(-1 - id(lost.damage), 0)
                 yield _of_damage(number, lost.damage, lost.low, lost.high, lost.damage.records_lost or found or None, lost.row)
 
@@ -190,17 +192,25 @@ class Comparison:
             differing = np.flatnonzero((kind != _SAME) & (kind != _STORAGE))
             self.list_records(pair, differing, kind[differing])
         kind[(kind == _BROKEN_A) | (kind == _BROKEN_B)] = _SAME
-        storage = _storage(records, rows)
+        storage = _storage(records, rows) if self.keys is None else np.full(len(kind), _CLEANED)
         reasons = np.zeros(len(kind), np.int64)
         for number in (0, 1):
             mine = kind == number
             reasons[mine] = self._reasons(1 - number, pair.offset[mine], pair.offset[mine])
         reasons = np.where(kind == _STORAGE, storage, reasons)
-        epochs = tuple(pair.of(side, "leaderEpoch", -1) for side in (0, 1))
-        changes = sum((np.diff(values) != 0).astype(int) for values in (kind, reasons, *epochs)) > 0
+        held = _Columns.of(pair)
+        changes = sum((np.diff(values) != 0).astype(int) for values in (kind, reasons, *held.epochs)) > 0
         for part in np.split(np.arange(len(kind)), np.flatnonzero(changes) + 1):
             if len(part) and kind[part[0]] != _SAME:
-                yield self._of_records(pair, part, int(kind[part[0]]), int(reasons[part[0]]), records, rows)
+                first, own = int(part[0]), int(kind[part[0]])
+                if own == _CONTENT:
+                    text: str | None = ", ".join(name for name, flags in pair.fields.items() if flags[part].any())
+                elif own == _STORAGE:
+                    text = _storage_text(int(reasons[first]), records, rows, first) if self.keys is None else "other batches, or compaction"
+                else:
+                    text = self._reason_text(1 - own, int(reasons[first]))
+                places = _place(records[0], int(rows[0][first])), _place(records[1], int(rows[1][first]))
+                yield held.stretch(own, pair.offset, part, places, text)
 
     def _kinds(self, pair: Pair, records: tuple[Records, ...], hurt: tuple[Int64s, ...]) -> Int64s:
         different, both = pair.is_different, (pair.at[0] >= 0) & (pair.at[1] >= 0)
@@ -215,30 +225,35 @@ class Comparison:
                 self._absorb(damaged, number, 1)
         if self.keys is not None:
             asked = (kind == _ONLY_A) | (kind == _ONLY_B) | (kind == _CONTENT)
-            kind[asked & ~self.keys.counts(pair, asked)] = _SAME
+            kind[asked & ~self.keys.counts(pair, asked)] = _STORAGE
         return kind
 
-    def _of_records(
-        self, pair: Pair, part: Int64s, kind: int, reason: int, records: tuple[Records, ...], rows: tuple[Int64s, Int64s]
-    ) -> Unlike:
-        number = 1 if kind == _ONLY_B else 0
-        text = _storage_text(reason, records, rows, int(part[0])) if kind == _STORAGE else self._reason_text(1 - number, reason)
-        if kind == _CONTENT:
-            text = ", ".join(name for name, flags in pair.fields.items() if flags[part].any())
-        times, producers = [pair.of(side, "timestampMs", -1)[part] for side in (0, 1)], set[int]()
-        for side in (0, 1):
-            producers |= _producers(pair.of(side, "producerId", -1)[part])
-        known = np.concatenate(times)
-        known = known[known >= 0]
-        epochs = tuple(_positive(int(pair.of(side, "leaderEpoch", -1)[part[0]])) for side in (0, 1))
-        places = tuple(_place(records[side], int(rows[side][part[0]])) for side in (0, 1))
+
+class _Columns(NamedTuple):
+    """What rows of differences tell of the records of a pair, by offset, for A and B."""
+
+    epochs: tuple[Int64s, Int64s]
+    times: tuple[Int64s, Int64s]
+    producers: tuple[Int64s, Int64s]
+    sizes: tuple[Int64s, Int64s]
+
+    @classmethod
+    def of(cls, pair: Pair) -> "_Columns":
+        epochs, times, producers = ((pair.of(0, name, -1), pair.of(1, name, -1)) for name in ("leaderEpoch", "timestampMs", "producerId"))
+        return cls(epochs, times, producers, (pair.sizes(0), pair.sizes(1)))
+
+    def stretch(self, kind: int, offset: Int64s, part: Int64s, places: tuple[Place, Place], text: str | None) -> Unlike:
+        times = np.concatenate([own[part] for own in self.times])
+        known = times[times >= 0]
+        producers = _producers(np.concatenate([own[part] for own in self.producers]))
+        epochs = _positive(int(self.epochs[0][part[0]])), _positive(int(self.epochs[1][part[0]]))
         return Unlike(
-            kind, int(pair.offset[part[0]]), int(pair.offset[part[-1]]), len(part), int(pair.sizes(number)[part].sum()), producers,
-            (int(known.min()), int(known.max())) if len(known) else None, (epochs[0], epochs[1]), (places[0], places[1]), text,
+            kind, int(offset[part[0]]), int(offset[part[-1]]), len(part), int(self.sizes[kind == _ONLY_B][part].sum()), producers,
+            (int(known.min()), int(known.max())) if len(known) else None, epochs, places, text,
         )  # fmt: skip
 
 
-_NOTHING, _BELOW, _ABOVE, _ABSENT, _EMPTY = range(5)
+_NOTHING, _BELOW, _ABOVE, _ABSENT, _EMPTY, _CLEANED = range(6)
 
 
 def _drop_equal(a: Side, b: Side) -> tuple[int, int]:
@@ -304,7 +319,7 @@ def _of_damage(number: int, damage: Damage, low: int, high: int, records: int | 
 
 def _lost_in(records: Records, hurt: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """First and last offsets of damaged stretches in order, with numbers under which absorbed records are counted."""
-    lost = [(low, high, -1 - id(damage)) for low, high, damage, _ in records.lost]
+    lost = [(low, high, -1 - id(damage)) for low, high, damage, *_ in records.lost]
     lost += [(low, high, reason) for low, high, reason in hurt[:, [row.LOW, row.HIGH, row.WHY]].tolist() if low <= high]
     table = np.array(sorted(lost), np.int64).reshape(-1, 3)
     return table[:, 0], table[:, 1], table[:, 2]
