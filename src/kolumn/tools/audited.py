@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.copies.copies import Key
 from kolumn.copies.transactions import begun_at, coordinator_epochs, intact_positions, marker_types, snapshot_of, snapshots
 from kolumn.core.errors import shown
 from kolumn.core.text import in_column
@@ -20,7 +21,7 @@ from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import aborted_in, producers_in
 from kolumn.source.storage import read_bytes
-from kolumn.tools.absent import Absent, AbsentStretch, Reason, bases
+from kolumn.tools.absent import Absent, AbsentStretch, Reason, bases, cleaned_to
 from kolumn.tools.coordinators import UNDER_WAY
 from kolumn.tools.sequences import Event, FindingKind, ProducerState, ProducerStates
 from kolumn.tools.times import Times
@@ -65,6 +66,7 @@ class Collected:
     partitions: list[_Row] = field(default_factory=list)
     opened: list[tuple[tuple[str, int], int, tuple[int, int | None, int | None]]] = field(default_factory=list)
     more: list[_Row] = field(default_factory=list)
+    checkpoints: dict[str, dict[Key, int]] = field(default_factory=dict)
 
 
 class Audited:
@@ -72,9 +74,10 @@ class Audited:
 
     def __init__(self, segments: list[Segment], start: int | None, options: Options, made: Collected) -> None:
         first = min(segments, key=lambda segment: segment.base_offset or 0)
+        cleaned = cleaned_to(first, made.checkpoints)
         self._about: _Row = {"topic": in_column(first.topic) if first.topic is not None else None, "partition": first.partition}
         self._key, self._options, self._made, self._start = first.key, options, made, start
-        self._producers, self._absent, self._times = ProducerStates(begun_at(first)), Absent(first, start), Times(made.now)
+        self._producers, self._absent, self._times = ProducerStates(begun_at(first)), Absent(first, start, cleaned), Times(made.now)
         self._own = segments
         self._first: int | None = None
         self._begin = max(first.base_offset or 0, 0)
