@@ -91,8 +91,8 @@ def bases(entries: Entries, before: int | None) -> Int64s:
 
 
 class Absent:
-    """What is absent in a topic-partition, in the order of its log; ``start`` is its log start offset, ``cleaned`` up to where it was cleaned,
-    if that is known."""
+    """What is absent in a topic-partition, in the order of its log; ``start`` is its log start offset, ``cleaned`` up to where it was
+    cleaned, if that is known."""
 
     def __init__(self, segment: Segment, start: int | None, cleaned: int | None) -> None:
         self._topic, self._start, self._first = segment.topic, start, segment

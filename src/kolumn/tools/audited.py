@@ -196,7 +196,7 @@ class Audited:
                 self._wait(Event(FindingKind.MARKER_MISSING, number, epoch, producer.offset + 1, offset - 1, 0, -1, 0, text), segment.path)
             if above < last < offset:
                 text = f"{says} says that the producer's last record has offset {last}, in the log it is {producer.offset}"
-                self._wait(Event(FindingKind.RECORDS_MISSING, number, epoch, above + 1, last, 0, -1, 0, text), segment.path)
+                self._wait(Event(FindingKind.RECORDS_MISSING, number, epoch, last, last, 0, -1, 0, text), segment.path)
 
     def _compare_end(self, segment: Segment) -> None:
         """Compare the newest snapshot with the end of the log: a broker writes one when it stops."""
@@ -288,7 +288,7 @@ class Audited:
             )  # fmt: skip
 
     def _resolve(self) -> set[int]:
-        """Findings about what absent offsets may explain, now that it is known why they are absent. Returns offsets of missing markers."""
+        """Findings about what absent offsets may explain, now that it is known why they are absent. Returns offsets of what is missing."""
         missing: dict[tuple[int, int], tuple[Event, str, list[str]]] = {}
         claimed: set[int] = set()
         for event, path in self._waiting:
@@ -296,6 +296,7 @@ class Audited:
                 self._told(event, path, NOTE, f"{event.detail}; {_listed(some)}")
             elif event.kind == FindingKind.RECORDS_MISSING and (some := self._absent_on_no_purpose(event.first, event.last)):
                 self._told(event, path, ERROR, f"{event.detail}; {_listed(some)}")
+                claimed.add(some[0][0].first)
             elif event.kind == FindingKind.MARKER_ALONE and not self._absent.is_compacted:
                 # The cleaner removes records before the marker that ended their transaction.
                 self._told(event, path, NOTE, event.detail)
@@ -311,11 +312,12 @@ class Audited:
             self._told(event, path, ERROR, "; ".join([*dict.fromkeys(texts), *([_listed(some)] if some else [])]))
         for event, path in self._waiting:
             if event.kind == FindingKind.MARKER_SUSPECTED:
-                some = [own for own in self._absent_on_no_purpose(event.first, event.last) if own[0].first not in claimed]
+                some = self._absent_on_no_purpose(event.first, event.last)
+                some = [(one, why) for one, why in some if one.first not in claimed or one.first < one.last]
                 if some:
                     self._told(event._replace(first=some[0][0].first), path, WARNING, f"{event.detail}; {_listed(some)}")
         for offset in claimed:
-            self._absent.claim(offset, "a marker was there, as other files or batches tell")
+            self._absent.claim(offset, "a record or a marker was there, as other files or batches tell")
         return claimed
 
     def _absent_on_no_purpose(self, first: int, last: int) -> list[tuple[AbsentStretch, Reason]]:
