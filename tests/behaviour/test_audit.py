@@ -208,6 +208,17 @@ def test_a_damaged_header_is_not_believed(tmp_path: Path) -> None:
         assert not {kind for _, kind, _ in told} & {"duplicate", "sequence-reset", "fenced-epoch"}
 
 
+def test_a_damaged_offset_hides_nothing(tmp_path: Path) -> None:
+    entries = [data(i, i) for i in range(6)]
+    wrong = bytearray(entries[3])
+    wrong[0] = 0x7F
+    put(tmp_path / "t-0", *entries[:3], bytes(wrong), *entries[4:], data(6, 7))
+    told = found(tmp_path)
+    assert [one for one in told if one[0] == "error"] == [("error", "damage", None), ("error", "sequence-gap", 6)]
+    assert ("note", "sequence-gap", 4) in told
+    assert "offsets-back" not in {kind for _, kind, _ in told}
+
+
 def test_sequences_that_compaction_removed_are_no_gaps(tmp_path: Path) -> None:
     put(tmp_path / "lost" / "t-0", *(data(i, i) for i in range(4)), data(6, 6))
     put(tmp_path / "lost" / "t-0", data(7, 7), data(9, 9), base=7)

@@ -110,7 +110,7 @@ class Absent:
         Returns how many offsets are absent before each of them. ``damage`` that lies directly before a batch explains its stretch."""
         own = self._own(segment)
         reach = np.maximum.accumulate(np.concatenate([[before], entries.last_offset[:-1]]))
-        absent = np.maximum(base - reach - 1, 0)
+        absent = np.where(base > reach, base - reach - 1, 0)
         rows = np.flatnonzero(absent)
         if not damage and len(rows) > MOST_STRETCHES:
             # More than have a row of their own.

@@ -28,6 +28,7 @@ from kolumn.tools.times import Times
 
 MOST_FINDINGS = 1000
 """Rows of one kind and one topic-partition; what is above is counted in ``left_out``."""
+_SPAN = 2**31  # offsets of a segment: they are relative to its base in indexes
 _MOST_WAITING = 2000
 ERROR, WARNING, NOTE = "error", "warning", "note"
 _WARNINGS = {FindingKind.RESET, FindingKind.MARKER_SUSPECTED, FindingKind.COORDINATOR}
@@ -104,7 +105,7 @@ class Audited:
         options = replace(self._options, check_crcs=True) if part.is_lost else self._options
         with SegmentFile(segment) as file:
             for entries in entry_rows(file, options, part, found):
-                if len(some := entries.intact()):
+                if len(some := self._believed(file, entries.intact())):
                     self._add(file, some, begun, self._tail + found.damage)
                     begun, self._tail = int(some[-1].end), []
         self._tail += [piece for piece in found.damage if piece.position >= begun]
@@ -115,6 +116,22 @@ class Audited:
             self._compare_index(segment)
         self._aborts = set()
         self._at = segment
+
+    def _believed(self, file: SegmentFile, entries: Entries) -> Entries:
+        """The batches without those that claim offsets outside of their segment, before batches of lower ones: one would hide all after it.
+        No checksum covers the base offset."""
+        segment = file.segment
+        if segment.base_offset is None:
+            return entries
+        end = segment.following if segment.following is not None else segment.base_offset + _SPAN
+        last = entries.last_offset
+        wrong = (last < segment.base_offset) | ((last >= end) & (np.append(last[1:], last[-1:] + 1) <= last))
+        if not wrong.any():
+            return entries
+        for entry in entries[wrong]:
+            text = f"the batch claims offset {entry.last_offset}, outside of its segment, and is not believed"
+            self._found(FindingKind.DAMAGE, ERROR, text, segment=file.path, position=entry.position)
+        return entries[~wrong]
 
     def _add(self, file: SegmentFile, entries: Entries, begun: int, damage: list[Damage]) -> None:
         base = bases(entries, self._last if self._is_named else None)
