@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import crc32c
 import pytest
 
 import kolumn
@@ -207,6 +208,17 @@ def test_a_damaged_header_is_not_believed(tmp_path: Path) -> None:
         assert not {kind for _, kind, _ in told} & {"duplicate", "sequence-reset", "fenced-epoch"}
 
 
+def test_a_damaged_offset_hides_nothing(tmp_path: Path) -> None:
+    entries = [data(i, i) for i in range(6)]
+    wrong = bytearray(entries[3])
+    wrong[0] = 0x7F
+    put(tmp_path / "t-0", *entries[:3], bytes(wrong), *entries[4:], data(6, 7))
+    told = found(tmp_path)
+    assert [one for one in told if one[0] == "error"] == [("error", "damage", None), ("error", "sequence-gap", 6)]
+    assert ("note", "sequence-gap", 4) in told
+    assert "offsets-back" not in {kind for _, kind, _ in told}
+
+
 def test_sequences_that_compaction_removed_are_no_gaps(tmp_path: Path) -> None:
     put(tmp_path / "lost" / "t-0", *(data(i, i) for i in range(4)), data(6, 6))
     put(tmp_path / "lost" / "t-0", data(7, 7), data(9, 9), base=7)
@@ -289,6 +301,49 @@ def test_two_transactions_that_became_one_are_suspected(tmp_path: Path) -> None:
     # A marker after the place ended the transaction, so none can have been there.
     put(tmp_path / "other-0", within(0, 0), data(1, 0, producer=1), marker(3), within(4, 1), marker(5))
     assert [one for one in found(tmp_path / "other-0") if one[1].startswith("marker")] == []
+
+
+def snapshot(folder: Path, offset: int, *rows: tuple[int, int, int, int, int]) -> None:
+    """A snapshot of producers: id, epoch, last sequence, last offset, first offset of the open transaction."""
+    body = struct.pack(">i", len(rows))
+    for producer, epoch, sequence, last, begun in rows:
+        body += struct.pack(">qhiqiqiq", producer, epoch, sequence, last, 0, T, 1, begun)
+    (folder / f"{offset:020}.snapshot").write_bytes(struct.pack(">hI", 1, crc32c.crc32c(body)) + body)
+
+
+def test_snapshots_of_producers_are_compared_with_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "t-0"
+    put(log, within(0, 0), data(1, 0, producer=9))
+    put(log, data(3, 1, producer=9), data(4, 2, producer=9), base=3)
+    snapshot(log, 3, (7, 0, 0, 0, 0), (9, 0, 0, 1, -1))
+    assert [one for one in found(log) if one[0] == "error"] == []
+    # Its transaction was over at offset 3, so a marker was at offset 2.
+    snapshot(log, 3, (7, 0, 0, 0, -1), (9, 0, 0, 1, -1))
+    rows = [row for row in kolumn.audit(log, now=NOW).findings.to_pylist() if row["severity"] == "error"]
+    assert [(row["kind"], row["firstOffset"], row["producerId"]) for row in rows] == [("marker-missing", 2, 7)]
+    assert ("lost", 2, 2) in reasons(log)
+    # Producer 8 had written a record there.
+    snapshot(log, 3, (7, 0, 0, 0, 0), (8, 0, 5, 2, -1))
+    assert ("error", "records-missing", 2) in found(log)
+    # The broker stopped at offset 6, and the log ends before.
+    snapshot(log, 6, (7, 0, 0, 0, 0), (9, 0, 3, 5, -1))
+    assert ("warning", "ends-early", 5) in found(log)
+    (log / f"{6:020}.snapshot").write_bytes(b"no snapshot")
+    assert ("warning", "ends-early", 5) not in found(log)
+
+
+def test_the_transaction_index_is_compared_with_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "t-0"
+    put(log, within(0, 0), data(1, 0, producer=9), data(3, 1, producer=9))
+    index = log / f"{0:020}.txnindex"
+    index.write_bytes(struct.pack(">hqqqq", 0, 7, 0, 2, 2))
+    (row,) = (row for row in kolumn.audit(log, now=NOW).findings.to_pylist() if row["kind"] == "marker-missing")
+    assert (row["severity"], row["firstOffset"], row["producerId"]) == ("error", 2, 7)
+    assert "ABORT marker at offset 2 ends the transaction that began at offset 0" in row["detail"]
+    # Of an offset that is there, and of one after the end of the log, it proves nothing.
+    for offset in (1, 4):
+        index.write_bytes(struct.pack(">hqqqq", 0, 7, 0, offset, offset))
+        assert "marker-missing" not in {kind for _, kind, _ in found(log)}
 
 
 # Times.

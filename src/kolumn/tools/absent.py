@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kolumn.copies.copies import Key
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import Code
 from kolumn.damage.findings import Damage
@@ -90,12 +91,13 @@ def bases(entries: Entries, before: int | None) -> Int64s:
 
 
 class Absent:
-    """What is absent in a topic-partition, in the order of its log."""
+    """What is absent in a topic-partition, in the order of its log; ``start`` is its log start offset, ``cleaned`` up to where it was
+    cleaned, if that is known."""
 
-    def __init__(self, segment: Segment, start: int | None) -> None:
+    def __init__(self, segment: Segment, start: int | None, cleaned: int | None) -> None:
         self._topic, self._start, self._first = segment.topic, start, segment
         self._segments: dict[str, _Own] = {}
-        self._cleaned = _cleaned(segment)
+        self._cleaned = cleaned
         self.counts: Counter[str] = Counter()
         self.untold = 0  # stretches that have no row of their own
         self._kept, self._has_signs = 0, False
@@ -108,7 +110,7 @@ class Absent:
         Returns how many offsets are absent before each of them. ``damage`` that lies directly before a batch explains its stretch."""
         own = self._own(segment)
         reach = np.maximum.accumulate(np.concatenate([[before], entries.last_offset[:-1]]))
-        absent = np.maximum(base - reach - 1, 0)
+        absent = np.where(base > reach, base - reach - 1, 0)
         rows = np.flatnonzero(absent)
         if not damage and len(rows) > MOST_STRETCHES:
             # More than have a row of their own.
@@ -264,10 +266,13 @@ class Absent:
         return f"{where} has batches with fewer records than offsets, or with a delete horizon, as the cleaner leaves them"
 
 
-def _cleaned(segment: Segment) -> int | None:
-    """Up to which offset the log was cleaned, as the checkpoint of the log directory says; None if nothing tells."""
+def cleaned_to(segment: Segment, files: dict[str, dict[Key, int]]) -> int | None:
+    """Up to which offset the log was cleaned, as the checkpoint of the log directory says; None if nothing tells. ``files`` are those that
+    have been read."""
     if segment.memory is not None or segment.copy_id is not None:
         return None
     folder = parent(segment.path if is_url(segment.path) else os.path.abspath(segment.path))
     name = within(parent(folder), _CLEANER)
-    return (offsets_in(read_bytes(name)) or {}).get(segment.key)
+    if name not in files:
+        files[name] = offsets_in(read_bytes(name)) or {}
+    return files[name].get(segment.key)

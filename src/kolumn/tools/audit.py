@@ -8,6 +8,7 @@ Whether absent offsets are a loss or compaction is known at the end of a log alo
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from kolumn.tools.absent import Reason
 from kolumn.tools.audited import ERROR, WARNING, Audited, Collected
 from kolumn.tools.coordinators import coordinated, moment_of, transaction_table
 
+_LARGEST = 2**63 - 1
 _MOMENT = pa.timestamp("ms", tz="UTC")
 _PARTITION = [("topic", pa.string()), ("partition", pa.int32())]
 FINDING_SCHEMA = pa.schema(
@@ -168,13 +170,19 @@ def audit(
             audited.walk(part)
         audited.close()
     return Audit(
-        pa.Table.from_pylist(made.findings, FINDING_SCHEMA),
-        pa.Table.from_pylist(made.producers, PRODUCER_SCHEMA),
+        _table(made.findings, FINDING_SCHEMA),
+        _table(made.producers, PRODUCER_SCHEMA),
         transaction_table(made.opened, known, made.now),
-        pa.Table.from_pylist(made.offsets, OFFSET_SCHEMA),
-        pa.Table.from_pylist(made.partitions, AUDITED_SCHEMA),
-        pa.concat_tables([live.left_out(), pa.Table.from_pylist(made.more, LEFT_OUT_SCHEMA)]),
+        _table(made.offsets, OFFSET_SCHEMA),
+        _table(made.partitions, AUDITED_SCHEMA),
+        pa.concat_tables([live.left_out(), _table(made.more, LEFT_OUT_SCHEMA)]),
     )
+
+
+def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows as a table. Damaged headers can claim so many offsets that their number does not fit its column."""
+    whole = [{name: min(value, _LARGEST) if isinstance(value, int) else value for name, value in row.items()} for row in rows]
+    return pa.Table.from_pylist(whole, schema)
 
 
 def _partitions(segments: list[Segment]) -> list[list[Segment]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.copies.copies import Key
 from kolumn.copies.transactions import begun_at, coordinator_epochs, intact_positions, marker_types, snapshot_of, snapshots
 from kolumn.core.errors import shown
 from kolumn.core.text import in_column
@@ -20,13 +21,14 @@ from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import aborted_in, producers_in
 from kolumn.source.storage import read_bytes
-from kolumn.tools.absent import Absent, AbsentStretch, Reason, bases
+from kolumn.tools.absent import Absent, AbsentStretch, Reason, bases, cleaned_to
 from kolumn.tools.coordinators import UNDER_WAY
 from kolumn.tools.sequences import Event, FindingKind, ProducerState, ProducerStates
 from kolumn.tools.times import Times
 
 MOST_FINDINGS = 1000
 """Rows of one kind and one topic-partition; what is above is counted in ``left_out``."""
+_SPAN = 2**31  # offsets of a segment: they are relative to its base in indexes
 _MOST_WAITING = 2000
 ERROR, WARNING, NOTE = "error", "warning", "note"
 _WARNINGS = {FindingKind.RESET, FindingKind.MARKER_SUSPECTED, FindingKind.COORDINATOR}
@@ -65,6 +67,7 @@ class Collected:
     partitions: list[_Row] = field(default_factory=list)
     opened: list[tuple[tuple[str, int], int, tuple[int, int | None, int | None]]] = field(default_factory=list)
     more: list[_Row] = field(default_factory=list)
+    checkpoints: dict[str, dict[Key, int]] = field(default_factory=dict)
 
 
 class Audited:
@@ -72,9 +75,10 @@ class Audited:
 
     def __init__(self, segments: list[Segment], start: int | None, options: Options, made: Collected) -> None:
         first = min(segments, key=lambda segment: segment.base_offset or 0)
+        cleaned = cleaned_to(first, made.checkpoints)
         self._about: _Row = {"topic": in_column(first.topic) if first.topic is not None else None, "partition": first.partition}
         self._key, self._options, self._made, self._start = first.key, options, made, start
-        self._producers, self._absent, self._times = ProducerStates(begun_at(first)), Absent(first, start), Times(made.now)
+        self._producers, self._absent, self._times = ProducerStates(begun_at(first)), Absent(first, start, cleaned), Times(made.now)
         self._own = segments
         self._first: int | None = None
         self._begin = max(first.base_offset or 0, 0)
@@ -101,7 +105,7 @@ class Audited:
         options = replace(self._options, check_crcs=True) if part.is_lost else self._options
         with SegmentFile(segment) as file:
             for entries in entry_rows(file, options, part, found):
-                if len(some := entries.intact()):
+                if len(some := self._believed(file, entries.intact())):
                     self._add(file, some, begun, self._tail + found.damage)
                     begun, self._tail = int(some[-1].end), []
         self._tail += [piece for piece in found.damage if piece.position >= begun]
@@ -112,6 +116,22 @@ class Audited:
             self._compare_index(segment)
         self._aborts = set()
         self._at = segment
+
+    def _believed(self, file: SegmentFile, entries: Entries) -> Entries:
+        """The batches without those that claim offsets outside of their segment, before batches of lower ones: one would hide all after it.
+        No checksum covers the base offset."""
+        segment = file.segment
+        if segment.base_offset is None:
+            return entries
+        end = segment.following if segment.following is not None else segment.base_offset + _SPAN
+        last = entries.last_offset
+        wrong = (last < segment.base_offset) | ((last >= end) & (np.append(last[1:], last[-1:] + 1) <= last))
+        if not wrong.any():
+            return entries
+        for entry in entries[wrong]:
+            text = f"the batch claims offset {entry.last_offset}, outside of its segment, and is not believed"
+            self._found(FindingKind.DAMAGE, ERROR, text, segment=file.path, position=entry.position)
+        return entries[~wrong]
 
     def _add(self, file: SegmentFile, entries: Entries, begun: int, damage: list[Damage]) -> None:
         base = bases(entries, self._last if self._is_named else None)
@@ -193,7 +213,7 @@ class Audited:
                 self._wait(Event(FindingKind.MARKER_MISSING, number, epoch, producer.offset + 1, offset - 1, 0, -1, 0, text), segment.path)
             if above < last < offset:
                 text = f"{says} says that the producer's last record has offset {last}, in the log it is {producer.offset}"
-                self._wait(Event(FindingKind.RECORDS_MISSING, number, epoch, above + 1, last, 0, -1, 0, text), segment.path)
+                self._wait(Event(FindingKind.RECORDS_MISSING, number, epoch, last, last, 0, -1, 0, text), segment.path)
 
     def _compare_end(self, segment: Segment) -> None:
         """Compare the newest snapshot with the end of the log: a broker writes one when it stops."""
@@ -285,7 +305,7 @@ class Audited:
             )  # fmt: skip
 
     def _resolve(self) -> set[int]:
-        """Findings about what absent offsets may explain, now that it is known why they are absent. Returns offsets of missing markers."""
+        """Findings about what absent offsets may explain, now that it is known why they are absent. Returns offsets of what is missing."""
         missing: dict[tuple[int, int], tuple[Event, str, list[str]]] = {}
         claimed: set[int] = set()
         for event, path in self._waiting:
@@ -293,6 +313,7 @@ class Audited:
                 self._told(event, path, NOTE, f"{event.detail}; {_listed(some)}")
             elif event.kind == FindingKind.RECORDS_MISSING and (some := self._absent_on_no_purpose(event.first, event.last)):
                 self._told(event, path, ERROR, f"{event.detail}; {_listed(some)}")
+                claimed.add(some[0][0].first)
             elif event.kind == FindingKind.MARKER_ALONE and not self._absent.is_compacted:
                 # The cleaner removes records before the marker that ended their transaction.
                 self._told(event, path, NOTE, event.detail)
@@ -308,11 +329,12 @@ class Audited:
             self._told(event, path, ERROR, "; ".join([*dict.fromkeys(texts), *([_listed(some)] if some else [])]))
         for event, path in self._waiting:
             if event.kind == FindingKind.MARKER_SUSPECTED:
-                some = [own for own in self._absent_on_no_purpose(event.first, event.last) if own[0].first not in claimed]
+                some = self._absent_on_no_purpose(event.first, event.last)
+                some = [(one, why) for one, why in some if one.first not in claimed or one.first < one.last]
                 if some:
                     self._told(event._replace(first=some[0][0].first), path, WARNING, f"{event.detail}; {_listed(some)}")
         for offset in claimed:
-            self._absent.claim(offset, "a marker was there, as other files or batches tell")
+            self._absent.claim(offset, "a record or a marker was there, as other files or batches tell")
         return claimed
 
     def _absent_on_no_purpose(self, first: int, last: int) -> list[tuple[AbsentStretch, Reason]]:
