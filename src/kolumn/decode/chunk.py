@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.backend import RESIDENT, require
+from kolumn.core.arrays import Int64s
 from kolumn.core.errors import CorruptBatchError
 from kolumn.core.paths import MESSAGES, STREAMED, turned_off
 from kolumn.cpu_fallback.check import check
@@ -136,6 +137,8 @@ class Decoded:
     inflated_by_cpu: int = 0
     rest: Chunk | None = None  # what is left for later, since the entries before it used the chunk's share of memory
     observed: list[Observed] = field(default_factory=list)  # the decoded runs, if the options ask for remarks
+    entries: Entries | None = None  # those that were decoded and maybe others; None if rows stand for several messages
+    wanted: Int64s | None = None  # positions of entries that are to be decoded as a whole (`kolumn.decode.wanted`)
 
 
 def decode_chunk(
@@ -166,8 +169,10 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
     rows = streamed.entries.array
     count, known = len(rows), len(chunk.entries.array)
     result = Decoded(Reached(0), rest=streamed.rest)
-    if streamed.intact is None and count < known:
-        result.rest = chunk.after(count)
+    if streamed.intact is None:
+        result.entries = streamed.entries
+        if count < known:
+            result.rest = chunk.after(count)
     for part in streamed.parts:
         _give(part, file, options, stored, result)
     if count:
@@ -207,6 +212,7 @@ def _by(
     if chain.undecided:
         return result
     good, raises = chain.entries.intact(), options.errors == "raise"
+    result.entries = good
     asked = wanted(good, options)
     # Decoding sets codes: in a copy, which is made at the speed of memory where all entries are taken.
     taken = good.copy() if asked.all() else good[asked]

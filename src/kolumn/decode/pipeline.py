@@ -27,10 +27,12 @@ from kolumn.damage.search import Floor
 from kolumn.damage.segment_end import at_stop, compare_start, rest_after
 from kolumn.decode.chunk import Batch, Decoded, Decoder, decode_chunk, decoder_of
 from kolumn.decode.host.aborted import settle
-from kolumn.decode.host.chunks import Chunk, Reached, Stop, chunks, is_packed, next_border
+from kolumn.decode.host.chunks import Chunk, Reached, Stop, chunks, header_rows, is_packed, next_border
 from kolumn.decode.observed import Observations
 from kolumn.decode.opened_early import OpenedEarly
 from kolumn.decode.small_segments import SmallSegments, tasks_of
+from kolumn.decode.wanted import Wanted
+from kolumn.formats.entries import Entries
 from kolumn.options import AHEAD, Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
@@ -53,18 +55,20 @@ def scan_ranges(
     damage: OnDamage | None = None,
     tally: OnTally | None = None,
     decoder: "Decoder | None" = None,
+    wanted: Wanted | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode ranges in order; batches of `chunk.Batch`, in host memory unless the options are for columns on a device.
 
     ``damage`` is called with every damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and its tally when the range
-    is done. ``decoder`` is that of the options, if it is known. The call itself raises `MissingError` if a GPU was requested, and there is
+    is done. ``decoder`` is that of the options, if it is known. Of records only those that are ``wanted`` are returned; nothing is typed
+    then. The call itself raises `MissingError` if a GPU was requested, and there is
     none. After the records before it come:
     `CorruptBatchError` for a damaged entry, with ``errors="raise"``; `PayloadError` for a value or key that is not valid, with
     ``value_errors`` or ``key_errors`` "raise"; `NoMemoryError` if there is no memory for a chunk (`LimitError` if a single entry
     decompresses to too much); `KolumnError` in a process that was forked after the first batch.
     """
     watched = options.watched if options.typed else options
-    batches = _Scan(watched, damage, tally, decoder or decoder_of(options.backend)).batches(ranges)
+    batches = _Scan(watched, damage, tally, decoder or decoder_of(options.backend), wanted).batches(ranges)
     return finished(batches, options.columns, options.binary, options.typed) if options.typed else batches
 
 
@@ -81,8 +85,10 @@ _Item: TypeAlias = "Batch | _Done"
 class _Scan:
     """One read of ranges: what all of them share."""
 
-    def __init__(self, options: Options, on_damage: OnDamage | None, on_tally: OnTally | None, decoder: Decoder) -> None:
-        self.options, self.on_damage, self.on_tally, self.decoder = options, on_damage, on_tally, decoder
+    def __init__(
+        self, options: Options, on_damage: OnDamage | None, on_tally: OnTally | None, decoder: Decoder, wanted: Wanted | None
+    ) -> None:
+        self.options, self.on_damage, self.on_tally, self.decoder, self.wanted = options, on_damage, on_tally, decoder, wanted
         self.together = options.chunk_bytes if options.threads == 1 or self.decoder.on_gpu else min(options.chunk_bytes, SHARED)
         """Bytes that one thread gets at a time of what is not cut into equal pieces."""
         self._files: OpenedEarly | None = None
@@ -96,7 +102,8 @@ class _Scan:
             tasks = iter([ranges])
         else:
             self._files = OpenedEarly()
-            self._small = SmallSegments(options, on_gpu=self.decoder.on_gpu, wants_remarks=self.on_tally is not None)
+            every = options if self.wanted is None else self.wanted.everything(options)
+            self._small = SmallSegments(every, on_gpu=self.decoder.on_gpu, wants_remarks=self.on_tally is not None)
             several = tasks_of(iter(ranges), self.together, options.chunk_bytes, _SHORT * options.threads)
             tasks = self._files.with_following(several)
         items: Iterator[_Item] = chain.from_iterable(map(self._task, tasks)) if options.threads == 1 else self._by_threads(tasks)
@@ -148,7 +155,7 @@ class _Scan:
             if together is not None:
                 some = task[done : done + len(together.rows)]
                 if together.batch is not None:
-                    yield together.batch
+                    yield together.batch if self.wanted is None else self.wanted.of(together.batch, self.options)
                 if reports:
                     yield _Done(some, together.tallies(some))
                 done += len(some)
@@ -160,6 +167,7 @@ class _Scan:
                     rest: Range | None = part
                     while rest is not None:
                         rest = rest_after((yield from scan.until_trouble(rest)), file, part, self.options.errors, tally)
+                    yield from scan.wanted_records()
                 if scan.observations is not None:
                     tally.remarks += scan.observations.remarks(part.segment)
                 del scan
@@ -200,6 +208,7 @@ class _RangeScan:
         if part.transactions is not None:
             self.inner, self.transactions = scan.decoder.settled(self.options, part.transactions)
         self.observations: Observations | None = None
+        self.wanted = list[Entries]()
 
     def until_trouble(self, rest: Range) -> Generator[Batch, None, Trouble | None]:
         """Decode up to the end or to the place where the chain of entries is lost."""
@@ -228,11 +237,7 @@ class _RangeScan:
                 # Before its batches: who takes no more of them has read the chunk.
                 self._add(decoded)
                 for batch in decoded.batches:
-                    settled = batch if self.transactions is None else settle(batch, self.options, self.transactions)
-                    if self.without is not None:
-                        # Such ranges are not decoded to columns on a device.
-                        assert isinstance(settled, pa.RecordBatch)
-                        settled = keep(settled, ~np.isin(int64s(settled["offset"]), self.without)).select(self.columns)
+                    settled = self._settled(batch)
                     if settled.num_rows:
                         yield settled
                     del batch, settled
@@ -247,9 +252,26 @@ class _RangeScan:
             # They would be in memory together with the next ones.
             del chunk, decoded
 
+    def _settled(self, batch: Batch) -> Batch:
+        settled = batch if self.transactions is None else settle(batch, self.options, self.transactions)
+        if self.without is not None:
+            # Such ranges are not decoded to columns on a device.
+            assert isinstance(settled, pa.RecordBatch)
+            settled = keep(settled, ~np.isin(int64s(settled["offset"]), self.without)).select(self.columns)
+        return settled
+
+    def wanted_records(self) -> Iterator[Batch]:
+        """The records that were chosen and not decoded as a whole."""
+        if self.wanted and self.scan.wanted is not None:
+            yield from map(self._settled, self.scan.wanted.records(self.file, self.wanted, self.inner, self.pool))
+
     def _add(self, decoded: Decoded) -> None:
-        """Add the counts and the damage of a chunk."""
+        """Add the counts and the damage of a chunk, and the entries that have records which were chosen."""
         tally = self.tally
+        if decoded.wanted is not None and len(decoded.wanted):
+            first, last = int(decoded.wanted[0]), int(decoded.wanted[-1])
+            known = [decoded.entries] if decoded.entries is not None else [*header_rows(self.file, first, last + 1)]
+            self.wanted += [entries[np.isin(entries.position, decoded.wanted)] for entries in known]
         tally.batches += decoded.intact
         tally.records += decoded.records
         tally.valid_bytes += decoded.valid_bytes
@@ -322,11 +344,16 @@ class _RangeScan:
 
     def _decoded(self, chunk: Chunk) -> Decoded:
         # With threads, a chunk is started before the chunks in front of it are done.
-        floor = self.floor if self.pool is None else Floor.NOT_YET_KNOWN
-        return decode_chunk(self.file, chunk, self.inner, floor, alone=self.pool is None, backend=self.scan.decoder)
+        return self._of(chunk, self.floor if self.pool is None else Floor.NOT_YET_KNOWN, self.pool is None)
 
     def _decoded_again(self, chunk: Chunk) -> Decoded:
-        return decode_chunk(self.file, chunk, self.inner, self.floor, alone=True, backend=self.scan.decoder)
+        return self._of(chunk, self.floor, True)
+
+    def _of(self, chunk: Chunk, floor: int | Floor, alone: bool) -> Decoded:
+        def decode(options: Options) -> Decoded:
+            return decode_chunk(self.file, chunk, options, floor, alone=alone, backend=self.scan.decoder)
+
+        return decode(self.inner) if self.scan.wanted is None else self.scan.wanted.decoded(self.inner, decode)
 
 
 def _drop(pending: _Pieces) -> None:

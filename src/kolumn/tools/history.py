@@ -1,13 +1,12 @@
 """`history`: every record of a key that is left anywhere in a log, and what became of it.
 
-The log is read twice. The first pass decodes only the columns that decide which records are meant, and notes in which entries these are;
-the second one decodes everything of those entries. So a key that is rare costs about a scan of keys alone.
+Of all entries only the columns are decoded that decide which records are meant, and everything of the entries that have such records
+(`kolumn.decode.wanted`). So a key that is rare costs about a scan of keys alone.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Unpack
 
@@ -17,22 +16,20 @@ import pyarrow.compute as pc
 
 from kolumn.copies.ranges import plan_log
 from kolumn.core import keywords
-from kolumn.core.arrays import Int64s
-from kolumn.core.buffers import int64s
 from kolumn.core.keywords import known_keywords
 from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.core.text import in_column
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.host.aborted import COLUMN as TRANSACTION
-from kolumn.decode.host.chunks import header_rows
+from kolumn.decode.host.aborted import NONE, STATES
 from kolumn.decode.pipeline import scan_ranges
+from kolumn.decode.wanted import Wanted
 from kolumn.options import Options
 from kolumn.readers.plan import LiveSegments, ReadPlan, plan_read
 from kolumn.readers.selection import Condition, Key, Selection, Where, conditions
 from kolumn.source.names import DELETED_LOG
-from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import Range
 from kolumn.tools.coordinators import TRANSACTIONS_TOPIC, transactional_ids
+from kolumn.values.typed import finished, typed_batch
 
 logger = logging.getLogger("kolumn.history")
 UNDECIDED = b"kolumn.undecided"
@@ -58,7 +55,6 @@ _REFUSED = {
     **keywords.refused(("key_as", "value_as"), "keys and values are one column each"),
 }  # fmt: skip
 _KEY = "ofKey"  # the stored key
-_NEAR = 1 << 18  # bytes between two entries that cost less to decode than another range to begin
 
 
 @known_keywords(_REFUSED)
@@ -75,8 +71,8 @@ def history(
 ) -> pa.Table:
     """Every record of a key, or with a header or a field, that a log still has: also those of aborted and open transactions.
 
-    The log is read twice: first the columns that decide, then the entries in which there are such records. In host memory is the result,
-    and what a `kolumn.scan` takes.
+    Columns that decide are decoded of all records, the others of entries in which there are such records. In host memory is the result, and
+    what a `kolumn.scan` takes.
 
     Parameters
     ----------
@@ -119,99 +115,85 @@ def history(
     named = [*([] if key is None else [key]), *([keys] if isinstance(keys, bytes | str) else keys or [])]
     wanted = [*conditions(where), *_of_headers(header)]
     selection = Selection.of(named if key is not None or keys is not None else None, wanted, [typed.column for typed in chosen.typed])
-    selection = replace(selection, typed=selection.typed & {path.partition(".")[0] for path, _ in selection.fields})
     plan = plan_read(source, chosen)
-    hits = _Hits(plan, selection, on_damage)
-    table = _with_transactions(partial(_records, hits, plan.options, selection, include_values), plan, hits)
+    found = _Found(plan, selection, include_values, on_damage)
+    table = found.table()
+    table = table.append_column(TRANSACTION, _states(table, plan))
     table = table.sort_by([(name, "ascending") for name in ("topic", "partition", "offset")])
     table = table.append_column("deletes", _deletes(table))
     table = table.append_column("transactionalId", _transactional_ids(table["producerId"], plan.live))
     names = [*HISTORY_SCHEMA.names, *(("headers",) if chosen.include_headers else ()), *(("key", "value") if include_values else ())]
-    if hits.undecided:
-        logger.warning("of %d records a key or a value cannot be decoded: whether they are meant is not known", hits.undecided)
-    return table.select(names).replace_schema_metadata({UNDECIDED: str(hits.undecided)})
+    if found.undecided:
+        logger.warning("of %d records a key or a value cannot be decoded: whether they are meant is not known", found.undecided)
+    return table.select(names).replace_schema_metadata({UNDECIDED: str(found.undecided)})
 
 
 def _of_headers(header: Where | None) -> list[Condition]:
     return [(f"header.{name}", value) for name, value in conditions(header)]
 
 
-class _Hits:
-    """The first pass: in which entries the records are that are meant, and of how many nobody knows whether they are."""
+@dataclass
+class _Found:
+    """The records that are meant. Their entries alone are decoded as a whole, unless typed fields decide. ``undecided`` counts, while they
+    are read, records of which nobody knows whether they are meant."""
 
-    def __init__(self, plan: ReadPlan, selection: Selection, on_damage: OnDamage | None) -> None:
-        typed = tuple(typed for typed in plan.options.typed if typed.column in selection.typed)
-        decide = replace(plan.options, typed=typed).with_columns([*selection.columns, "segment", "position"])
-        self.undecided = 0
-        found = dict[str, list[Int64s]]()
-        for batch in scan_ranges(plan.ranges, decide, on_damage):
+    plan: ReadPlan
+    selection: Selection
+    include_values: bool
+    on_damage: OnDamage | None
+    undecided: int = 0
+
+    def table(self) -> pa.Table:
+        """Columns of the result that are as they were read, or made of them."""
+        options, sides = self.plan.options, {path.partition(".")[0] for path, _ in self.selection.fields}
+        typed = tuple(one for one in options.typed if self.include_values or one.column in sides)
+        stored = {name: f"{name}Raw" if name in {one.column for one in typed} else name for name in ("key", "value")}
+        asked = [*(("headers",) if options.include_headers else ()), *(stored if self.include_values else ())]
+        names = dict.fromkeys([*_AS_READ, "timestampMs", *stored.values(), *asked])
+        decoded = replace(options, typed=typed).with_columns(names)
+        batches = self._by_fields(decoded) if sides else self._by_entries(decoded)
+        return _made(pa.Table.from_batches(batches, decoded.schema), stored, asked)
+
+    def _by_entries(self, options: Options) -> Iterator[pa.RecordBatch]:
+        selection, watched = replace(self.selection, typed=frozenset()), options.watched
+        wanted = Wanted(selection.columns, selection.flags)
+        batches = scan_ranges(self.plan.ranges, watched.stored, self.on_damage, wanted=wanted)
+        if not options.typed:
+            return batches
+        typed = (typed_batch(batch, watched.columns, options.typed) for batch in batches)
+        return finished(typed, options.columns, options.binary, options.typed)
+
+    def _by_fields(self, options: Options) -> Iterator[pa.RecordBatch]:
+        selection = replace(self.selection, typed=frozenset(one.column for one in options.typed))
+        for batch in scan_ranges(self.plan.ranges, options.with_added(selection.columns), self.on_damage):
             self.undecided += selection.undecided(batch)
-            flags = selection.flags(batch)
-            if flags.true_count:
-                for segment, positions in _by_segment(batch.select(["segment", "position"]).filter(flags)):
-                    found.setdefault(segment, []).append(positions)
-        self.positions = {segment: np.unique(np.concatenate(own)) for segment, own in found.items()}
-
-    def ranges(self, ranges: Iterable[Range]) -> Iterator[Range]:
-        """The parts of some ranges that have these entries, and some others between them."""
-        for part in ranges:
-            own = self.positions.get(in_column(part.segment.path), np.empty(0, np.int64))
-            yield from _around(part, own[(own >= part.start) & (own < part.end)])
+            yield batch.filter(selection.flags(batch))
 
 
-def _by_segment(hits: pa.RecordBatch) -> Iterator[tuple[str, Int64s]]:
-    column = hits["segment"]
-    for segment in pc.unique(column).to_pylist():
-        yield segment, int64s(hits["position"].filter(pc.equal(column, segment)))
+def _states(table: pa.Table, plan: ReadPlan) -> pa.Array:
+    """What became of the transaction of each record. Most logs have none, and to look for them takes headers of the whole log."""
+    states = np.full(table.num_rows, NONE)
+    if pc.any(table["isTransactional"]).as_py():
+        segments = set(table["segment"].unique().to_pylist())
+        keys = {part.segment.key for part in plan.ranges if in_column(part.segment.path) in segments}
+        live = [segment for segment in plan.live.segments if segment.key in keys]
+        for part in plan_log(live, replace(plan.options, columns=(TRANSACTION,))):
+            rows = np.flatnonzero(pc.equal(table["segment"], in_column(part.segment.path)))
+            if len(rows) and part.transactions is not None:
+                some = table.take(pa.array(rows)).combine_chunks()
+                numbers = (pc.fill_null(some[name], -1).to_numpy() for name in ("producerId", "offset"))
+                states[rows] = part.transactions.states(*numbers, np.asarray(some["isTransactional"]))
+    return pa.array(STATES).take(pa.array(states))
 
 
-def _around(part: Range, positions: Int64s) -> Iterator[Range]:
-    """Parts of a range with the entries at some positions; those that are near to each other share one."""
-    if not len(positions):
-        return
-    if part.end - part.start <= _NEAR:
-        yield part
-        return
-    with SegmentFile(part.segment) as file:
-        for near in np.split(positions, np.flatnonzero(np.diff(positions) > _NEAR) + 1):
-            first, last = int(near[0]), int(near[-1])
-            entries = next(iter(header_rows(file, last, min(last + 1, part.end))))
-            yield replace(part, start=first, end=min(int(entries.end[0]), part.end), floor=part.floor if first == part.start else -1)
-
-
-def _with_transactions(records: Callable[[Iterable[Range], str | None], pa.Table], plan: ReadPlan, hits: _Hits) -> pa.Table:
-    """The records with what became of their transactions. Most logs have none, and to look for them takes headers of the whole log."""
-    table = records(plan.ranges, None)
-    if not pc.any(table["isTransactional"]).as_py():
-        return table.append_column(TRANSACTION, pa.array(["none"]).take(pa.array(np.zeros(table.num_rows, np.int64))))
-    keys = {part.segment.key for part in plan.ranges if in_column(part.segment.path) in hits.positions}
-    segments = [segment for segment in plan.live.segments if segment.key in keys]
-    return records(plan_log(segments, replace(plan.options, columns=(TRANSACTION,))), TRANSACTION)
-
-
-def _records(
-    hits: _Hits, options: Options, selection: Selection, include_values: bool, ranges: Iterable[Range], added: str | None
-) -> pa.Table:
-    """The second pass: columns of the result that are as they were read or made of them, and another one."""
-    typed = frozenset(one.column for one in options.typed) if include_values else selection.typed
-    chosen = replace(selection, typed=typed)
-    stored = {name: f"{name}Raw" if name in typed else name for name in ("key", "value")}
-    asked = [*(("headers",) if options.include_headers else ()), *(stored if include_values else ()), *([added] if added else ())]
-    names = dict.fromkeys([*_AS_READ, "timestampMs", *stored.values(), *chosen.columns, *asked])
-    decoded = replace(options, typed=tuple(one for one in options.typed if one.column in typed)).with_columns(names)
-    empty = pa.RecordBatch.from_pylist([], decoded.schema)
-    some = (batch.filter(chosen.flags(batch)) for batch in scan_ranges(hits.ranges(ranges), decoded))
-    return pa.Table.from_batches([_made(batch, stored, asked) for batch in (empty, *some)])
-
-
-def _made(batch: pa.RecordBatch, stored: dict[str, str], asked: list[str]) -> pa.RecordBatch:
-    key, value, time = batch[stored["key"]], batch[stored["value"]], batch["timestampMs"]
+def _made(records: pa.Table, stored: dict[str, str], asked: list[str]) -> pa.Table:
+    key, value, time = records[stored["key"]], records[stored["value"]], records["timestampMs"]
     hashes = [None if one is None else sha256(one).hexdigest() for one in value.to_pylist()]
-    columns: dict[str, Any] = {name: batch[name] for name in (*_AS_READ, *asked)} | {
+    columns: dict[str, Any] = {name: records[name] for name in (*_AS_READ, *asked)} | {
         "timestamp": pc.if_else(pc.less(time, 0), None, time).cast(_MADE["timestamp"]), _KEY: key,
         "keySize": pc.binary_length(key), "valueSize": pc.binary_length(value), "valueHash": pa.array(hashes, pa.string()),
     }  # fmt: skip
-    return pa.RecordBatch.from_pydict(columns)
+    return pa.table(columns)
 
 
 def _deletes(table: pa.Table) -> pa.Array:
@@ -232,6 +214,6 @@ def _deletes(table: pa.Table) -> pa.Array:
 
 def _transactional_ids(producers: pa.ChunkedArray, live: LiveSegments) -> pa.ChunkedArray:
     segments = [one for one in live.segments if one.topic == TRANSACTIONS_TOPIC and not one.path.endswith(DELETED_LOG)]
-    # What is damaged there was found by the first pass.
+    # What is damaged there was found before.
     known = transactional_ids(segments) if segments and pc.any(pc.greater_equal(producers, 0)).as_py() else {}
     return pa.array(known.values(), pa.string()).take(pc.index_in(producers, pa.array(known.keys(), pa.int64())))
