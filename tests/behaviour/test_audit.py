@@ -441,8 +441,8 @@ def test_copies_are_merged(tmp_path: Path) -> None:
         log.write_bytes(bytes(raw))
     both = [tmp_path / "a", tmp_path / "b"]
     assert kolumn.audit(both, now=NOW).ok
-    assert ("error", "damage", 7) in found(both, checksums=True)
-    assert [row["reason"] for row in kolumn.audit(both, now=NOW, checksums=True).offsets.to_pylist()] == ["damage"]
+    assert ("error", "damage", 7) in found(both, check_crcs=True)
+    assert [row["reason"] for row in kolumn.audit(both, now=NOW, check_crcs=True).offsets.to_pylist()] == ["damage"]
 
 
 # What is above a limit, wrong arguments, the command.

@@ -20,7 +20,7 @@ from kit.outcome import raises
 from kit.random_logs import KINDS, Log, source_of
 from kit.settled import in_folder, settled
 from kit.tiers import tier_of
-from kolumn.tools import history as module
+from kolumn.decode import wanted
 from kolumn.tools.history import HISTORY_SCHEMA, UNDECIDED
 
 COLUMNS = (
@@ -64,8 +64,9 @@ def test_random_logs(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     source = source_of(tmp_path, [log.segment(rng.randrange(1, 25)) for _ in range(3)])
     every = kolumn.read(source, columns=["key"])["key"].to_pylist()
     keys = {rng.choice(every) for _ in range(rng.choice([1, 1, 3]))} - {None} or {b"key-0"}
-    # Entries that are far from each other get ranges of their own.
-    monkeypatch.setattr(module, "_NEAR", rng.choice([0, 1000, 1 << 18]))
+    # From which share of entries on all columns are decoded at once, and how many bytes of other entries are decoded together.
+    monkeypatch.setattr(wanted, "_MANY", rng.choice([-1, 0, 1 / 4, 2]))
+    monkeypatch.setattr(wanted, "_TOGETHER", rng.choice([1, 1000, 4 << 20]))
     options: dict[str, Any] = rng.choice([{}, {"threads": 1}, {"chunk_bytes": 1, "threads": 2}])
     same(history(source, keys=keys, include_values=True, **options), plainly(source, lambda row: row.key in keys))
     named = history(source, header={"name": b"x" * 200}, include_values=True, **options)

@@ -31,13 +31,13 @@ def audit(
     open_longer_than_ms: Annotated[
         int, typer.Option(min=0, help="Age from which on an open transaction is a finding; 15 minutes is a broker's limit.")
     ] = 900_000,
-    checksums: Annotated[bool, typer.Option("--checksums", help="Compare checksums too, which reads every byte.")] = False,
+    check_crcs: Annotated[bool, typer.Option("--check-crcs", help="Compare checksums too, which reads every byte.")] = False,
     json: Json = False,
     **options: OptionValue,
 ) -> int:
     """Find what needs a person: gaps and duplicates of producers, transactions without markers, wrong timestamps, lost offsets.
 
-    Headers of batches are read, and no records: without `--checksums` a batch with damaged contents counts as one that is there. Log
+    Headers of batches are read, and no records: without `--check-crcs` a batch with damaged contents counts as one that is there. Log
     directories of brokers with `__transaction_state` tell what coordinators say. The exit code is 1 if anything is an error or a warning.
 
     Example: `kolumn audit --now 2026-01-31T12:00 /mnt/broker-1/data`
@@ -45,7 +45,7 @@ def audit(
     import kolumn
 
     with progress("reading headers", lambda: size_of(sources)) as advance:
-        given = {"now": now, "open_longer_than_ms": open_longer_than_ms, "checksums": checksums, **options}
+        given = {"now": now, "open_longer_than_ms": open_longer_than_ms, "check_crcs": check_crcs, **options}
         done = kolumn.audit(sources, on_progress=advance, **given)
     tables = {
         "findings": done.findings, "producers": done.producers, "transactions": done.transactions, "offsets": done.offsets,

@@ -116,7 +116,7 @@ def audit(
     open_longer_than_ms: int = 900_000,
     topic: str | None = None,
     partition: int | None = None,
-    checksums: bool = False,
+    check_crcs: bool = False,
     private_keys: Keys | None = None,
     on_progress: Progress | None = None,
 ) -> Audit:
@@ -137,7 +137,7 @@ def audit(
         the moment at which it did.
     open_longer_than_ms : int
         Age from which on an open transaction is a finding. The default is a broker's default of transaction.max.timeout.ms, 15 minutes.
-    checksums : bool
+    check_crcs : bool
         Compare the checksums of all batches, which reads every byte. By default a batch whose contents are damaged counts as one that is
         there.
     topic, partition, private_keys, on_progress
@@ -158,7 +158,7 @@ def audit(
     if open_longer_than_ms < 0:
         raise ArgumentError(f"open_longer_than_ms={open_longer_than_ms}: expected at least 0")
     options = Options.of(
-        errors="skip", check_crcs=checksums, replicas="merge", topic=topic, partition=partition, private_keys=private_keys, backend="cpu",
+        errors="skip", check_crcs=check_crcs, replicas="merge", topic=topic, partition=partition, private_keys=private_keys, backend="cpu",
         on_progress=on_progress,
     )  # fmt: skip
     live, skipped = live_segments(source, options), Skipped()

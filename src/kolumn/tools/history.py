@@ -167,7 +167,7 @@ class _Found:
         selection = replace(self.selection, typed=frozenset(one.column for one in options.typed))
         for batch in scan_ranges(self.plan.ranges, options.with_added(selection.columns), self.on_damage):
             self.undecided += selection.undecided(batch)
-            yield batch.filter(selection.flags(batch))
+            yield batch.filter(selection.flags(batch)).select(list(options.columns))
 
 
 def _states(table: pa.Table, plan: ReadPlan) -> pa.Array:
