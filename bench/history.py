@@ -1,7 +1,7 @@
 """How fast is a key's history beside a scan of keys alone, and the state of a topic beside a read?  python -m bench.history
 
-Segments of 64 MiB: one in which a key is once, in 16 KiB batches and in 1 KiB ones; one with values of 1 KiB; one in which every hundredth
-record has the key, so that every batch has to be decoded again; and one in 2,000 segments. Ways take turns, the best of some runs counts.
+Segments of 64 MiB: one in which a key is once, in 16 KiB batches and in 1 KiB ones; one with values of 1 KiB; two in which every hundredth
+and every thousandth record has the key, so that every batch or some of them are decoded as a whole; and one in 2,000 segments. Ways take turns, the best of some runs counts.
 ``history`` and ``cat`` are how many times as fast as a scan of keys these are (`kolumn.scan` with ``columns=["key"]``; all columns of a
 history, filtered); ``latest`` is the time of `kolumn.read` of committed records by that of `kolumn.latest`.
 """
@@ -20,7 +20,6 @@ from kolumn.tools.history import HISTORY_SCHEMA
 
 RUNS = 12
 SMALL_SEGMENTS, SMALL_BYTES = 2000, 32 << 10
-FREQUENT = 100  # one of so many records has the key
 READ = [name for name in HISTORY_SCHEMA.names if name not in ("transactionalId", "deletes", "keySize", "valueSize", "valueHash")]
 
 
@@ -29,14 +28,18 @@ def sources() -> dict[str, tuple[Path, bytes]]:
     rare = b"key%08d" % 1000
     made = {f"{codec}, a rare key": (data.segment(codec).parent, rare) for codec in ("none", "zstd")}
     made["batches of 1 KiB, a rare key"] = (data.segment("none", data.SEGMENT_BYTES, 1 << 10).parent, rare)
-    for name, size, keys in (("values of 1 KiB, a rare key", 1024, 1 << 30), ("values of 100 B, a frequent key", 100, FREQUENT)):
+    for name, size, keys in (
+        ("values of 1 KiB, a rare key", 1024, 1 << 30),
+        ("values of 100 B, a key of 1 in 1,000", 100, 1000),
+        ("values of 100 B, a key of 1 in 100", 100, 100),
+    ):
         folder = data.FOLDER / f"history_lz4_{size}_{keys}-0"
         if not folder.exists():
             count = data.SEGMENT_BYTES // (size + 20)
             text = data.text(count * size)
             values = [text[i * size : (i + 1) * size] for i in range(count)]
             kolumn.write(pa.table({"key": [b"key%08d" % (i % keys) for i in range(count)], "value": values}), folder, codec="lz4")
-        made[name] = (folder, rare if keys > FREQUENT else b"key%08d" % 7)
+        made[name] = (folder, rare if keys > 1000 else b"key%08d" % 7)
     folder = data.FOLDER / "history_small-0"
     if not folder.exists():
         folder.mkdir(parents=True)
