@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kolumn
-from kit import oracle
+from kit import oracle, tiers
 from kit.asked import offsets, put
 from kit.corpus import Case, cases
 from kit.draft_segments import FORMATS, Maker, Row
@@ -371,6 +371,9 @@ def test_offsets_too_far_for_one_segment(tmp_path: Path) -> None:
         f"{0:020}.txnindex": aborted[:34], f"{far:020}.txnindex": aborted[34:],
     }  # fmt: skip
     assert kolumn.verify(out).ok
+    tier = tmp_path / "tier" / "t-0-AAAAAAAAAGMAAAAAAAAAYw"
+    tiers.put(tier, 0, [(source / f"{0:020}.log").read_bytes()])
+    raises(kolumn.KolumnError, "cannot be one in a tier", kolumn.erase, tier, tmp_path / "c", keys="person-0004")
 
 
 def test_values_of_headers_are_needles(tmp_path: Path) -> None:

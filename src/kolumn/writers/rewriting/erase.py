@@ -571,7 +571,7 @@ def _named(segment: Segment) -> _Row:
 
 
 def _with_advice(row: _Row) -> _Row:
-    advice = "not copied, and it may hold erased records: remove it at the source"
+    advice = "not copied: if it holds erased records, remove it at the source"
     return {**row, "reason": f"{row['reason']}; {advice}"}
 
 
