@@ -64,7 +64,7 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
     spark_plugin.read_segments: OPTIONS.keys() - {"binary", "threads"},
     spark_plugin.export: OPTIONS.keys() - {"binary", "threads", "format"},
     kolumn.append: OPTIONS.keys() - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary"},
-    **dict.fromkeys([kolumn.erase, spark_plugin.erase], frozenset(options_in(ChosenOptions)) - _NO_VALUES),
+    **dict.fromkeys([kolumn.erase, spark_plugin.erase], frozenset(options_in(ChosenOptions)) - _NO_VALUES - {"replicas"}),
 }
 NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     **dict.fromkeys(GPU_READERS, ("backend", "binary")),
@@ -74,7 +74,7 @@ NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     kolumn.append: ("start_offset", "end_timestamp", "binary"),
     kolumn.apply_retention: ("errors", "check_crcs", "chunk_bytes", "max_ratio", "on_progress"),
     kolumn.recover: ("errors", "check_crcs", "replicas"),
-    **dict.fromkeys([kolumn.erase, spark_plugin.erase], tuple(sorted(_NO_VALUES))),
+    **dict.fromkeys([kolumn.erase, spark_plugin.erase], (*sorted(_NO_VALUES), "replicas")),
 }
 
 
