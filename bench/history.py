@@ -1,9 +1,10 @@
 """How fast is a key's history beside a scan of keys alone, and the state of a topic beside a read?  python -m bench.history
 
-Segments of 64 MiB: one in which a key is once, in 16 KiB batches and in 1 KiB ones; one with values of 1 KiB; two in which every hundredth
-and every thousandth record has the key, so that every batch or some of them are decoded as a whole; and one in 2,000 segments. Ways take turns, the best of some runs counts.
-``history`` and ``cat`` are how many times as fast as a scan of keys these are (`kolumn.scan` with ``columns=["key"]``; all columns of a
-history, filtered); ``latest`` is the time of `kolumn.read` of committed records by that of `kolumn.latest`.
+Segments of 64 MiB: one in which a key is once, in 16 KiB batches and in 1 KiB ones; one with values of 1 KiB; two in which every
+hundredth and every thousandth record has the key, so that every batch or some of them are decoded as a whole; and one in 2,000 segments.
+Ways take turns, the best of some runs counts. ``history`` and ``cat`` are how many times as fast as a scan of keys these are
+(`kolumn.scan` with ``columns=["key"]``; all columns of a history, filtered); ``latest`` is the time of `kolumn.read` of committed records
+by that of `kolumn.latest`.
 """
 
 import time

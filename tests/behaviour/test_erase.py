@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pytest
 
 import kolumn
-from kit import oracle
+from kit import oracle, tiers
 from kit.asked import offsets, put
 from kit.corpus import Case, cases
 from kit.draft_segments import FORMATS, Maker, Row
-from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, with_crc, wrapper
+from kit.encoder import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch, message, with_crc, wrapper
 from kit.fuzz import FIRST, TURN, none_fails
 from kit.inflate import inflate
 from kit.outcome import raises
@@ -41,7 +41,7 @@ def entries(data: bytes) -> list[tuple[bytes, oracle.Entry]]:
     return [(data[one.position : one.position + one.size], one) for one in oracle.read(data).entries]
 
 
-def kept_of(entry: bytes, found: oracle.Entry, meant: Callable[[oracle.Row], bool], stays: Callable[[int, int], bool]) -> bytes | None:
+def kept_of(entry: bytes, found: oracle.Entry, meant: Callable[[oracle.Row], bool], stays: Callable[[int, int, int], bool]) -> bytes | None:
     """An entry without the records that are meant, by the independent encoder; None if it goes."""
     rows = [row for row in found.rows if row.isControl or not meant(row)]
     if len(rows) == len(found.rows):
@@ -52,7 +52,7 @@ def kept_of(entry: bytes, found: oracle.Entry, meant: Callable[[oracle.Row], boo
     ]
     if entry[16] == 2:
         base, _, epoch, _, _, attributes, delta, base_time, highest, producer, producer_epoch, sequence, _ = HEADER.unpack_from(entry)
-        if not left and not stays(producer, base + delta):
+        if not left and not stays(attributes, producer, base + delta):
             return None
         has_horizon, append = attributes & 0x40, attributes & LOG_APPEND_TIME
         return batch(
@@ -77,13 +77,24 @@ def compare(source: Path, target: Path, meant: Callable[[oracle.Row], bool]) -> 
     """Compare a partition's folder with what was erased of it; returns the number of erased records."""
     logs = sorted(source.glob("*.log"))
     before = {log.name: entries(log.read_bytes()) for log in logs}
-    last: dict[int, int] = {}
+    last, opened = dict[int, tuple[int, int]](), dict[int, int]()
     for found in before.values():
         for entry, _ in found:
             if entry[16] == 2:
-                base, *_, delta, _, _, producer, _, _, _ = HEADER.unpack_from(entry)
-                last[producer] = base + delta
+                base, _, _, _, _, attributes, delta, _, _, producer, epoch, _, _ = HEADER.unpack_from(entry)
+                # A marker does not take the place of the last data of its epoch (``ProducerAppendInfo.appendEndTxnMarker``).
+                if not attributes & CONTROL or last.get(producer, (epoch, 0))[0] != epoch:
+                    last[producer] = epoch, base + delta
+                if attributes & CONTROL:
+                    opened.pop(producer, None)
+                elif attributes & TRANSACTIONAL:
+                    opened.setdefault(producer, base)
     last.pop(-1, None)
+    stable = min(opened.values(), default=2**63)
+
+    def stays(attributes: int, producer: int, end: int) -> bool:
+        return last.get(producer, (0, -1))[1] == end or end in ends or (bool(attributes & TRANSACTIONAL) and end >= stable)
+
     ends = {
         HEADER.unpack_from(found[-1][0])[0] + HEADER.unpack_from(found[-1][0])[6]
         for found in before.values()
@@ -92,9 +103,7 @@ def compare(source: Path, target: Path, meant: Callable[[oracle.Row], bool]) -> 
     gone = 0
     for name, found in before.items():
         gone += sum(meant(row) and not row.isControl for _, one in found for row in one.rows)
-        expected = [
-            made for entry, one in found if (made := kept_of(entry, one, meant, lambda id, end: last.get(id) == end or end in ends))
-        ]
+        expected = [made for entry, one in found if (made := kept_of(entry, one, meant, stays))]
         after = entries((target / name).read_bytes())
         assert len(after) == len(expected), name
         untouched = {entry for entry, _ in found}
@@ -285,7 +294,7 @@ def test_a_swap_file_gets_its_name(tmp_path: Path) -> None:
 def test_records_without_a_key_or_a_value(tmp_path: Path) -> None:
     records = [Record(0, None, b"v"), Record(1, b"", b""), Record(2, b"k", None), Record(3, b"a key of some length", None)]
     source = write_log(tmp_path / "a", (0, [batch(records)]))
-    for keys, left in (([], [0, 1, 2, 3]), ([b""], [0, 2, 3]), (["k"], [0, 1, 3]), (["a key of some length"], [0, 1, 2])):
+    for keys, left in (([b""], [0, 2, 3]), (["k"], [0, 1, 3]), (["a key of some length"], [0, 1, 2])):
         target = tmp_path / str(left)
         done = kolumn.erase(source, target, keys=keys, verify=True)
         assert (done.ok, offsets(target)) == (True, left)
@@ -316,12 +325,83 @@ def test_headers_whose_names_are_no_text(tmp_path: Path) -> None:
         assert (done.ok, done.records, offsets(tmp_path / str(number))) == (True, 1, [0, 2])
 
 
+def test_keys_that_are_none(tmp_path: Path) -> None:
+    """Each is a mistake of who made the list, and no error says a key."""
+    source = write_log(tmp_path / "a", (0, [batch(_records(5))]))
+    wrong: list[tuple[Any, str]] = [([], "keys has no key"), ([None], "is of the type NoneType"), (["hex:zz joe@x.org"], "not hex")]
+    for keys, words in wrong:
+        raises(kolumn.ArgumentError, words, kolumn.erase, source, tmp_path / "b", keys=keys)
+    with pytest.raises(kolumn.ArgumentError) as caught:
+        kolumn.erase(source, tmp_path / "b", where={"user": "base64:joe@x.org"})
+    assert "joe" not in str(caught.value)
+
+
+def test_several_copies(tmp_path: Path) -> None:
+    copies = [write_log(tmp_path / name, (0, [batch(_records(5))])) for name in "ab"]
+    with pytest.raises(kolumn.ArgumentError, match=r"erase one directory at a time, or put its segments into one directory$"):
+        kolumn.erase(copies, tmp_path / "c", keys="person-0001")
+    raises(kolumn.ArgumentError, "each copy has the records", kolumn.erase, copies, tmp_path / "c", keys="x", replicas="first")
+
+
+@pytest.mark.parametrize("errors", ["raise", "skip"])
+def test_batches_that_overlap_and_go_back(tmp_path: Path, errors: Any) -> None:
+    """The proof says of a right target that it is right."""
+    made = [batch(_records(5, first), base_offset=first, last_offset=last) for first, last in ((0, 12), (5, 9), (10, 14), (2, 20), (3, 7))]
+    source = write_log(tmp_path / "a", (0, made))
+    done = kolumn.erase(source, tmp_path / "b", keys="person-0001", errors=errors, verify=True)
+    assert (done.ok, done.records, all(proved(done))) == (True, 2, True)
+    data = files(tmp_path / "b", ".log")[f"t-0/{0:020}.log"]
+    assert [entry in data for entry in made] == [False, False, True, True, True]
+
+
+def test_offsets_too_far_for_one_segment(tmp_path: Path) -> None:
+    """What a broker splits when it starts (KAFKA-6264); in a tier a segment is one."""
+    far = 2**31 + 50
+    aborted = struct.pack(">hqqqq", 0, 7, 3, 8, 8) + struct.pack(">hqqqq", 0, 7, 2**31 + 51, far + 5, far + 5)
+    source = write_log(
+        tmp_path / "a", (0, [batch(_records(5)), batch(_records(5, 5)), batch(_records(5, far)), batch(_records(5, far + 5))])
+    )
+    (source / f"{0:020}.txnindex").write_bytes(aborted)
+    done = kolumn.erase(source, tmp_path / "b", keys="person-0004", verify=True)
+    out = tmp_path / "b" / "t-0"
+    assert (done.ok, done.records, done.partitions["segments"].to_pylist()) == (True, 3, [2])
+    keys = kolumn.read(source, columns=["offset", "key"]).to_pylist()
+    assert offsets(out) == [row["offset"] for row in keys if row["key"] != b"person-0004"]
+    assert files(out, ".txnindex") == {
+        f"{0:020}.txnindex": aborted[:34], f"{far:020}.txnindex": aborted[34:],
+    }  # fmt: skip
+    assert kolumn.verify(out).ok
+    tier = tmp_path / "tier" / "t-0-AAAAAAAAAGMAAAAAAAAAYw"
+    tiers.put(tier, 0, [(source / f"{0:020}.log").read_bytes()])
+    raises(kolumn.KolumnError, "cannot be one in a tier", kolumn.erase, tier, tmp_path / "c", keys="person-0004")
+
+
+def test_values_of_headers_are_needles(tmp_path: Path) -> None:
+    records = [Record(i, b"k%d" % i, b"v", TIME, ((b"user", user),)) for i, user in enumerate((b"joe@x.org", b"amy@x.org"))]
+    source = write_log(tmp_path / "a", (0, [batch(records)]))
+    (source / "leader-epoch-checkpoint").write_bytes(b"joe@x.org amy@x.org")
+    done = kolumn.erase(source, tmp_path / "b", where="user=joe@x.org", verify=True)
+    assert [(row["check"], row["found"]) for row in done.verification.to_pylist() if not row["ok"]] == [("bytes", 1)]
+
+
 def test_never_in_place(tmp_path: Path) -> None:
     source = write_log(tmp_path, (0, [batch(_records(5))]))
     (tmp_path / "link").symlink_to(tmp_path)
-    for target in (tmp_path, tmp_path / "link", os.path.relpath(tmp_path)):
+    for target in (
+        tmp_path,
+        tmp_path / "link",
+        os.path.relpath(tmp_path),
+        source / "deep",
+        source / "x" / "y",
+        tmp_path / "link" / "t-0" / "z",
+    ):
         raises(kolumn.ArgumentError, "never changed in place", kolumn.erase, source, target, keys="person-0001")
     assert sorted(os.listdir(tmp_path)) == ["link", "t-0"]
+    raises(kolumn.ArgumentError, "never changed in place", kolumn.erase, f"local://{source}", f"local://{source}/deep", keys="person-0001")
+    assert kolumn.erase(f"local://{source}", f"local://{tmp_path}/beside", keys="person-0001").records == 1
+    # A segment alone is in any folder.
+    log = shutil.copy(source / f"{0:020}.log", tmp_path / f"{0:020}.log")
+    assert kolumn.erase(log, tmp_path / "deeper" / "a.log", keys="person-0001").records == 1
 
 
 def test_damage_is_an_error_or_is_not_copied(tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ def test_no_error_says_a_key(log: Path, tmp_path: Path, line: str, why: str) -> 
     assert line.partition(":")[2] not in done.stderr
 
 
+def test_a_file_without_keys_is_a_mistake(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("\n")
+    done = invoked("erase", "--keys", tmp_path / "keys", log, tmp_path / "b")
+    assert (done.exit_code, "keys has no key" in done.stderr) == (2, True)
+    assert invoked("erase", "--keys", "keys", "--replicas", "first", log, tmp_path / "b").exit_code == 2
+
+
 def test_conditions(log: Path, tmp_path: Path) -> None:
     assert invoked("erase", "--where", "tenant=t1", log, tmp_path / "b").exit_code == 0
     assert offsets(tmp_path / "b") == list(range(0, 12, 2))
@@ -78,4 +85,4 @@ def test_long_lists_are_cut_on_a_terminal_and_bounded_in_a_result(tmp_path: Path
         monkeypatch.setattr(f"kolumn.writers.rewriting.erase.{name}", 7)
     done = kolumn.erase(log, tmp_path / "c", keys="k1")
     assert (done.records, done.erased.num_rows, done.unlisted) == (50, 7, 43)
-    assert kolumn.erase(log, tmp_path / "d", keys=[]).records == 0
+    assert kolumn.erase(log, tmp_path / "d", keys="none").records == 0

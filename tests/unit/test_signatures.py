@@ -63,7 +63,7 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
     **dict.fromkeys(REWRITERS, frozenset(WholeOptions.__annotations__)),
     spark_plugin.read_segments: OPTIONS.keys() - {"binary", "threads"},
     spark_plugin.export: OPTIONS.keys() - {"binary", "threads", "format"},
-    **dict.fromkeys([kolumn.erase, spark_plugin.erase], frozenset(options_in(ChosenOptions)) - _NO_VALUES),
+    **dict.fromkeys([kolumn.erase, spark_plugin.erase], frozenset(options_in(ChosenOptions)) - _NO_VALUES - {"replicas"}),
     kolumn.append: OPTIONS.keys()
     - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary", "include_deleted_segments"},
     kolumn.history: OPTIONS.keys() - {"columns", "binary", "include_control", "isolation_level", "key_as", "value_as"},
@@ -89,7 +89,7 @@ NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     kolumn.latest: ("start_offset", "end_timestamp", "include_control", "include_snapshots"),
     kolumn.apply_retention: ("errors", "check_crcs", "chunk_bytes", "max_ratio", "on_progress"),
     kolumn.recover: ("errors", "check_crcs", "replicas"),
-    **dict.fromkeys([kolumn.erase, spark_plugin.erase], tuple(sorted(_NO_VALUES))),
+    **dict.fromkeys([kolumn.erase, spark_plugin.erase], (*sorted(_NO_VALUES), "replicas")),
 }
 
 

@@ -18,7 +18,7 @@ _MOST_ROWS = 20
 
 
 @command
-@with_read_options(*READING, "private_keys", *(name for name in PAYLOADS if name not in _NOT_HERE))
+@with_read_options(*(name for name in READING if name != "replicas"), "private_keys", *(name for name in PAYLOADS if name not in _NOT_HERE))
 def erase(
     paths: Paths,
     output: Output = None,

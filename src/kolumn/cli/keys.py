@@ -74,11 +74,11 @@ def history(
     return say(skipped)
 
 
-def _cell(name: str, value: Any) -> object:
-    if name == "valueHash":
-        return value and value[:_HASH]
+def _cell(name: str, value: object) -> object:
+    if name == "valueHash" and isinstance(value, str):
+        return value[:_HASH]
     if name == "segment":
-        return short_name(value)
+        return short_name(str(value))
     if isinstance(value, bool):
         return "yes" if value else ""
     if isinstance(value, bytes):

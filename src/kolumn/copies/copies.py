@@ -97,12 +97,12 @@ def one_log(segments: list[Segment], options: Options) -> list[Segment]:
     return joined
 
 
-def one_directory(segments: list[Segment], what: str) -> list[Segment]:
+def one_directory(segments: list[Segment], what: str, hint: str = "; replicas='first' takes the first") -> list[Segment]:
     """The segments, after a check that each topic-partition is in one directory: an ArgumentError that names the operation, a verb."""
     for (topic, partition), folders in copies(segments).items():
         raise ArgumentError(
             f"{topic}-{partition} is in {' and in '.join(folders)}: {what} one directory at a time, or put its segments into one "
-            "directory; replicas='first' takes the first"
+            f"directory{hint}"
         )
     return segments
 

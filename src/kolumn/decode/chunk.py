@@ -138,7 +138,7 @@ class Decoded:
     rest: Chunk | None = None  # what is left for later, since the entries before it used the chunk's share of memory
     observed: list[Observed] = field(default_factory=list)  # the decoded runs, if the options ask for remarks
     entries: Entries | None = None  # those that were decoded and maybe others; None if rows stand for several messages
-    wanted: Int64s | None = None  # positions of entries that are to be decoded as a whole (`kolumn.decode.wanted`)
+    matching: Int64s | None = None  # positions of entries that are to be decoded as a whole (`kolumn.decode.predicate`)
 
 
 def decode_chunk(

@@ -30,8 +30,8 @@ from kolumn.decode.host.aborted import settle
 from kolumn.decode.host.chunks import Chunk, Reached, Stop, chunks, header_rows, is_packed, next_border
 from kolumn.decode.observed import Observations
 from kolumn.decode.opened_early import OpenedEarly
+from kolumn.decode.predicate import Predicate
 from kolumn.decode.small_segments import SmallSegments, tasks_of
-from kolumn.decode.wanted import Wanted
 from kolumn.formats.entries import Entries
 from kolumn.options import AHEAD, Options
 from kolumn.source.segment_file import SegmentFile
@@ -55,12 +55,12 @@ def scan_ranges(
     damage: OnDamage | None = None,
     tally: OnTally | None = None,
     decoder: "Decoder | None" = None,
-    wanted: Wanted | None = None,
+    predicate: Predicate | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode ranges in order; batches of `chunk.Batch`, in host memory unless the options are for columns on a device.
 
     ``damage`` is called with every damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and its tally when the range
-    is done. ``decoder`` is that of the options, if it is known. Of records only those that are ``wanted`` are returned; nothing is typed
+    is done. ``decoder`` is that of the options, if it is known. With a ``predicate`` only records that match are returned; nothing is typed
     then. The call itself raises `MissingError` if a GPU was requested, and there is
     none. After the records before it come:
     `CorruptBatchError` for a damaged entry, with ``errors="raise"``; `PayloadError` for a value or key that is not valid, with
@@ -68,7 +68,7 @@ def scan_ranges(
     decompresses to too much); `KolumnError` in a process that was forked after the first batch.
     """
     watched = options.watched if options.typed else options
-    batches = _Scan(watched, damage, tally, decoder or decoder_of(options.backend), wanted).batches(ranges)
+    batches = _Scan(watched, damage, tally, decoder or decoder_of(options.backend), predicate).batches(ranges)
     return finished(batches, options.columns, options.binary, options.typed) if options.typed else batches
 
 
@@ -86,9 +86,9 @@ class _Scan:
     """One read of ranges: what all of them share."""
 
     def __init__(
-        self, options: Options, on_damage: OnDamage | None, on_tally: OnTally | None, decoder: Decoder, wanted: Wanted | None
+        self, options: Options, on_damage: OnDamage | None, on_tally: OnTally | None, decoder: Decoder, predicate: Predicate | None
     ) -> None:
-        self.options, self.on_damage, self.on_tally, self.decoder, self.wanted = options, on_damage, on_tally, decoder, wanted
+        self.options, self.on_damage, self.on_tally, self.decoder, self.predicate = options, on_damage, on_tally, decoder, predicate
         self.together = options.chunk_bytes if options.threads == 1 or self.decoder.on_gpu else min(options.chunk_bytes, SHARED)
         """Bytes that one thread gets at a time of what is not cut into equal pieces."""
         self._files: OpenedEarly | None = None
@@ -102,7 +102,7 @@ class _Scan:
             tasks = iter([ranges])
         else:
             self._files = OpenedEarly()
-            every = options if self.wanted is None else self.wanted.everything(options)
+            every = options if self.predicate is None else self.predicate.everything(options)
             self._small = SmallSegments(every, on_gpu=self.decoder.on_gpu, wants_remarks=self.on_tally is not None)
             several = tasks_of(iter(ranges), self.together, options.chunk_bytes, _SHORT * options.threads)
             tasks = self._files.with_following(several)
@@ -155,7 +155,7 @@ class _Scan:
             if together is not None:
                 some = task[done : done + len(together.rows)]
                 if together.batch is not None:
-                    yield together.batch if self.wanted is None else self.wanted.of(together.batch, self.options)
+                    yield together.batch if self.predicate is None else self.predicate.of(together.batch, self.options)
                 if reports:
                     yield _Done(some, together.tallies(some))
                 done += len(some)
@@ -167,7 +167,7 @@ class _Scan:
                     rest: Range | None = part
                     while rest is not None:
                         rest = rest_after((yield from scan.until_trouble(rest)), file, part, self.options.errors, tally)
-                    yield from scan.wanted_records()
+                    yield from scan.matching_records()
                 if scan.observations is not None:
                     tally.remarks += scan.observations.remarks(part.segment)
                 del scan
@@ -208,7 +208,7 @@ class _RangeScan:
         if part.transactions is not None:
             self.inner, self.transactions = scan.decoder.settled(self.options, part.transactions)
         self.observations: Observations | None = None
-        self.wanted = list[Entries]()
+        self.matching = list[Entries]()
 
     def until_trouble(self, rest: Range) -> Generator[Batch, None, Trouble | None]:
         """Decode up to the end or to the place where the chain of entries is lost."""
@@ -260,18 +260,18 @@ class _RangeScan:
             settled = keep(settled, ~np.isin(int64s(settled["offset"]), self.without)).select(self.columns)
         return settled
 
-    def wanted_records(self) -> Iterator[Batch]:
-        """The records that were chosen and not decoded as a whole."""
-        if self.wanted and self.scan.wanted is not None:
-            yield from map(self._settled, self.scan.wanted.records(self.file, self.wanted, self.inner, self.pool))
+    def matching_records(self) -> Iterator[Batch]:
+        """The records of entries with matching ones, which were not decoded as a whole before."""
+        if self.matching and self.scan.predicate is not None:
+            yield from map(self._settled, self.scan.predicate.records(self.file, self.matching, self.inner, self.pool))
 
     def _add(self, decoded: Decoded) -> None:
-        """Add the counts and the damage of a chunk, and the entries that have records which were chosen."""
+        """Add the counts and the damage of a chunk, and the entries that have matching records."""
         tally = self.tally
-        if decoded.wanted is not None and len(decoded.wanted):
-            first, last = int(decoded.wanted[0]), int(decoded.wanted[-1])
+        if decoded.matching is not None and len(decoded.matching):
+            first, last = int(decoded.matching[0]), int(decoded.matching[-1])
             known = [decoded.entries] if decoded.entries is not None else [*header_rows(self.file, first, last + 1)]
-            self.wanted += [entries[np.isin(entries.position, decoded.wanted)] for entries in known]
+            self.matching += [entries[np.isin(entries.position, decoded.matching)] for entries in known]
         tally.batches += decoded.intact
         tally.records += decoded.records
         tally.valid_bytes += decoded.valid_bytes
@@ -353,7 +353,7 @@ class _RangeScan:
         def decode(options: Options) -> Decoded:
             return decode_chunk(self.file, chunk, options, floor, alone=alone, backend=self.scan.decoder)
 
-        return decode(self.inner) if self.scan.wanted is None else self.scan.wanted.decoded(self.inner, decode)
+        return decode(self.inner) if self.scan.predicate is None else self.scan.predicate.decoded(self.inner, decode)
 
 
 def _drop(pending: _Pieces) -> None:

@@ -22,15 +22,17 @@ _DECODE: dict[str, Callable[[str], bytes]] = {BASE64: lambda text: base64.b64dec
 
 
 def bytes_of(text: Key) -> bytes:
-    """Bytes that a caller names: bytes as they are, text as UTF-8, or after ``base64:`` or ``hex:`` in that form."""
+    """Bytes that a caller names: bytes as they are, text as UTF-8, or after ``base64:`` or ``hex:`` in that form. No error says them."""
     if isinstance(text, bytes):
         return text
+    if not isinstance(text, str):
+        raise ArgumentError(f"a key, or the value of a header, is of the type {type(text).__name__}: expected bytes or text")
     for prefix, decode in _DECODE.items():
         if text.startswith(prefix):
             try:
                 return decode(text.removeprefix(prefix))
             except (binascii.Error, ValueError) as error:
-                raise ArgumentError(f"{text!r}: what follows {prefix} is not {prefix[:-1]}: {error}") from error
+                raise ArgumentError(f"a key, or the value of a header: what follows {prefix} is not {prefix[:-1]}: {error}") from error
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -53,6 +55,8 @@ class Selection:
         "header.NAME=VALUE" is a header of any name. All of them must hold. Raises `ArgumentError` if nothing is asked for, or a condition
         is about fields of something that is not typed."""
         named = [keys] if isinstance(keys, bytes | str) else None if keys is None else list(keys)
+        if named is not None and not named:
+            raise ArgumentError("keys has no key: name at least one, or leave it out")
         headers, fields, sides = list[tuple[str, bytes]](), list[tuple[str, str]](), frozenset(typed)
         for name, value in conditions(where):
             side = name.partition(".")[0]
@@ -136,5 +140,5 @@ def _has_field(batch: pa.RecordBatch, path: str, text: str) -> pa.Array:
     try:
         wanted = pa.scalar(text).cast(column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise ArgumentError(f"where={path!r}: {text!r} is no {column.type}: {error}") from error
+        raise ArgumentError(f"where={path!r}: the value is no {column.type}") from error
     return pc.fill_null(pc.equal(column, wanted), False)

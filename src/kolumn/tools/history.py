@@ -1,7 +1,7 @@
 """`history`: every record of a key that is left anywhere in a log, and what became of it.
 
 Of all entries only the columns are decoded that decide which records are meant, and everything of the entries that have such records
-(`kolumn.decode.wanted`). So a key that is rare costs about a scan of keys alone.
+(`kolumn.decode.predicate`). So a key that is rare costs about a scan of keys alone.
 """
 
 import logging
@@ -23,7 +23,7 @@ from kolumn.damage.findings import OnDamage
 from kolumn.decode.host.aborted import COLUMN as TRANSACTION
 from kolumn.decode.host.aborted import NONE, STATES
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.decode.wanted import Wanted
+from kolumn.decode.predicate import Predicate
 from kolumn.options import Options
 from kolumn.readers.plan import LiveSegments, ReadPlan, plan_read
 from kolumn.readers.selection import Condition, Key, Selection, Where, conditions
@@ -156,8 +156,8 @@ class _Found:
 
     def _by_entries(self, options: Options) -> Iterator[pa.RecordBatch]:
         selection, watched = replace(self.selection, typed=frozenset()), options.watched
-        wanted = Wanted(selection.columns, selection.flags)
-        batches = scan_ranges(self.plan.ranges, watched.stored, self.on_damage, wanted=wanted)
+        predicate = Predicate(selection.columns, selection.flags)
+        batches = scan_ranges(self.plan.ranges, watched.stored, self.on_damage, predicate=predicate)
         if not options.typed:
             return batches
         typed = (typed_batch(batch, watched.columns, options.typed) for batch in batches)

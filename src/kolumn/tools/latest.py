@@ -120,8 +120,6 @@ def latest(
     """
     if as_of is not None and as_of_offset is not None:
         raise ArgumentError("as_of and as_of_offset both say up to where: name one of them")
-    if as_of_offset is not None and as_of_offset < 0:
-        raise ArgumentError(f"as_of_offset={as_of_offset}: expected at least 0")
     moment = HIGHEST if as_of is None else milliseconds("as_of", as_of)
     end = HIGHEST if as_of_offset is None else integer("as_of_offset", as_of_offset)
     plan = plan_read(source, replace(Options.of(**options), isolation_level="read_committed"))

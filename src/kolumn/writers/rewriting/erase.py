@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import groupby, pairwise
+from os import path as paths
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack
@@ -27,7 +28,7 @@ from kolumn.copies.copies import one_directory
 from kolumn.copies.transactions import transactions_of
 from kolumn.core import keywords
 from kolumn.core.arrays import Flags, Int64s
-from kolumn.core.errors import ArgumentError, CorruptBatchError, shown
+from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError, shown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.schema import LEFT_OUT_SCHEMA, RECORD_COLUMNS
 from kolumn.core.text import is_utf8
@@ -43,10 +44,10 @@ from kolumn.readers.types import with_types
 from kolumn.source.names import SWAP, file_name
 from kolumn.source.segment_file import side_bytes
 from kolumn.source.segments import Segment
-from kolumn.source.side_files import CHECKPOINT, METADATA
-from kolumn.source.storage import base_name, beside, listing, parent, read_bytes, real_folder, within
+from kolumn.source.side_files import ABORTED, CHECKPOINT, METADATA
+from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes, real_folder, within
 from kolumn.values.typed import Typed, stored_columns, typed_batch
-from kolumn.writers.commit.staged_file import StagedFile
+from kolumn.writers.commit.staged_file import StagedFile, writing
 from kolumn.writers.entries import Encoded, EntrySettings, Splice
 from kolumn.writers.last_offsets import LatestOffsets
 from kolumn.writers.outgoing import outgoing
@@ -152,7 +153,10 @@ class Erasure:
         return proved and not self.skipped.pieces and not self.undecided
 
 
-refused_by_erase = keywords.refused(("value_as", "key_as", "value_errors", "key_errors"), "erase returns no value")
+refused_by_erase = {
+    **keywords.refused(("value_as", "key_as", "value_errors", "key_errors"), "erase returns no value"),
+    **keywords.refused(("replicas",), "each copy has the records, so each is erased on its own"),
+}
 
 
 @known_keywords(refused_by_erase)
@@ -175,8 +179,9 @@ def erase(
     producer, of a segment, or of a transaction that is not decided; else it is dropped. If the last message of a log in format 0 or 1
     is erased, an empty batch of format 2 keeps its offset. Control batches are never changed.
 
-    Segments keep their names. Indexes are new; ``.snapshot``, ``.txnindex``, ``leader-epoch-checkpoint`` and ``partition.metadata``
-    are copied. Bytes after the last batch of a segment are not copied. All files appear, or none.
+    Segments keep their names; what one segment cannot hold goes on in others, in a tier that is an error. Indexes are new; ``.snapshot``,
+    ``.txnindex``, ``leader-epoch-checkpoint`` and ``partition.metadata`` are copied. Bytes after the last batch of a segment are not.
+    All files appear, or none.
 
     Memory: as of a read in one thread, and some 100 bytes for each row of `Erasure.erased`. With ``verify`` 64 MiB of erased keys and
     values, or an eighth of ``memory_bytes``, are searched for at a time, in some times as much memory; each time the target is read again.
@@ -184,7 +189,7 @@ def erase(
     Parameters
     ----------
     source
-        As in `kolumn.scan`, with whole topic-partitions. Of a tier every copy of a segment is written in its layout.
+        As in `kolumn.scan`, with whole topic-partitions, each in one folder. Of a tier every copy of a segment is written in its layout.
     target : str or PathLike
         A new folder, in which each segment is written to ``<topic>-<partition>/<name>.log``, or to the folder that its tier has for it; a
         log is never changed in place.
@@ -207,7 +212,7 @@ def erase(
     Raises
     ------
     ArgumentError
-        An option is invalid, no record is named, the target exists, or it is a folder of the source.
+        An option is invalid, no record is named, a topic-partition is in several folders, or the target exists or is in one of them.
     CorruptBatchError
         A batch is damaged, so that nobody knows what is in it, and ``errors`` is "raise".
     KolumnError
@@ -351,12 +356,12 @@ class ErasureJob:
         return ErasurePlan(segments, last, producers, transactions_of(segments, self.options).last_stable_offset)
 
     def segment(self, plan: ErasurePlan, number: int, place: Path, rolls: bool) -> Erased:
-        """Write one segment to ``place`` with its side files, and in a folder, with ``rolls``, beside the first one those of the partition.
-        The caller names the files; `Erased.segments` has their names in the folder."""
+        """Write one segment to ``place`` with its side files; in a folder, with ``rolls``, to several if one has no room, and beside the
+        first one the side files of the partition. The caller names the files; `Erased.segments` has their names in the folder."""
         segment = plan.segments[number]
         done, tally, last = Erased(bytes=segment.size), Tally(), -1
         enriched = layouts.format_of(segment.format).timed_index
-        with SegmentFiles(place, 1 << 30, self.interval, enriched) as files:
+        with SegmentFiles(place, 1 << 30, self.interval, enriched, rolls) as files:
             for encoded in self._kept(plan, number, done, tally):
                 done.bytes_after += int(encoded.entries.size.sum())
                 files.append(encoded)
@@ -365,18 +370,28 @@ class ErasureJob:
             batch = layouts.format_of(segment.format).magics.get(2)
             if batch and last < plan.last[number] == max(plan.last):
                 files.append(self._empty_batch(plan.last[number], batch.number))
-        done.segments.append(place.name)
+        done.segments = [path.name for path in files.paths]
         tell(tally, done.skipped)
         done.tails = list(_tails(segment, tally))
         if segment.memory is None:
-            _copy_side_files(segment, place, of_partition=rolls and number == 0)
+            _copy_aborted(segment, files.paths)
+            if rolls and number == 0:
+                _copy_side_files(segment, place)
         return done
 
     def in_tier(self, segment: Segment, folder: Path, name: str) -> Erased:
         """Write one segment of a tier with its own files into a folder; ``name`` is what its log or manifest has if nothing changes."""
-        with TemporaryDirectory(prefix="kolumn-") as scratch:
-            made = Path(scratch, file_name(segment.base_offset or 0))
-            done = self.segment(self.plan([segment]), 0, made, rolls=False)
+        # It has plain records of an encrypted tier, and `kolumn.tidy` removes it after a kill.
+        with writing(folder):
+            scratch = TemporaryDirectory(prefix="kolumn-", dir=folder.parent)
+        with scratch as plain:
+            made = Path(plain, file_name(segment.base_offset or 0))
+            plan = self.plan([segment])
+            if plan.last[0] - (segment.base_offset or 0) > _LARGEST:
+                raise KolumnError(
+                    f"{segment.path}: its last offset {plan.last[0]} is more than 2^31 after its first: it cannot be one in a tier"
+                )
+            done = self.segment(plan, 0, made, rolls=False)
             if done.records or done.bytes_after != segment.size:
                 done.in_tier = [write_in_tier(segment, made, folder)]
                 name = beside(name, base_name(done.in_tier[0].replaced["segment"]))
@@ -432,19 +447,31 @@ class ErasureJob:
         return rebuilt(none, entries, np.zeros(1, np.int64), np.zeros(1, bool), 0, how)
 
 
-def _copy_side_files(segment: Segment, place: Path, of_partition: bool) -> None:
-    """Copy the files that have no key and no value of a record, and do not follow from the log: producers, aborted transactions, epochs."""
+def _copy_aborted(segment: Segment, logs: list[Path]) -> None:
+    """Copy a segment's ``.txnindex``. If it became several, each has the transactions whose marker is in it."""
     # The index of a swap file has its suffix, or has its own name already.
     swapped = read_bytes(f"{segment.path.removesuffix(SWAP)}.txnindex.swap") if segment.is_swap else None
-    own = replace(segment, path=segment.path.removesuffix(".swap"))
-    copied = [(place.with_suffix(".txnindex"), swapped or side_bytes(own, ".txnindex"))]
-    if of_partition:
-        names = [file.name for file in listing(parent(segment.path) or ".") if _OF_PARTITION.fullmatch(base_name(file.name))]
-        copied += [(place.with_name(base_name(name)), read_bytes(name)) for name in names]
-    for path, data in copied:
-        if data is not None:
-            with StagedFile(path) as out:
-                out.write(data)
+    data = swapped or side_bytes(replace(segment, path=segment.path.removesuffix(".swap")), ".txnindex")
+    if data is None or len(logs) == 1:
+        _copy(data, logs[0].with_suffix(".txnindex"))
+        return
+    entries = np.frombuffer(data, ABORTED, len(data) // ABORTED.itemsize)
+    row = np.searchsorted([int(log.stem) for log in logs[1:]], entries["last"], side="right")
+    for number, log in enumerate(logs):
+        _copy(entries[row == number].tobytes(), log.with_suffix(".txnindex"))
+
+
+def _copy_side_files(segment: Segment, place: Path) -> None:
+    """Copy the files of a partition that have no key and no value of a record, and do not follow from the log: producers, epochs."""
+    for name in (file.name for file in listing(parent(segment.path) or ".")):
+        if _OF_PARTITION.fullmatch(base_name(name)):
+            _copy(read_bytes(name), place.with_name(base_name(name)))
+
+
+def _copy(data: bytes | None, path: Path) -> None:
+    if data is not None:
+        with StagedFile(path) as out:
+            out.write(data)
 
 
 def _tails(segment: Segment, tally: Tally) -> Iterator[_Row]:
@@ -478,8 +505,8 @@ class ErasureWork:
         for segment in tiers:
             if segment.fault is not None:
                 raise segment.fault
-        log = replace(live, segments=[segment for segment in live.segments if segment.copy_id is None])
-        names = dict(targets(one_directory(log.one_log(), "erase"), target)) if log.segments else {}
+        local = one_directory([segment for segment in live.segments if segment.copy_id is None], "erase", hint="")
+        names = dict(targets(replace(live, segments=local).one_log(), target)) if local else {}
         names |= {segment: within(root_of(target), tier_folder(segment), base_name(segment.path)) for segment in tiers}
         _refuse_in_place(names)
         typed = with_types(chosen, source, live.whole_ranges()).typed if selection.fields else ()
@@ -522,7 +549,7 @@ class ErasureWork:
 
     def _proved(self, done: dict[Segment, Erased]) -> pa.Table:
         meant = self.job.meant
-        names = [{one: self.names[one] if one.copy_id is None else done[one].segments[0] for one in own} for own in self._folders]
+        names = [{one: done[one].segments for one in own} for own in self._folders]
         return Proof(meant.flags, meant.all_columns, self.job.options).table(names)
 
     def _row(self, own: list[Segment], total: Erased) -> _Row:
@@ -544,15 +571,26 @@ def _named(segment: Segment) -> _Row:
 
 
 def _with_advice(row: _Row) -> _Row:
-    advice = "not copied, and it may hold erased records: remove it at the source"
+    advice = "not copied: if it holds erased records, remove it at the source"
     return {**row, "reason": f"{row['reason']}; {advice}"}
 
 
 def _refuse_in_place(names: dict[Segment, str]) -> None:
-    """Raise `ArgumentError` for a target folder in which the source has segments, by whichever path."""
-    folders = {parent(segment.path) or "." for segment in names if segment.memory is None}
-    known = folders | {real_folder(folder) for folder in folders} - {None}
+    """Raise `ArgumentError` for a target folder in which the source has segments, by whichever path, or below such a topic-partition."""
+    segments = [segment for segment in names if segment.memory is None]
+    known, partitions = (
+        folders | {real_folder(folder) for folder in folders} - {None}
+        for folders in ({parent(one.path) or "." for one in own} for own in (segments, [one for one in segments if one.topic is not None]))
+    )
     for name in names.values():
         folder = parent(name) or "."
-        if folder in known or real_folder(folder) in known:
+        if {folder, real_folder(folder)} & known or any({one, real_folder(one)} & partitions for one in _above(folder)):
             raise ArgumentError(f"{name}: a log is never changed in place: name a new folder as the target")
+
+
+def _above(folder: str) -> Iterator[str]:
+    """The folders that a folder is in."""
+    folder = folder if is_url(folder) else paths.abspath(folder)
+    while (above := parent(folder)) not in ("", folder):
+        folder = above
+        yield folder

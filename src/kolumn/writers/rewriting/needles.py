@@ -1,4 +1,4 @@
-"""Keys and values of erased records, and where they still are: as whole keys and values, and as bytes of anything.
+"""Keys and values of erased records and of their headers, and where they still are: as whole keys and values, and as bytes of anything.
 
 Bytes are searched for one window of 8 bytes of each needle, the one that fewest needles have, by a table over hashes of all windows of the
 data; then other windows are compared, and then the whole needle.
@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kolumn.core.arrays import Bytes, Flags, Int64s
 from kolumn.writers.last_offsets import LatestOffsets
@@ -27,20 +28,23 @@ def can_be_searched(needle: bytes) -> bool:
 
 
 class Needles:
-    """The distinct keys and values of records, each in memory."""
+    """The distinct keys and values of records, and those of headers that are not short, each in memory."""
 
     def __init__(self) -> None:
-        self.keys, self.values = LatestOffsets(), LatestOffsets()
+        self.keys, self.values, self.headers = LatestOffsets(), LatestOffsets(), LatestOffsets()
 
     def add(self, records: pa.RecordBatch) -> None:
-        """Add the keys and values of some records."""
+        """Add the keys and values of some records, and the values of their headers."""
+        headers = records["headers"].flatten().field(1)
+        headers = headers.filter(pc.greater_equal(pc.binary_length(headers), _WINDOW)).cast(pa.binary())
+        self.headers.add(headers, pa.array(np.zeros(len(headers), np.int64)))
         self.keys.add(records["key"], records["offset"])
         self.values.add(records["value"], records["offset"])
 
     @property
     def size(self) -> int:
         """Bytes of all of them."""
-        return self.keys.nbytes + self.values.nbytes
+        return self.keys.nbytes + self.values.nbytes + self.headers.nbytes
 
     def known(self, records: pa.RecordBatch) -> Flags:
         """Flags of the records that have one of the keys as key, or one of the values as value."""
@@ -49,7 +53,8 @@ class Needles:
     @cached_property
     def all(self) -> list[bytes]:
         """Each needle once."""
-        return sorted({*self.keys.table()["key"].to_pylist(), *self.values.table()["key"].to_pylist()})
+        headers = filter(can_be_searched, self.headers.table()["key"].to_pylist())
+        return sorted({*self.keys.table()["key"].to_pylist(), *self.values.table()["key"].to_pylist(), *headers})
 
     @cached_property
     def pattern(self) -> "Pattern":

@@ -32,7 +32,7 @@ _TOGETHER = 4 << 20  # bytes of entries that are decoded as a whole by a thread 
 
 
 @dataclass
-class Wanted:
+class Predicate:
     """Which records a scan returns: ``flags`` takes a batch with at least the ``columns`` and says it of each record, without nulls."""
 
     columns: tuple[str, ...]
@@ -56,9 +56,9 @@ class Wanted:
             self.is_frequent = sum(batch.num_rows for batch in done.batches) >= _MANY * done.intact
             return done
         done = decode(replace(options, columns=tuple(dict.fromkeys((*self.columns, "position")))))
-        done.wanted = np.unique(np.concatenate([np.empty(0, np.int64), *map(self._positions, done.batches)]))
+        done.matching = np.unique(np.concatenate([np.empty(0, np.int64), *map(self._positions, done.batches)]))
         done.batches = []
-        self.is_frequent = len(done.wanted) > _MANY * done.intact
+        self.is_frequent = len(done.matching) > _MANY * done.intact
         return done
 
     def _positions(self, batch: Batch) -> Int64s:
