@@ -212,8 +212,10 @@ class Audited:
             if own is not None and producer.offset >= 0 and (begun < 0 or begun > own.first):
                 known = "no open transaction of this producer" if begun < 0 else f"one that begins with offset {begun}"
                 text = f"{says} has {known}, and no marker ends the one that begins with offset {own.first}"
-                first, end = (producer.offset + 1, offset) if begun < 0 else (own.first + 1, begun)
+                first, end = (own.unended(producer.offset), offset) if begun < 0 else (own.first + 1, begun)
                 self._wait(Event(FindingKind.MARKER_MISSING, number, epoch, first, end - 1, 0, -1, 0, text), segment.path)
+            if own is not None and begun >= 0:
+                own.held = offset - 1
             if above < last < offset:
                 text = f"{says} says that the producer's last record has offset {last}, in the log it is {producer.offset}"
                 self._wait(Event(FindingKind.RECORDS_MISSING, number, epoch, last, last, 0, -1, 0, text), segment.path)

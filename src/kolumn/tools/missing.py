@@ -1,6 +1,6 @@
 """Where transaction markers that are missing have been: the offsets that are absent, less those at which others have been."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -60,24 +60,21 @@ def missing_markers(events: Iterable[tuple[Event, str]], absent: Callable[[int, 
             is_sure = event.kind == FindingKind.MARKER_MISSING
             own.append(MissingMarker(event, path, event.first, event.last, offsets, is_sure, [event.detail]))
     markers = [one for own in found.values() for one in own]
-    _eliminate([one for one in markers if one.is_sure and len(one.offsets) < MOST_OFFSETS])
-    taken = {next(iter(one.offsets)) for one in markers if one.is_sure and len(one.offsets) == 1}
+    taken = _eliminate([one for one in markers if one.is_sure and len(one.offsets) < MOST_OFFSETS])
     for one in markers:
         one.offsets -= set() if one.is_sure else taken
     return sorted((one for one in markers if one.is_sure or one.offsets), key=lambda one: one.first)
 
 
-def _eliminate(markers: list[MissingMarker]) -> None:
-    """Where a marker can only have been at one offset, no other one was there."""
-    users: dict[int, list[MissingMarker]] = defaultdict(list)
-    for one in markers:
-        for offset in one.offsets:
-            users[offset].append(one)
-    decided = [one for one in markers if len(one.offsets) == 1]
-    for one in decided:
-        (offset,) = one.offsets
-        for other in users.pop(offset, ()):
-            if len(other.offsets) > 1:
-                other.offsets.discard(offset)
-                if len(other.offsets) == 1:
-                    decided.append(other)
+def _eliminate(markers: list[MissingMarker]) -> set[int]:
+    """Where as many markers as offsets can only have been at these, no other one was there. Returns these offsets."""
+    before = -1
+    while before != (now := sum(len(one.offsets) for one in markers)):
+        before = now
+        groups = Counter(frozenset(one.offsets) for one in markers)
+        full = {offsets for offsets, count in groups.items() if count == len(offsets)}
+        taken = set[int]().union(*full)
+        for one in markers:
+            if frozenset(one.offsets) not in full:
+                one.offsets = one.offsets - taken or one.offsets
+    return taken

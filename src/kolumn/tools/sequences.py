@@ -68,7 +68,8 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction that is open; ``before`` are the records and bytes of the log before its first batch."""
+    """A transaction that is open; ``before`` are the records and bytes of the log before its first batch. Up to the offset ``held`` no
+    marker ended it, as a snapshot says."""
 
     first: int
     time_ms: int | None
@@ -76,6 +77,11 @@ class OpenTransaction:
     before: tuple[int, int]
     last: int = -1
     records: int = 0
+    held: int = -1
+
+    def unended(self, offset: int) -> int:
+        """First offset at which a marker can have ended it, if the producer's last batch ended at ``offset``."""
+        return max(offset, self.held) + 1
 
 
 @dataclass(slots=True)
@@ -205,7 +211,7 @@ class ProducerStates:
         for number, producer in self.known.items():
             if producer.open is not None and absent > producer.absent and producer.offset >= 0:
                 text = _suspicion(producer.open, producer.offset)
-                first = producer.offset + 1
+                first = producer.open.unended(producer.offset)
                 yield Event(FindingKind.MARKER_SUSPECTED, number, producer.open.epoch, first, end, 0, -1, -1, text, missing=1)
 
     def _producer(self, number: int) -> ProducerState | None:
@@ -286,11 +292,11 @@ class ProducerStates:
             what = f"epoch {run.epoch} begins" if run.is_transactional else "a batch without a transaction follows"
             text = f"{what}, and no marker ends the transaction of epoch {own.epoch} that began at offset {own.first}"
             event = run.cut(1).event(FindingKind.MARKER_MISSING, text)
-            yield event._replace(first=producer.offset + 1, last=run.base - 1, records=0)
+            yield event._replace(first=own.unended(producer.offset), last=run.base - 1, records=0)
             own.epoch = run.epoch
         elif run.absent[0] > producer.absent and producer.offset >= 0 and not self._is_quiet:
             event = run.cut(1).event(FindingKind.MARKER_SUSPECTED, _suspicion(own, producer.offset), missing=1)
-            yield event._replace(first=producer.offset + 1, last=run.base - 1, records=0)
+            yield event._replace(first=own.unended(producer.offset), last=run.base - 1, records=0)
         if run.is_transactional and own is not None:
             own.last, own.records = int(run.first[1, -1]), own.records + run.records
 
