@@ -220,16 +220,21 @@ class Audited:
                 text = f"{says} says that the producer's last record has offset {last}, in the log it is {producer.offset}"
                 self._wait(Event(FindingKind.RECORDS_MISSING, number, epoch, last, last, 0, -1, 0, text), segment.path)
 
-    def _compare_end(self, segment: Segment) -> None:
-        """Compare the newest snapshot with the end of the log: a broker writes one when it stops."""
+    def _compare_end(self, segment: Segment) -> int:
+        """Compare the newest snapshot with the end of the log: a broker writes one when it stops. Returns the last offset of which either
+        tells."""
         found = [(offset, read) for offset, read in snapshots(self._own) if offset > self._last] if segment.memory is None else []
         if not found or self._first is None:
-            return
+            return self._last
         offset, read = max(found, key=lambda one: one[0])
-        if offset > self._last + 1 and producers_in(read()) is not None:
+        is_said = any(row["kind"] == RemarkKind.ENDS_EARLY for row in self._findings)
+        if producers_in(read()) is None:
+            return self._last
+        if offset > self._last + 1 and not is_said:
             text = f"{offset:020}.snapshot was written when the log went up to offset {offset - 1}; it may have been copied after the log"
             self._found(RemarkKind.ENDS_EARLY, WARNING, text, first=self._last + 1, last=offset - 1, segment=segment.path)
         self._compare_snapshot(segment, offset, read())
+        return offset - 1
 
     def _compare_index(self, segment: Segment) -> None:
         """Compare the ABORT markers of a segment with its transaction index."""
@@ -272,10 +277,11 @@ class Audited:
 
     def close(self) -> None:
         """Judge what had to wait for the end of the log, and add the rows of all tables."""
+        end = self._last
         if self._at is not None:
-            self._compare_end(self._at)
+            end = self._compare_end(self._at)
             self._absent.after(self._at, self._last, self._tail)
-        for event in self._producers.close(self._last, self._gone):
+        for event in self._producers.close(end, self._gone):
             self._wait(event, self._at.path if self._at is not None else "")
         claimed = self._resolve()
         offsets = [row | self._about for row in self._absent.rows(self._begin)]
