@@ -167,6 +167,17 @@ def test_what_is_known_of_one_marker_decides_about_others(tmp_path: Path) -> Non
     assert {producer: row[:2] for producer, row in missing().items()} == {0: (4, 4), 1: (5, 5), 2: (8, 8), 3: (10, 10)}
 
 
+def test_a_transaction_that_spans_leaders_is_noted(tmp_path: Path) -> None:
+    def led(entry: bytes, leader: int) -> bytes:
+        return entry[:12] + struct.pack(">i", leader) + entry[16:]
+
+    put(tmp_path / "t-0", led(within(0, 0), 0), led(within(1, 1), 0), led(within(2, 2), 2), led(within(3, 3), 2), led(marker(4), 2))
+    put(tmp_path / "u-0", led(within(0, 0), 0), led(marker(1), 2), led(within(2, 1), 2), led(marker(3), 2))
+    (row,) = kolumn.audit(tmp_path, now=NOW).findings.to_pylist()
+    assert (row["severity"], row["kind"], row["topic"], row["firstOffset"]) == ("note", "transaction-spans-leaders", "t", 2)
+    assert "spans leader epochs 0 and 2" in row["detail"]
+
+
 def test_a_marker_after_the_end_of_the_log_is_a_warning(tmp_path: Path) -> None:
     log = tmp_path / "t-0"
     put(log, within(0, 0), data(1, 0, producer=9))

@@ -33,7 +33,7 @@ MOST_FINDINGS = 1000
 _SPAN = 2**31  # offsets of a segment: they are relative to its base in indexes
 _MOST_WAITING = 2000
 ERROR, WARNING, NOTE = "error", "warning", "note"
-_WARNINGS = {FindingKind.RESET, FindingKind.MARKER_SUSPECTED, FindingKind.COORDINATOR}
+_SEVERITIES = {FindingKind.RESET: WARNING, FindingKind.COORDINATOR: WARNING, FindingKind.LEADERS: NOTE}
 _WAITING = {
     *(FindingKind.MARKER_MISSING, FindingKind.MARKER_SUSPECTED, FindingKind.MARKER_ALONE, FindingKind.RECORDS_MISSING),
 }
@@ -188,7 +188,7 @@ class Audited:
         """Keep what absent offsets may explain until the end of the log tells why they are absent."""
         explained = event.kind in _WAITING or (event.kind == FindingKind.GAP and event.absent >= event.missing)
         if not explained:
-            self._told(event, path, WARNING if event.kind in _WARNINGS else ERROR, event.detail)
+            self._told(event, path, _SEVERITIES.get(event.kind, ERROR), event.detail)
         elif len(self._waiting) < _MOST_WAITING:
             self._waiting.append((event, path))
         else:

@@ -86,12 +86,7 @@ class Times:
                 text = f"timestamps of {some} look like {unit}, such as {some.value}: expected ms since 1970"
                 yield "timestamp-unit", "warning", text, some.about | {"records": some.records}
         which = [
-            (
-                "timestamps-ahead",
-                "warning",
-                self._ahead,
-                "lie in the future, by {} ms at most: retention by time keeps them until then",
-            ),
+            ("timestamps-ahead", "warning", self._ahead, "lie in the future, by {} ms at most: retention by time keeps them till then"),
             ("timestamps-ahead", "note", self._soon, "lie in the future, by {} ms at most"),
             ("timestamps-ahead", "note", self._late, "have timestamps after the last change of their file, by {} ms at most"),
             ("append-time-back", "warning", append, "have a LogAppendTime before an earlier batch's, by {} ms at most: a broker's clock"),
