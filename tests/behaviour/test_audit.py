@@ -184,6 +184,10 @@ def test_a_marker_after_the_end_of_the_log_is_a_warning(tmp_path: Path) -> None:
     snapshot(log, 3, (7, 0, 0, 0, -1), (9, 0, 0, 1, -1))
     (row,) = (row for row in kolumn.audit(log, now=NOW).findings.to_pylist() if row["kind"] == "marker-missing")
     assert (row["severity"], row["firstOffset"], row["lastOffset"]) == ("warning", 2, 2)
+    # Two files tell of the end.
+    (log / f"{0:020}.timeindex").write_bytes(struct.pack(">qi", T, 3))
+    snapshot(log, 4, (7, 0, 0, 0, -1), (9, 0, 0, 1, -1))
+    assert [one[1] for one in found(log)].count("ends-early") == 1
 
 
 # Producers.
