@@ -5,6 +5,7 @@ import random
 import shutil
 import struct
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,76 @@ def test_a_marker_that_was_taken_out_is_found(tmp_path: Path, has_files: bool) -
         missed += [] if expected else [(str(case), offset, producer, findings)]
         shutil.rmtree(log)
     assert missed == []
+
+
+def test_markers_that_were_taken_out_together_keep_their_offsets(tmp_path: Path) -> None:
+    """Two that follow each other, and random ones: one finding for each that is sure, and none names a wrong offset."""
+    rng, by_log = random.Random(FIRST), {case: [row for other, row in MARKERS if other is case] for case, _ in MARKERS}
+    exact = 0
+    for number, (case, rows) in enumerate(by_log.items()):
+        pairs = [[a, b] for a, b in pairwise(rows) if b["last_offset"] == a["last_offset"] + 1]
+        for which, gone in enumerate([*pairs[TURN % 3 :: 3], *(rng.sample(rows, rng.randint(2, len(rows) // 2)) for _ in range(3))]):
+            log = tmp_path / f"{number}-{which}" / case.directory.name
+            shutil.copytree(case.directory, log)
+            for row in sorted(gone, key=lambda row: -row["last_offset"]):
+                segment = max(path for path in log.glob("*.log") if int(path.stem) <= row["last_offset"])
+                raw, start = segment.read_bytes(), row["position"]
+                segment.write_bytes(raw[:start] + raw[start + row["size"] :])
+            findings = [row for row in kolumn.audit(log).findings.to_pylist() if row["kind"] == "marker-missing"]
+            truth = {(row["last_offset"], row["producer_id"]) for row in gone}
+            for row in findings:
+                # None that is sure may leave out the offset that is true.
+                own = {offset for offset, producer in truth if producer == row["producerId"]}
+                assert any(row["firstOffset"] <= offset <= row["lastOffset"] for offset in own), (case, gone, row)
+            told = [(row["firstOffset"], row["producerId"]) for row in findings if row["firstOffset"] == row["lastOffset"]]
+            assert len(findings) <= len(truth), (case, gone, findings)
+            assert len(told) == len({*told}), (case, gone, findings)
+            exact += len(told)
+            shutil.rmtree(log)
+    assert exact > 0
+
+
+def test_what_is_known_of_one_marker_decides_about_others(tmp_path: Path) -> None:
+    log = tmp_path / "t-0"
+    opened = [within(i, 0, producer=i) for i in range(4)]
+    # The markers of 0 and 1 were at 4 and 5, in either order, so those of 2 and 3 were at 8 and 10.
+    follow = [within(6, 0, producer=0, epoch=1), within(7, 0, producer=1, epoch=1), within(9, 0, producer=2, epoch=1)]
+    put(log, *opened, *follow, within(11, 0, producer=3, epoch=1))
+    index = log / f"{0:020}.txnindex"
+
+    def missing() -> dict[int, tuple[int, int, str]]:
+        rows = [row for row in kolumn.audit(log, now=NOW).findings.to_pylist() if row["kind"].startswith("marker")]
+        assert {row["kind"] for row in rows} == {"marker-missing"}
+        return {row["producerId"]: (row["firstOffset"], row["lastOffset"], row["detail"]) for row in rows}
+
+    found = missing()
+    assert {producer: row[:2] for producer, row in found.items()} == {0: (4, 5), 1: (4, 5), 2: (8, 8), 3: (10, 10)}
+    assert "it was at one of 4, 5" in found[0][2]
+    index.write_bytes(struct.pack(">hqqqq", 0, 1, 1, 5, 5))
+    assert {producer: row[:2] for producer, row in missing().items()} == {0: (4, 4), 1: (5, 5), 2: (8, 8), 3: (10, 10)}
+
+
+def test_a_transaction_that_spans_leaders_is_noted(tmp_path: Path) -> None:
+    def led(entry: bytes, leader: int) -> bytes:
+        return entry[:12] + struct.pack(">i", leader) + entry[16:]
+
+    put(tmp_path / "t-0", led(within(0, 0), 0), led(within(1, 1), 0), led(within(2, 2), 2), led(within(3, 3), 2), led(marker(4), 2))
+    put(tmp_path / "u-0", led(within(0, 0), 0), led(marker(1), 2), led(within(2, 1), 2), led(marker(3), 2))
+    (row,) = kolumn.audit(tmp_path, now=NOW).findings.to_pylist()
+    assert (row["severity"], row["kind"], row["topic"], row["firstOffset"]) == ("note", "transaction-spans-leaders", "t", 2)
+    assert "spans leader epochs 0 and 2" in row["detail"]
+
+
+def test_a_marker_after_the_end_of_the_log_is_a_warning(tmp_path: Path) -> None:
+    log = tmp_path / "t-0"
+    put(log, within(0, 0), data(1, 0, producer=9))
+    snapshot(log, 3, (7, 0, 0, 0, -1), (9, 0, 0, 1, -1))
+    (row,) = (row for row in kolumn.audit(log, now=NOW).findings.to_pylist() if row["kind"] == "marker-missing")
+    assert (row["severity"], row["firstOffset"], row["lastOffset"]) == ("warning", 2, 2)
+    # Two files tell of the end.
+    (log / f"{0:020}.timeindex").write_bytes(struct.pack(">qi", T, 3))
+    snapshot(log, 4, (7, 0, 0, 0, -1), (9, 0, 0, 1, -1))
+    assert [one[1] for one in found(log)].count("ends-early") == 1
 
 
 # Producers.
@@ -495,10 +566,10 @@ def test_the_report_has_a_picture_of_the_worst_partitions(tmp_path: Path) -> Non
 
 def test_the_command(tmp_path: Path) -> None:
     put(tmp_path / "good-0", data(0, 0), data(1, 1))
-    done = invoked("audit", "--now", NOW, tmp_path)
+    done = invoked("audit", "--text", "--now", NOW, tmp_path)
     assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "OK: nothing needs a person: 1 partition, 2 batches")
     put(tmp_path / "bad-0", data(0, 0), data(1, 9), within(2, 10))
-    done = invoked("audit", "--now", NOW, "--open-longer-than-ms", 1, tmp_path)
+    done = invoked("audit", "--text", "--now", NOW, "--open-longer-than-ms", 1, tmp_path)
     assert done.exit_code == 1
     assert "error: sequence-gap: bad-0 at offset 1, producer 7 epoch 0: expected sequence 1, found 9" in done.stdout
     assert "2 findings need a person" in done.stdout

@@ -28,7 +28,7 @@ NOT_UTF8 = os.fsdecode(b"\xff\xfe")
 TIME = 1_760_000_000_000
 _IN_PIPES = {
     *("verify", "explain", "inspect", "cat", "stats", "space", "schemas", "groups", "transactions", "sql"),
-    *("diff", "history", "latest"),
+    *("audit", "diff", "history", "latest"),
 }
 """Commands that print JSON in a pipe."""
 _SILENT = {"columns", "doctor", "jar", "warmup"}

@@ -67,8 +67,8 @@ class _Command(TyperCommand):
 
 _COMMANDS = (
     *(overview.overview, inspecting.verify, reading.explain, inspecting.inspect, reading.cat, inspecting.stats, writing.to_parquet),
-    *(writing.to_iceberg, writing.to_delta, erasing.erase),
-    *(writing.convert, writing.compact, writing.apply_retention, inspecting.space, overview.report, reading.sql, writing.tidy),
+    *(writing.to_iceberg, writing.to_delta, writing.convert, writing.compact, erasing.erase, writing.apply_retention),
+    *(inspecting.space, overview.report, reading.sql, writing.tidy),
     *(inspecting.schemas, inspecting.groups, inspecting.transactions, writing.rebuild_index, writing.recover, inspecting.columns),
     *(comparing.diff, auditing.audit, keys.history, keys.latest),
     *(doctor.jar, doctor.doctor, doctor.warmup),

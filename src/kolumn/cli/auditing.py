@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from kolumn.cli.arguments import Json, OptionValue, Sources, with_read_options
-from kolumn.cli.common import counted, print_json, size_of
+from kolumn.cli.arguments import JsonInPipes, OptionValue, Sources, with_read_options
+from kolumn.cli.common import counted, is_json, print_json, size_of
 from kolumn.cli.ending import DAMAGE, OK, command, progress
 from kolumn.cli.tables import Rows, print_left_out, print_rows
 from kolumn.core.errors import escaped
@@ -32,7 +32,7 @@ def audit(
         int, typer.Option(min=0, help="Age from which on an open transaction is a finding; 15 minutes is a broker's limit.")
     ] = 900_000,
     check_crcs: Annotated[bool, typer.Option("--check-crcs", help="Compare checksums too, which reads every byte.")] = False,
-    json: Json = False,
+    json: JsonInPipes = None,
     **options: OptionValue,
 ) -> int:
     """Find what needs a person: gaps and duplicates of producers, transactions without markers, wrong timestamps, lost offsets.
@@ -52,7 +52,7 @@ def audit(
         "partitions": done.partitions, "leftOut": done.left_out,
     }  # fmt: skip
     rows: dict[str, Rows] = {name: table.to_pylist() for name, table in tables.items()}
-    if json:
+    if is_json(json):
         print_json({"ok": done.ok, **rows})
     else:
         _print(rows)

@@ -263,7 +263,7 @@ def _active(file: SegmentFile, position: int, floor: int, tally: Tally) -> None:
     reach = _reach_of(segment, floor, file.size)
     if reach is None or reach.offset <= floor or _has_grown(segment):
         return
-    text = f"offsets {floor + 1} to at least {reach.offset} are absent"
+    text = f"offsets from {floor + 1} to {reach.offset} or a later one are absent"
     evidence = f"{reach.name} lists offset {reach.offset}; it may have been copied after the log"
     tally.remarks.append(Remark(file.path, position, Kind.ENDS_EARLY, floor + 1, reach.offset, text, evidence))
 

@@ -249,8 +249,9 @@ class Absent:
         if is_active:
             text = "the segment is active, a broker's cleaner never touches it"
             return Reason.LOST, f"{text}, and none of its batches has fewer records than offsets"
-        if one.first in self._claims:
-            return Reason.LOST, self._claims[one.first]
+        claim = next((what for offset, what in self._claims.items() if one.first <= offset <= one.last), None)
+        if claim is not None:
+            return Reason.LOST, claim
         text = "whole batches are absent, and no batch has fewer records than offsets: compaction of whole batches and a loss look the same"
         return Reason.UNKNOWN, f"{text}; {_CLEANER} of the broker would tell"
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from kolumn.source.side_files import aborted_in, producers_in
 from kolumn.source.storage import read_bytes
 from kolumn.tools.absent import Absent, AbsentStretch, Reason, bases, cleaned_to
 from kolumn.tools.coordinators import UNDER_WAY
+from kolumn.tools.missing import MOST_OFFSETS, missing_markers
 from kolumn.tools.sequences import Event, FindingKind, ProducerState, ProducerStates
 from kolumn.tools.times import Times
 
@@ -31,7 +33,7 @@ MOST_FINDINGS = 1000
 _SPAN = 2**31  # offsets of a segment: they are relative to its base in indexes
 _MOST_WAITING = 2000
 ERROR, WARNING, NOTE = "error", "warning", "note"
-_WARNINGS = {FindingKind.RESET, FindingKind.MARKER_SUSPECTED, FindingKind.COORDINATOR}
+_SEVERITIES = {FindingKind.RESET: WARNING, FindingKind.COORDINATOR: WARNING, FindingKind.LEADERS: NOTE}
 _WAITING = {
     *(FindingKind.MARKER_MISSING, FindingKind.MARKER_SUSPECTED, FindingKind.MARKER_ALONE, FindingKind.RECORDS_MISSING),
 }
@@ -186,7 +188,7 @@ class Audited:
         """Keep what absent offsets may explain until the end of the log tells why they are absent."""
         explained = event.kind in _WAITING or (event.kind == FindingKind.GAP and event.absent >= event.missing)
         if not explained:
-            self._told(event, path, WARNING if event.kind in _WARNINGS else ERROR, event.detail)
+            self._told(event, path, _SEVERITIES.get(event.kind, ERROR), event.detail)
         elif len(self._waiting) < _MOST_WAITING:
             self._waiting.append((event, path))
         else:
@@ -210,21 +212,29 @@ class Audited:
             if own is not None and producer.offset >= 0 and (begun < 0 or begun > own.first):
                 known = "no open transaction of this producer" if begun < 0 else f"one that begins with offset {begun}"
                 text = f"{says} has {known}, and no marker ends the one that begins with offset {own.first}"
-                self._wait(Event(FindingKind.MARKER_MISSING, number, epoch, producer.offset + 1, offset - 1, 0, -1, 0, text), segment.path)
+                first, end = (own.unended(producer.offset), offset) if begun < 0 else (own.first + 1, begun)
+                self._wait(Event(FindingKind.MARKER_MISSING, number, epoch, first, end - 1, 0, -1, 0, text), segment.path)
+            if own is not None and begun >= 0:
+                own.held = offset - 1
             if above < last < offset:
                 text = f"{says} says that the producer's last record has offset {last}, in the log it is {producer.offset}"
                 self._wait(Event(FindingKind.RECORDS_MISSING, number, epoch, last, last, 0, -1, 0, text), segment.path)
 
-    def _compare_end(self, segment: Segment) -> None:
-        """Compare the newest snapshot with the end of the log: a broker writes one when it stops."""
+    def _compare_end(self, segment: Segment) -> int:
+        """Compare the newest snapshot with the end of the log: a broker writes one when it stops. Returns the last offset of which either
+        tells."""
         found = [(offset, read) for offset, read in snapshots(self._own) if offset > self._last] if segment.memory is None else []
         if not found or self._first is None:
-            return
+            return self._last
         offset, read = max(found, key=lambda one: one[0])
-        if offset > self._last + 1 and producers_in(read()) is not None:
+        is_said = any(row["kind"] == RemarkKind.ENDS_EARLY for row in self._findings)
+        if producers_in(read()) is None:
+            return self._last
+        if offset > self._last + 1 and not is_said:
             text = f"{offset:020}.snapshot was written when the log went up to offset {offset - 1}; it may have been copied after the log"
             self._found(RemarkKind.ENDS_EARLY, WARNING, text, first=self._last + 1, last=offset - 1, segment=segment.path)
         self._compare_snapshot(segment, offset, read())
+        return offset - 1
 
     def _compare_index(self, segment: Segment) -> None:
         """Compare the ABORT markers of a segment with its transaction index."""
@@ -267,14 +277,15 @@ class Audited:
 
     def close(self) -> None:
         """Judge what had to wait for the end of the log, and add the rows of all tables."""
+        end = self._last
         if self._at is not None:
-            self._compare_end(self._at)
+            end = self._compare_end(self._at)
             self._absent.after(self._at, self._last, self._tail)
-        for event in self._producers.close(self._last, self._gone):
+        for event in self._producers.close(end, self._gone):
             self._wait(event, self._at.path if self._at is not None else "")
         claimed = self._resolve()
         offsets = [row | self._about for row in self._absent.rows(self._begin)]
-        self._absences([row for row in offsets if row["firstOffset"] not in claimed])
+        self._absences([row for row in offsets if not claimed.issuperset(range(row["firstOffset"], row["lastOffset"] + 1))])
         known = sorted(self._producers.known.items(), key=lambda item: -1 if item[1].open is None else item[1].open.first)
         opened = {number: producer for number, producer in known if producer.open is not None}
         for number, producer in opened.items():
@@ -306,36 +317,35 @@ class Audited:
 
     def _resolve(self) -> set[int]:
         """Findings about what absent offsets may explain, now that it is known why they are absent. Returns offsets of what is missing."""
-        missing: dict[tuple[int, int], tuple[Event, str, list[str]]] = {}
         claimed: set[int] = set()
         for event, path in self._waiting:
             if event.kind == FindingKind.GAP and (some := self._absent_on_no_purpose(event.after + 1, event.first - 1)):
                 self._told(event, path, NOTE, f"{event.detail}; {_listed(some)}")
             elif event.kind == FindingKind.RECORDS_MISSING and (some := self._absent_on_no_purpose(event.first, event.last)):
                 self._told(event, path, ERROR, f"{event.detail}; {_listed(some)}")
-                claimed.add(some[0][0].first)
+                claimed.add(event.first)
             elif event.kind == FindingKind.MARKER_ALONE and not self._absent.is_compacted:
                 # The cleaner removes records before the marker that ended their transaction.
                 self._told(event, path, NOTE, event.detail)
-            elif event.kind == FindingKind.MARKER_MISSING:
-                some = self._absent_on_no_purpose(event.first, event.last)
-                if some or not event.missing:
-                    at = some[0][0].first if some else event.first
-                    missing.setdefault((event.producer, at), (event._replace(first=at), path, []))[2].append(event.detail)
-                    # The marker has one offset.
-                    claimed |= {one.first for one, _ in some if len(some) == 1 and one.first == one.last}
-        for event, path, texts in missing.values():
-            some = self._absent_on_no_purpose(event.first, event.last)
-            self._told(event, path, ERROR, "; ".join([*dict.fromkeys(texts), *([_listed(some)] if some else [])]))
-        for event, path in self._waiting:
-            if event.kind == FindingKind.MARKER_SUSPECTED:
-                some = self._absent_on_no_purpose(event.first, event.last)
-                some = [(one, why) for one, why in some if one.first not in claimed or one.first < one.last]
-                if some:
-                    self._told(event._replace(first=some[0][0].first), path, WARNING, f"{event.detail}; {_listed(some)}")
+        markers = [one for one in self._waiting if one[0].kind in (FindingKind.MARKER_MISSING, FindingKind.MARKER_SUSPECTED)]
+        for marker in missing_markers(markers, self._absent_offsets):
+            first, last = (min(marker.offsets), max(marker.offsets)) if marker.offsets else (marker.first, marker.last)
+            some = self._absent_on_no_purpose(first, last)
+            texts = [*dict.fromkeys(marker.texts), marker.choice, _listed(some) if some else ""]
+            # A log whose end is missing may have been copied before files beside it.
+            severity = ERROR if marker.is_sure and (first <= self._last or not marker.offsets) else WARNING
+            self._told(marker.event._replace(first=first, last=last), marker.path, severity, "; ".join(filter(None, texts)))
+            if marker.is_sure and len(marker.offsets) == 1:
+                claimed.add(first)
         for offset in claimed:
             self._absent.claim(offset, "a record or a marker was there, as other files or batches tell")
         return claimed
+
+    def _absent_offsets(self, first: int, last: int) -> set[int]:
+        """The first absent offsets from ``first`` to ``last``; those after the end of the log too."""
+        stretches = [(one.first, one.last) for one, _ in self._absent_on_no_purpose(first, last)]
+        ranges = [range(max(low, first), min(high, last) + 1) for low, high in [*stretches, (self._last + 1, last)]]
+        return set(islice(chain.from_iterable(ranges), MOST_OFFSETS))
 
     def _absent_on_no_purpose(self, first: int, last: int) -> list[tuple[AbsentStretch, Reason]]:
         return [(one, reason) for one, reason in self._absent.within(first, last) if reason not in _ON_PURPOSE]

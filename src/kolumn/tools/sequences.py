@@ -45,6 +45,7 @@ class FindingKind(StrEnum):
     MARKER_ALONE = "marker-without-data"
     COORDINATOR = "coordinator-epoch"
     RECORDS_MISSING = "records-missing"
+    LEADERS = "transaction-spans-leaders"
     DAMAGE = "damage"
 
 
@@ -68,7 +69,8 @@ class Event(NamedTuple):
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction that is open; ``before`` are the records and bytes of the log before its first batch."""
+    """A transaction that is open; ``before`` are the records and bytes of the log before its first batch. Up to the offset ``held`` no
+    marker ended it, as a snapshot says. ``leader`` is the leader epoch of its last batch."""
 
     first: int
     time_ms: int | None
@@ -76,6 +78,12 @@ class OpenTransaction:
     before: tuple[int, int]
     last: int = -1
     records: int = 0
+    held: int = -1
+    leader: int = -1
+
+    def unended(self, offset: int) -> int:
+        """First offset at which a marker can have ended it, if the producer's last batch ended at ``offset``."""
+        return max(offset, self.held) + 1
 
 
 @dataclass(slots=True)
@@ -125,7 +133,7 @@ class _Run(NamedTuple):
     producer: int
     epoch: int
     is_transactional: bool
-    first: Int64s  # base offset, last offset, first and last sequence, count, position of each batch, in this order of rows
+    first: Int64s  # base offset, last offset, first and last sequence, count, position, leader epoch of each batch, in this order of rows
     time_ms: int
     begun_ms: int
     before: tuple[int, int]
@@ -181,7 +189,7 @@ class ProducerStates:
         rows, absent, before = entries[order], absent[order], before[:, order]
         sequenced = rows.base_sequence >= 0
         last = np.where(sequenced, (rows.base_sequence + rows.last_offset - rows.base_offset) & LARGEST, -1)
-        columns = np.stack([rows.base_offset, rows.last_offset, rows.base_sequence, last, rows.count, rows.position])
+        columns = np.stack([rows.base_offset, rows.last_offset, rows.base_sequence, last, rows.count, rows.position, rows.leader_epoch])
         starts = np.flatnonzero(_begins(rows, np.where(sequenced, (last + 1) & LARGEST, -1), absent, is_quiet))
         for start, end in pairwise([*starts.tolist(), len(rows)]):
             first = rows[start]
@@ -205,7 +213,7 @@ class ProducerStates:
         for number, producer in self.known.items():
             if producer.open is not None and absent > producer.absent and producer.offset >= 0:
                 text = _suspicion(producer.open, producer.offset)
-                first = producer.offset + 1
+                first = producer.open.unended(producer.offset)
                 yield Event(FindingKind.MARKER_SUSPECTED, number, producer.open.epoch, first, end, 0, -1, -1, text, missing=1)
 
     def _producer(self, number: int) -> ProducerState | None:
@@ -286,12 +294,16 @@ class ProducerStates:
             what = f"epoch {run.epoch} begins" if run.is_transactional else "a batch without a transaction follows"
             text = f"{what}, and no marker ends the transaction of epoch {own.epoch} that began at offset {own.first}"
             event = run.cut(1).event(FindingKind.MARKER_MISSING, text)
-            yield event._replace(first=producer.offset + 1, last=run.base - 1, records=0)
+            yield event._replace(first=own.unended(producer.offset), last=run.base - 1, records=0)
             own.epoch = run.epoch
         elif run.absent[0] > producer.absent and producer.offset >= 0 and not self._is_quiet:
             event = run.cut(1).event(FindingKind.MARKER_SUSPECTED, _suspicion(own, producer.offset), missing=1)
-            yield event._replace(first=producer.offset + 1, last=run.base - 1, records=0)
+            yield event._replace(first=own.unended(producer.offset), last=run.base - 1, records=0)
         if run.is_transactional and own is not None:
+            leaders, own.leader = (own.leader, int(run.first[6, 0])), int(run.first[6, -1])
+            if leaders[1] > leaders[0] >= 0:
+                text = f"the transaction that began at offset {own.first} spans leader epochs {leaders[0]} and {leaders[1]}"
+                yield run.cut(1).event(FindingKind.LEADERS, f"{text}: a marker may have been lost with a leader, so that two became one")
             own.last, own.records = int(run.first[1, -1]), own.records + run.records
 
     def _end(self, producer: ProducerState, run: _Run, type: int | None, coordinator: int | None) -> Iterator[Event]:
@@ -330,11 +342,11 @@ class ProducerStates:
 
 
 def _begins(rows: Entries, expected: Int64s, absent: Int64s, is_quiet: bool) -> Flags:
-    """Rows that do not simply go on from the row before: another producer or epoch, a sequence that is not the ``expected`` one after
-    the row before, a marker, or absent offsets in a transaction. If ``is_quiet``, as many absent offsets explain a sequence.
-    ``expected`` is -1 after a batch without sequences."""
+    """Rows that do not simply go on from the row before: another producer, epoch of it or epoch of a leader, a sequence that is not the
+    ``expected`` one after the row before, a marker, or absent offsets in a transaction. If ``is_quiet``, as many absent offsets explain a
+    sequence. ``expected`` is -1 after a batch without sequences."""
     begins = np.ones(len(rows), bool)
-    columns = rows.producer_id, rows.producer_epoch, rows.transactional
+    columns = rows.producer_id, rows.producer_epoch, rows.transactional, rows.leader_epoch
     changed = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     marked, gone = rows.control == 1, np.diff(absent)
     jumps = rows.base_sequence[1:] != expected[:-1]
