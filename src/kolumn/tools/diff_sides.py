@@ -6,13 +6,15 @@ may have had: those between the intact entries around it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
 from kolumn.copies.elections import placed
 from kolumn.core.arrays import Flags, Int64s
-from kolumn.damage.findings import Damage, Tally, damage_of, damage_of_fault, row_error
+from kolumn.damage.findings import Damage, Tally, damage_of_fault
 from kolumn.decode.host.headers import first_offset, with_last_offsets
+from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.log.pieces import entry_chunks
@@ -125,18 +127,38 @@ class Side:
             lost = Damage(part.segment.path, part.start, part.end - part.start, None, None, "damaged in each of the copies", None)
             yield self._damaged([lost if part.fault is None else damage_of_fault(part)], number)
             return
-        found, told = Tally(), 0
         with SegmentFile(part.segment) as file:
-            for chunk in entry_chunks(file, self.options, found, payloads=self.options.check_crcs, part=part):
-                entries = with_last_offsets(file, chunk.entries)
-                if not self.options.check_crcs:
-                    wrong = entries[~entries.is_intact]
-                    found.damage += [damage_of(row, row_error(file.path, row, None, ""), row.size, -1) for row in wrong]
+            for entries, damages in self._walked(file, part):
                 intact, unplaced = self._placed(file, entries.intact(), number, part)
-                rows = np.concatenate([intact, unplaced, self._damaged(found.damage[told:], number)])
-                told = len(found.damage)
+                rows = np.concatenate([intact, unplaced, self._damaged(damages, number)])
                 yield rows[np.argsort(rows[:, POSITION], kind="stable")]
-        yield self._damaged(found.damage[told:], number)
+
+    def _walked(self, file: SegmentFile, part: Range) -> Iterator[tuple[Entries, list[Damage]]]:
+        """Entries of a range, some at a time, with the damage between them. From a doubted header on they are read once more with
+        checksums: its length may hide intact entries, and its offsets may be those of others."""
+        found, held, floor = Tally(), Entries.zeros(0), part.floor
+        for chunk in chain(entry_chunks(file, self.options, found, payloads=self.options.check_crcs, part=part), [None]):
+            after = None if chunk is None else with_last_offsets(file, chunk.entries)
+            damages, found.damage = found.damage, []
+            if self.options.check_crcs:
+                yield (held if after is None else after), damages
+                continue
+            doubted = _doubted(held, after, part.segment.following)
+            first = int(doubted.argmax()) if doubted.any() else max(len(held) - 1, 0) if damages else len(held)
+            yield held[:first], [] if len(held) else damages
+            if first < len(held):
+                end = part.end if after is None else after[0].position
+                rest = replace(part, start=held[first].position, end=end, floor=held[:first].last_known_offset(floor))
+                yield from self._checked(file, rest)
+            floor = held.intact().last_known_offset(floor)
+            held = held if after is None else after
+
+    def _checked(self, file: SegmentFile, part: Range) -> Iterator[tuple[Entries, list[Damage]]]:
+        found = Tally()
+        for chunk in entry_chunks(file, replace(self.reading(), on_progress=None), found, part=part):
+            damages, found.damage = found.damage, []
+            yield with_last_offsets(file, chunk.entries), damages
+        yield Entries.zeros(0), found.damage
 
     def _placed(self, file: SegmentFile, entries: Entries, number: int, part: Range) -> tuple[Int64s, Int64s]:
         """Rows of intact entries; and those of entries whose base offsets are damaged, which no checksum covers."""
@@ -221,9 +243,31 @@ class Side:
         self._known.add(place)
         return is_new
 
+    def records_in(self, first: int, last: int) -> int:
+        """How many records there are from an offset to another, by a read."""
+        options = replace(self.reading(), columns=("offset",), include_control=True, on_progress=None)
+        near = [part for part in self.ranges if (part.segment.base_offset or 0) <= last and (part.segment.following or HIGHEST) >= first]
+        offsets = (np.asarray(batch["offset"]) for batch in scan_ranges([part for part in near if part.fault is None], options))
+        return sum(int(((own >= first) & (own <= last)).sum()) for own in offsets)
+
     def reading(self) -> Options:
         """Options by which entries are opened."""
         return replace(self.options, check_crcs=True, errors="skip", threads=1)
+
+
+def _doubted(entries: Entries, after: Entries | None, following: int | None) -> Flags:
+    """Flags of the entries whose headers may be wrong: of those that cannot be, that have offsets of the entry after them, or more records
+    than offsets; and of the last one of a log, which nothing follows."""
+    low = _lowest(entries)
+    next_low = (HIGHEST if following is not None else -1) if after is None else _lowest(after[:1])[0]
+    above = np.minimum(np.append(low[1:], next_low)[: len(low)], HIGHEST if following is None else following)
+    doubted: Flags = ~entries.is_intact | (low < 0) | (entries.last_offset < low) | (entries.last_offset >= above)
+    return doubted | (entries.count > entries.last_offset - low + 1) & (entries.base_offset != table.UNKNOWN)
+
+
+def _lowest(entries: Entries) -> Int64s:
+    """First offsets of entries as far as headers tell: those of wrappers in formats 0 and 1 are unknown, and at most their last ones."""
+    return np.where(entries.base_offset == table.UNKNOWN, entries.last_offset, entries.base_offset)
 
 
 def _unplaced(part: Range, row: Entry) -> Damage:
