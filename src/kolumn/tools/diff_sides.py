@@ -34,6 +34,7 @@ INTACT, CUT, BACK, DAMAGED = range(4)
 before it."""
 UNPLACED = "base offset: expected one that fits the entries before and after it"
 BACK_TEXT = "offsets go back"
+_WAITING = 2  # entries that wait for those after them
 NO_ROWS = np.empty((0, WIDTH), np.int64)
 
 
@@ -128,8 +129,8 @@ class Side:
             yield self._damaged([lost if part.fault is None else damage_of_fault(part)], number)
             return
         with SegmentFile(part.segment) as file:
-            for entries, damages in self._walked(file, part):
-                intact, unplaced = self._placed(file, entries.intact(), number, part)
+            for entries, damages in _with_next(self._walked(file, part)):
+                intact, unplaced = self._placed(file, entries, number, part)
                 rows = np.concatenate([intact, unplaced, self._damaged(damages, number)])
                 yield rows[np.argsort(rows[:, POSITION], kind="stable")]
 
@@ -176,7 +177,7 @@ class Side:
         low = np.where(wraps, np.where(before <= high, before, high), rows[:, BASE])
         following = part.segment.following
         believed = (low >= 0) & (low <= high)
-        believed &= placed(low, high, rows[:, CRC], min(self.last + 1, HIGHEST))
+        believed &= placed(np.where(wraps, high, low), high, rows[:, CRC], min(self.last + 1, HIGHEST))
         if following is not None:
             believed &= (high < following) | (low == before)
         wrong = [_unplaced(part, row) for row in entries[~believed]]
@@ -253,6 +254,18 @@ class Side:
     def reading(self) -> Options:
         """Options by which entries are opened."""
         return replace(self.options, check_crcs=True, errors="skip", threads=1)
+
+
+def _with_next(blocks: Iterator[tuple[Entries, list[Damage]]]) -> Iterator[tuple[Entries, list[Damage]]]:
+    """Intact entries and damage, cut elsewhere: each block begins with the last entries of the one before, whose place those after tell."""
+    held, damages = Entries.zeros(0), list[Damage]()
+    for entries, more in blocks:
+        held, damages = Entries.joined([held, entries.intact()]), damages + more
+        count = max(len(held) - _WAITING, 0)
+        start = held[count].position if len(held) else HIGHEST
+        yield held[:count], [one for one in damages if one.position < start]
+        held, damages = held[count:], [one for one in damages if one.position >= start]
+    yield held, damages
 
 
 def _doubted(entries: Entries, after: Entries | None, following: int | None) -> Flags:
