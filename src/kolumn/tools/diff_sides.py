@@ -129,8 +129,8 @@ class Side:
             yield self._damaged([lost if part.fault is None else damage_of_fault(part)], number)
             return
         with SegmentFile(part.segment) as file:
-            for entries, damages in _with_next(self._walked(file, part)):
-                intact, unplaced = self._placed(file, entries, number, part)
+            for entries, after, damages in _with_next(self._walked(file, part)):
+                intact, unplaced = self._placed(file, entries, after, number, part)
                 rows = np.concatenate([intact, unplaced, self._damaged(damages, number)])
                 yield rows[np.argsort(rows[:, POSITION], kind="stable")]
 
@@ -161,7 +161,7 @@ class Side:
             yield with_last_offsets(file, chunk.entries), damages
         yield Entries.zeros(0), found.damage
 
-    def _placed(self, file: SegmentFile, entries: Entries, number: int, part: Range) -> tuple[Int64s, Int64s]:
+    def _placed(self, file: SegmentFile, entries: Entries, after: Entries, number: int, part: Range) -> tuple[Int64s, Int64s]:
         """Rows of intact entries; and those of entries whose base offsets are damaged, which no checksum covers."""
         entries = entries[part.counts(entries.base_offset, entries.last_offset)]
         if not len(entries):
@@ -177,7 +177,8 @@ class Side:
         low = np.where(wraps, np.where(before <= high, before, high), rows[:, BASE])
         following = part.segment.following
         believed = (low >= 0) & (low <= high)
-        believed &= placed(np.where(wraps, high, low), high, rows[:, CRC], min(self.last + 1, HIGHEST))
+        joined = Entries.joined([entries, after])
+        believed &= placed(_lowest(joined), joined.last_offset, joined.crc, min(self.last + 1, HIGHEST))[: len(rows)]
         if following is not None:
             believed &= (high < following) | (low == before)
         wrong = [_unplaced(part, row) for row in entries[~believed]]
@@ -256,16 +257,16 @@ class Side:
         return replace(self.options, check_crcs=True, errors="skip", threads=1)
 
 
-def _with_next(blocks: Iterator[tuple[Entries, list[Damage]]]) -> Iterator[tuple[Entries, list[Damage]]]:
-    """Intact entries and damage, cut elsewhere: each block begins with the last entries of the one before, whose place those after tell."""
+def _with_next(blocks: Iterator[tuple[Entries, list[Damage]]]) -> Iterator[tuple[Entries, Entries, list[Damage]]]:
+    """Blocks of intact entries, the next entries, which tell whether the last ones of a block are in their place, and damage."""
     held, damages = Entries.zeros(0), list[Damage]()
     for entries, more in blocks:
         held, damages = Entries.joined([held, entries.intact()]), damages + more
         count = max(len(held) - _WAITING, 0)
         start = held[count].position if len(held) else HIGHEST
-        yield held[:count], [one for one in damages if one.position < start]
+        yield held[:count], held[count:], [one for one in damages if one.position < start]
         held, damages = held[count:], [one for one in damages if one.position >= start]
-    yield held, damages
+    yield held, Entries.zeros(0), damages
 
 
 def _doubted(entries: Entries, after: Entries | None, following: int | None) -> Flags:
