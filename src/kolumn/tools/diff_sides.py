@@ -270,13 +270,14 @@ def _with_next(blocks: Iterator[tuple[Entries, list[Damage]]]) -> Iterator[tuple
 
 
 def _doubted(entries: Entries, after: Entries | None, following: int | None) -> Flags:
-    """Flags of the entries whose headers may be wrong: of those that cannot be, that have offsets of the entry after them, or more records
-    than offsets; and of the last one of a log, which nothing follows."""
-    low = _lowest(entries)
+    """Flags of the entries whose headers may be wrong: of those that cannot be, and the ones before them, of those that have offsets of the
+    entry after them, or more records than offsets; and of the last one of a log, which nothing follows."""
+    low, last = _lowest(entries), entries.last_offset
     next_low = (HIGHEST if following is not None else -1) if after is None else _lowest(after[:1])[0]
     above = np.minimum(np.append(low[1:], next_low)[: len(low)], HIGHEST if following is None else following)
-    doubted: Flags = ~entries.is_intact | (low < 0) | (entries.last_offset < low) | (entries.last_offset >= above)
-    return doubted | (entries.count > entries.last_offset - low + 1) & (entries.base_offset != table.UNKNOWN)
+    broken = ~np.append(entries.is_intact, after is None or after[0].is_intact)
+    doubted: Flags = broken[:-1] | broken[1:] | (low < 0) | (last < low) | (last >= above)
+    return doubted | (entries.count > last - low + 1) & (entries.base_offset != table.UNKNOWN)
 
 
 def _lowest(entries: Entries) -> Int64s:
