@@ -1,6 +1,6 @@
 """How fast are replicas compared, and how much of them is read?  python -m bench.diff
 
-Batches of 16 KiB, both sides in the page cache; a process of its own compares each pair. "asked for" is what calls of the system read, of
+Batches of 16 KiB, both sides in the page cache; a process of its own compares each pair. "read" is what calls of the system read, of
 the bytes of both sides; a disk reads whole pages, and ahead.
 
     equal             10 GiB on each side, hard links to one segment of 64 MiB in many partitions
@@ -85,7 +85,7 @@ def main() -> None:
         row = json.loads(subprocess.run(command, cwd=machine.ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout)
         rows.append({"name": name, **row})
         print(
-            f"{name}: {row['gib']} GiB on each side in {row['seconds']} s, {row['asked_for_percent']} % asked for, peak {row['peak_mib']} MiB",
+            f"{name}: {row['gib']} GiB on each side in {row['seconds']} s, {row['asked_for_percent']} % read, peak {row['peak_mib']} MiB",
             flush=True,
         )
     print(machine.save("diff", {"batches": SHAPE, "rows": rows}))
