@@ -182,6 +182,17 @@ def test_where_leaders_parted(tmp_path: Path) -> None:
     assert kolumn.diff(a, b).partitions["divergenceOffset"].to_pylist() == [None]
 
 
+def test_records_beyond_the_divergence_are_counted_in_stretches_that_span_it(tmp_path: Path) -> None:
+    common = tens(0, 50)
+    lost = [batch([one for one in rows(50, 40, "old") if one.offset % 4 == 0], base_offset=50, last_offset=89)]
+    a, b = pair(tmp_path, [*common, *lost], [*common, *tens(70, 90, "new", leader_epoch=1)])
+    found = kolumn.diff(a, b)
+    (row,) = found.partitions.to_pylist()
+    assert (row["divergenceOffset"], row["beyondA"], row["beyondB"]) == (70, 5, 20)
+    swapped = kolumn.diff(b, a).partitions.to_pylist()[0]
+    assert (swapped["beyondA"], swapped["beyondB"]) == (20, 5)
+
+
 def test_retention_and_lag_have_their_reasons(tmp_path: Path) -> None:
     entries = tens(0, 60)
     found = kolumn.diff(*pair(tmp_path, entries[2:], entries[:5], (20, 0)))
@@ -219,6 +230,19 @@ def test_bytes_that_are_no_batch_are_damage_of_one_side(tmp_path: Path) -> None:
     entries = tens(0, 50)
     a, b = pair(tmp_path, [*entries[:2], b"\xff" * 200, *entries[4:]], entries)
     assert told(kolumn.diff(a, b)) == [("damaged in A", 20, 39, 20)]
+
+
+@pytest.mark.parametrize("byte", [10, 11, 24, 26, 59], ids=["length", "small length", "last offset", "near last offset", "count"])
+def test_headers_that_others_contradict_are_read_with_checksums(byte: int, tmp_path: Path) -> None:
+    entries = tens(0, 300)
+    for hurt in (15, 29):
+        wrong = bytearray(entries[hurt])
+        wrong[byte] ^= 4 if byte in (11, 26) else 16
+        a, b = pair(tmp_path / str(hurt), entries, [*entries[:hurt], bytes(wrong), *entries[hurt + 1 :]])
+        found = kolumn.diff(a, b, records=True)
+        assert {row["offset"] for row in found.records.to_pylist()} == set(range(10 * hurt, 10 * hurt + 10))
+        if hurt == 15:
+            assert told(found) == told(kolumn.diff(a, b)) == [("damaged in B", 150, 159, 10)]
 
 
 def test_unfinished_ends_are_no_damage(tmp_path: Path) -> None:
@@ -272,6 +296,22 @@ def test_aborted_records_are_no_state_of_a_compacted_topic(tmp_path: Path) -> No
     a, b = pair(tmp_path, [*tens(0, 10), open_one, abort, *tens(20, 30)], [*tens(0, 10), abort, *tens(20, 30)])
     assert not kolumn.diff(a, b).equal
     assert kolumn.diff(a, b, compacted=True).equal
+
+
+def test_an_open_transaction_makes_nothing_dead(tmp_path: Path) -> None:
+    going_on = batch([Record(10, b"k3", b"new", TIME)], flags=TRANSACTIONAL, producer_id=3, producer_epoch=0, base_sequence=0)
+    after = batch([Record(11, b"k4", b"new", TIME)])
+    a, b = pair(tmp_path, [batch(rows(3, 2)), going_on, after], [going_on, after])
+    found = kolumn.diff(a, b, compacted=True, records=True)
+    assert [(row["kind"], row["offset"]) for row in found.records.to_pylist()] == [("only in A", 3), ("only in A", 4)]
+    commit = control_batch(12, 1, producer_id=3, producer_epoch=0)
+    put(a, batch(rows(3, 2)), going_on, after, commit)
+    put(b, going_on, after, commit)
+    assert kolumn.diff(a, b, compacted=True).equal
+    # Of the records above the last stable offset the last ones count.
+    put(a, going_on, after, batch(rows(12, 1)))
+    put(b, going_on, after)
+    assert told(kolumn.diff(a, b, compacted=True)) == [("only in A", 12, 12, 1)]
 
 
 def test_partitions_are_matched_and_one_sided_ones_are_told(tmp_path: Path) -> None:
@@ -377,6 +417,42 @@ def hostile(seed: int, folder: Path) -> None:
 
 def test_hostile_bytes_are_compared() -> None:
     assert not failing(hostile, range(FIRST, FIRST + MUTANTS // 10))
+
+
+def flipped(seed: int, folder: Path) -> None:
+    """Bits of headers, lengths and ends are wrong on a side or both: no record that both sides read equally differs, or is missing."""
+    rng = random.Random(seed)
+    entries: list[bytes] = []
+    for at in range(0, 200, 10):
+        some = rows(at, 10)
+        old = [wrapper(1, some, GZIP)] if rng.random() < 0.5 else [message(rng.randrange(2), one) for one in some]
+        entries += [batch(some, codec=rng.choice((0, GZIP)))] if at >= 60 or seed % 2 else old
+    for side in "ab":
+        data = bytearray(b"".join(entries))
+        for _ in range(rng.randrange(1, 4) if side == "b" or seed % 3 else 0):
+            start = len(b"".join(entries[: rng.randrange(len(entries))]))
+            byte = start + rng.choice((*range(61), *range(8, 12), 10, 11, 16, 23, 24, 25, 26))
+            if byte < len(data):
+                data[byte] ^= 1 << rng.randrange(8)
+        if rng.random() < 0.2:
+            data[rng.randrange(len(data)) :] = bytes(rng.randrange(300))
+        put(folder / side / "t-0", bytes(data))
+    whole = ["offset", "key", "value", "timestamp", "headers", "isTransactional", "producerId"]
+    read = [kolumn.read(folder / side, errors="skip", include_control=True, columns=whole) for side in "ab"]
+    a, b = ({row["offset"]: row for row in table.to_pylist()} for table in read)
+    equal = {at for at in a.keys() & b.keys() if a[at] == b[at]}
+    for how in ({"records": True}, {"records": True, "check_crcs": True}):
+        found = kolumn.diff(folder / "a", folder / "b", **how)
+        unlike = {row["offset"] for row in found.records.to_pylist() if not row["kind"].startswith("damaged")}
+        assert not unlike & equal, (how, sorted(unlike & equal))
+        quick = kolumn.diff(folder / "a", folder / "b", check_crcs="check_crcs" in how)
+        only = [(low, high) for kind, low, high, _ in told(quick) if kind in KINDS and not kind.startswith("damaged")]
+        wrong = [at for at in equal if any(low <= at <= high for low, high in only)]
+        assert not wrong, (how, sorted(wrong), told(quick))
+
+
+def test_records_that_both_sides_read_are_equal_whatever_is_damaged_around_them() -> None:
+    assert not failing(flipped, range(FIRST, FIRST + MUTANTS // 10))
 
 
 def test_empty_sides(tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def placed(base: Int64s, last: Int64s, content: Int64s, start: int) -> Flags:
         return flags
     leads = np.append(last[:-1] + 1 == base[1:], False)
     follows = np.insert(leads[:-1], 0, base[0] == start)
-    fills = np.isin(base - 1, last) & np.isin(last + 1, base)
+    fills = np.isin(base - 1, last) & np.isin(last + 1, base) & ~np.isin(base, base[flags])
     chosen = np.flatnonzero(flags)
     rank = np.searchsorted(chosen, np.arange(len(base)))
     before, after = np.append(chosen, len(base))[rank - 1], np.append(chosen, len(base))[rank]

@@ -317,9 +317,12 @@ class _Partition:
         if offset is None:
             return None
         kinds = (ONLY[number], CONTENT, BROKEN[1 - number])
-        return sum(
-            min(records, last - max(first, offset) + 1) for first, last, kind, records in self.kept if kind in kinds and last >= offset
-        )
+        count = 0
+        for first, last, kind, records in self.kept:
+            if kind in kinds and last >= offset:
+                # The stretch in which the divergence lies has records before it.
+                count += records if first >= offset else self.sides[number].records_in(offset, last)
+        return count
 
 
 def _side(stretch: Unlike) -> str:

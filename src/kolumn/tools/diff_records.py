@@ -94,7 +94,7 @@ class Records:
 
     def _wanted(self, piece: Piece, number: int, rows: Int64s) -> pa.RecordBatch:
         """The records of a piece whose offsets count, in growing order; others are noted as damage."""
-        row = np.repeat(np.searchsorted(rows[:, POSITION], piece.entries.position), piece.counts)
+        row = np.repeat(np.searchsorted(rows[:, POSITION], piece.entries.position, side="right") - 1, piece.counts)
         offset = offsets_of(piece.records)
         batch = piece.records.append_column(ROW, pa.array(row + number))
         inside = (offset >= rows[row, LOW]) & (offset <= np.minimum(rows[row, HIGH], self.high))
@@ -215,7 +215,7 @@ class LiveKeys:
 
     def __init__(self, sides: tuple[Side, Side], parted: Callable[[list[Epochs], list[int]], int | None]) -> None:
         self.sides, self._parted = sides, parted
-        self._read: tuple[list[LatestOffsets], int] | None = None
+        self._read: tuple[list[_Latest], int] | None = None
 
     def counts(self, pair: Pair, which: Flags) -> Flags:
         """Whether records of a pair tell the state of their keys: each is the last one of its key on its side. The other side has no later
@@ -228,33 +228,38 @@ class LiveKeys:
                 continue
             latest, parted = self._known()
             records, offset = batch.take(pa.array(at[rows])), pair.offset[rows]
-            own, other = (latest[number].last(records["key"]) for number in (side, 1 - side))
-            removed = np.asarray(pc.is_null(records["value"])) & (other < 0)
-            counts[rows] |= (own == offset) & ((other <= offset) | (offset >= parted)) & ~removed
+            own, other = latest[side], latest[1 - side]
+            last = np.where(offset < own.stable, own.offsets.last(records["key"]), own.unstable.last(records["key"]))
+            later = other.offsets.last(records["key"])
+            removed = np.asarray(pc.is_null(records["value"])) & (later < 0) & (offset < other.stable)
+            counts[rows] |= (last == offset) & ((later <= offset) | (offset >= parted)) & ~removed
         return counts
 
-    def _known(self) -> tuple[list[LatestOffsets], int]:
+    def _known(self) -> "tuple[list[_Latest], int]":
         if self._read is None:
             read = [_Latest.of(side) for side in self.sides]
             parted = self._parted([tuple(one.epochs) for one in read], [one.end for one in read])
-            self._read = [one.offsets for one in read], HIGHEST if parted is None else parted
+            self._read = read, HIGHEST if parted is None else parted
         return self._read
 
 
 @dataclass
 class _Latest:
-    """What a read of all keys tells: their last offsets, leader epochs with their first offsets, and the log end."""
+    """What a read of all keys tells: their last offsets below ``stable``, the last stable offset, from which on a cleaner removes nothing,
+    and those from there on; leader epochs with their first offsets, and the log end."""
 
+    stable: int = HIGHEST
     offsets: LatestOffsets = field(default_factory=LatestOffsets)
+    unstable: LatestOffsets = field(default_factory=LatestOffsets)
     epochs: list[tuple[int, int]] = field(default_factory=list)
     end: int = 0
 
     @classmethod
     def of(cls, side: Side) -> "_Latest":
-        latest = cls()
         options = replace(side.reading(), columns=_OF_KEYS, include_control=True, on_progress=None)
         readable = [part for part in side.ranges if part.fault is None]
         transactions = of_ranges(readable, options)
+        latest = cls(min((first for _, first in transactions.open), default=HIGHEST))
         for batch in scan_ranges([replace(part, transactions=transactions) for part in readable], options, side.unread.append):
             latest.add(batch)
         return latest
@@ -262,7 +267,10 @@ class _Latest:
     def add(self, batch: pa.RecordBatch) -> None:
         lives = np.asarray(pc.fill_null(pc.not_equal(batch["transaction"], "aborted"), True)) & ~np.asarray(batch["isControl"])
         kept = batch if lives.all() else keep(batch, lives)
-        self.offsets.add(kept["key"], kept["offset"])
+        stable = offsets_of(kept) < self.stable
+        for latest, which in ((self.offsets, stable), (self.unstable, ~stable)):
+            some = kept if which.all() else keep(kept, which)
+            latest.add(some["key"], some["offset"])
         self.end = max(self.end, min(int(offsets_of(batch).max(initial=-1)) + 1, HIGHEST))
         epoch = pc.fill_null(batch["leaderEpoch"].cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
         newest = np.maximum.accumulate(np.append(self.epochs[-1][0] if self.epochs else -1, epoch))

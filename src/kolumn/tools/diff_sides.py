@@ -6,13 +6,15 @@ may have had: those between the intact entries around it.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
 from kolumn.copies.elections import placed
 from kolumn.core.arrays import Flags, Int64s
-from kolumn.damage.findings import Damage, Tally, damage_of, damage_of_fault, row_error
+from kolumn.damage.findings import Damage, Tally, damage_of_fault
 from kolumn.decode.host.headers import first_offset, with_last_offsets
+from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import table
 from kolumn.formats.entries import Entries, Entry
 from kolumn.log.pieces import entry_chunks
@@ -32,6 +34,7 @@ INTACT, CUT, BACK, DAMAGED = range(4)
 before it."""
 UNPLACED = "base offset: expected one that fits the entries before and after it"
 BACK_TEXT = "offsets go back"
+_WAITING = 2  # entries that wait for those after them
 NO_ROWS = np.empty((0, WIDTH), np.int64)
 
 
@@ -125,20 +128,40 @@ class Side:
             lost = Damage(part.segment.path, part.start, part.end - part.start, None, None, "damaged in each of the copies", None)
             yield self._damaged([lost if part.fault is None else damage_of_fault(part)], number)
             return
-        found, told = Tally(), 0
         with SegmentFile(part.segment) as file:
-            for chunk in entry_chunks(file, self.options, found, payloads=self.options.check_crcs, part=part):
-                entries = with_last_offsets(file, chunk.entries)
-                if not self.options.check_crcs:
-                    wrong = entries[~entries.is_intact]
-                    found.damage += [damage_of(row, row_error(file.path, row, None, ""), row.size, -1) for row in wrong]
-                intact, unplaced = self._placed(file, entries.intact(), number, part)
-                rows = np.concatenate([intact, unplaced, self._damaged(found.damage[told:], number)])
-                told = len(found.damage)
+            for entries, after, damages in _with_next(self._walked(file, part)):
+                intact, unplaced = self._placed(file, entries, after, number, part)
+                rows = np.concatenate([intact, unplaced, self._damaged(damages, number)])
                 yield rows[np.argsort(rows[:, POSITION], kind="stable")]
-        yield self._damaged(found.damage[told:], number)
 
-    def _placed(self, file: SegmentFile, entries: Entries, number: int, part: Range) -> tuple[Int64s, Int64s]:
+    def _walked(self, file: SegmentFile, part: Range) -> Iterator[tuple[Entries, list[Damage]]]:
+        """Entries of a range, some at a time, with the damage between them. From a doubted header on they are read once more with
+        checksums: its length may hide intact entries, and its offsets may be those of others."""
+        found, held, floor = Tally(), Entries.zeros(0), part.floor
+        for chunk in chain(entry_chunks(file, self.options, found, payloads=self.options.check_crcs, part=part), [None]):
+            after = None if chunk is None else with_last_offsets(file, chunk.entries)
+            damages, found.damage = found.damage, []
+            if self.options.check_crcs:
+                yield (held if after is None else after), damages
+                continue
+            doubted = _doubted(held, after, part.segment.following)
+            first = int(doubted.argmax()) if doubted.any() else max(len(held) - 1, 0) if damages else len(held)
+            yield held[:first], [] if len(held) else damages
+            if first < len(held):
+                end = part.end if after is None else after[0].position
+                rest = replace(part, start=held[first].position, end=end, floor=held[:first].last_known_offset(floor))
+                yield from self._checked(file, rest)
+            floor = held.intact().last_known_offset(floor)
+            held = held if after is None else after
+
+    def _checked(self, file: SegmentFile, part: Range) -> Iterator[tuple[Entries, list[Damage]]]:
+        found = Tally()
+        for chunk in entry_chunks(file, replace(self.reading(), on_progress=None), found, part=part):
+            damages, found.damage = found.damage, []
+            yield with_last_offsets(file, chunk.entries), damages
+        yield Entries.zeros(0), found.damage
+
+    def _placed(self, file: SegmentFile, entries: Entries, after: Entries, number: int, part: Range) -> tuple[Int64s, Int64s]:
         """Rows of intact entries; and those of entries whose base offsets are damaged, which no checksum covers."""
         entries = entries[part.counts(entries.base_offset, entries.last_offset)]
         if not len(entries):
@@ -154,7 +177,8 @@ class Side:
         low = np.where(wraps, np.where(before <= high, before, high), rows[:, BASE])
         following = part.segment.following
         believed = (low >= 0) & (low <= high)
-        believed &= placed(low, high, rows[:, CRC], min(self.last + 1, HIGHEST))
+        joined = Entries.joined([entries, after])
+        believed &= placed(_lowest(joined), joined.last_offset, joined.crc, min(self.last + 1, HIGHEST))[: len(rows)]
         if following is not None:
             believed &= (high < following) | (low == before)
         wrong = [_unplaced(part, row) for row in entries[~believed]]
@@ -221,9 +245,44 @@ class Side:
         self._known.add(place)
         return is_new
 
+    def records_in(self, first: int, last: int) -> int:
+        """How many records there are from an offset to another, by a read."""
+        options = replace(self.reading(), columns=("offset",), include_control=True, on_progress=None)
+        near = [part for part in self.ranges if (part.segment.base_offset or 0) <= last and (part.segment.following or HIGHEST) >= first]
+        offsets = (np.asarray(batch["offset"]) for batch in scan_ranges([part for part in near if part.fault is None], options))
+        return sum(int(((own >= first) & (own <= last)).sum()) for own in offsets)
+
     def reading(self) -> Options:
         """Options by which entries are opened."""
         return replace(self.options, check_crcs=True, errors="skip", threads=1)
+
+
+def _with_next(blocks: Iterator[tuple[Entries, list[Damage]]]) -> Iterator[tuple[Entries, Entries, list[Damage]]]:
+    """Blocks of intact entries, the next entries, which tell whether the last ones of a block are in their place, and damage."""
+    held, damages = Entries.zeros(0), list[Damage]()
+    for entries, more in blocks:
+        held, damages = Entries.joined([held, entries.intact()]), damages + more
+        count = max(len(held) - _WAITING, 0)
+        start = held[count].position if len(held) else HIGHEST
+        yield held[:count], held[count:], [one for one in damages if one.position < start]
+        held, damages = held[count:], [one for one in damages if one.position >= start]
+    yield held, Entries.zeros(0), damages
+
+
+def _doubted(entries: Entries, after: Entries | None, following: int | None) -> Flags:
+    """Flags of the entries whose headers may be wrong: of those that cannot be, and the ones before them, of those that have offsets of the
+    entry after them, or more records than offsets; and of the last one of a log, which nothing follows."""
+    low, last = _lowest(entries), entries.last_offset
+    next_low = (HIGHEST if following is not None else -1) if after is None else _lowest(after[:1])[0]
+    above = np.minimum(np.append(low[1:], next_low)[: len(low)], HIGHEST if following is None else following)
+    broken = ~np.append(entries.is_intact, after is None or after[0].is_intact)
+    doubted: Flags = broken[:-1] | broken[1:] | (low < 0) | (last < low) | (last >= above)
+    return doubted | (entries.count > last - low + 1) & (entries.base_offset != table.UNKNOWN)
+
+
+def _lowest(entries: Entries) -> Int64s:
+    """First offsets of entries as far as headers tell: those of wrappers in formats 0 and 1 are unknown, and at most their last ones."""
+    return np.where(entries.base_offset == table.UNKNOWN, entries.last_offset, entries.base_offset)
 
 
 def _unplaced(part: Range, row: Entry) -> Damage:
