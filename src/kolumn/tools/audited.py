@@ -10,6 +10,7 @@ import numpy as np
 
 from kolumn.copies.copies import Key
 from kolumn.copies.transactions import begun_at, coordinator_epochs, intact_positions, marker_types, snapshot_of, snapshots
+from kolumn.core.arrays import Int64s
 from kolumn.core.errors import shown
 from kolumn.core.text import in_column
 from kolumn.damage.findings import Damage, Remark, Tally, damage_of_fault
@@ -154,7 +155,7 @@ class Audited:
         self._batches += len(entries)
         self._records, self._bytes = map(int, ends[:, -1])
 
-    def _back(self, file: SegmentFile, entries: Entries, base: Any) -> None:
+    def _back(self, file: SegmentFile, entries: Entries, base: Int64s) -> None:
         reach = np.maximum.accumulate(np.concatenate([[self._last], entries.last_offset[:-1]]))
         back = np.flatnonzero(base <= reach)
         if len(back):
@@ -164,7 +165,7 @@ class Audited:
             about = {"first": int(base[i]), "last": int(reach[i]), "position": entries[i].position}
             self._found("offsets-back", WARNING, text, segment=file.path, **about)
 
-    def _judge(self, file: SegmentFile, entries: Entries, absent: Any, before: Any) -> None:
+    def _judge(self, file: SegmentFile, entries: Entries, absent: Int64s, before: Int64s) -> None:
         control = np.flatnonzero(entries.control == 1)
         some = entries[control]
         types = marker_types(file, some)
