@@ -512,3 +512,13 @@ def test_equal_batches_are_not_read(tmp_path: Path) -> None:
     kolumn.diff(a, b, check_crcs=True)
     size = 2 * sum(map(len, large))
     assert quick < size / 20 < size <= read() - before
+
+
+def test_equal_batches_between_others_are_no_part_of_a_stretch(tmp_path: Path) -> None:
+    sides = [tmp_path / side / "t-0" / f"{0:020}.log" for side in "ab"]
+    for log, end in zip(sides, (b"", b"!"), strict=True):
+        log.parent.mkdir(parents=True)
+        log.write_bytes(b"".join(batch([Record(i, b"k", b"v" + (end if i % 2 else b""), 0)]) for i in range(40)))
+    found = kolumn.diff(*(log.parent for log in sides)).differences
+    expected = [("content differs", i, i, 1) for i in range(1, 40, 2)]
+    assert [tuple(row.values()) for row in found.select(["kind", "firstOffset", "lastOffset", "records"]).to_pylist()] == expected

@@ -28,6 +28,7 @@ COMPARED = {
 """Fields of a record that are compared, and the first format that can hold them."""
 COLUMNS = ("offset", *COMPARED, "leaderEpoch", "magic", "codec")
 ROW = "row"
+_NEAR = 1 << 16  # bytes between two rows that cost less to decode than another read to begin
 _OF_KEYS = ("offset", "key", "transaction", "isControl", "leaderEpoch")
 
 
@@ -53,7 +54,13 @@ class Records:
     lost: list[LostOffsets] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._walk = self._read()
+        self._walk, rows = self._read(), self.rows
+        apart = (rows[1:, PART] != rows[:-1, PART]) | (rows[1:, POSITION] != rows[:-1, POSITION] + rows[:-1, SIZE])
+        self._stretch = np.append(np.cumsum(np.insert(apart, 0, False)[: len(rows)]), -1)
+
+    def stretches(self, rows: Int64s) -> Int64s:
+        """A number for each row that is the same for rows with no other entry between them in the file; -1 for the row -1."""
+        return self._stretch[rows]
 
     def load(self, offset: int) -> None:
         """Read until there is a record above an offset."""
@@ -75,13 +82,14 @@ class Records:
 
     def _read(self) -> Iterator[pa.RecordBatch]:
         rows = self.rows
-        breaks = (rows[1:, PART] != rows[:-1, PART]) | (rows[1:, POSITION] != rows[:-1, POSITION] + rows[:-1, SIZE])
+        gap = rows[1:, POSITION] - rows[:-1, POSITION] - rows[:-1, SIZE]
+        breaks = (rows[1:, PART] != rows[:-1, PART]) | (gap < 0) | (gap > _NEAR)
         for start, stop in pairwise([0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]):
             if start < stop:
                 yield from self._read_run(start, rows[start:stop])
 
     def _read_run(self, number: int, rows: Int64s) -> Iterator[pa.RecordBatch]:
-        """Records of neighbouring rows; ``number`` is that of the first row."""
+        """Records of rows that are near each other; ``number`` is that of the first row. What is between them has other offsets."""
         options = self.side.reading()
         segment, end = self.side.ranges[int(rows[0, PART])].segment, int(rows[-1, POSITION] + rows[-1, SIZE])
         found, told = Tally(), 0

@@ -199,7 +199,8 @@ class Comparison:
             reasons[mine] = self._reasons(1 - number, pair.offset[mine], pair.offset[mine])
         reasons = np.where(kind == _STORAGE, storage, reasons)
         held = _Columns.of(pair)
-        changes = sum((np.diff(values) != 0).astype(int) for values in (kind, reasons, *held.epochs)) > 0
+        stretches = (one.stretches(own) for one, own in zip(records, rows, strict=True))
+        changes = sum((np.diff(values) != 0).astype(int) for values in (kind, reasons, *held.epochs, *stretches)) > 0
         for part in np.split(np.arange(len(kind)), np.flatnonzero(changes) + 1):
             if len(part) and kind[part[0]] != _SAME:
                 first, own = int(part[0]), int(kind[part[0]])
