@@ -79,12 +79,11 @@ class Predicate:
         window, _ = take(int(here.size.sum()) + PAD)
         data = np.frombuffer(window, np.uint8)
         here.position = np.cumsum(here.size) - here.size
-        if file.is_local:
-            gather(file.descriptor, entries.array, window.address)
-        else:
-            for start, row in zip(here.position.tolist(), entries, strict=True):
-                data[start : start + row.size] = file.read(row.position, row.end)[: row.size]
-        every, done, batches = self.everything(options), 0, []
+        # Far away, small reads are served from larger ones. A read of what is not there any more is an error.
+        read = gather(file.descriptor, entries.array, window.address) if file.is_local else 0
+        for start, row in zip(here.position[read:].tolist(), entries[read:], strict=True):
+            data[start : start + row.size] = file.read(row.position, row.end)[: row.size]
+        every, done, batches = self.everything(options), 0, list[pa.RecordBatch]()
         for run, some in runs(data, 0, here, every, "controlType" in every.columns, in_parts=options.in_parts):
             rows, done = some.copy(), done + len(some)
             rows.position = entries.position[done - len(some) : done]

@@ -223,11 +223,14 @@ class _Rows:
     def add(self, row: dict[str, Any]) -> None:
         self.held.append(row)
         if len(self.held) == _HELD:
-            self.table()
+            self._settle()
 
-    def table(self) -> pa.Table:
+    def _settle(self) -> None:
         self.parts.append(pa.Table.from_pylist(self.held, self.schema))
         self.held = []
+
+    def table(self) -> pa.Table:
+        self._settle()
         return pa.concat_tables(self.parts)
 
 
