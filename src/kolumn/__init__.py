@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from kolumn.readers.polars import scan_polars
     from kolumn.readers.verified import Report
     from kolumn.tools.append import Appended, append
-    from kolumn.tools.audit import Audit, audit
+    from kolumn.tools.auditing.audit import Audit, audit
     from kolumn.tools.broker_folders import Rebuilt, rebuild_index
+    from kolumn.tools.comparing.diff import Difference, diff
     from kolumn.tools.coordinators import groups, open_transactions
-    from kolumn.tools.diff import Difference, diff
     from kolumn.tools.history import history
     from kolumn.tools.latest import latest
     from kolumn.tools.recover import Recovery, recover
@@ -107,12 +107,12 @@ _MODULES = {
     "readers.polars": ("scan_polars",),
     "readers.verified": ("Report",),
     "tools.append": ("Appended", "append"),
-    "tools.audit": ("Audit", "audit"),
+    "tools.auditing.audit": ("Audit", "audit"),
     "tools.broker_folders": ("Rebuilt", "rebuild_index"),
     "tools.coordinators": ("groups", "open_transactions"),
     "tools.history": ("history",),
     "tools.latest": ("latest",),
-    "tools.diff": ("Difference", "diff"),
+    "tools.comparing.diff": ("Difference", "diff"),
     "tools.recover": ("Recovery", "recover"),
     "tools.sizes": ("Space", "space"),
     "writers.rewriting.compact": ("Compaction", "Retention", "apply_retention", "compact"),

@@ -19,7 +19,7 @@ from kit.corpus import HERE, Case, cases
 from kit.encoder import LOG_APPEND_TIME, TRANSACTIONAL, Record, batch, control_batch
 from kit.fuzz import FIRST, TURN, none_fails
 from kit.outcome import raises
-from kolumn.tools import audited, sequences
+from kolumn.tools.auditing import partition, sequences
 
 T = 1_700_000_000_000
 NOW = T + 60_000
@@ -520,7 +520,7 @@ def test_copies_are_merged(tmp_path: Path) -> None:
 
 
 def test_what_is_above_a_limit_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audited, "MOST_FINDINGS", 3)
+    monkeypatch.setattr(partition, "MOST_FINDINGS", 3)
     monkeypatch.setattr(sequences, "MOST_PRODUCERS", 2)
     monkeypatch.setattr(sequences, "MOST_EPOCHS", 4)
     put(tmp_path / "t-0", *(data(i, 2 * i) for i in range(9)), *(data(9 + i, 0, producer=50 + i) for i in range(4)))

@@ -41,6 +41,7 @@ LAYERS = (
     ("copies", "writers"),
     ("readers",),
     ("spark_plugin.read", "tools", "writers.rewriting"),
+    ("tools.auditing", "tools.comparing"),
     ("broker", "spark_plugin.connector", "spark_plugin.write", "tools.report"),
     ("cli", "kolumn", "spark_plugin"),
 )

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
 
@@ -167,7 +168,8 @@ class _Scan:
                     rest: Range | None = part
                     while rest is not None:
                         rest = rest_after((yield from scan.until_trouble(rest)), file, part, self.options.errors, tally)
-                    yield from scan.matching_records()
+                    if scan.matching:
+                        yield from scan.matching_records()
                 if scan.observations is not None:
                     tally.remarks += scan.observations.remarks(part.segment)
                 del scan
@@ -237,7 +239,7 @@ class _RangeScan:
                 # Before its batches: who takes no more of them has read the chunk.
                 self._add(decoded)
                 for batch in decoded.batches:
-                    settled = self._settled(batch)
+                    settled = batch if self.transactions is None and self.without is None else self._settled(batch)
                     if settled.num_rows:
                         yield settled
                     del batch, settled
@@ -262,7 +264,7 @@ class _RangeScan:
 
     def matching_records(self) -> Iterator[Batch]:
         """The records of entries with matching ones, which were not decoded as a whole before."""
-        if self.matching and self.scan.predicate is not None:
+        if self.scan.predicate is not None:
             yield from map(self._settled, self.scan.predicate.records(self.file, self.matching, self.inner, self.pool))
 
     def _add(self, decoded: Decoded) -> None:
@@ -344,16 +346,18 @@ class _RangeScan:
 
     def _decoded(self, chunk: Chunk) -> Decoded:
         # With threads, a chunk is started before the chunks in front of it are done.
-        return self._of(chunk, self.floor if self.pool is None else Floor.NOT_YET_KNOWN, self.pool is None)
+        floor, alone = self.floor if self.pool is None else Floor.NOT_YET_KNOWN, self.pool is None
+        if self.scan.predicate is not None:
+            return self.scan.predicate.decoded(self.inner, partial(self._with_columns, chunk, floor, alone))
+        return decode_chunk(self.file, chunk, self.inner, floor, alone=alone, backend=self.scan.decoder)
 
     def _decoded_again(self, chunk: Chunk) -> Decoded:
-        return self._of(chunk, self.floor, True)
+        if self.scan.predicate is not None:
+            return self.scan.predicate.decoded(self.inner, partial(self._with_columns, chunk, self.floor, True))
+        return self._with_columns(chunk, self.floor, True, self.inner)
 
-    def _of(self, chunk: Chunk, floor: int | Floor, alone: bool) -> Decoded:
-        def decode(options: Options) -> Decoded:
-            return decode_chunk(self.file, chunk, options, floor, alone=alone, backend=self.scan.decoder)
-
-        return decode(self.inner) if self.scan.predicate is None else self.scan.predicate.decoded(self.inner, decode)
+    def _with_columns(self, chunk: Chunk, floor: int | Floor, alone: bool, options: Options) -> Decoded:
+        return decode_chunk(self.file, chunk, options, floor, alone=alone, backend=self.scan.decoder)
 
 
 def _drop(pending: _Pieces) -> None:

@@ -25,7 +25,7 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range
-from kolumn.tools.audit import Audit, audit
+from kolumn.tools.auditing.audit import Audit, audit
 from kolumn.tools.coordinators import OFFSETS_TOPIC
 from kolumn.tools.report import tallies
 from kolumn.tools.report.tallies import HeaderStatistics, Keys, Lag, Offsets, Powers, Timeline, TransactionStatistics

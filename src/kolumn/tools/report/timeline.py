@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from kolumn.tools.absent import Reason
-from kolumn.tools.audited import ERROR, NOTE
+from kolumn.tools.auditing.absent import Reason
+from kolumn.tools.auditing.partition import ERROR, NOTE
 from kolumn.tools.report import html
 from kolumn.tools.report.gather import Findings, partition_name
 from kolumn.tools.report.html import BAD, GOOD, INK, MUTED, SECOND, THIRD, Chart

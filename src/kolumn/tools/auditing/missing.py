@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kolumn.tools.sequences import Event, FindingKind
+from kolumn.tools.auditing.sequences import Event, FindingKind
 
 MOST_OFFSETS = 200
 """Offsets at which one marker can have been that are compared with those of others."""

@@ -16,9 +16,9 @@ from kolumn.damage.findings import Damage, Tally
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import v2
 from kolumn.log.pieces import Piece, intact, pieces_of
-from kolumn.source.segments import HIGHEST, Range
+from kolumn.source.segments import HIGHEST, Range, Segment
 from kolumn.source.side_files import Epochs
-from kolumn.tools.diff_sides import HIGH, LOW, PART, POSITION, SIZE, Side
+from kolumn.tools.comparing.sides import HIGH, LOW, PART, POSITION, SIZE, Side
 from kolumn.writers.last_offsets import LatestOffsets
 
 COMPARED = {
@@ -28,7 +28,7 @@ COMPARED = {
 """Fields of a record that are compared, and the first format that can hold them."""
 COLUMNS = ("offset", *COMPARED, "leaderEpoch", "magic", "codec")
 ROW = "row"
-_NEAR = 1 << 16  # bytes between two rows that cost less to decode than another read to begin
+_TOGETHER = 1 << 18  # bytes of a segment that are read at a time where only some of their entries are asked for
 _OF_KEYS = ("offset", "key", "transaction", "isControl", "leaderEpoch")
 
 
@@ -81,20 +81,43 @@ class Records:
         return taken if count else None
 
     def _read(self) -> Iterator[pa.RecordBatch]:
-        rows = self.rows
-        gap = rows[1:, POSITION] - rows[:-1, POSITION] - rows[:-1, SIZE]
-        breaks = (rows[1:, PART] != rows[:-1, PART]) | (gap < 0) | (gap > _NEAR)
-        for start, stop in pairwise([0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]):
-            if start < stop:
-                yield from self._read_run(start, rows[start:stop])
+        if not len(self.rows):
+            return
+        starts = np.flatnonzero(np.insert(np.diff(self._stretch[:-1]) != 0, 0, True))
+        begin, end = self.rows[starts, POSITION], self.rows[np.append(starts[1:], len(self.rows)) - 1][:, [POSITION, SIZE]].sum(axis=1)
+        first = 0
+        while first < len(starts):
+            # Runs of rows that are near each other are read together: to begin a read takes longer.
+            near = (self.rows[starts[first:], PART] == self.rows[starts[first], PART]) & (end[first:] - begin[first] <= _TOGETHER)
+            near[1:] &= begin[first + 1 :] >= end[first:-1]
+            stop = first + max(int(near.argmin()) if not near.all() else len(near), 1)
+            bounds = [*starts[first:stop].tolist(), int(starts[stop]) if stop < len(starts) else len(self.rows)]
+            whole = self._intact(self.rows[bounds[0] : bounds[-1]]) if stop > first + 1 else None
+            if whole is not None:
+                yield from (self._wanted(piece, bounds[0], self.rows[bounds[0] : bounds[-1]]) for piece in whole)
+            else:
+                for start, after in pairwise(bounds):
+                    yield from self._read_run(start, self.rows[start:after])
+            first = stop
+
+    def _intact(self, rows: Int64s) -> list[Piece] | None:
+        """The entries of rows with others between them; None if anything there is damaged."""
+        options, found, pieces = self.side.reading(), Tally(), list[Piece]()
+        segment, start, end = self._place(rows)
+        for source, origin, entries in intact(segment, options, found, Range(segment, start, end, int(rows[0, LOW]) - 1)):
+            some = entries[np.isin(entries.position, rows[:, POSITION])]
+            pieces += pieces_of(source, origin, some, segment, options, COLUMNS, found.damage)
+        return None if found.damage or sum(len(piece.entries) for piece in pieces) != len(rows) else pieces
+
+    def _place(self, rows: Int64s) -> tuple[Segment, int, int]:
+        return self.side.ranges[int(rows[0, PART])].segment, int(rows[0, POSITION]), int(rows[-1, POSITION] + rows[-1, SIZE])
 
     def _read_run(self, number: int, rows: Int64s) -> Iterator[pa.RecordBatch]:
-        """Records of rows that are near each other; ``number`` is that of the first row. What is between them has other offsets."""
+        """Records of neighbouring rows; ``number`` is that of the first row."""
         options = self.side.reading()
-        segment, end = self.side.ranges[int(rows[0, PART])].segment, int(rows[-1, POSITION] + rows[-1, SIZE])
+        segment, start, end = self._place(rows)
         found, told = Tally(), 0
-        part = Range(segment, int(rows[0, POSITION]), end, int(rows[0, LOW]) - 1)
-        for source, origin, entries in intact(segment, options, found, part):
+        for source, origin, entries in intact(segment, options, found, Range(segment, start, end, int(rows[0, LOW]) - 1)):
             for piece in pieces_of(source, origin, entries, segment, options, COLUMNS, found.damage):
                 told = self._note(found, told, rows, end)
                 yield self._wanted(piece, number, rows)

@@ -17,9 +17,9 @@ from kolumn.damage.findings import LIMIT, Damage
 from kolumn.decode.observed import EARLIEST, LATEST
 from kolumn.formats.codecs.known import NAMES
 from kolumn.source.segments import HIGHEST
-from kolumn.tools import diff_sides as row
-from kolumn.tools.diff_records import ROW, LiveKeys, Pair, Records, pairs
-from kolumn.tools.diff_sides import BACK, CUT, DAMAGED, INTACT, Side
+from kolumn.tools.comparing import sides as row
+from kolumn.tools.comparing.records import ROW, LiveKeys, Pair, Records, pairs
+from kolumn.tools.comparing.sides import BACK, CUT, DAMAGED, INTACT, Side
 
 ONLY, CONTENT, STORAGE, BROKEN = ("only in A", "only in B"), "content differs", "storage differs", ("damaged in A", "damaged in B")
 KINDS = (*ONLY, CONTENT, STORAGE, *BROKEN)

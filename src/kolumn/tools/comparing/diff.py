@@ -22,9 +22,9 @@ from kolumn.readers.plan import LiveSegments, live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.side_files import CHECKPOINT, METADATA, TIER_CHECKPOINT, Epochs, read_epochs, read_topic_id
 from kolumn.source.storage import beside, with_suffix
-from kolumn.tools.diff_records import LiveKeys, Pair
-from kolumn.tools.diff_sides import Side
-from kolumn.tools.diff_windows import BROKEN, CONTENT, KINDS, ONLY, STORAGE, Comparison, Unlike, moment
+from kolumn.tools.comparing.records import LiveKeys, Pair
+from kolumn.tools.comparing.sides import Side
+from kolumn.tools.comparing.windows import BROKEN, CONTENT, KINDS, ONLY, STORAGE, Comparison, Unlike, moment
 
 _MOMENT = pa.timestamp("ms", tz="UTC")
 DIFFERENCE_SCHEMA = pa.schema(

@@ -21,8 +21,8 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.storage import parent
-from kolumn.tools.absent import Reason
-from kolumn.tools.audited import ERROR, WARNING, Audited, Collected
+from kolumn.tools.auditing.absent import Reason
+from kolumn.tools.auditing.partition import ERROR, WARNING, Audited, Collected
 from kolumn.tools.coordinators import coordinated, moment_of, transaction_table
 
 _LARGEST = 2**63 - 1
@@ -78,8 +78,9 @@ class Audit:
         Transactions that are open, as `kolumn.open_transactions` has them.
     offsets : pa.Table
         Offsets that are absent, or are there for no consumer of committed records: a row for each stretch with its ``reason``
-        (`kolumn.tools.absent.Reason`) and the evidence. Those of the reasons "compaction", "marker" and "aborted" are one row for each
-        segment: ``offsets`` says how many between the first and the last one. Of an aborted transaction, the segment is that of its marker.
+        (`kolumn.tools.auditing.absent.Reason`) and the evidence. Those of the reasons "compaction", "marker" and "aborted" are one row
+        for each segment: ``offsets`` says how many between the first and the last one. Of an aborted transaction, the segment is that of
+        its marker.
     partitions : pa.Table
         One row for each topic-partition: its end, its last stable offset and what is above it, and offsets by reason.
     left_out : pa.Table

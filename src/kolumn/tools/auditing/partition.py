@@ -23,11 +23,11 @@ from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import Range, Segment
 from kolumn.source.side_files import aborted_in, producers_in
 from kolumn.source.storage import read_bytes
-from kolumn.tools.absent import Absent, AbsentStretch, Reason, bases, cleaned_to
+from kolumn.tools.auditing.absent import Absent, AbsentStretch, Reason, bases, cleaned_to
+from kolumn.tools.auditing.missing import MOST_OFFSETS, missing_markers
+from kolumn.tools.auditing.sequences import Event, FindingKind, ProducerState, ProducerStates
+from kolumn.tools.auditing.times import Times
 from kolumn.tools.coordinators import UNDER_WAY
-from kolumn.tools.missing import MOST_OFFSETS, missing_markers
-from kolumn.tools.sequences import Event, FindingKind, ProducerState, ProducerStates
-from kolumn.tools.times import Times
 
 MOST_FINDINGS = 1000
 """Rows of one kind and one topic-partition; what is above is counted in ``left_out``."""

@@ -1,0 +1,1 @@
+"""What in the logs of topic-partitions contradicts what brokers and producers do."""
