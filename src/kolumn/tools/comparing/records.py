@@ -28,7 +28,7 @@ COMPARED = {
 """Fields of a record that are compared, and the first format that can hold them."""
 COLUMNS = ("offset", *COMPARED, "leaderEpoch", "magic", "codec")
 ROW = "row"
-_TOGETHER = 1 << 18  # bytes of a segment that are read at a time where only some of their entries are asked for
+_BLOCK = 1 << 18  # bytes of a segment, whose runs of rows are read together
 _OF_KEYS = ("offset", "key", "transaction", "isControl", "leaderEpoch")
 
 
@@ -85,20 +85,22 @@ class Records:
             return
         starts = np.flatnonzero(np.insert(np.diff(self._stretch[:-1]) != 0, 0, True))
         begin, end = self.rows[starts, POSITION], self.rows[np.append(starts[1:], len(self.rows)) - 1][:, [POSITION, SIZE]].sum(axis=1)
-        first = 0
-        while first < len(starts):
-            # Runs of rows that are near each other are read together: to begin a read takes longer.
-            near = (self.rows[starts[first:], PART] == self.rows[starts[first], PART]) & (end[first:] - begin[first] <= _TOGETHER)
-            near[1:] &= begin[first + 1 :] >= end[first:-1]
-            stop = first + max(int(near.argmin()) if not near.all() else len(near), 1)
-            bounds = [*starts[first:stop].tolist(), int(starts[stop]) if stop < len(starts) else len(self.rows)]
-            whole = self._intact(self.rows[bounds[0] : bounds[-1]]) if stop > first + 1 else None
-            if whole is not None:
-                yield from (self._wanted(piece, bounds[0], self.rows[bounds[0] : bounds[-1]]) for piece in whole)
-            else:
-                for start, after in pairwise(bounds):
-                    yield from self._read_run(start, self.rows[start:after])
-            first = stop
+        # Runs of rows in one block are read together: to begin a read takes longer.
+        block = np.stack([self.rows[starts, PART], begin // _BLOCK, (end - 1) // _BLOCK], axis=1)
+        apart = (np.diff(block, axis=0) != 0).any(axis=1) | (begin[1:] < end[:-1])
+        bounds = [*starts.tolist(), len(self.rows)]
+        for first, stop in pairwise([0, *(np.flatnonzero(apart) + 1).tolist(), len(starts)]):
+            yield from self._read_runs(bounds[first : stop + 1])
+
+    def _read_runs(self, bounds: list[int]) -> Iterator[pa.RecordBatch]:
+        """Records of several runs at once, or one by one if anything is damaged; ``bounds`` are the rows with which they begin, and end."""
+        rows = self.rows[bounds[0] : bounds[-1]]
+        whole = self._intact(rows) if len(bounds) > 2 else None
+        if whole is not None:
+            yield from (self._wanted(piece, bounds[0], rows) for piece in whole)
+            return
+        for start, stop in pairwise(bounds):
+            yield from self._read_run(start, self.rows[start:stop])
 
     def _intact(self, rows: Int64s) -> list[Piece] | None:
         """The entries of rows with others between them; None if anything there is damaged."""
