@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -269,3 +270,18 @@ def test_text_for_people(tmp_path: Path) -> None:
     assert [(json.loads(line)["offset"], json.loads(line)["key"]) for line in lines] == [(4, "a")]
     assert invoked("history", tmp_path).exit_code == 2
     assert [json.loads(line)["offset"] for line in invoked("cat", "--json", "--key", "hex:62", tmp_path).stdout.splitlines()] == [1]
+
+
+def test_timestamps_that_no_year_has_are_null(tmp_path: Path) -> None:
+    times = [1, 10**17, 9 * 10**18, -1]
+    kolumn.write(pa.table({"key": [b"a"] * 4, "value": [b"x"] * 4, "timestampMs": times}), tmp_path / "far-0")
+    moments = [row["timestamp"] for row in kolumn.history(tmp_path / "far-0", key="a").to_pylist()]
+    assert [moment is None for moment in moments] == [False, True, True, True]
+    done = invoked("history", "--text", "--key", "a", tmp_path / "far-0")
+    assert (done.exit_code, "1970-01-01 00:00:00.001" in done.stdout) == (0, True)
+
+
+def test_no_error_says_a_condition(tmp_path: Path) -> None:
+    with pytest.raises(kolumn.ArgumentError, match="expected NAME=VALUE") as caught:
+        kolumn.history(tmp_path, where="joe@x.org")
+    assert "joe" not in str(caught.value)

@@ -31,6 +31,11 @@ _MILLISECONDS = "Kafka's timestamps are milliseconds since 1970; brokers and con
 _FRAMES = "Kafka's Java client does not compare it; librdkafka refuses the batch"
 
 
+def moment(ms: int | None) -> int | None:
+    """A timestamp in ms for a column of times; None for none (-1), and outside of the years 1 to 9999, which Python's datetime has."""
+    return ms if ms is not None and ms != -1 and EARLIEST <= ms <= LATEST else None
+
+
 class Observed:
     """The offsets, timestamps and headers of the intact entries of a run."""
 

@@ -99,7 +99,7 @@ class Selection:
 
 
 def conditions(where: Where | None) -> list[Condition]:
-    """Names and values of conditions; raises `ArgumentError` for a text that is not NAME=VALUE."""
+    """Names and values of conditions; raises `ArgumentError`, which does not say it, for a text that is not NAME=VALUE."""
     if where is None:
         return []
     if isinstance(where, Mapping):
@@ -111,7 +111,7 @@ def conditions(where: Where | None) -> list[Condition]:
             continue
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise ArgumentError(f"where={text!r}: expected NAME=VALUE of a header, or value.PATH=VALUE")
+            raise ArgumentError("where: a condition without a name or a sign =: expected NAME=VALUE of a header, or value.PATH=VALUE")
         made.append((name, value))
     return made
 

@@ -19,6 +19,7 @@ from kolumn.copies.transactions import of_ranges
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import Errors, Progress, Source, Time, known_keywords
 from kolumn.damage.findings import OnDamage
+from kolumn.decode.observed import moment
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
@@ -323,8 +324,8 @@ def open_transactions(
 
 def moment_of(now: Time | None) -> int:
     """A moment in ms since 1970; the present by default."""
-    moment = Options.of(start_timestamp=now).start_timestamp
-    return int(time.time() * 1000) if moment is None else moment
+    given = Options.of(start_timestamp=now).start_timestamp
+    return int(time.time() * 1000) if given is None else given
 
 
 def coordinated(
@@ -361,7 +362,8 @@ def _transaction_row(partition: _Partition, producer: int, first: First | None, 
     under_way = transaction.get("coordinatorState") in UNDER_WAY and partition in transaction.get("partitions", ())
     return {name: value for name, value in transaction.items() if name != "partitions"} | {
         "producerId": producer, "producerEpoch": epoch, "topic": partition[0], "partition": partition[1], "firstOffset": offset,
-        "firstTimestamp": time_ms, "ageMs": None if begun is None else end - begun, "isHanging": None if known is None else not under_way,
+        "firstTimestamp": moment(time_ms), "ageMs": None if begun is None else end - begun,
+        "isHanging": None if known is None else not under_way,
     }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from kolumn.core.text import in_column
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.host.aborted import COLUMN as TRANSACTION
 from kolumn.decode.host.aborted import NONE, STATES
+from kolumn.decode.observed import LATEST
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.decode.predicate import Predicate
 from kolumn.options import Options
@@ -78,8 +79,10 @@ def history(
     ----------
     source
         As in `kolumn.scan`. With a tier, all of its segments; with `__transaction_state` in it, producers get their transactional ids.
-    key, keys : bytes or str, or several of those
-        A key as bytes, or as text in UTF-8, after ``hex:`` or ``base64:`` in that form. A record has to have one of them.
+    key : bytes or str
+        A key as bytes, or as text in UTF-8, after ``hex:`` or ``base64:`` in that form.
+    keys : iterable of bytes or str
+        Several keys. A record has to have one of all that are named.
     header : str, mapping, or iterable
         "NAME=VALUE" of a header, values as keys. Every one of several has to hold.
     where : str, mapping, or iterable
@@ -94,13 +97,13 @@ def history(
     Returns
     -------
     pyarrow.Table
-        Columns of `HISTORY_SCHEMA`, and ``headers``, ``key``, ``value`` if they are asked for; one row for each record, by topic, partition
-        and offset. ``transaction`` is "none", "committed", "aborted" or "open". ``transactionalId`` is the one that has the producer id by
-        the newest records of `__transaction_state`; null for an earlier producer id of it, and if the source does not say. ``keySize`` and
-        ``valueSize`` are bytes, null for null; ``valueHash`` is the SHA-256 of the stored value, as hex. ``deletes`` is true of a tombstone
-        that deleted the key: it is not of an aborted or open transaction, and the record of its key before it, if one is left in the
-        partition, is no tombstone. Who wrote it is its producer id, its transactional id and its headers: a log does not have the client's
-        name or address.
+        Columns of `HISTORY_SCHEMA`, and ``headers``, ``key``, ``value`` if they are asked for; one row for each record, by topic,
+        partition and offset. ``timestamp`` is null for none, and for one after the year 9999. ``transaction`` is "none", "committed",
+        "aborted" or "open". ``transactionalId`` is the one that has the producer id by the newest records of `__transaction_state`; null
+        for an earlier producer id of it, and if the source does not say. ``keySize`` and ``valueSize`` are bytes, null for null;
+        ``valueHash`` is the SHA-256 of the stored value, as hex. ``deletes`` is true of a tombstone that deleted the key: it is not of an
+        aborted or open transaction, and the record of its key before it, if one is left in the partition, is no tombstone. Who wrote it
+        is its producer id, its transactional id and its headers: a log does not have the client's name or address.
         The schema's metadata has in `UNDECIDED` of how many records a typed payload cannot be decoded, so that nobody knows whether they
         are meant; a warning says so too.
 
@@ -190,7 +193,8 @@ def _made(records: pa.Table, stored: dict[str, str], asked: list[str]) -> pa.Tab
     key, value, time = records[stored["key"]], records[stored["value"]], records["timestampMs"]
     hashes = [None if one is None else sha256(one).hexdigest() for one in value.to_pylist()]
     columns: dict[str, Any] = {name: records[name] for name in (*_AS_READ, *asked)} | {
-        "timestamp": pc.if_else(pc.less(time, 0), None, time).cast(_MADE["timestamp"]), _KEY: key,
+        "timestamp": pc.if_else(pc.and_(pc.greater_equal(time, 0), pc.less_equal(time, LATEST)), time, None).cast(_MADE["timestamp"]),
+        _KEY: key,
         "keySize": pc.binary_length(key), "valueSize": pc.binary_length(value), "valueHash": pa.array(hashes, pa.string()),
     }  # fmt: skip
     return pa.table(columns)

@@ -15,6 +15,7 @@ from kolumn.core.errors import shown
 from kolumn.core.text import in_column
 from kolumn.damage.findings import Damage, Remark, Tally, damage_of_fault
 from kolumn.damage.findings import Kind as RemarkKind
+from kolumn.decode.observed import moment
 from kolumn.formats import v2
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import entry_rows
@@ -39,13 +40,7 @@ _WAITING = {
     *(FindingKind.MARKER_MISSING, FindingKind.MARKER_SUSPECTED, FindingKind.MARKER_ALONE, FindingKind.RECORDS_MISSING),
 }
 _ON_PURPOSE = {Reason.COMPACTION, Reason.RETENTION}
-_YEARS = -62_135_596_800_000, 253_402_300_800_000  # ms of the years 1 to 9999, which Python's datetime has
 _Row = dict[str, Any]
-
-
-def moment(ms: int | None) -> int | None:
-    """A time for a column of times; None if there is none, or no year of four digits has it."""
-    return ms if ms is not None and ms != -1 and _YEARS[0] <= ms < _YEARS[1] else None
 
 
 def _age(ms: int) -> str:

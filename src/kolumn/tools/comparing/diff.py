@@ -17,6 +17,7 @@ from kolumn.core.keywords import known_keywords
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.damage.findings import MOST_ROWS, html_table
+from kolumn.decode.observed import moment
 from kolumn.options import Options
 from kolumn.readers.plan import LiveSegments, live_segments
 from kolumn.source.segments import Segment
@@ -24,7 +25,7 @@ from kolumn.source.side_files import CHECKPOINT, METADATA, TIER_CHECKPOINT, Epoc
 from kolumn.source.storage import beside, with_suffix
 from kolumn.tools.comparing.records import LiveKeys, Pair
 from kolumn.tools.comparing.sides import Side
-from kolumn.tools.comparing.windows import BROKEN, CONTENT, KINDS, ONLY, STORAGE, Comparison, Unlike, moment
+from kolumn.tools.comparing.windows import BROKEN, CONTENT, KINDS, ONLY, STORAGE, Comparison, Unlike
 
 _MOMENT = pa.timestamp("ms", tz="UTC")
 DIFFERENCE_SCHEMA = pa.schema(
@@ -337,7 +338,7 @@ def _record(record: dict[str, Any]) -> dict[str, Any]:
     return {
         "key": record["key"], "valueSize": None if value is None else len(value),
         "valueHash": None if value is None else sha256(value).hexdigest(),
-        "timestamp": None if record["timestampMs"] == -1 else moment(record["timestampMs"]), "producerId": record["producerId"],
+        "timestamp": moment(record["timestampMs"]), "producerId": record["producerId"],
         "producerEpoch": record["producerEpoch"], "leaderEpoch": record["leaderEpoch"], "isControl": record["isControl"],
     }  # fmt: skip
 

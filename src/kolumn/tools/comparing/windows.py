@@ -14,7 +14,6 @@ import numpy as np
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.text import in_column
 from kolumn.damage.findings import LIMIT, Damage
-from kolumn.decode.observed import EARLIEST, LATEST
 from kolumn.formats.codecs.known import NAMES
 from kolumn.source.segments import HIGHEST
 from kolumn.tools.comparing import sides as row
@@ -346,8 +345,3 @@ def _storage_text(bits: int, records: tuple[Records, ...], rows: tuple[Int64s, I
         f"leader epochs {left[row.EPOCH]} and {right[row.EPOCH]}", "other batches",
     )  # fmt: skip
     return ", ".join(text for bit, text in enumerate(texts) if bits >> bit & 1) or "other bytes of a batch"
-
-
-def moment(ms: int | None) -> int | None:
-    """A time for a table; None outside of the years 1 to 9999."""
-    return ms if ms is not None and EARLIEST <= ms <= LATEST else None
