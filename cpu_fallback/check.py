@@ -12,9 +12,9 @@ from kolumn.core.errors import Code
 from kolumn.cpu_fallback.machine.address import fetch
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats import crc, layouts, legacy, memory, table, v2, v3_compact
+from kolumn.formats import crc, layouts, legacy, memory, redpanda, table, v2, v3_compact
 from kolumn.formats.codecs import LZ4, NONE
-from kolumn.formats.entry import OVERHEAD, SIZE_AT, entry, magic_at
+from kolumn.formats.entry import OVERHEAD, entry, magic_at
 
 _OK, _TRUNCATED, _BAD_CRC = int(Code.OK), int(Code.TRUNCATED), int(Code.BAD_CRC)
 
@@ -25,6 +25,12 @@ def checksum(layout: int, buf: int, start: int, end: int) -> int:
     return crc.crc32c(buf, start, end) if layouts.has_castagnoli(layout) else crc.crc32(buf, start, end)
 
 
+@register_jitable
+def is_intact(row: Int64s, entry: int) -> bool:
+    """Whether the bytes of a batch at an address match its CRC-32C."""
+    return crc.crc32c_from(row[table.CRC_SEED] ^ 0xFFFFFFFF, entry, row[table.CRC_FROM], row[table.SIZE]) == row[table.CRC]
+
+
 @compiled
 def check(buf: int, origin: int, rows: Table) -> int:
     """Set BAD_CRC in every row without a code whose bytes do not match the checksum; returns how many rows have a code."""
@@ -32,8 +38,12 @@ def check(buf: int, origin: int, rows: Table) -> int:
     for i in range(rows.shape[0]):
         row = rows[i]
         if row[table.CODE] == _OK:
-            start, end = row[table.POSITION], row[table.POSITION] + row[table.SIZE]
-            if checksum(row[table.LAYOUT], buf - origin, start + row[table.CRC_FROM], end) != row[table.CRC]:
+            entry = buf - origin + row[table.POSITION]
+            if layouts.has_castagnoli(row[table.LAYOUT]):
+                good = is_intact(row, entry)
+            else:
+                good = crc.crc32(entry, row[table.CRC_FROM], row[table.SIZE]) == row[table.CRC]
+            if not good:
                 row[table.CODE] = _BAD_CRC
         if row[table.CODE] != _OK:
             bad += 1
@@ -66,7 +76,7 @@ def candidate(
     larger than the rest are skipped."""
     base = buf - origin
     while position < stop:
-        if plausible(buf, origin, position, end, floor, format) and memory.i64_at(base, position) < ceiling:
+        if plausible(buf, origin, position, end, floor, format) and layouts.offset_at(format, base, position) < ceiling:
             if layouts.has_own_frame(format):
                 return position, budget
             size = memory.i32_at(base, position + 8) + OVERHEAD
@@ -93,8 +103,9 @@ def plausible(buf: int, origin: int, position: int, end: int, floor: int, format
     base = buf - origin
     if layouts.has_own_frame(format):
         code, size = layouts.own_frame(format, base, position, end)
-        if code == _OK:
-            return memory.i64_at(base, position) > floor and layouts.plausible(layouts.own_layout(format), base, position, size)
+        if code == _OK or layouts.has_no_magics(format):
+            fits = code == _OK and layouts.offset_at(format, base, position) > floor
+            return fits and layouts.plausible(layouts.own_layout(format), base, position, size)
     layout, size = layouts.layout_of(format, memory.load8(base, position + 16)), memory.i32_at(base, position + 8)
     if layout == layouts.NO_LAYOUT or size < legacy.SMALLEST_V0 or size > end - position - OVERHEAD:
         return False
@@ -149,6 +160,9 @@ def fill(buf: int, pos: int, size: int, layout: int, row: Int64s) -> None:
 @register_jitable
 def frame(buf: int, pos: int, loaded: int, end: int, decide: bool, format: int) -> tuple[int, int, int]:
     """Frame the entry at ``pos``: code, size, layout. With ``decide``, checksums decide between a draft's own frame and the shipped one."""
+    if layouts.has_no_magics(format):
+        code, size = layouts.own_frame(format, buf, pos, end)
+        return code, size, layouts.own_layout(format)
     code, size = entry(buf, pos, end)
     if layouts.has_own_frame(format):
         own, own_size = layouts.own_frame(format, buf, pos, end)
@@ -217,33 +231,34 @@ def walk(
 
 
 @compiled
-def boundary(file: int, start: int, end: int, floor: int, window: int, room: int) -> int:
-    """First position from ``start`` on where two format 2 batches seem to follow one another, or -1 if ``room`` bytes have none.
+def boundary(file: int, start: int, end: int, floor: int, window: int, room: int, format: int) -> int:
+    """First position from ``start`` on where two streamed batches seem to follow one another, or -1 if ``room`` bytes have none.
 
     ``file``: as for `fetch`.
     ``start``, ``end``: positions: of the first byte to look at, and of the end of the file.
     ``floor``: their offsets are above it.
     ``window``, ``room``: address and size of memory for the bytes.
+    ``format``: index into `layouts.FORMATS`.
     """
     size = min(room, end - start)
     if fetch(file, window, size, start) != size:
         return -1
     buf, loaded = window - start, start + size
     for position in range(start, loaded - v2.HEADER):
-        following = _end(buf, position, end, floor)
-        if following > 0 and following + v2.HEADER <= loaded:
-            last = memory.i64_at(buf, position) + memory.i32_at(buf, position + 23)
-            if _end(buf, following, end, last) > 0:
-                return position
+        following = _end(buf, position, end, floor, format)
+        last = layouts.offset_at(format, buf, position)
+        if following > 0 and following + v2.HEADER <= loaded and _end(buf, following, end, last, format) > 0:
+            return position
     return -1
 
 
 @register_jitable
-def _end(buf: int, position: int, end: int, floor: int) -> int:
+def _end(buf: int, position: int, end: int, floor: int, format: int) -> int:
     """Where the batch ends whose header seems to be at ``position``; 0 if none is there."""
-    if magic_at(buf, position) != v2.MAGIC or not plausible(buf, 0, position, end, floor, layouts.KAFKA):
+    code, size, layout = frame(buf, position, end, end, False, format)
+    if code != _OK or not layouts.is_streamed(layout) or not plausible(buf, 0, position, end, floor, format):
         return 0
-    return position + OVERHEAD + memory.i32_at(buf, position + SIZE_AT)
+    return position + size
 
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -264,10 +279,10 @@ def keeps(limit: Limits, row: Int64s) -> bool:
     """Whether the entry of a row can hold records within the limits, as far as its header is believed. A wrapper's header says nothing of
     the offsets in it, which need not grow. The largest timestamp of a batch may be unset, or too low, unless it is the time of all records
     (LogAppendTime)."""
-    if row[table.CONTROL] != 0 and not limit.include_control:
+    if row[table.CONTROL] != 0 and (not limit.include_control or redpanda.is_opaque(row[table.BATCH_TYPE])):
         return False
     layout = row[table.LAYOUT]
-    tells = layout == _V2 or (layout == _LEGACY and row[table.CODEC] == NONE)
+    tells = layouts.holds_records(layout) or (layout == _LEGACY and row[table.CODEC] == NONE)
     if tells and not in_range(limit, row[table.BASE_OFFSET], row[table.LAST_OFFSET]):
         return False
     dated = layouts.holds_records(layout) and row[table.TIMESTAMP_TYPE] == table.LOG_APPEND_TIME

@@ -1,4 +1,5 @@
-"""Reads and decodes format 2 batches block by block, while a block is in the CPU's cache: memory limits the speed of uncompressed data.
+"""Reads and decodes batches of format 2 and of Redpanda block by block, while a block is in the CPU's cache: memory limits the speed of
+uncompressed data.
 
     file  | batch | batch | batch | batch | batch | batch | batch |
           |<------ block ------->|<------ block ------->|           a block starts at a batch and ends where the buffer does
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
-from kolumn.cpu_fallback.check import Limits, fill, keeps
+from kolumn.cpu_fallback.check import Limits, fill, frame, is_intact, keeps
 from kolumn.cpu_fallback.fields import target
 from kolumn.cpu_fallback.fields.records import batch_records
 from kolumn.cpu_fallback.fields.target import POSITIONS, Target, begin_columns, in_microseconds
@@ -20,9 +21,8 @@ from kolumn.cpu_fallback.inflate.unpack import GIVEN_UP, WRONG_CONTENT, unpack
 from kolumn.cpu_fallback.machine.address import PAD, borrowed, fetch
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats import crc, table, v2
+from kolumn.formats import layouts, table, v2
 from kolumn.formats.codecs import GZIP, LZ4, NONE, ZSTD
-from kolumn.formats.entry import entry, magic_at
 
 MOST_BYTES = 16 << 20
 """Largest batch that is streamed, in bytes; the general path decodes larger ones."""
@@ -35,7 +35,7 @@ used length of the arena. `UNPACKED` counts the bytes that decoders wrote, or co
 payloads were decompressed more than once. `LARGEST` is the largest decompressed size of a batch. `PLAIN` and `PACKED` are the bytes of the
 decoded batches without a codec and with one. `UNTIMED` is 1 if a timestamp is `NO_TIME`."""
 SLOTS = POSITIONS + 6
-_OK, _V2 = int(Code.OK), v2.LAYOUT.number
+_OK = int(Code.OK)
 _MARGIN = 1.5
 """How much more than expected a payload may decompress to if it is appended to others."""
 
@@ -58,12 +58,14 @@ class Span(NamedTuple):
     ``stop``, ``end``: positions at which to stop, and of the end of the file.
     ``weight``: approximate number of decompressed bytes to decode.
     ``inflates``: expected number of decompressed bytes for each byte of a compressed batch, until some are decompressed.
+    ``format``: index into `layouts.FORMATS`, of a format with streamed batches.
     """
 
     stop: int
     end: int
     weight: float
     inflates: float
+    format: int = layouts.KAFKA
 
 
 class Source(NamedTuple):
@@ -90,12 +92,12 @@ class Source(NamedTuple):
 
 
 @register_jitable
-def _row(header: int, pos: int, end: int, row: Int64s) -> int:
+def _row(header: int, pos: int, end: int, format: int, row: Int64s) -> int:
     """Fill a row from the header at an address; returns the size of the entry, or 0 if these loops cannot decode it."""
-    code, size = entry(header - pos, pos, end)
-    if code != _OK or magic_at(header - pos, pos) != v2.MAGIC or size > MOST_BYTES:
+    code, size, layout = frame(header - pos, pos, end, end, False, format)
+    if code != _OK or not layouts.is_streamed(layout) or size > MOST_BYTES:
         return 0
-    fill(header - pos, pos, size, _V2, row)
+    fill(header - pos, pos, size, layout, row)
     return size if row[table.CODE] == _OK else 0
 
 
@@ -115,14 +117,14 @@ def _inflates(slots: Int64s, span: Span) -> float:
 
 @compiled
 def hop(file: int, pos: int, span: Span, buf: int, rows: Table) -> tuple[int, int]:
-    """Fill the batch table by reading only headers, from ``pos`` on, as long as entries are format 2 batches. ``buf`` is the address of
+    """Fill the batch table by reading only headers, from ``pos`` on, as long as batches are streamed. ``buf`` is the address of
     memory for one header. Returns ``count``, ``pos``: rows filled, and the position where the walk stopped. The general walk continues
     there."""
     count, weight = 0, span.weight
     while pos < span.stop and weight > 0 and count < rows.shape[0] and pos + v2.HEADER <= span.end:
         if fetch(file, buf, v2.HEADER, pos) != v2.HEADER:
             break
-        size = _row(buf, pos, span.end, rows[count])
+        size = _row(buf, pos, span.end, span.format, rows[count])
         if size == 0:
             break
         weight -= _weight(rows[count : count + 1], span.inflates)
@@ -182,7 +184,7 @@ def stream(
             if fetch(source.file, window + position, loaded - position, position) != loaded - position:
                 return b, DONE if new else WRONG, 0, known
         if new:
-            size = _row(window + position, position, span.end, rows[b])
+            size = _row(window + position, position, span.end, span.format, rows[b])
             if size == 0:
                 return b, DONE, 0, known
             known += 1
@@ -219,7 +221,7 @@ def _batch(
 ) -> tuple[int, int]:  # fmt: skip
     """Check, decompress and decode the batch at an address: the state, and the decompressed size, 0 if it is not known."""
     size, codec = row[table.SIZE], row[table.CODEC]
-    if limits.check_crcs and crc.crc32c(batch, v2.CRC_FROM, size) != row[table.CRC]:
+    if limits.check_crcs and not is_intact(row, batch):
         return WRONG, 0
     records[b] = 0
     if (row[table.COUNT] == 0 and size == v2.HEADER) or not keeps(limits, row):
@@ -268,10 +270,10 @@ def load(file: int, rows: Table, window: int, check_crcs: bool) -> bool:
     origin, end = rows[0, table.POSITION], rows[-1, table.POSITION] + rows[-1, table.SIZE]
     if fetch(file, window, end - origin, origin) != end - origin:
         return False
-    for b in range(rows.shape[0]):
-        if check_crcs and crc.crc32c(window + rows[b, table.POSITION] - origin, v2.CRC_FROM, rows[b, table.SIZE]) != rows[b, table.CRC]:
-            return False
-    return True
+    intact = True
+    for b in range(rows.shape[0] if check_crcs else 0):
+        intact = intact and is_intact(rows[b], window + rows[b, table.POSITION] - origin)
+    return intact
 
 
 @compiled

@@ -8,7 +8,8 @@
 A checksum is linear: that of the whole is the sum (XOR) of those of its words, each moved to its place. One step of a lane moves
 its register over the 124 bytes of the other lanes and its own four, by four look-ups in shared memory; at the end lane l has
 31 - l words less to its right, and the zeros after ``end`` are taken back by multiplying with a negative power of x. Leading
-zeros change nothing, and the register's initial value, all ones, equals inverting the first four bytes.
+zeros change nothing, and the register's initial value, all ones, equals inverting the first four bytes; another one (`table.CRC_SEED`)
+is added to them alike.
 
 Few large entries would leave most of a device idle. So each is cut into slices of whole rows, and the register of a slice is moved
 over the rows after it: multiplied by x^1024 for each, by digits of six bits, whose powers are in a table. `join` adds the slices up.
@@ -43,7 +44,7 @@ _MOVES = _DIGITS << _DIGIT_BITS
 _LOW_DIGIT, _DIGIT_BYTES = (1 << _DIGIT_BITS) - 1, 4 << _DIGIT_BITS
 WORDS = _STEPS + WARP + ROW + _MOVES
 """Words of the tables of one polynomial: the step, the place of each lane, what undoes 0 to 127 zeros, and what moves over rows."""
-_ALL_LANES, _LOG_ROW, _ALL_STEPS = 0xFFFFFFFF, 7, 2 * _STEPS
+_ALL_LANES, _ONES, _LOG_ROW, _ALL_STEPS = 0xFFFFFFFF, 0xFFFFFFFF, 7, 2 * _STEPS
 _Steps = NDArray[np.uint32]
 
 
@@ -106,12 +107,13 @@ def _step(steps: _Steps, first: int, register: int, word: int) -> int:
 
 
 @register_jitable
-def lane_register(start: int, end: int, row: int, stop: int, lane: int, steps: _Steps, first: int) -> int:
-    """Register of a lane over its words of the rows [row, stop) of an entry with bytes [start, end); ``steps[first:]`` are its tables."""
+def lane_register(start: int, end: int, begun: int, row: int, stop: int, lane: int, steps: _Steps, first: int) -> int:
+    """Register of a lane over its words of the rows [row, stop) of an entry with bytes [start, end), for which the whole register is
+    ``begun`` at first; ``steps[first:]`` are its tables."""
     register, at, inner, stop = 0, row + 4 * lane, min(stop, end) + 4 * lane, stop + 4 * lane
     # All lanes do the same number of rows in each loop, so that they stay together. First those with the bytes that are inverted.
     while at < stop and at < start + 4 + 4 * lane:
-        register = _step(steps, first, register, _inside(loadu32(at), at, start, end))
+        register = _step(steps, first, register, _inside(loadu32(at), at, start, end, begun))
         at += ROW
     # Four loads before the first is used: each would wait for memory by itself.
     while at + 4 * ROW <= inner:
@@ -125,21 +127,21 @@ def lane_register(start: int, end: int, row: int, stop: int, lane: int, steps: _
     while at < stop:
         word = loadu32(at)
         if at + 4 > end:
-            word = _inside(word, at, start, end)
+            word = _inside(word, at, start, end, begun)
         register = _step(steps, first, register, word)
         at += ROW
     return int(register)
 
 
 @register_jitable
-def _inside(word: int, at: int, start: int, end: int) -> int:
-    """A word without its bytes outside of [start, end), and with those of the first four inverted."""
+def _inside(word: int, at: int, start: int, end: int, begun: int) -> int:
+    """A word without its bytes outside of [start, end), and with the register at the beginning added to the first four."""
     kept = 0
     for k in range(4):
         byte = (word >> (8 * k)) & 0xFF
         place = at + k
         if start <= place < end:
-            kept |= (byte ^ 0xFF if place < start + 4 else byte) << (8 * k)
+            kept |= (byte ^ ((begun >> (8 * (place - start))) & 0xFF) if place < start + 4 else byte) << (8 * k)
     return kept
 
 
@@ -173,11 +175,13 @@ def lane_share(a: Arguments, item: int, lane: int, steps: _Steps) -> int:
     if begin == stop:
         return 0
     row, stop = row + (begin << _LOG_ROW), row + (stop << _LOG_ROW)
-    if layouts.has_castagnoli(load64(a.rows + 8 * (table.WIDTH * i + table.LAYOUT))):
+    entry = a.rows + 8 * table.WIDTH * i
+    begun = load64(entry + 8 * table.CRC_SEED) ^ _ONES
+    if layouts.has_castagnoli(load64(entry + 8 * table.LAYOUT)):
         place = loadu32(a.tables + 4 * (_STEPS + lane))
-        return crc.multiply(place, lane_register(start, end, row, stop, lane, steps, 0), crc.CASTAGNOLI)
+        return crc.multiply(place, lane_register(start, end, begun, row, stop, lane, steps, 0), crc.CASTAGNOLI)
     place = loadu32(a.tables + 4 * (WORDS + _STEPS + lane))
-    return crc.multiply(place, lane_register(start, end, row, stop, lane, steps, _STEPS), crc.IEEE)
+    return crc.multiply(place, lane_register(start, end, begun, row, stop, lane, steps, _STEPS), crc.IEEE)
 
 
 @register_jitable

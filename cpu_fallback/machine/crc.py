@@ -43,12 +43,17 @@ _iscsi, _gzip_refl = map(_address_of, _ADDRESSES)
 
 
 @register_jitable
-def _crc32c(buf: int, at: int, end: int) -> int:
+def _crc32c_from(register: int, buf: int, at: int, end: int) -> int:
     """CRC-32C. The function inverts nothing, and takes an int for the size: no entry is larger."""
     function = _iscsi()
     if function == 0:
-        return crc.crc_bytes(crc.CRC32C, 0xFFFFFFFF, buf, at, end) ^ 0xFFFFFFFF
-    return (call(function, (buf + at, end - at, 0xFFFFFFFF)) ^ 0xFFFFFFFF) & 0xFFFFFFFF
+        return crc.crc_bytes(crc.CRC32C, register, buf, at, end) ^ 0xFFFFFFFF
+    return (call(function, (buf + at, end - at, register)) ^ 0xFFFFFFFF) & 0xFFFFFFFF
+
+
+@register_jitable
+def _crc32c(buf: int, at: int, end: int) -> int:
+    return crc.crc32c_from(0xFFFFFFFF, buf, at, end)
 
 
 @register_jitable
@@ -60,5 +65,6 @@ def _crc32(buf: int, at: int, end: int) -> int:
     return call(function, (0, buf + at, end - at)) & 0xFFFFFFFF
 
 
+implement(crc.crc32c_from, _crc32c_from, target="cpu")
 implement(crc.crc32c, _crc32c, target="cpu")
 implement(crc.crc32, _crc32, target="cpu")

@@ -158,6 +158,10 @@ class TableBuilder:
             return self._labelled(self.device.zeros(4 * records.rows), [self.constants[name]])
         if name in ("timestampSeconds", "brokerTimestampMs"):
             return self._draft_times[0 if name == "timestampSeconds" else 1]
+        if name in ("batchType", "rawOffset"):
+            # Redpanda's, whose offsets the host translates.
+            data, bitmap = (self.device.zeros(size) for size in (8 * records.rows, 4 * (records.rows + 31 >> 5)))
+            return Column("int8" if name == "batchType" else "int64", records.rows, data, bitmap, records.rows)
         if name == "codec":
             return self._labelled(self._repeated(records.batches.address + 8 * table.CODEC, 8 * table.WIDTH, "int32"), list(NAMES))
         if name == "controlType":

@@ -31,6 +31,7 @@ class Code(IntEnum):
     SEGMENT_MISSING = 7, "file", "the segment to which its index files belong"
     OFFSET_ORDER = 8, "offset", "offsets that no other segment of the directory has"
     NOT_A_SEGMENT = 9, "file", "a Kafka log segment"
+    HEADER_CRC = 18, "header crc", "the checksum of the bytes of the header"
     BASE_OFFSET = 19, "base offset", "offsets between those of the entries around it"
     # Payload: codec and framing.
     BAD_CODEC = 10, "attributes", "codec 0 none, 1 gzip, 2 snappy, 3 lz4 or 4 zstd"

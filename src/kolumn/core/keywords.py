@@ -28,7 +28,7 @@ Progress = Callable[[int], None]
 Keys = Mapping[str, Path]  # files of private keys by the names of the keys
 
 # The allowed values, which `kolumn.options` checks.
-Format = Literal["kafka", "enriched", "kip98-draft", "v3-compact", "kip87"]
+Format = Literal["kafka", "enriched", "kip98-draft", "v3-compact", "kip87", "redpanda"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 Errors = Literal["raise", "skip"]
@@ -148,7 +148,7 @@ class RecordOptions(ChoiceOptions, WholeOptions, PayloadOptions, total=False):
 class ReadOptions(RecordOptions, total=False):
     """The options of a read: the one list from which functions, commands and Spark take names, types, defaults and descriptions."""
 
-    format: Annotated[Format, "kafka", "'kafka', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'."]
+    format: Annotated[Format, "kafka", "'kafka', 'redpanda', or a draft: 'enriched', 'kip98-draft', 'v3-compact', 'kip87'."]
 
 
 class Option(NamedTuple):

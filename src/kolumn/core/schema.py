@@ -39,12 +39,15 @@ RECORD_COLUMNS: dict[str, pa.DataType] = {
     "timestampMs": pa.int64(),
     "timestampSeconds": pa.int32(),
     "brokerTimestampMs": pa.int64(),
+    "batchType": pa.int8(),
+    "rawOffset": pa.int64(),
 }
 """Record columns and their Arrow types; every one is nullable, as in Spark's Kafka source.
 
 ``timestamp`` is null if the record has none; ``timestampMs`` is the raw field, -1 for none. ``timestampType`` is -1 none,
 0 CreateTime, 1 LogAppendTime. ``position`` is the byte position of the record's entry in ``segment``. ``timestampSeconds`` and
-``brokerTimestampMs`` are the two timestamps of an enriched message, null in other formats and if it has none.
+``brokerTimestampMs`` are the two timestamps of an enriched message, null in other formats and if it has none. ``batchType`` and
+``rawOffset`` are null in other formats than Redpanda's: the type of the batch, 1 for records of clients, and the offset in its log.
 """
 
 DEFAULT_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -71,10 +74,11 @@ BATCH_SCHEMA = pa.schema(
         ("isTransactional", pa.bool_()),
         ("isControl", pa.bool_()),
         ("deleteHorizonMs", pa.int64()),
+        ("batchType", pa.int8()),
     ]
 )
 """One row for each entry. ``baseOffset`` and ``count`` are null for wrappers of formats 0 and 1, ``crcValid`` if the CRC was
-not compared, ``deleteHorizonMs`` if the batch has none."""
+not compared, ``deleteHorizonMs`` if the batch has none, ``batchType`` in other formats than Redpanda's, whose offsets here are raw."""
 
 DAMAGE_SCHEMA = pa.schema(
     [("segment", pa.string()), ("position", pa.int64()), ("size", pa.int64()), ("baseOffset", pa.int64()),

@@ -211,7 +211,8 @@ def header_error(path: str, row: Entry, entry: Bytes) -> CorruptBatchError:
     code = Code(row.code)
     expected, found = None, ""
     if code == Code.BAD_CRC:
-        computed = crc32c(entry, row.crc_from) if layouts.has_castagnoli(row.layout) else isal_zlib.crc32(entry[row.crc_from :])
+        castagnoli = layouts.has_castagnoli(row.layout)
+        computed = crc32c(entry, row.crc_from, row.crc_seed) if castagnoli else isal_zlib.crc32(entry[row.crc_from :])
         expected, found = f"the stored checksum 0x{row.crc:08x}", f"0x{computed:08x} over bytes {row.crc_from} to {len(entry)} of the batch"
     elif code == Code.BAD_MAGIC:
         found = str(row.magic)

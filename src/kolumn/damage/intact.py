@@ -82,6 +82,14 @@ def claim_without_magic(head: Bytes, left: int, format: int, floor: int, ceiling
     return Claim(floor)
 
 
+def claimed_size(head: Bytes | bytes, format: int) -> int:
+    """Size of the entry that begins with ``head``, by its length field; 0 if no entry is so small. For `v3_compact` as in the formats that
+    may be mixed with it."""
+    if layouts.has_no_magics(format):
+        return int(layouts.own_frame(format, head, 0, OPEN)[1])
+    return memory.i32_at(head, entry.SIZE_AT) + entry.OVERHEAD
+
+
 def _header(head: Bytes, row: Entry, format: int) -> bool:
     """Fill a row from a header whose length may be wrong; False if it is not a header, or has values that no writer writes."""
     framed = layouts.FORMATS[format].own_believable
@@ -190,7 +198,7 @@ class Runs:
                     if self._is_message(source, position - origin):
                         inside, messages_end = wrapped(source.ctypes.data, origin, seen, position, inside, most, messages_end)
                         seen = position
-                    if position >= messages_end or memory.i64_at(source, position - origin) > inside:
+                    if position >= messages_end or layouts.offset_at(self.file.format, source, position - origin) > inside:
                         chain = self._chain(position, stretch)
                     position += 1
             if chain is not None:
@@ -269,7 +277,7 @@ class Runs:
         head = self._head(position)
         if left < v2.HEADER:
             return self._cut_header(bytes(head[:left]), last, sure)
-        size = memory.i32_at(head, entry.SIZE_AT) + entry.OVERHEAD
+        size = claimed_size(head, self.file.format)
         if layouts.has_own_frame(self.file.format):
             code, compact_size = layouts.own_frame(self.file.format, head, 0, len(head))
             size = compact_size if code == Code.TRUNCATED else size
@@ -277,16 +285,19 @@ class Runs:
 
     def _cut_header(self, head: bytes, last: int, sure: bool) -> bool:
         """Whether bytes begin like the header of an entry that comes after the offset ``last``."""
-        if len(head) < 8:
+        is_late = layouts.has_no_magics(self.file.format)
+        if len(head) < (entry.PREFIX if is_late else 8):
+            if is_late:
+                # A checksum and a length are in front of the offset.
+                return sure
             # Few bytes prove nothing: offsets begin with zeros, and values may end with zeros.
             shift = 64 - 8 * len(head)
             return sure and (last + 1) >> shift <= int.from_bytes(head, "big") <= (last + LARGEST_SPAN) >> shift
-        if not last < memory.i64_at(head, 0) <= last + LARGEST_SPAN:
+        if not last < layouts.offset_at(self.file.format, head, 0) <= last + LARGEST_SPAN:
             return False
         if len(head) < entry.PREFIX or layouts.has_own_frame(self.file.format):
             return True
-        size = memory.i32_at(head, entry.SIZE_AT) + entry.OVERHEAD
-        return size > len(head) and layouts.layout_of(self.file.format, head[16]) != layouts.NO_LAYOUT
+        return claimed_size(head, self.file.format) > len(head) and layouts.layout_of(self.file.format, head[16]) != layouts.NO_LAYOUT
 
     def _head(self, position: int) -> Any:
         return self.file.read(position, min(position + HEADERS, self.file.size))

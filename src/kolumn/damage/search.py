@@ -34,6 +34,7 @@ from kolumn.damage.intact import (
     claim_of_bytes,
     claim_of_row,
     claim_without_magic,
+    claimed_size,
     first_of,
     shapes,
 )
@@ -41,7 +42,7 @@ from kolumn.decode.host.chunks import Chunk
 from kolumn.decode.host.headers import first_offset
 from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entries, Entry
-from kolumn.formats.memory import i32_at, u32_at
+from kolumn.formats.memory import u32_at
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 
@@ -200,7 +201,7 @@ class Search(Runs):
         size, head = self.file.size, self._head(position)
         claim = claim_of_bytes(head, size - position, self.file.format, floor)
         # Where the entry ends according to its length, if the length field has 32 bits.
-        end = position + entry.OVERHEAD + i32_at(head, entry.SIZE_AT)
+        end = position + claimed_size(head, self.file.format)
         best = self._best(Stretch(position + 1, size, size, claim.last if claim.exact else floor, claim=claim, sure=floor, claimed_end=end))
         if best is None:
             return None

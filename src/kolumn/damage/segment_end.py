@@ -12,13 +12,15 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kolumn.core.errors import Code, CorruptBatchError, FormatError
+from kolumn.cpu_fallback.check import HEADERS
 from kolumn.damage.findings import Kind, Remark, Tally, Trouble
+from kolumn.damage.intact import claimed_size
 from kolumn.damage.search import Search
 from kolumn.decode.host.chunks import Stop
 from kolumn.decode.host.headers import headers
-from kolumn.formats import entry, layouts, table
+from kolumn.formats import entry, layouts, redpanda, table
 from kolumn.formats.entries import Entries
-from kolumn.formats.memory import i32_at, i64_at
+from kolumn.formats.memory import i32_at, i32_little_at, i64_at
 from kolumn.source import storage
 from kolumn.source.names import MANIFEST, file_name
 from kolumn.source.segment_file import SegmentFile, side_bytes
@@ -138,6 +140,8 @@ def _looks_like(file: SegmentFile) -> str | None:
         # The file is empty, or begins with preallocated zeros.
         return None
     looks = next((name for signature, name in _SIGNATURES.items() if head.startswith(signature)), "text" if _is_text(head) else None)
+    if file.format == layouts.KAFKA and len(head) >= redpanda.HEADER and redpanda.has_header(head, 0):
+        return "a segment of Redpanda, which is read with format='redpanda'"
     if layouts.has_own_frame(file.format) or len(head) <= entry.PREFIX:
         return looks
     offset, size = i64_at(head, 0), i32_at(head, entry.SIZE_AT)
@@ -162,11 +166,16 @@ def _is_text(head: bytes) -> bool:
 
 
 def _bad_length(file: SegmentFile, stop: Stop, floor: int, following: int | None) -> Trouble:
-    head = file.read(stop.position, min(stop.position + entry.PREFIX, file.size))
-    size = i32_at(head, entry.SIZE_AT)
-    left = file.size - stop.position
-    beyond = f", {size - left + entry.OVERHEAD} bytes more than there are, with intact batches after it" if following is not None else ""
-    error = CorruptBatchError(file.path, stop.position, Code.BAD_LENGTH, base_offset=i64_at(head, 0), found=f"{size}{beyond}")
+    head = file.read(stop.position, min(stop.position + HEADERS, file.size))
+    size, left, expected = claimed_size(head, file.format), file.size - stop.position, None
+    beyond = f", {size - left} bytes more than there are, with intact batches after it" if following is not None else ""
+    base = layouts.offset_at(file.format, head, 0)
+    if layouts.has_no_magics(file.format):
+        expected = f"at least {redpanda.HEADER}, and a batch that ends inside the file"
+        size = i32_little_at(head, 4)
+    else:
+        size -= entry.OVERHEAD
+    error = CorruptBatchError(file.path, stop.position, Code.BAD_LENGTH, base_offset=base, expected=expected, found=f"{size}{beyond}")
     return Trouble(stop.position, floor, error, resume=following)
 
 
@@ -184,11 +193,17 @@ def _truncated(file: SegmentFile, stop: Stop, floor: int, tally: Tally) -> Troub
         tally.tail, tally.tail_bytes = "truncated", left
         _active(file, stop.position, floor, tally)
         return None
-    base = i64_at(file.read(stop.position, stop.position + 8), 0) if left >= entry.SIZE_AT else None
+    head = file.read(stop.position, min(stop.position + entry.PREFIX, file.size))
+    base = layouts.offset_at(file.format, head, 0) if left >= entry.PREFIX or (left >= entry.SIZE_AT and not _is_late(file)) else None
     expected = f"an entry that ends inside the file, since the segment is rolled ({_next(file)} follows)"
     found = f"the first {left} byte{'' if left == 1 else 's'}" + (f" of {stop.size} bytes" if left > entry.PREFIX else "")
     error = CorruptBatchError(file.path, stop.position, Code.TRUNCATED, base_offset=base, expected=expected, found=found)
     return Trouble(stop.position, floor, error, file.size, lost=_up_to_next(file, floor))
+
+
+def _is_late(file: SegmentFile) -> bool:
+    """Whether other fields are in front of an entry's offset."""
+    return layouts.FORMATS[file.format].own_offset is not None
 
 
 def _zeros(file: SegmentFile, position: int, floor: int, tally: Tally) -> Trouble | None:

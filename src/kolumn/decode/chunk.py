@@ -23,7 +23,7 @@ from kolumn.decode.host.record_batch import HostPart, record_batch
 from kolumn.decode.host.run import runs, wanted
 from kolumn.decode.host.streamed import Streamed, stream_message_runs, stream_runs
 from kolumn.decode.observed import Observed
-from kolumn.formats import legacy, table, v2
+from kolumn.formats import layouts, legacy, table
 from kolumn.formats.entries import Entries, Entry, Lost
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
@@ -69,16 +69,16 @@ class HostChunk:
         read, if all entries are of format 2: columns are then made in one pass too.
         """
         entries, first = chunk.entries, chunk.entries.array[0].tolist()
-        path = STREAMED if first[table.LAYOUT] == v2.LAYOUT.number else MESSAGES
+        path = STREAMED if layouts.is_streamed(first[table.LAYOUT]) else MESSAGES
         if path in turned_off():
             return None
         need_key, share = "controlType" in options.columns, Share(options.inflated_bytes, alone)
         if chunk.span is None:
             if file.is_local or options.binary == "view" or "headers" in options.columns or STREAMED in turned_off():
                 return None
-            if (entries.layout != v2.LAYOUT.number).any() or int(entries.size.max()) > STREAMED_BATCH:
+            if not layouts.among(entries.layout, layouts.STREAMED_LAYOUTS).all() or int(entries.size.max()) > STREAMED_BATCH:
                 return None
-            span = Span(chunk.end, chunk.end, float(options.chunk_bytes), file.sizes.inflates)
+            span = Span(chunk.end, chunk.end, float(options.chunk_bytes), file.sizes.inflates, file.format)
             return stream_runs(file, entries, span, options, need_key, share, chunk.origin - chunk.source.ctypes.data)
         if first[table.LAYOUT] == legacy.LAYOUT.number:
             return stream_message_runs(file, chunk, options, need_key, share)

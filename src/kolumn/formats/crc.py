@@ -73,9 +73,26 @@ def crc_bytes(t, register: int, buf: Buffer, at: int, end: int) -> int:  # type:
     return register
 
 
+def crc_word(register: int, word: int) -> int:
+    """Add four bytes, loaded as little-endian, to a CRC-32C register."""
+    low, t = register ^ word, CRC32C
+    return t[3, low & 0xFF] ^ t[2, (low >> 8) & 0xFF] ^ t[1, (low >> 16) & 0xFF] ^ t[0, low >> 24]
+
+
+def crc_half(register: int, half: int) -> int:
+    """Add two bytes, loaded as little-endian, to a CRC-32C register."""
+    low = register ^ half
+    return CRC32C[1, low & 0xFF] ^ CRC32C[0, (low >> 8) & 0xFF] ^ (register >> 16)
+
+
 def crc32c(buf: Buffer, at: int, end: int) -> int:
     """CRC-32C of bytes [at, end), unsigned."""
-    return crc_bytes(CRC32C, 0xFFFFFFFF, buf, at, end) ^ 0xFFFFFFFF
+    return crc32c_from(0xFFFFFFFF, buf, at, end)
+
+
+def crc32c_from(register: int, buf: Buffer, at: int, end: int) -> int:
+    """CRC-32C of bytes [at, end) after others, which left the register so; unsigned."""
+    return crc_bytes(CRC32C, register, buf, at, end) ^ 0xFFFFFFFF
 
 
 def crc32(buf: Buffer, at: int, end: int) -> int:

@@ -63,6 +63,8 @@ class _Fields:
     code = _Field(table.CODE)
     record = _Field(table.RECORD)
     where = _Field(table.WHERE)
+    crc_seed = _Field(table.CRC_SEED)
+    batch_type = _Field(table.BATCH_TYPE)
 
 
 class Entry(_Fields):

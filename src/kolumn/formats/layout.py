@@ -89,6 +89,8 @@ class Layout:
         Whether the type of a control message is in its attributes. Then ``control_types`` are numbered from ``control_bit`` on.
     unsigned : bool
         Whether varints are unsigned.
+    streamed : bool
+        Whether `kolumn.cpu_fallback.stream` decodes such entries: records of format 2 after a header of 61 bytes.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Layout:
     control_types: tuple[str, ...] = ()
     typed_control: bool = False
     unsigned: bool = False
+    streamed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,13 +133,15 @@ class Format:
     ----------
     name : str
     magics : mapping of int to Layout
-        Layouts of entries that have their magic at byte 16, by that magic.
+        Layouts of entries that have their magic at byte 16, by that magic; none if all entries of the format have frames of their own.
     magic : int
         Magic of written entries, unless the caller asks for another one.
     own_frame : callable, optional
         ``(buf, pos, end)``: code and size of an entry that has its magic elsewhere.
     own_crc_at : callable, optional
         ``(buf, pos)``: position of the checksum of such an entry; the bytes that it covers begin 4 bytes after that.
+    own_offset : callable, optional
+        ``(buf, pos)``: offset in the header of such an entry, if it is not in the first 8 bytes.
     own_shapes : callable, optional
         ``(head, size)``: possible layouts of such an entry at the beginning of ``head``, ignoring its length field. Tuples of the smallest
         size, the first byte under the checksum, the checksum's position, and whether it is CRC-32C.
@@ -157,6 +162,7 @@ class Format:
     magic: int
     own_frame: Callable[[Buffer, int, int], tuple[int, int]] | None = None
     own_crc_at: Callable[[Buffer, int], int] | None = None
+    own_offset: Callable[[Buffer, int], int] | None = None
     own_shapes: Callable[[Any, int], Iterator[tuple[int, int, int, bool]]] | None = None
     own_believable: Callable[[Any, Any], bool | None] | None = None
     own_layouts: tuple[Layout, ...] = ()

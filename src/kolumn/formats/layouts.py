@@ -8,6 +8,7 @@ Bytes alone cannot distinguish the drafts, because three of them use a magic tha
     kip98-draft   0, 1 message · 2 set      kip98_draft.py
     v3-compact    as kafka · 3 batch        v3_compact.py; its magic is after a varint, so the frame decides
     kip87         0, 1, 2 message           kip87.py
+    redpanda      batch                     redpanda.py; no magic: the frame is its own
 
 A draft can be tried without a change here: KOLUMN_FORMATS names modules, separated by commas, each with a ``FORMAT``. All processes that
 read the draft need the same variable.
@@ -23,7 +24,7 @@ import numpy as np
 
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import Code
-from kolumn.formats import crc, enriched, kip87, kip98_draft, legacy, table, v2, v3_compact
+from kolumn.formats import crc, enriched, kip87, kip98_draft, legacy, redpanda, table, v2, v3_compact
 from kolumn.formats.entry import magic_at
 from kolumn.formats.layout import Family, Format, Layout, chosen
 from kolumn.formats.memory import Buffer, i64_at, load8, u32_at
@@ -34,9 +35,10 @@ _MOST = 12
 KAFKA_FORMAT = Format("kafka", {0: legacy.LAYOUT, 1: legacy.LAYOUT, 2: v2.LAYOUT}, v2.MAGIC, as_shipped=True)
 EXTRA: tuple[ModuleType, ...] = tuple(map(import_module, filter(None, os.environ.get("KOLUMN_FORMATS", "").split(","))))
 """Modules of drafts that KOLUMN_FORMATS names."""
-FILES: tuple[ModuleType, ...] = (legacy, v2, enriched, kip98_draft, v3_compact, kip87, *EXTRA)
+FILES: tuple[ModuleType, ...] = (legacy, v2, enriched, kip98_draft, v3_compact, kip87, redpanda, *EXTRA)
 FORMATS: tuple[Format, ...] = (
-    KAFKA_FORMAT, enriched.FORMAT, kip98_draft.FORMAT, v3_compact.FORMAT, kip87.FORMAT, *(module.FORMAT for module in EXTRA)
+    KAFKA_FORMAT, enriched.FORMAT, kip98_draft.FORMAT, v3_compact.FORMAT, kip87.FORMAT, redpanda.FORMAT,
+    *(module.FORMAT for module in EXTRA)
 )  # fmt: skip
 FORMAT_NAMES = tuple(one.name for one in FORMATS)
 KAFKA = FORMATS.index(KAFKA_FORMAT)
@@ -57,6 +59,7 @@ LAYOUTS: Mapping[int, Layout] = _numbered()
 BATCHES = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.RECORDS)
 MESSAGES = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.MESSAGES)
 TYPED_CONTROL = tuple(number for number, layout in LAYOUTS.items() if layout.typed_control)
+STREAMED_LAYOUTS = tuple(number for number, layout in LAYOUTS.items() if layout.streamed)
 SETS = tuple(number for number, layout in LAYOUTS.items() if layout.family == Family.SET)
 
 # Compiled code cannot look into a table of objects, so a fact is packed into one number for it, with some bits for each layout.
@@ -111,6 +114,7 @@ inner_codec = chosen(_that_have("inner_codec"), CHOSEN)
 count = chosen(_that_have("count"), CHOSEN)
 own_frame = chosen({i: one.own_frame or _no_frame for i, one in enumerate(FORMATS)}, CHOSEN)
 own_crc_at = chosen({i: one.own_crc_at or _no_crc for i, one in enumerate(FORMATS)}, CHOSEN)
+offset_at = chosen({i: one.own_offset or i64_at for i, one in enumerate(FORMATS)}, CHOSEN)
 """Functions of `Layout` and of `Format`, by the number of the layout or of the format."""
 CONTROL_NAMES = (*dict.fromkeys(name for layout in LAYOUTS.values() for name in layout.control_types), "UNKNOWN")
 """Names of all control types; `control_name` returns indexes into it."""
@@ -133,6 +137,7 @@ control_name = chosen({number: _namer(layout) for number, layout in LAYOUTS.item
 _FAMILY = _packed(2, {NO_LAYOUT: 3}) | _of_layouts(2, lambda layout: layout.family)
 _RECORDS, _MESSAGES, _SET = int(Family.RECORDS), int(Family.MESSAGES), int(Family.SET)
 _OWN_FRAME = _packed(1, {i: one.own_frame is not None for i, one in enumerate(FORMATS)})
+_OWN_ALONE = _packed(1, {i: not one.magics for i, one in enumerate(FORMATS)})
 _OWN_LAYOUT = _packed(4, {i: one.own_layouts[0].number if one.own_layouts else 0 for i, one in enumerate(FORMATS)})
 _OF_MAGIC_0, _OF_MAGIC_1, _OF_MAGIC_2 = (
     _packed(4, {i: one.magics[magic].number if magic in one.magics else NO_LAYOUT for i, one in enumerate(FORMATS)}) for magic in range(3)
@@ -151,6 +156,11 @@ def layout_of(format: int, magic: int) -> int:
 def has_own_frame(format: int) -> bool:
     """Whether some entries of a format do not have their magic at byte 16."""
     return (_OWN_FRAME >> format) & 1 != 0
+
+
+def has_no_magics(format: int) -> bool:
+    """Whether all entries of a format have frames of their own."""
+    return (_OWN_ALONE >> format) & 1 != 0
 
 
 def own_layout(format: int) -> int:
@@ -202,6 +212,10 @@ def _bit(fact: Callable[[Layout], int]) -> Callable[[int], int]:
     return mask_of
 
 
+STREAMED = tuple(i for i, one in enumerate(FORMATS) if one.as_shipped and all(layout.streamed for layout in one.own_layouts))
+"""Formats, by number, in whose segments streamed batches are read as such."""
+is_streamed = _flag(lambda layout: layout.streamed)
+"""Whether `kolumn.cpu_fallback.stream` decodes such entries."""
 has_castagnoli = _flag(lambda layout: layout.castagnoli)
 """Whether the entry's checksum is CRC-32C, not CRC-32."""
 crc_at, crc_from = _number(5, lambda layout: layout.crc_at), _number(5, lambda layout: layout.crc_from)

@@ -52,8 +52,23 @@ def i64_at(buf: Buffer, at: int) -> int:
 
 
 def u32_little_at(buf: Buffer, at: int) -> int:
-    """Unsigned little-endian 32-bit integer (lz4, zstd and gzip framings)."""
+    """Unsigned little-endian 32-bit integer (lz4, zstd and gzip framings, Redpanda's headers)."""
     return load8(buf, at) | (load8(buf, at + 1) << 8) | (load8(buf, at + 2) << 16) | (load8(buf, at + 3) << 24)
+
+
+def i16_little_at(buf: Buffer, at: int) -> int:
+    """Signed little-endian 16-bit integer."""
+    return load8(buf, at) | (i8_at(buf, at + 1) << 8)
+
+
+def i32_little_at(buf: Buffer, at: int) -> int:
+    """Signed little-endian 32-bit integer."""
+    return load8(buf, at) | (load8(buf, at + 1) << 8) | (load8(buf, at + 2) << 16) | (i8_at(buf, at + 3) << 24)
+
+
+def i64_little_at(buf: Buffer, at: int) -> int:
+    """Signed little-endian 64-bit integer."""
+    return u32_little_at(buf, at) | (i32_little_at(buf, at + 4) << 32)
 
 
 def put16(buf: Buffer, at: int, value: int) -> None:
@@ -72,3 +87,21 @@ def put64(buf: Buffer, at: int, value: int) -> None:
     """Write a big-endian 64-bit integer."""
     put32(buf, at, value >> 32)
     put32(buf, at + 4, value)
+
+
+def put16_little(buf: Buffer, at: int, value: int) -> None:
+    """Write a little-endian 16-bit integer."""
+    store8(buf, at, value)
+    store8(buf, at + 1, value >> 8)
+
+
+def put32_little(buf: Buffer, at: int, value: int) -> None:
+    """Write a little-endian 32-bit integer."""
+    put16_little(buf, at, value)
+    put16_little(buf, at + 2, value >> 16)
+
+
+def put64_little(buf: Buffer, at: int, value: int) -> None:
+    """Write a little-endian 64-bit integer."""
+    put32_little(buf, at, value)
+    put32_little(buf, at + 4, value >> 32)

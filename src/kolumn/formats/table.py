@@ -28,7 +28,9 @@ ATTRIBUTES = 21  # of the entry, unchanged
 CODE = 22  # errors.Code of the first error
 RECORD = 23  # index of the record to blame, or -1
 WHERE = 24  # position of the error within the decompressed payload, or -1
-WIDTH = 25
+CRC_SEED = 25  # what the checksum's register differs by from its initial value: of bytes under it that are not there as they stand
+BATCH_TYPE = 26  # of Redpanda's batches; 0 for the others
+WIDTH = 27
 NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 """Values of TIMESTAMP_TYPE."""
 UNKNOWN = -(2**62)

@@ -245,5 +245,5 @@ def codec_code(attributes: int, codec: int) -> int:
 LAYOUT = Layout(
     "record batch", 1, Family.RECORDS, HEADER, crc_at=17, crc_from=CRC_FROM, castagnoli=True,
     header=header, plausible=plausible, codec_code=codec_code, believable=believable, hop=following,
-    smallest_record=SMALLEST_RECORD, control_types=CONTROL_TYPES, holds={MAGIC: layout.RECORD_BATCH},
+    smallest_record=SMALLEST_RECORD, control_types=CONTROL_TYPES, holds={MAGIC: layout.RECORD_BATCH}, streamed=True,
 )  # fmt: skip

@@ -159,6 +159,7 @@ def _arrow(parts: list[tuple[str, Entries]], checked: bool) -> pa.Table:
     arrays["codec"] = codec.cast(pa.string())
     arrays["crcValid"] = flags(entries.is_intact) if checked else pa.nulls(len(entries), pa.bool_())
     arrays["deleteHorizonMs"] = numbers(entries.base_timestamp, pa.int64(), entries.delete_horizon == 0)
+    arrays["batchType"] = numbers(entries.batch_type, pa.int8(), entries.batch_type == 0)
     return pa.table([arrays[field.name] for field in BATCH_SCHEMA], schema=BATCH_SCHEMA)
 
 

@@ -23,7 +23,7 @@ from kolumn.core.arrays import AnyArray
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.check import HEADERS, check
 from kolumn.decode.host.chunks import Loaded, header_rows, walk_entries
-from kolumn.formats import layouts, table, v2
+from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile, side_bytes
@@ -132,7 +132,7 @@ def narrowed(span: Range, options: Options) -> Range:
     if not (by_offset or by_time):
         return span
     with SegmentFile(span.segment) as file:
-        if not file.is_local or file.format != layouts.KAFKA:
+        if not file.is_local or file.format not in layouts.STREAMED:
             return span
         if by_offset:
             span = _narrowed(file, span, low, high, options.errors)
@@ -232,8 +232,8 @@ def _is_worth(entries: Entries, span: Range, low: int | None, high: int | None) 
 
 
 def _grow(entries: Entries) -> bool:
-    """Whether all entries are batches of format 2 whose offsets grow."""
-    if entries.code.any() or (entries.layout != v2.LAYOUT.number).any() or (entries.last_offset < entries.base_offset).any():
+    """Whether all entries are record batches whose offsets grow."""
+    if entries.code.any() or not layouts.among(entries.layout, layouts.BATCHES).all() or (entries.last_offset < entries.base_offset).any():
         return False
     return bool((entries.base_offset[1:] > entries.last_offset[:-1]).all())
 

@@ -149,9 +149,10 @@ def _asked(source: keywords.Source, chosen: Options, payload: str) -> tuple[Opti
 def resident_options(chosen: Options, payload: str) -> ResidentOptions | None:
     """The options of a read whose columns stay on the GPU, with types of the typed columns.
 
-    None if the host decodes one of these, settles what became of transactions, or leaves out what deleted segments have twice.
+    None if the host decodes one of these, settles what became of transactions, leaves out what deleted segments have twice, or translates
+    raw offsets.
     """
-    if (matter(chosen) and chosen.format == "kip98-draft") or chosen.include_deleted_segments:
+    if (matter(chosen) and chosen.format == "kip98-draft") or chosen.include_deleted_segments or chosen.format == "redpanda":
         return None
     values: tuple[Any, ...] = ()
     if chosen.typed:

@@ -25,6 +25,7 @@ from kolumn.source import names as naming
 from kolumn.source import storage
 from kolumn.source.identity import names_of_files, of_growing
 from kolumn.source.names import CLEANED, DELETED, INDEXES, LOG, MANIFEST, PARTITION, SWAP, base_and_copy
+from kolumn.source.redpanda import Raft
 from kolumn.source.side_files import TIER_CHECKPOINT
 from kolumn.source.storage import FolderEntry, Identity
 from kolumn.source.tier_file import Access
@@ -180,12 +181,18 @@ class Segment:
     # folders were listed. None and 0 if its folder was not.
     beside: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     listed: int = field(default=0, compare=False, repr=False)
+    raft: Raft | None = field(default=None, compare=False)  # of Redpanda's segments: base offset and neighbours are raw offsets
     fault: CorruptBatchError | None = field(default=None, compare=False)  # why nothing of it can be read: its manifest
 
     @property
     def key(self) -> tuple[str, int]:
         """Topic and partition; "" and -1 where it has none."""
         return self.topic or "", -1 if self.partition is None else self.partition
+
+    @property
+    def term(self) -> int | None:
+        """The leader epoch of its records, if its name tells."""
+        return None if self.raft is None else self.raft.term
 
     @property
     def lowest(self) -> int | None:

@@ -154,14 +154,14 @@ def chunks(
     about ``chunk_bytes`` after decompression; with ``as_stored`` it has them in the file, and so have chunks of other entries. With
     ``check_crcs``, checksums may be used to tell formats apart.
     """
-    position, size, pays = start, 0, (streamed or not payloads) and file.format == layouts.KAFKA and file.is_local
+    position, size, pays = start, 0, (streamed or not payloads) and file.format in layouts.STREAMED and file.is_local
     streamed, batches = pays, not payloads or as_stored or STREAMED not in turned_off()
-    takes_messages = payloads and not as_stored and MESSAGES not in turned_off()
+    takes_messages = payloads and not as_stored and file.format == layouts.KAFKA and MESSAGES not in turned_off()
     step = min(chunk_bytes, PACKED_BYTES) if streamed and not as_stored else chunk_bytes
     weight, most = (float(chunk_bytes), MOST_ENTRIES if ahead else 1) if payloads else (inf, FIRST_HEADERS)
     room, following = pa.allocate_buffer(v2.HEADER + PAD), None
     while position < stop:
-        span = Span(stop, file.size, weight, 1.0 if as_stored else file.sizes.inflates)
+        span = Span(stop, file.size, weight, 1.0 if as_stored else file.sizes.inflates, file.format)
         messages = streamed and takes_messages
         chunk: Chunk | None = None
         if following is not None:
@@ -205,6 +205,8 @@ def chunks(
 def header_rows(file: SegmentFile, start: int, stop: int) -> Iterator[Entries]:
     """The entries that begin in bytes [start, stop), by their headers alone, up to where the chain of entries ends."""
     for chunk in chunks(file, start, stop, HEADER_WINDOW, payloads=False):
+        if file.segment.raft is not None:
+            chunk.entries.leader_epoch = file.segment.raft.term
         yield chunk.entries
 
 
@@ -241,10 +243,10 @@ def next_border(file: SegmentFile, start: int, stop: int, piece_bytes: int, thre
     if max(start + size, batch.end) >= stop:
         return stop
     if batch.size < LARGE:
-        border = boundary(file.descriptor, max(start + size, batch.end), file.size, batch.last_offset, room.address, WINDOW)
+        border = boundary(file.descriptor, max(start + size, batch.end), file.size, batch.base_offset, room.address, WINDOW, file.format)
         if border > 0:
             return min(border, stop)
-    span = Span(start + size, file.size, float("inf"), 1.0)
+    span = Span(start + size, file.size, float("inf"), 1.0, file.format)
     return int(hop(file.descriptor, start, span, room.address, Entries.room(MOST_ENTRIES).array)[1])
 
 
@@ -256,10 +258,10 @@ def is_packed(file: SegmentFile, start: int, stop: int) -> bool:
 
 def _first(file: SegmentFile, start: int, stop: int, room: pa.Buffer) -> Entry | None:
     """The format 2 batch at a position; its header is read to ``room``."""
-    if file.format != layouts.KAFKA or not file.is_local:
+    if file.format not in layouts.STREAMED or not file.is_local:
         return None
     first = Entries.room(1)
-    count, _ = hop(file.descriptor, start, Span(stop, file.size, 1.0, 1.0), room.address, first.array)
+    count, _ = hop(file.descriptor, start, Span(stop, file.size, 1.0, 1.0, file.format), room.address, first.array)
     return first[0] if count else None
 
 

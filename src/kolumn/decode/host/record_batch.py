@@ -209,6 +209,22 @@ class _Builder:
             names[row] = layouts.CONTROL_NAMES[layouts.control_name(layout, number)]
         return optional_strings(names)
 
+    def leader_epoch(self, dtype: pa.DataType) -> pa.Array:
+        """As the headers say; of Redpanda's segments, as their names do."""
+        is_named = any(segment.raft is not None for segment, _ in self.parts)
+        return self.of_segment(dtype, "term") if is_named else self.of_table(dtype, table.LEADER_EPOCH)
+
+    def batch_type(self, dtype: pa.DataType) -> pa.Array:
+        """Type of Redpanda's batches."""
+        types = self.entries.batch_type
+        return self.of_table(dtype, table.BATCH_TYPE) if types.all() else numbers(self.repeat(types), dtype, self.repeat(types) == 0)
+
+    def raw_offset(self, dtype: pa.DataType) -> pa.Array:
+        """Offsets of Redpanda's records as they were decoded, before they are translated to those of consumers."""
+        if self.entries.batch_type.all():
+            return pa.Array.from_buffers(dtype, self.rows, [None, self.columns.offset], 0)
+        return numbers(self.offset, dtype, self.repeat(self.entries.batch_type) == 0)
+
     def tombstone(self, dtype: pa.DataType) -> pa.Array:
         """Flags of the tombstones: records without a value, or in `kip87` messages with the tombstone bit."""
         found = self.columns.value.null_flags & ~self.control
@@ -235,7 +251,6 @@ FROM_TABLE = {
     "timestampType": table.TIMESTAMP_TYPE,
     "producerId": table.PRODUCER_ID,
     "producerEpoch": table.PRODUCER_EPOCH,
-    "leaderEpoch": table.LEADER_EPOCH,
     "isTransactional": table.TRANSACTIONAL,
     "magic": table.MAGIC,
     "position": table.POSITION,
@@ -262,6 +277,9 @@ _BUILT: dict[str, _Make | None] = {
     "controlType": _Builder.control_type,
     "timestampSeconds": _Builder.seconds,
     "brokerTimestampMs": _Builder.broker_timestamp,
+    "leaderEpoch": _Builder.leader_epoch,
+    "batchType": _Builder.batch_type,
+    "rawOffset": _Builder.raw_offset,
     **{name: partial(_Builder.of_table, column=column) for name, column in FROM_TABLE.items()},
 }
 
