@@ -167,7 +167,7 @@ def rows_of_totals(ranges: Iterable[Range], options: Options, names: tuple[str, 
 def totals_of(part: Range, options: Options, names: frozenset[str]) -> HeaderTotals:
     """The totals of a range, with an error for a chain of entries that breaks."""
     totals = HeaderTotals()
-    if part.fault is not None or part.is_bounded:
+    if part.fault is not None or part.is_bounded or part.offsets is not None:
         _decode([part], options, totals)
         return totals
     with SegmentFile(part.segment) as file:

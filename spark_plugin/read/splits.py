@@ -145,7 +145,11 @@ def share(options: LoadOptions, groups: dict[Key, list[Segment]], limits: Mappin
     target = even(size, options.split_bytes, options.slots)
     if options.min_partitions is not None:
         target = max(1, min(target, size // options.min_partitions))
-    counts = dict(_parts(chosen, target, options.max_records, run))
+    offsets = {part.segment.path: part.offsets for part in chosen if part.offsets is not None}
+    # Nothing of a log goes to other processes but what is known of a range.
+    counts = dict(_parts((replace(part, offsets=None) if part.offsets else part for part in chosen), target, options.max_records, run))
+    for part in [part for part in counts if part.segment.path in offsets]:
+        object.__setattr__(part, "offsets", offsets[part.segment.path].before(part))
     packed = pack(with_transactions(list(counts), options.decode), target, counts, options.max_records)
     return [Split(group, limits) for group in packed]
 

@@ -65,6 +65,7 @@ class Options:
     include_snapshots: bool = False
     include_deleted_records: bool | None = None
     include_deleted_segments: bool = False
+    start_delta: int | None = None
     remarks: bool = False
 
     def with_columns(self, columns: Iterable[str]) -> "Options":

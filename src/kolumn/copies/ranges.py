@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from kolumn.damage.intact import SMALLEST_MESSAGE
 from kolumn.decode.host.aborted import Transactions, matter
 from kolumn.decode.host.headers import headers
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.formats import table
+from kolumn.formats import layouts, table
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.source.names import DELETED_LOG, LOG, MANIFEST, SWAP, base_and_copy, topic_partition
@@ -77,6 +78,13 @@ def whole_ranges(segments: list[Segment], options: Options) -> list[Range]:
 
 def _of_consumers(segments: list[Segment], options: Options, select: Select) -> list[Range]:
     """The ranges without what was deleted, but for deleted segments that the options include."""
+    raw = [segment for segment in segments if segment.format in layouts.RAW]
+    if raw:
+        from kolumn.copies.raw_offsets import with_raw_offsets
+
+        others = [segment for segment in segments if segment.format not in layouts.RAW]
+        rest = _of_consumers(others, options, select) if others else []
+        return [*rest, *with_raw_offsets(raw, options, partial(whole_ranges, options=options), partial(_ranges, select=select))]
     deleted = [segment for segment in segments if segment.path.endswith(DELETED_LOG)] if options.include_deleted_segments else []
     if deleted:
         # Few sources have any.

@@ -260,6 +260,8 @@ class Kind(StrEnum):
     """Timestamps are outside of the years 1 to 9999: a producer may have written microseconds or nanoseconds."""
     CONTENT_CHECKSUM = "content-checksum"
     """The content checksum of an lz4 frame is wrong. Java's client does not compare it (KAFKA-20528), librdkafka does."""
+    RAW_OFFSETS = "raw-offsets"
+    """Redpanda: offsets of consumers are not known, or not certain."""
     SNAPSHOTS = "snapshots"
     """KRaft snapshots are beside the log. A read leaves them out unless it is told to include them."""
 

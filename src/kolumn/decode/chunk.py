@@ -138,6 +138,7 @@ class Decoded:
     rest: Chunk | None = None  # what is left for later, since the entries before it used the chunk's share of memory
     observed: list[Observed] = field(default_factory=list)  # the decoded runs, if the options ask for remarks
     entries: Entries | None = None  # those that were decoded and maybe others; None if rows stand for several messages
+    framed: Entries | None = None  # all whose headers were read, damaged ones too, where the entries have raw offsets
     matching: Int64s | None = None  # positions of entries that are to be decoded as a whole (`kolumn.decode.predicate`)
 
 
@@ -170,7 +171,7 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
     count, known = len(rows), len(chunk.entries.array)
     result = Decoded(Reached(0), rest=streamed.rest)
     if streamed.intact is None:
-        result.entries = streamed.entries
+        result.entries = result.framed = streamed.entries
         if count < known:
             result.rest = chunk.after(count)
     for part in streamed.parts:
@@ -212,7 +213,7 @@ def _by(
     if chain.undecided:
         return result
     good, raises = chain.entries.intact(), options.errors == "raise"
-    result.entries = good
+    result.entries, result.framed = good, chain.entries
     asked = wanted(good, options)
     # Decoding sets codes: in a copy, which is made at the speed of memory where all entries are taken.
     taken = good.copy() if asked.all() else good[asked]
@@ -233,6 +234,7 @@ def _by(
         result.rest = chunk.after(int(np.searchsorted(chunk.entries.position, position)))
         result.damage = [damage for damage in result.damage if damage.position < position]
         result.trouble, good = None, good[good.position < position]
+        result.framed = chain.entries[chain.entries.position < position]
     result.intact = len(good) - len(errors)
     result.valid_bytes = int(good.size.sum() - sum(row.size for _, row, _ in errors.values()))
     result.last_offset = good.last_known_offset(-1)

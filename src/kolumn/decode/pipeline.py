@@ -29,6 +29,7 @@ from kolumn.damage.segment_end import at_stop, compare_start, rest_after
 from kolumn.decode.chunk import Batch, Decoded, Decoder, decode_chunk, decoder_of
 from kolumn.decode.host.aborted import settle
 from kolumn.decode.host.chunks import Chunk, Reached, Stop, chunks, header_rows, is_packed, next_border
+from kolumn.decode.host.raw_offsets import Steps
 from kolumn.decode.observed import Observations
 from kolumn.decode.opened_early import OpenedEarly
 from kolumn.decode.predicate import Predicate
@@ -172,6 +173,8 @@ class _Scan:
                         yield from scan.matching_records()
                 if scan.observations is not None:
                     tally.remarks += scan.observations.remarks(part.segment)
+                if scan.steps is not None:
+                    tally.remarks += scan.steps.remarks(part)
                 del scan
             elif self.options.errors == "raise":
                 raise part.fault
@@ -201,6 +204,12 @@ class _RangeScan:
     def __init__(self, scan: _Scan, part: Range, file: SegmentFile, tally: Tally, pool: Workers | None) -> None:
         self.scan, self.file, self.tally, self.pool, self.floor = scan, file, tally, pool, part.floor
         self.options = scan.options
+        self.steps: Steps | None = None
+        if part.offsets is not None:
+            # The bounds of the range have those of the options.
+            self.options = replace(self.options, start_offset=None, end_offset=None)
+            if "offset" in self.options.columns or scan.on_tally is not None:
+                self.steps = Steps(part.offsets if isinstance(part.offsets, int) else part.offsets.before(part))
         if part.start_offset is not None or part.end_offset is not None:
             self.options = self.options.within(part.start_offset, part.end_offset)
         self.columns, self.without = list(self.options.columns), part.without
@@ -209,6 +218,7 @@ class _RangeScan:
         self.inner, self.transactions = self.options, None
         if part.transactions is not None:
             self.inner, self.transactions = scan.decoder.settled(self.options, part.transactions)
+        self.settles = self.transactions is not None or self.without is not None or self.steps is not None
         self.observations: Observations | None = None
         self.matching = list[Entries]()
 
@@ -239,13 +249,15 @@ class _RangeScan:
                 # Before its batches: who takes no more of them has read the chunk.
                 self._add(decoded)
                 for batch in decoded.batches:
-                    settled = batch if self.transactions is None and self.without is None else self._settled(batch)
+                    settled = self._settled(batch) if self.settles else batch
                     if settled.num_rows:
                         yield settled
                     del batch, settled
                 if decoded.trouble is not None and decoded.trouble.floor < 0:
                     decoded.trouble.floor = self.floor
                 if decoded.trouble is not None:
+                    if self.steps is not None and decoded.trouble.row is not None:
+                        self.steps.add(Entries(decoded.trouble.row.array.reshape(1, -1)))
                     return decoded.trouble
                 self.floor = decoded.last_offset if decoded.last_offset >= 0 else self.floor
                 left = decoded.rest
@@ -260,6 +272,9 @@ class _RangeScan:
             # Such ranges are not decoded to columns on a device.
             assert isinstance(settled, pa.RecordBatch)
             settled = keep(settled, ~np.isin(int64s(settled["offset"]), self.without)).select(self.columns)
+        if self.steps is not None:
+            assert isinstance(settled, pa.RecordBatch)
+            settled = self.steps.translated(settled)
         return settled
 
     def matching_records(self) -> Iterator[Batch]:
@@ -279,6 +294,8 @@ class _RangeScan:
         tally.valid_bytes += decoded.valid_bytes
         tally.inflated_by_cpu += decoded.inflated_by_cpu
         tally.damage += decoded.damage
+        if self.steps is not None and decoded.framed is not None:
+            self.steps.add(decoded.framed)
         for observed in decoded.observed:
             self.observations = self.observations or Observations()
             self.observations.add(observed)

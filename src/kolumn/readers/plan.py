@@ -20,6 +20,7 @@ from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import shown
 from kolumn.core.keywords import Source
 from kolumn.damage.findings import Skipped
+from kolumn.formats import layouts
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.source.identity import scanned
@@ -200,7 +201,7 @@ def plan_of(live: LiveSegments, options: Options | None = None) -> ReadPlan:
     """Plan a read of segments that are known, maybe with other options than those that found them."""
     options, segments = options or live.options, live.segments
     is_alone = len(segments) == 1 and segments[0].copy_id is None and segments[0].fault is None
-    if is_alone and options.include_deleted_records is not False:
+    if is_alone and options.include_deleted_records is not False and segments[0].format not in layouts.RAW:
         # It has no copies, and no log start offset counts.
         ranges = with_transactions(select_ranges(segments, options), options)
     else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from kolumn.copies.copies import Overlap, overlaps
+from kolumn.copies.raw_offsets import whole_with_offsets
 from kolumn.core.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, SEGMENT_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.damage.findings import (
@@ -26,7 +27,7 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.live import snapshots_of
 from kolumn.options import Options
 from kolumn.readers.index_check import side_file_remarks
-from kolumn.source.segments import Range, Segment
+from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name
 
 _RESOURCES = ("check_crcs", "chunk_bytes", "threads", "backend", "max_batch_bytes", "max_ratio", "trusted", "on_progress")
@@ -120,7 +121,8 @@ def verified(segments: list[Segment], asked: Options) -> Report:
     remarks = [remark_table(map(_copies, overlaps(segments))), remark_table(side_file_remarks(segments))]
     if not asked.include_snapshots:
         remarks.append(remark_table(_left_out(folder, names) for folder, names in snapshots_of(segments).items()))
-    for batch in scan_ranges(map(Range.whole, segments), chosen, tally=lambda part, tally: tallies.append((part.segment, tally))):
+    ranges = whole_with_offsets(segments, asked.start_delta)
+    for batch in scan_ranges(ranges, chosen, tally=lambda part, tally: tallies.append((part.segment, tally))):
         control += batch["isControl"].true_count
         if looked_at is REMARKED and (nulls := null_values(batch)).num_rows:
             remarks.append(nulls)

@@ -222,7 +222,8 @@ class Range:
     """Bytes [start, end) of a segment, cut at entries. Tasks get ranges, not the bytes themselves. ``floor`` is the last offset before
     ``start``, or -1: after damage it helps to recognise entries. ``transactions`` are those of the log, if needed. Of a log in several
     copies, only records with start_offset <= offset < end_offset are read (None for no bound; if equal, only damage is reported), none with
-    an offset in the sorted array ``without``, and ``fault`` is an error that replaces the whole range."""
+    an offset in the sorted array ``without``, and ``fault`` is an error that replaces the whole range. With ``offsets`` the bounds are raw
+    offsets, which have those of the read in them: what `kolumn.copies.raw_offsets` tells, or the delta before ``start``."""
 
     segment: Segment
     start: int
@@ -233,6 +234,7 @@ class Range:
     end_offset: int | None = None
     fault: Any = field(default=None, compare=False)
     without: Any = field(default=None, compare=False, repr=False)
+    offsets: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.fault is None and self.segment.fault is not None:

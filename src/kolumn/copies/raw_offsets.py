@@ -1,0 +1,215 @@
+"""The log of a Redpanda partition by offsets of consumers: where its ranges begin, and which raw offsets a read asks for.
+
+    raw offset        0      1  2  3   4    5  6
+    batches         | own | data    | own | data |          own: of the types `kolumn.formats.redpanda.FILTERED`
+    consumer's               0  1  2        3  4
+    delta             0      1             2               raw minus consumer's
+
+The delta is 0 at raw offset 0, and a bucket's manifest says it for each segment. Of other logs only the caller knows it (``start_delta``),
+or it is not known: then raw offsets are returned, and a warning says so. From there on headers are counted, if a read does not count them
+itself: one that reads a log from its beginning looks at no header twice.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from threading import Lock
+
+from kolumn.core.errors import ArgumentError, shown
+from kolumn.decode.host.raw_offsets import filtered
+from kolumn.formats import layouts
+from kolumn.formats.entries import Entries
+from kolumn.log.pieces import entry_rows
+from kolumn.options import Options
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import HIGHEST, Range, Segment
+from kolumn.source.storage import parent
+
+logger = logging.getLogger(__name__)
+_WALK = Options(errors="skip", check_crcs=False)
+
+
+class RawOffsets:
+    """The deltas of one log.
+
+    Parameters
+    ----------
+    parts : list of Range
+        All of the log, each raw offset once, in order.
+    start_delta : int, optional
+        The delta before the first of them, if no manifest says it and it does not begin at raw offset 0.
+    """
+
+    def __init__(self, parts: list[Range], start_delta: int | None) -> None:
+        self._parts = [part for part in parts if part.fault is None]
+        self._deltas: dict[int, int | None] = {}  # before the first entry of the part with this number
+        self._inside: dict[int, list[tuple[int, int]]] = {}  # positions in a part, and the deltas there
+        self._lock = Lock()
+        self.is_untold = bool(self._parts) and _told(self._parts[0]) is None and not _begins_at_zero(self._parts[0])
+        """Whether nothing but ``start_delta`` tells how the log begins."""
+        if self._parts and _told(self._parts[0]) is None:
+            self._deltas[0] = start_delta if self.is_untold else 0
+            if self._deltas[0] is None:
+                self._warn()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _lock=Lock())
+
+    def before(self, part: Range) -> int | None:
+        """The delta before the first entry of a range of the log; None if it is not known. Reads headers where it has to."""
+        number = self._number(part)
+        if number is None:
+            return None
+        with self._lock:
+            delta, own = self._before(number), self._parts[number]
+            if delta is None or part.start <= own.start:
+                return delta
+            # The parts of a segment follow one another.
+            position, delta = max((place for place in self._inside.get(number, ()) if place[0] <= part.start), default=(own.start, delta))
+            delta += _length(replace(own, start=position, end=part.start))
+            self._inside.setdefault(number, []).append((part.start, delta))
+            return delta
+
+    def learn(self, part: Range, delta: int | None) -> str | None:
+        """Note the delta after the last entry of a range that was read to its end; returns what a manifest says against it."""
+        number, raft = self._number(part), part.segment.raft
+        if number is None or delta is None or part.end < self._parts[number].end:
+            return None
+        with self._lock:
+            self._deltas.setdefault(number + 1, delta)
+        if raft is None or raft.delta_end in (None, delta) or part.is_bounded:
+            return None
+        return f"after its last batch raw offsets are {delta} above those of consumers by its batches, {raft.delta_end} by the manifest"
+
+    def _number(self, part: Range) -> int | None:
+        return next((i for i, own in enumerate(self._parts) if _is_of(part, own)), None)
+
+    def raw(self, offset: int | None) -> int | None:
+        """The first raw offset whose offset for consumers is not below ``offset``; None for None."""
+        if offset is None or not self._parts:
+            return offset
+        with self._lock:
+            first = 0
+            for number in range(1, len(self._parts)):
+                delta, base = self._told(number), self._parts[number].segment.lowest
+                if delta is not None and base is not None and base - delta <= offset:
+                    first = number
+            delta = self._before(first)
+            for number in range(first, len(self._parts)):
+                if delta is None:
+                    return offset
+                for entries in _own_of(self._parts[number]):
+                    for base, last in zip(entries.base_offset.tolist(), entries.last_offset.tolist(), strict=True):
+                        if base - delta > offset:
+                            return offset + delta
+                        delta += last - base + 1
+                told = self._told(number + 1) if number + 1 < len(self._parts) else None
+                delta = delta if told is None else told
+                self._deltas.setdefault(number + 1, delta)
+        return offset + (delta or 0)
+
+    def _before(self, number: int) -> int | None:
+        """The delta before a part, from the nearest one before it of which it is known."""
+        begin = number
+        while begin not in self._deltas and self._told(begin) is None:
+            begin -= 1
+        delta = self._told(begin) if self._told(begin) is not None else self._deltas[begin]
+        for i in range(begin, number):
+            delta = None if delta is None else delta + _length(self._parts[i])
+            self._deltas[i + 1] = delta
+        return delta
+
+    def _told(self, number: int) -> int | None:
+        return _told(self._parts[number]) if number < len(self._parts) else None
+
+    def _warn(self) -> None:
+        path = self._parts[0].segment.path
+        logger.warning(
+            "%s: the log does not begin at raw offset 0, and no manifest says by how much raw offsets and those of consumers differ there: "
+            "the column offset has raw offsets. If you know the difference, start_delta= translates them",
+            shown(path),
+        )
+
+
+def _told(part: Range) -> int | None:
+    """The delta before the first entry of a part, as a manifest says it."""
+    raft = part.segment.raft
+    if raft is None or raft.delta is None or part.start > 0:
+        return None
+    if part.start_offset is None or part.start_offset <= (part.segment.base_offset or 0):
+        return raft.delta
+    return raft.delta + _length(replace(part, start_offset=None, end_offset=part.start_offset))
+
+
+def _begins_at_zero(part: Range) -> bool:
+    if part.segment.base_offset is not None or part.start > 0:
+        return part.segment.lowest == 0 and part.start == 0
+    with SegmentFile(part.segment) as file:
+        first = next(entry_rows(file, _WALK, part), None)
+    return first is None or not len(first) or int(first.base_offset[0]) == 0
+
+
+def _is_of(part: Range, own: Range) -> bool:
+    """Whether a range is a part of another one."""
+    if part.segment.path != own.segment.path or not own.start <= part.start <= own.end:
+        return False
+    # Bounds tell the parts of a segment apart.
+    low = own.start_offset if part.start_offset is None else part.start_offset
+    return low is None or (own.start_offset or 0) <= low < (HIGHEST if own.end_offset is None else own.end_offset)
+
+
+def _own_of(part: Range) -> Iterator[Entries]:
+    """The batches of a part that consumers have no offsets of."""
+    with SegmentFile(part.segment) as file:
+        for entries in entry_rows(file, _WALK, part):
+            yield filtered(entries)
+
+
+def _length(part: Range) -> int:
+    """How many raw offsets of a part no consumer has."""
+    return sum(int((own.last_offset - own.base_offset + 1).sum()) for own in _own_of(part))
+
+
+def with_raw_offsets(
+    segments: list[Segment], options: Options, every: Callable[[list[Segment]], list[Range]],
+    chosen: Callable[[list[Segment], Options], list[Range]],
+) -> list[Range]:  # fmt: skip
+    """Ranges of logs of Redpanda, for options whose offsets are those of consumers: ranges have raw bounds, and what translates them.
+
+    ``every`` makes the ranges of a whole log, ``chosen`` those that the options keep.
+    """
+    logs: dict[object, list[Segment]] = {}
+    for segment in segments:
+        logs.setdefault(segment.path if segment.topic is None else segment.key, []).append(segment)
+    ranges, unknown = list[Range](), 0
+    for own in logs.values():
+        offsets = RawOffsets(every(own), options.start_delta)
+        unknown += offsets.is_untold
+        start, end = offsets.raw(options.start_offset), offsets.raw(options.end_offset)
+        ranges += [_bounded(part, start, end, offsets) for part in chosen(own, replace(options, start_offset=start, end_offset=end))]
+    if options.start_delta is not None and unknown != 1:
+        what = "no log" if not unknown else f"{unknown} logs"
+        raise ArgumentError(f"start_delta={options.start_delta}: expected one log that needs it, found {what}: read that log alone")
+    return ranges
+
+
+def whole_with_offsets(segments: list[Segment], start_delta: int | None) -> list[Range]:
+    """All of each segment, copies of a log apart, with what translates the raw offsets of those that have some."""
+    ranges = list(map(Range.whole, segments))
+    logs: dict[object, list[int]] = {}
+    for i, segment in enumerate(segments):
+        if segment.format in layouts.RAW:
+            logs.setdefault(segment.path if segment.topic is None else (segment.key, parent(segment.path)), []).append(i)
+    for places in logs.values():
+        offsets = RawOffsets([ranges[i] for i in places], start_delta)
+        for i in places:
+            ranges[i] = replace(ranges[i], offsets=offsets)
+    return ranges
+
+
+def _bounded(part: Range, start: int | None, end: int | None, offsets: RawOffsets) -> Range:
+    both = Options(start_offset=start, end_offset=end).within(part.start_offset, part.end_offset)
+    return replace(part, start_offset=both.start_offset, end_offset=both.end_offset, offsets=offsets)

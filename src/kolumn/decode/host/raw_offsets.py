@@ -1,0 +1,89 @@
+"""Offsets of consumers from the raw offsets of a Redpanda log: the engine reads by raw ones, and what a read returns is translated last.
+
+A raw offset is larger by the number of raw offsets that batches of the types `kolumn.formats.redpanda.FILTERED` have before it, the delta.
+It grows from entry to entry, and `kolumn.copies.raw_offsets` knows it where a range begins.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.buffers import int64s, numbers
+from kolumn.core.errors import Code
+from kolumn.damage.findings import Kind, Remark
+from kolumn.formats.entries import Entries
+from kolumn.formats.redpanda import FILTERED
+from kolumn.source.segments import Range
+
+
+def filtered(entries: Entries) -> Entries:
+    """The batches with raw offsets and no offsets of consumers, among those whose headers are right."""
+    return entries[np.isin(entries.batch_type, FILTERED) & _is_sound(entries)]
+
+
+def _is_sound(entries: Entries) -> Flags:
+    return entries.is_intact | (entries.code == Code.BAD_CRC)
+
+
+class Steps:
+    """The delta along the entries of a range, in their order.
+
+    Parameters
+    ----------
+    delta : int, optional
+        Before the first entry; None if it is not known: then raw offsets stay.
+    """
+
+    def __init__(self, delta: int | None) -> None:
+        self.delta, self._first, self._after = delta, delta or 0, -1
+        self.absent = 0
+        """Raw offsets between entries that no entry has: batches that are lost, or that compaction has removed."""
+        self._base, self._last = np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+    def add(self, entries: Entries) -> None:
+        """Go on over some entries."""
+        sound = entries[_is_sound(entries)]
+        if len(sound):
+            before = np.concatenate([sound.base_offset[:1] if self._after < 0 else [self._after], sound.last_offset[:-1] + 1])
+            self.absent += int(np.maximum(sound.base_offset - before, 0).sum())
+            self._after = int(sound.last_offset[-1]) + 1
+        own = filtered(entries) if entries.batch_type.any() else entries[:0]
+        if not len(own) or self.delta is None:
+            return
+        self._base, self._last = np.concatenate([self._base, own.base_offset]), np.concatenate([self._last, own.last_offset])
+        self.delta += int((own.last_offset - own.base_offset + 1).sum())
+
+    def translated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with offsets of consumers in its column ``offset``; null in records of batches that no consumer has."""
+        at = batch.schema.get_field_index("offset")
+        if at < 0 or self.delta is None or (self.delta == 0 and not len(self._base)):
+            return batch
+        raw = int64s(batch.column(at))
+        offsets, own = self._of(raw)
+        return batch.set_column(at, batch.schema.field(at), numbers(offsets, pa.int64(), own))
+
+    def _of(self, raw: Int64s) -> tuple[Int64s, Flags]:
+        """Offsets of consumers, and flags of those that they do not have."""
+        deltas = self._first + np.concatenate([[0], np.cumsum(self._last - self._base + 1)])
+        step = np.searchsorted(self._base, raw, side="right")
+        own = (step > 0) & (raw <= np.concatenate([[-1], self._last])[step])
+        return raw - deltas[step], own
+
+    def remarks(self, part: Range) -> Iterator[Remark]:
+        """What is doubtful about the offsets of a range that was read to its end; its log learns the delta there."""
+        segment = part.segment
+        told = None if isinstance(part.offsets, int) else part.offsets.learn(part, self.delta)
+        if self.delta is None:
+            text = "raw offsets are returned: by how much those of consumers differ is not known where the log begins"
+            yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, text, "start_delta= says it to a read")
+        elif told is not None:
+            yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, told, "the manifest's delta_offset_end")
+        elif self.absent:
+            text = (
+                f"{self.absent} raw offsets are absent: offsets after them are right if none of those was of a batch that no consumer has"
+            )
+            yield Remark(
+                segment.path, part.start, Kind.RAW_OFFSETS, None, None, text, "raw offsets have no gaps unless batches are removed"
+            )
