@@ -209,7 +209,8 @@ class _RangeScan:
             # The bounds of the range have those of the options.
             self.options = replace(self.options, start_offset=None, end_offset=None)
             if "offset" in self.options.columns or scan.on_tally is not None:
-                self.steps = Steps(part.offsets if isinstance(part.offsets, int) else part.offsets.before(part))
+                delta = part.offsets if isinstance(part.offsets, int) else part.offsets.before(part)
+                self.steps = Steps(delta, watched=scan.on_tally is not None)
         if part.start_offset is not None or part.end_offset is not None:
             self.options = self.options.within(part.start_offset, part.end_offset)
         self.columns, self.without = list(self.options.columns), part.without

@@ -59,30 +59,29 @@ def shift_tables(size: int, polynomial: int) -> np.ndarray:
     return tables
 
 
+def crc_eight(t, register: int, low: int, high: int) -> int:  # type: ignore[no-untyped-def]
+    """Add eight bytes, loaded as two little-endian words, to a CRC register, by the slicing tables ``t``."""
+    low ^= register
+    first = t[7, low & 0xFF] ^ t[6, (low >> 8) & 0xFF] ^ t[5, (low >> 16) & 0xFF] ^ t[4, low >> 24]
+    return first ^ t[3, high & 0xFF] ^ t[2, (high >> 8) & 0xFF] ^ t[1, (high >> 16) & 0xFF] ^ t[0, high >> 24]
+
+
+def crc_six(t, register: int, half: int, word: int) -> int:  # type: ignore[no-untyped-def]
+    """Add two bytes and four bytes, likewise."""
+    low = register ^ half ^ ((word & 0xFFFF) << 16)
+    first = t[5, low & 0xFF] ^ t[4, (low >> 8) & 0xFF] ^ t[3, (low >> 16) & 0xFF] ^ t[2, low >> 24]
+    return first ^ t[1, (word >> 16) & 0xFF] ^ t[0, word >> 24]
+
+
 def crc_bytes(t, register: int, buf: Buffer, at: int, end: int) -> int:  # type: ignore[no-untyped-def]
     """Add bytes [at, end) to a CRC register, by the slicing tables ``t``. The register is not inverted before or after."""
     while at + 8 <= end:
-        low = register ^ u32_little_at(buf, at)
-        high = u32_little_at(buf, at + 4)
-        register = t[7, low & 0xFF] ^ t[6, (low >> 8) & 0xFF] ^ t[5, (low >> 16) & 0xFF] ^ t[4, low >> 24]
-        register ^= t[3, high & 0xFF] ^ t[2, (high >> 8) & 0xFF] ^ t[1, (high >> 16) & 0xFF] ^ t[0, high >> 24]
+        register = crc_eight(t, register, u32_little_at(buf, at), u32_little_at(buf, at + 4))
         at += 8
     while at < end:
         register = t[0, (register ^ load8(buf, at)) & 0xFF] ^ (register >> 8)
         at += 1
     return register
-
-
-def crc_word(register: int, word: int) -> int:
-    """Add four bytes, loaded as little-endian, to a CRC-32C register."""
-    low, t = register ^ word, CRC32C
-    return t[3, low & 0xFF] ^ t[2, (low >> 8) & 0xFF] ^ t[1, (low >> 16) & 0xFF] ^ t[0, low >> 24]
-
-
-def crc_half(register: int, half: int) -> int:
-    """Add two bytes, loaded as little-endian, to a CRC-32C register."""
-    low = register ^ half
-    return CRC32C[1, low & 0xFF] ^ CRC32C[0, (low >> 8) & 0xFF] ^ (register >> 16)
 
 
 def crc32c(buf: Buffer, at: int, end: int) -> int:

@@ -117,12 +117,11 @@ def _swapped(buf: Buffer, pos: int) -> int:
 
     The fields from the attributes on enter the register as big-endian. A word in big-endian, loaded as little-endian, is the word as it is
     here, loaded as big-endian."""
-    register = crc.crc_half(0xFFFFFFFF, u32_at(buf, pos + 19) & 0xFFFF)
-    register = crc.crc_word(register, u32_at(buf, pos + 23))
-    for at in (31, 27, 39, 35, 47, 43):
-        register = crc.crc_word(register, u32_at(buf, pos + at))
-    register = crc.crc_half(register, u32_at(buf, pos + 49) & 0xFFFF)
-    register = crc.crc_word(register, u32_at(buf, pos + 53))
+    register = crc.crc_six(crc.CRC32C, 0xFFFFFFFF, u32_at(buf, pos + 19) & 0xFFFF, u32_at(buf, pos + 23))
+    register = crc.crc_eight(crc.CRC32C, register, u32_at(buf, pos + 31), u32_at(buf, pos + 27))
+    register = crc.crc_eight(crc.CRC32C, register, u32_at(buf, pos + 39), u32_at(buf, pos + 35))
+    register = crc.crc_eight(crc.CRC32C, register, u32_at(buf, pos + 47), u32_at(buf, pos + 43))
+    register = crc.crc_six(crc.CRC32C, register, u32_at(buf, pos + 49) & 0xFFFF, u32_at(buf, pos + 53))
     return register ^ u32_at(buf, pos + CRC_FROM) ^ u32_little_at(buf, pos + CRC_FROM) ^ 0xFFFFFFFF
 
 

@@ -134,10 +134,8 @@ def known(functions: Iterable[Callable[..., Any]]) -> None:
 
 
 scalar(memory, varint, entry, layout, layouts, *layouts.FILES)
-known(layouts.CHOSEN)
+known((*layouts.CHOSEN, crc.crc_eight, crc.crc_six))
 # The backends provide `crc.crc32c` and `crc.crc32c_from`: a CPU has an instruction for it.
 register_jitable(crc.crc32)
 register_jitable(crc.crc_bytes)
-register_jitable(crc.crc_word)
-register_jitable(crc.crc_half)
 register_jitable(crc.multiply)

@@ -14,7 +14,7 @@ from kolumn.core.buffers import int64s, numbers
 from kolumn.core.errors import Code
 from kolumn.damage.findings import Kind, Remark
 from kolumn.formats.entries import Entries
-from kolumn.formats.redpanda import FILTERED
+from kolumn.formats.redpanda import DATA, FILTERED
 from kolumn.source.segments import Range
 
 
@@ -34,9 +34,12 @@ class Steps:
     ----------
     delta : int, optional
         Before the first entry; None if it is not known: then raw offsets stay.
+    watched : bool
+        Whether absent raw offsets are counted.
     """
 
-    def __init__(self, delta: int | None) -> None:
+    def __init__(self, delta: int | None, watched: bool) -> None:
+        self._is_watched = watched
         self.delta, self._first, self._after = delta, delta or 0, -1
         self.absent = 0
         """Raw offsets between entries that no entry has: batches that are lost, or that compaction has removed."""
@@ -44,12 +47,16 @@ class Steps:
 
     def add(self, entries: Entries) -> None:
         """Go on over some entries."""
-        sound = entries[_is_sound(entries)]
-        if len(sound):
-            before = np.concatenate([sound.base_offset[:1] if self._after < 0 else [self._after], sound.last_offset[:-1] + 1])
-            self.absent += int(np.maximum(sound.base_offset - before, 0).sum())
-            self._after = int(sound.last_offset[-1]) + 1
-        own = filtered(entries) if entries.batch_type.any() else entries[:0]
+        if entries.code.any():
+            entries = entries[_is_sound(entries)]
+        if not len(entries):
+            return
+        if self._is_watched:
+            base, after = entries.base_offset, entries.last_offset + 1
+            before = np.concatenate([base[:1] if self._after < 0 else [self._after], after[:-1]])
+            self.absent += int(np.maximum(base - before, 0).sum())
+            self._after = int(after[-1])
+        own = entries[:0] if (entries.batch_type == DATA).all() else filtered(entries)
         if not len(own) or self.delta is None:
             return
         self._base, self._last = np.concatenate([self._base, own.base_offset]), np.concatenate([self._last, own.last_offset])
