@@ -16,7 +16,7 @@ from dataclasses import replace
 from threading import Lock
 
 from kolumn.core.errors import ArgumentError, shown
-from kolumn.decode.host.raw_offsets import filtered
+from kolumn.decode.raw_offsets import filtered
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import entry_rows

@@ -29,10 +29,10 @@ from kolumn.damage.segment_end import at_stop, compare_start, rest_after
 from kolumn.decode.chunk import Batch, Decoded, Decoder, decode_chunk, decoder_of
 from kolumn.decode.host.aborted import settle
 from kolumn.decode.host.chunks import Chunk, Reached, Stop, chunks, header_rows, is_packed, next_border
-from kolumn.decode.host.raw_offsets import Steps
 from kolumn.decode.observed import Observations
 from kolumn.decode.opened_early import OpenedEarly
 from kolumn.decode.predicate import Predicate
+from kolumn.decode.raw_offsets import Deltas
 from kolumn.decode.small_segments import SmallSegments, tasks_of
 from kolumn.formats.entries import Entries
 from kolumn.options import AHEAD, Options
@@ -173,8 +173,8 @@ class _Scan:
                         yield from scan.matching_records()
                 if scan.observations is not None:
                     tally.remarks += scan.observations.remarks(part.segment)
-                if scan.steps is not None:
-                    tally.remarks += scan.steps.remarks(part)
+                if scan.deltas is not None:
+                    tally.remarks += scan.deltas.remarks(part)
                 del scan
             elif self.options.errors == "raise":
                 raise part.fault
@@ -204,13 +204,13 @@ class _RangeScan:
     def __init__(self, scan: _Scan, part: Range, file: SegmentFile, tally: Tally, pool: Workers | None) -> None:
         self.scan, self.file, self.tally, self.pool, self.floor = scan, file, tally, pool, part.floor
         self.options = scan.options
-        self.steps: Steps | None = None
+        self.deltas: Deltas | None = None
         if part.offsets is not None:
             # The bounds of the range have those of the options.
             self.options = replace(self.options, start_offset=None, end_offset=None)
             if "offset" in self.options.columns or scan.on_tally is not None:
                 delta = part.offsets if isinstance(part.offsets, int) else part.offsets.before(part)
-                self.steps = Steps(delta, watched=scan.on_tally is not None)
+                self.deltas = Deltas(delta, watched=scan.on_tally is not None)
         if part.start_offset is not None or part.end_offset is not None:
             self.options = self.options.within(part.start_offset, part.end_offset)
         self.columns, self.without = list(self.options.columns), part.without
@@ -219,7 +219,7 @@ class _RangeScan:
         self.inner, self.transactions = self.options, None
         if part.transactions is not None:
             self.inner, self.transactions = scan.decoder.settled(self.options, part.transactions)
-        self.settles = self.transactions is not None or self.without is not None or self.steps is not None
+        self.settles = self.transactions is not None or self.without is not None or self.deltas is not None
         self.observations: Observations | None = None
         self.matching = list[Entries]()
 
@@ -257,8 +257,8 @@ class _RangeScan:
                 if decoded.trouble is not None and decoded.trouble.floor < 0:
                     decoded.trouble.floor = self.floor
                 if decoded.trouble is not None:
-                    if self.steps is not None and decoded.trouble.row is not None:
-                        self.steps.add(Entries(decoded.trouble.row.array.reshape(1, -1)))
+                    if self.deltas is not None and decoded.trouble.row is not None:
+                        self.deltas.add(Entries(decoded.trouble.row.array.reshape(1, -1)))
                     return decoded.trouble
                 self.floor = decoded.last_offset if decoded.last_offset >= 0 else self.floor
                 left = decoded.rest
@@ -273,9 +273,9 @@ class _RangeScan:
             # Such ranges are not decoded to columns on a device.
             assert isinstance(settled, pa.RecordBatch)
             settled = keep(settled, ~np.isin(int64s(settled["offset"]), self.without)).select(self.columns)
-        if self.steps is not None:
+        if self.deltas is not None:
             assert isinstance(settled, pa.RecordBatch)
-            settled = self.steps.translated(settled)
+            settled = self.deltas.translated(settled)
         return settled
 
     def matching_records(self) -> Iterator[Batch]:
@@ -295,8 +295,8 @@ class _RangeScan:
         tally.valid_bytes += decoded.valid_bytes
         tally.inflated_by_cpu += decoded.inflated_by_cpu
         tally.damage += decoded.damage
-        if self.steps is not None and decoded.framed is not None:
-            self.steps.add(decoded.framed)
+        if self.deltas is not None and decoded.framed is not None:
+            self.deltas.add(decoded.framed)
         for observed in decoded.observed:
             self.observations = self.observations or Observations()
             self.observations.add(observed)

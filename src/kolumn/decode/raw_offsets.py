@@ -27,7 +27,7 @@ def _is_sound(entries: Entries) -> Flags:
     return entries.is_intact | (entries.code == Code.BAD_CRC)
 
 
-class Steps:
+class Deltas:
     """The delta along the entries of a range, in their order.
 
     Parameters
