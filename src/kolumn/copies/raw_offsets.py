@@ -5,9 +5,10 @@
     consumer's               0  1  2        3  4
     delta             0      1             2               raw minus consumer's
 
-The delta is 0 at raw offset 0, and a bucket's manifest says it for each segment. Of other logs only the caller knows it (``start_delta``),
-or it is not known: then raw offsets are returned, and a warning says so. From there on headers are counted, if a read does not count them
-itself: one that reads a log from its beginning looks at no header twice.
+The delta is 0 at raw offset 0, and a bucket's manifest says it for each segment. Of other logs the caller may say it (``start_delta``), or
+the key-value store of the node that they are on, with which the headers of the log are compared (`kolumn.copies.kvstore`). Else it is not
+known: then raw offsets are returned, and a warning says so. From there on headers are counted, if a read does not count them itself: one
+that reads any other log from its beginning looks at no header twice.
 """
 
 import logging
@@ -15,6 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from threading import Lock
 
+import numpy as np
+
+from kolumn.copies.kvstore import Shown, Stores, stores_beside
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.decode.raw_offsets import filtered
 from kolumn.formats import layouts
@@ -37,7 +41,8 @@ class RawOffsets:
     parts : list of Range
         All of the log, each raw offset once, in order.
     start_delta : int, optional
-        The delta before the first of them, if no manifest says it and it does not begin at raw offset 0.
+        The delta before the first of them, if no manifest says it and it does not begin at raw offset 0. Without it the key-value store of
+        the log's node is asked, where there is one.
     """
 
     def __init__(self, parts: list[Range], start_delta: int | None) -> None:
@@ -46,9 +51,13 @@ class RawOffsets:
         self._inside: dict[int, list[tuple[int, int]]] = {}  # positions in a part, and the deltas there
         self._lock = Lock()
         self.is_untold = bool(self._parts) and _told(self._parts[0]) is None and not _begins_at_zero(self._parts[0])
-        """Whether nothing but ``start_delta`` tells how the log begins."""
+        """Whether neither a manifest nor its first raw offset tells how the log begins."""
+        self.searched = ""
+        """What the key-value store of the node has of a log of which nothing else tells, if it does not tell either."""
         if self._parts and _told(self._parts[0]) is None:
             self._deltas[0] = start_delta if self.is_untold else 0
+            if self._deltas[0] is None:
+                self._ask_store()
             if self._deltas[0] is None:
                 self._warn()
 
@@ -129,9 +138,48 @@ class RawOffsets:
         path = self._parts[0].segment.path
         logger.warning(
             "%s: the log does not begin at raw offset 0, and no manifest says by how much raw offsets and those of consumers differ there: "
-            "the column offset has raw offsets. If you know the difference, start_delta= translates them",
+            "the column offset has raw offsets%s. If you know the difference, start_delta= translates them",
             shown(path),
+            f"; {self.searched}" if self.searched else "",
         )
+
+    def _ask_store(self) -> None:
+        """Set the delta before the first part as the key-value store of its node has it, if one fits."""
+        segment = self._parts[0].segment
+        stores = stores_beside(segment.path) if segment.memory is None else None
+        if stores is None:
+            return
+        lengths = list[int]()
+        delta, self.searched = stores.delta_before(self._shown(stores, lengths))
+        self._deltas[0] = delta
+        if delta is not None:
+            # The headers were counted, so that no part has to be walked again.
+            for number, length in enumerate(lengths[: len(self._parts) - 1]):
+                self._deltas[number + 1] = delta = delta + length
+
+    def _shown(self, stores: Stores, lengths: list[int]) -> Shown | None:
+        """What the headers of the log show, up to where the stores tell about any that begins like it; None if they do not, or there is no
+        header. ``lengths`` takes how many raw offsets of each part that was walked no consumer has."""
+        first: int | None = None
+        until = after = -1
+        own: list[Entries] = []
+        for part in self._parts:
+            if first is not None and (part.segment.lowest or 0) > until:
+                break
+            lengths.append(0)
+            for entries in filter(len, _entries_of(part)):
+                if first is None:
+                    first = int(entries.base_offset[0])
+                    until = stores.after(first)
+                if until < 0:
+                    return None
+                after = max(after, int(entries.last_offset.max()) + 1)
+                own.append(filtered(entries))
+                lengths[-1] += int((own[-1].last_offset - own[-1].base_offset + 1).sum())
+        if first is None:
+            return None
+        base = np.concatenate([entries.base_offset for entries in own])
+        return Shown(first, after, base, np.concatenate([entries.last_offset for entries in own]) - base + 1)
 
 
 def _told(part: Range) -> int | None:
@@ -161,11 +209,16 @@ def _is_of(part: Range, own: Range) -> bool:
     return low is None or (own.start_offset or 0) <= low < (HIGHEST if own.end_offset is None else own.end_offset)
 
 
-def _own_of(part: Range) -> Iterator[Entries]:
-    """The batches of a part that consumers have no offsets of."""
+def _entries_of(part: Range) -> Iterator[Entries]:
+    """The entries of a part whose headers are right."""
     with SegmentFile(part.segment) as file:
         for entries in entry_rows(file, _WALK, part):
-            yield filtered(entries)
+            yield entries.intact()
+
+
+def _own_of(part: Range) -> Iterator[Entries]:
+    """The batches of a part that consumers have no offsets of."""
+    yield from map(filtered, _entries_of(part))
 
 
 def _length(part: Range) -> int:

@@ -84,7 +84,8 @@ class Deltas:
         told = None if isinstance(part.offsets, int) else part.offsets.learn(part, self.delta)
         if self.delta is None:
             text = "raw offsets are returned: by how much those of consumers differ is not known where the log begins"
-            yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, text, "start_delta= says it to a read")
+            searched = f"{part.offsets.searched}; " if part.offsets.searched else ""
+            yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, text, f"{searched}start_delta= says it to a read")
         elif told is not None:
             yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, told, "the manifest's delta_offset_end")
         elif self.absent:
