@@ -58,7 +58,8 @@ def stream_files(
         size = files[i, SIZE]
         if first == rows.shape[0] or size > source.room or not _read(calls, files[i], source.window):
             return _back(written, i, slots)
-        here, last = Span(size, size + PAD, 1.0, span.inflates), Span(size, size + PAD, 1e18, span.inflates)
+        here = Span(size, size + PAD, 1.0, span.inflates, span.format)
+        last = Span(size, size + PAD, 1e18, span.inflates, span.format)
         memory = Source(
             -source.window, source.views, source.arena, source.arena, source.room, source.block, False, False, source.libraries,
         )  # fmt: skip

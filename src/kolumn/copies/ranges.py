@@ -183,6 +183,9 @@ def _with_neighbours(folders: Copies) -> tuple[Copies, bool]:
 
 
 def _others(own: list[Segment]) -> list[Segment]:
+    if own[0].raft is not None and own[0].copy_id is not None:
+        # What is beside it in a bucket may not be of the log.
+        return []
     names = {base_name(segment.path) for segment in own}
     if own[0].manifest is not None and names >= _manifests_and_logs(parent(own[0].path)):
         # Each manifest would be a request.

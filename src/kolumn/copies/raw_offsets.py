@@ -47,6 +47,9 @@ class RawOffsets:
 
     def __init__(self, parts: list[Range], start_delta: int | None) -> None:
         self._parts = [part for part in parts if part.fault is None]
+        self._places: dict[str, list[int]] = {}  # numbers of the parts of a segment, by its path
+        for i, part in enumerate(self._parts):
+            self._places.setdefault(part.segment.path, []).append(i)
         self._deltas: dict[int, int | None] = {}  # before the first entry of the part with this number
         self._inside: dict[int, list[tuple[int, int]]] = {}  # positions in a part, and the deltas there
         self._lock = Lock()
@@ -74,6 +77,11 @@ class RawOffsets:
             return None
         with self._lock:
             delta, own = self._before(number), self._parts[number]
+            low = own.start_offset
+            if delta is not None and low is not None and low > (own.segment.base_offset or 0):
+                # The delta is that of its first offset. It is decoded from a batch before that on, maybe from its beginning.
+                delta -= _length(replace(own, start=part.start, start_offset=None, end_offset=low))
+                return delta + (_length(replace(own, end=part.start)) if part.start > own.start else 0)
             if delta is None or part.start <= own.start:
                 return delta
             # The parts of a segment follow one another.
@@ -85,7 +93,8 @@ class RawOffsets:
     def learn(self, part: Range, delta: int | None) -> str | None:
         """Note the delta after the last entry of a range that was read to its end; returns what a manifest says against it."""
         number, raft = self._number(part), part.segment.raft
-        if number is None or delta is None or part.end < self._parts[number].end:
+        if number is None or delta is None or part.end < self._parts[number].end or part.end_offset is not None:
+            # Batches after an end offset were counted too, or were not reached.
             return None
         with self._lock:
             self._deltas.setdefault(number + 1, delta)
@@ -94,7 +103,7 @@ class RawOffsets:
         return f"after its last batch raw offsets are {delta} above those of consumers by its batches, {raft.delta_end} by the manifest"
 
     def _number(self, part: Range) -> int | None:
-        return next((i for i, own in enumerate(self._parts) if _is_of(part, own)), None)
+        return next((i for i in self._places.get(part.segment.path, ()) if _is_of(part, self._parts[i])), None)
 
     def raw(self, offset: int | None) -> int | None:
         """The first raw offset whose offset for consumers is not below ``offset``; None for None."""
@@ -201,8 +210,8 @@ def _begins_at_zero(part: Range) -> bool:
 
 
 def _is_of(part: Range, own: Range) -> bool:
-    """Whether a range is a part of another one."""
-    if part.segment.path != own.segment.path or not own.start <= part.start <= own.end:
+    """Whether a range is a part of another one of the same segment."""
+    if not own.start <= part.start <= own.end:
         return False
     # Bounds tell the parts of a segment apart.
     low = own.start_offset if part.start_offset is None else part.start_offset
@@ -241,12 +250,20 @@ def with_raw_offsets(
     for own in logs.values():
         offsets = RawOffsets(every(own), options.start_delta)
         unknown += offsets.is_untold
-        start, end = offsets.raw(options.start_offset), offsets.raw(options.end_offset)
+        start, end = offsets.raw(_start(own, options)), offsets.raw(options.end_offset)
         ranges += [_bounded(part, start, end, offsets) for part in chosen(own, replace(options, start_offset=start, end_offset=end))]
     if options.start_delta is not None and unknown != 1:
         what = "no log" if not unknown else f"{unknown} logs"
         raise ArgumentError(f"start_delta={options.start_delta}: expected one log that needs it, found {what}: read that log alone")
     return ranges
+
+
+def _start(own: list[Segment], options: Options) -> int | None:
+    """The first offset of consumers that is read of a log: records that were deleted are not, unless the options ask for them."""
+    starts = [segment.raft.log_start for segment in own if segment.raft is not None and segment.raft.log_start is not None]
+    if options.include_deleted_records or not starts:
+        return options.start_offset
+    return max(*starts, options.start_offset or 0)
 
 
 def whole_with_offsets(segments: list[Segment], start_delta: int | None) -> list[Range]:

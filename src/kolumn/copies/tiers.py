@@ -263,6 +263,10 @@ def stitched(key: Key, folders: Copies, options: Options) -> list[Segment]:
 def _look(segment: Segment) -> TierCopy:
     if segment.manifest is not None:
         return TierCopy(segment, segment.manifest.last, segment.manifest.epochs)
+    if segment.raft is not None:
+        # A segment of Redpanda is of one term, and its batches do not have it.
+        last = segment.raft.last if segment.following is None else segment.following - 1
+        return TierCopy(segment, last_offset(segment) if last is None else last, ((segment.raft.term, segment.base_offset or 0),))
     epochs = None if segment.copy_id is None else epochs_in(side_bytes(segment, TIER_CHECKPOINT))
     return TierCopy(segment, last_offset(segment) if segment.following is None else segment.following - 1, epochs)
 

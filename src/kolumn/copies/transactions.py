@@ -5,6 +5,7 @@ With side files (`side_files`) only the end of the log has to be walked: ``.txni
 pass. In both cases the log decides: an index entry is used only if the log has its marker at the given offset.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from operator import itemgetter
 import numpy as np
 
 from kolumn.core.arrays import Bytes
+from kolumn.core.errors import shown
 from kolumn.core.recycle import take
 from kolumn.core.threads import TRANSACTIONS, workers
 from kolumn.cpu_fallback.check import check, gather
@@ -30,11 +32,13 @@ from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.source.names import file_name
 from kolumn.source.read_ahead import BLOCK
+from kolumn.source.redpanda import aborted_ranges
 from kolumn.source.segment_file import SegmentFile, is_absent, side_bytes
 from kolumn.source.segments import HIGHEST, Range, Segment, segments_in
 from kolumn.source.side_files import AbortedTxn, aborted_in, open_in
 from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes
 
+logger = logging.getLogger(__name__)
 _TOGETHER = 1 << 20  # Bytes of batches that are read together, unless one alone is larger. A marker has less than 100.
 _VERSION = 2  # bytes, at the beginning of a marker's key, before the type (i16), and of its value, before the coordinator's epoch (i32)
 
@@ -147,7 +151,7 @@ def transactions_of(segments: list[Segment], options: Options) -> Transactions:
     """Transactions of a partition's segments, in order of base offset."""
     if layouts.format_of(segments[0].format).transactions_in_sets:
         return from_records(map(Range.whole, segments), options)
-    if segments[0].memory is not None:
+    if segments[0].memory is not None or any(segment.raft is not None for segment in segments):
         return from_headers(segments, options)
     if (from_files := from_side_files(segments, options)) is not None:
         return from_files
@@ -186,7 +190,7 @@ def of_ranges(ranges: list[Range], options: Options) -> Transactions:
     segment = ranges[0].segment
     if layouts.format_of(segment.format).transactions_in_sets:
         return from_records(ranges, options)
-    return _from_headers(ranges, options, begun_at(segment))
+    return _from_headers(ranges, options, begun_at(segment) if segment.raft is None else {})
 
 
 def from_headers(segments: list[Segment], options: Options, start: int = 0) -> Transactions:
@@ -195,7 +199,7 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
     beginning, where a snapshot may contain transactions that were open in deleted segments."""
     first = start or (segments[0].base_offset or 0)
     begun: dict[int, int] | None = None
-    if segments[0].memory is None:
+    if segments[0].memory is None and segments[0].raft is None:
         snapshot = next((snapshot for offset, snapshot in snapshots(segments) if offset == first), None)
         begun = open_in(read_bytes(snapshot_of(segments[0], first)) if snapshot is None else snapshot())
     ends = [*(segment.lowest or 0 for segment in segments[1:]), start + 1]
@@ -204,6 +208,9 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
 
 
 def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, int], start: int = 0) -> Transactions:
+    ranges = list(ranges)
+    names = {part.segment.raft.aborted for part in ranges if part.segment.raft is not None} - {None}
+    noted = _Noted(filter(None, names)) if names else None
     aborted: list[AbortedTxn] = []
     for file, entries in _transactional(ranges, options):
         entries = entries[entries.base_offset >= start]
@@ -214,6 +221,9 @@ def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, in
         ended: list[tuple[int, int | Sequence[int], int]] = []
         columns = (column.tolist() for column in (entries.producer_id, entries.base_offset, control))
         for i, (producer, offset, is_marker) in enumerate(zip(*columns, strict=True)):
+            if noted is not None and noted.ended(producer, offset):
+                begun.pop(producer, None)
+                waiting.pop(producer, None)
             if not is_marker:
                 if producer not in begun:
                     waiting.setdefault(producer, []).append(i)
@@ -233,7 +243,39 @@ def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, in
         for producer, rows in waiting.items():
             if (first := _first_intact(file, entries, rows, intact)) is not None:
                 begun[producer] = first
-    return Transactions(tuple(aborted), tuple(begun.items()))
+    if noted is None:
+        return Transactions(tuple(aborted), tuple(begun.items()))
+    still = tuple((producer, first) for producer, first in begun.items() if not noted.ended(producer, HIGHEST))
+    return Transactions((*noted.besides(aborted), *aborted), still)
+
+
+class _Noted:
+    """The aborted transactions that files in Redpanda's bucket list. Compaction may have removed their markers, and then these are all
+    that tells where the transactions ended."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._all: set[AbortedTxn] = set()
+        for name in sorted(names):
+            found = aborted_ranges(read_bytes(name))
+            if found is None:
+                logger.warning("%s: not a list of aborted transactions: markers in the log decide", shown(name))
+            self._all.update(found or ())
+        self._ends: dict[int, list[int]] = {}
+        for producer, _, last in sorted(self._all, key=itemgetter(2), reverse=True):
+            self._ends.setdefault(producer, []).append(last)
+
+    def ended(self, producer: int, offset: int) -> bool:
+        """Whether a transaction of a producer ended before an offset; each is told once, and offsets of a producer must not go back."""
+        ends, was_told = self._ends.get(producer, []), False
+        while ends and ends[-1] < offset:
+            ends.pop()
+            was_told = True
+        return was_told
+
+    def besides(self, aborted: list[AbortedTxn]) -> list[AbortedTxn]:
+        """Those whose markers are not among some transactions."""
+        markers = {(producer, last) for producer, _, last in aborted}
+        return sorted(entry for entry in self._all if (entry[0], entry[2]) not in markers)
 
 
 def _first_intact(file: SegmentFile, entries: Entries, rows: Sequence[int], intact: set[int]) -> int | None:

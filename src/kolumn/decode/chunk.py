@@ -69,7 +69,7 @@ class HostChunk:
         read, if all entries are of format 2: columns are then made in one pass too.
         """
         entries, first = chunk.entries, chunk.entries.array[0].tolist()
-        path = STREAMED if layouts.is_streamed(first[table.LAYOUT]) else MESSAGES
+        path = STREAMED if first[table.LAYOUT] in layouts.STREAMED_LAYOUTS else MESSAGES
         if path in turned_off():
             return None
         need_key, share = "controlType" in options.columns, Share(options.inflated_bytes, alone)

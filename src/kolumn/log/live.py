@@ -19,6 +19,9 @@ from kolumn.core.keywords import Source
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.decode.host.headers import headers
 from kolumn.formats import table
+from kolumn.log.recognised import FORMAT as REDPANDA
+from kolumn.log.recognised import recognised
+from kolumn.source import redpanda
 from kolumn.source.names import CLEANED, DELETED, DELETED_LOG, LOG, MANIFEST, PARTITION, base_and_copy, offset_in, tier_partition
 from kolumn.source.segments import Listed, Segment, find_segments, in_directory, unfinished_from, with_neighbours
 from kolumn.source.storage import FolderEntry, base_name, listing, parent, with_suffix, within
@@ -28,7 +31,7 @@ _SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 def segments_of_source(source: Source) -> list[Segment]:
     """Live segments of a source, those of all copies too, and with their faults those of manifests that cannot be used."""
-    return with_twins(without_replaced(find_segments(source, faults=True)))
+    return with_twins(without_replaced(recognised(find_segments(source, faults=True))))
 
 
 def without_replaced(segments: list[Segment]) -> list[Segment]:
@@ -147,6 +150,7 @@ _BY_STATE = {
     "future": (LeftOut.FUTURE, "this replica is being copied from another log directory"),
     "stray": (LeftOut.STRAY, "the cluster did not expect this replica here when the broker started"),
 }
+_OWN_LOGS = "a namespace of Redpanda's own logs, which are read if it is named"
 _Why = tuple[LeftOut, str]
 
 
@@ -172,14 +176,17 @@ def left_out(listed: Listed, segments: list[Segment]) -> pa.Table:
     swapped = {parent(segment.path) for segment in segments if segment.is_swap}
     manifests = {segment.path for segment in segments if segment.manifest is not None}
     format = segments[0].format if segments else "kafka"
+    starts = _starts_in_buckets(segments)
     rows, groups = [], dict[tuple[str, str, str], _Group]()
     for entry in others:
         last, folder = base_name(entry.name), parent(entry.name)
         if entry.is_folder:
-            if (why := _why_folder(entry.name)) is not None and (row := _folder(entry.name, why, is_live, format)) is not None:
+            if (why := _why_folder(entry.name, format)) is not None and (row := _folder(entry.name, why, is_live, format)) is not None:
                 rows.append(row)
         elif not entry.is_regular:
             groups[folder, last, ""] = _Group(LeftOut.UNUSABLE, "a link to nothing, a device, a socket or a FIFO", [entry])
+        elif (named := redpanda.named(last)) is not None:
+            groups.setdefault((folder, last, ""), _Group(*_why_named(named, starts.get(redpanda.ntp_of(folder))))).files.append(entry)
         elif (not manifests or with_suffix(entry.name, MANIFEST) not in manifests) and (
             why := _why(last, unfinished.get(folder), folder in swapped)
         ) is not None:
@@ -206,9 +213,30 @@ def _known(segments: list[Segment]) -> Callable[[FolderEntry], bool]:
     return is_known
 
 
-def _why_folder(name: str) -> _Why | None:
+def _starts_in_buckets(segments: list[Segment]) -> dict[str, int]:
+    """The first offset of each partition in Redpanda's bucket, by namespace, topic and partition."""
+    starts: dict[str, int] = {}
+    for segment in segments:
+        if segment.raft is not None and segment.copy_id is not None and segment.base_offset is not None:
+            partition = redpanda.ntp_of(parent(segment.path))
+            starts[partition] = min(segment.base_offset, starts.get(partition, segment.base_offset))
+    return starts
+
+
+def _why_named(named: redpanda.Named, start: int | None) -> _Why:
+    """Why a segment of Redpanda is left out."""
+    if named.copy_id is None:
+        return LeftOut.REPLACED, "an empty segment: a leader of a later term began at its offset"
+    if start is not None and named.base < start:
+        return LeftOut.DELETED, "before the start of the log by the manifest of its partition"
+    return LeftOut.REPLACED, "the manifest of its partition does not name it: it was replaced, or its upload was not finished"
+
+
+def _why_folder(name: str, format: str = "kafka") -> _Why | None:
     """Why a folder is left out; None if its segments were listed, or if it has none."""
     last, above = base_name(name), base_name(parent(name))
+    if format == REDPANDA and last in redpanda.OWN_NAMESPACES:
+        return LeftOut.FOREIGN, _OWN_LOGS
     match = PARTITION.fullmatch(last)
     if match is not None:
         return _BY_STATE[match["state"]] if match["state"] else None
@@ -227,7 +255,7 @@ def _why(last: str, unfinished: int | None, is_swapped: bool) -> _Why | None:
     if offset is not None and unfinished is not None and offset >= unfinished:
         why = f"a .cleaned file at offset {unfinished} says that this one was not finished; a broker deletes it when it starts"
         return LeftOut.UNFINISHED, why
-    if _OF_BROKERS.fullmatch(last):
+    if _OF_BROKERS.fullmatch(last) or redpanda.BESIDE.fullmatch(last):
         return None
     base, copy = base_and_copy(last)
     if last.endswith(LOG) and copy is not None:
@@ -242,7 +270,8 @@ def _folder(name: str, why: _Why, is_live: Callable[[FolderEntry], bool], format
     own: Listed = []
     row: dict[str, object] = {"path": shown(name), "kind": str(why[0]), "reason": why[1]}
     try:
-        segments = without_replaced([segment for segment in in_directory(name, listed=own) if segment.fault is None])
+        found = find_segments(name, faults=True, listed=own) if why[1] == _OWN_LOGS else in_directory(name, listed=own)
+        segments = without_replaced([segment for segment in found if segment.fault is None])
     except KolumnError as error:
         return {**row, "reason": f"{why[1]}; {error}"}
     files = [entry for entry in own if not entry.is_folder]

@@ -62,6 +62,9 @@ def _outside(segment: Segment, following: Segment | None, options: Options) -> b
         return False
     if end is not None and base >= end:
         return True
+    if start is not None and segment.raft is not None and segment.raft.last is not None and segment.raft.last < start:
+        # In a bucket each segment may be in a folder of its own.
+        return True
     next_base = following.lowest if following is not None and parent(following.path) == parent(segment.path) else None
     return start is not None and next_base is not None and base < next_base <= start
 

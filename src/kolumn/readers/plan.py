@@ -84,16 +84,23 @@ def live_segments(source: Source, options: Options) -> LiveSegments:
     """Find the segments of a source that a broker would load; errors as `kolumn.source.segments.find_segments`."""
     listed: Listed = []
     segments = find_segments(source, options.topic, options.partition, options.errors == "skip", listed)
-    stored = tiered = swapped = nameless = False
+    stored = tiered = swapped = nameless = named = False
     for segment in segments:
         stored = stored or segment.manifest is not None
-        tiered = tiered or segment.copy_id is not None
+        named = named or segment.raft is not None
+        tiered = tiered or (segment.copy_id is not None and segment.raft is None)
         swapped = swapped or segment.path.endswith(SWAP)
         nameless = nameless or segment.base_offset is None
     if stored:
         segments = _with_access(segments, options)
     if options.format != "kafka":
         segments = [replace(segment, format=options.format) for segment in segments]
+    elif named or nameless:
+        from kolumn.log.recognised import FORMAT, recognised
+
+        segments = recognised(segments)
+        if all(segment.format == FORMAT or segment.fault is not None for segment in segments):
+            options = replace(options, format=FORMAT)
     if swapped:
         from kolumn.log.live import without_replaced
 

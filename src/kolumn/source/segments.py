@@ -2,6 +2,7 @@
 
     <log directory>/<topic>-<partition>/<20-digit base offset>.log
 
+`kolumn.source.redpanda` has the names of Redpanda's segments, of which offsets here are raw ones.
 ``.deleted`` and ``.cleaned`` files are not live data. A ``.swap`` file is the finished replacement of segments that a crash left in place
 (`kolumn.log.live` finds out which). Directories named ``…-delete``, ``…-stray`` and ``…-future`` are left out of a log directory.
 `docs/explanation/formats.md` has Kafka's rules, by version. A source may also be in memory: a buffer, or a file object that is read to its
@@ -12,6 +13,7 @@ import os
 import re
 import reprlib
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -22,7 +24,7 @@ import pyarrow as pa
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError, MissingPathError
 from kolumn.source import names as naming
-from kolumn.source import storage
+from kolumn.source import redpanda, redpanda_folders, storage
 from kolumn.source.identity import names_of_files, of_growing
 from kolumn.source.names import CLEANED, DELETED, INDEXES, LOG, MANIFEST, PARTITION, SWAP, base_and_copy
 from kolumn.source.redpanda import Raft
@@ -60,6 +62,10 @@ class NamedNeighbours:
     def __init__(self, names: list[str]) -> None:
         lowest = unfinished_from(names)
         bases = {name: base_and_copy(name)[0] for name in names if name.endswith((LOG, SWAP))}
+        if None in bases.values():
+            for name in [name for name, base in bases.items() if base is None]:
+                own = redpanda.named(storage.base_name(name))
+                bases[name] = None if own is None else own.base
         swaps = ((name, base) for name, base in bases.items() if name.endswith(SWAP) and base is not None)
         unfinished = {name for name, base in swaps if lowest is not None and base >= lowest}
         self.live = {storage.base_name(name): base for name, base in bases.items() if name not in unfinished}
@@ -286,12 +292,28 @@ def find_segments(
         segments = _unique(segments) if len(segments) > 1 else segments
     else:
         segments = [Segment(held.name, None, None, None, held.memory.size, memory=held.memory)]
+    raw = False
     for segment in segments:
+        raw = raw or segment.raft is not None
         if segment.fault is not None and not faults:
             raise segment.fault
+    segments = _in_order(segments) if raw else segments
     if topic is not None:
         segments = [replace(segment, topic=topic) for segment in segments]
     return segments if partition is None else [replace(segment, partition=partition) for segment in segments]
+
+
+def _in_order(segments: list[Segment]) -> list[Segment]:
+    """Segments, of which Redpanda's are in the order of offsets where several of a folder are: their names are in another one."""
+    folders: dict[str, list[int]] = {}
+    for i, segment in enumerate(segments):
+        if segment.raft is not None:
+            folders.setdefault(storage.parent(segment.path), []).append(i)
+    ordered = list(segments)
+    for places in folders.values():
+        for i, segment in zip(places, _by_terms([segments[i] for i in places]), strict=False):
+            ordered[i] = segment
+    return ordered
 
 
 def _as_they_are(segments: list[Segment]) -> list[Segment]:
@@ -360,8 +382,19 @@ def _find(name: str, folders: _Known, listed: Listed | None) -> list[Segment]:
         manifest = manifest_of(entry)
         if manifest:
             return _of_manifests([manifest])
-        return _as_they_are([_beside_others(segment, folders) for segment in _segments([naming.checked(entry)])])
-    segments = in_directory(entry.name, entries=below, listed=listed)
+        if (objects := redpanda_folders.of_manifest(entry)) is not None:
+            return _of_bucket(objects)
+        alone = _as_they_are([_beside_others(segment, folders) for segment in _segments([naming.checked(entry)])])
+        if alone[0].raft is None or alone[0].copy_id is None:
+            return alone
+        beside = storage.look(alone[0].path + redpanda.TX)
+        return alone if beside is None else [_with_aborted(alone[0], (beside.name,))]
+    own: Listed = []
+    segments = in_directory(entry.name, entries=below, listed=own)
+    if not segments or segments[0].raft is not None:
+        segments, own = _in_redpandas_way(entry.name, below, segments, own)
+    if listed is not None:
+        listed += own
     if not segments:
         there = naming.nearby(entry.name, in_directory)
         raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories one level below it{there}")
@@ -371,13 +404,30 @@ def _find(name: str, folders: _Known, listed: Listed | None) -> list[Segment]:
 def _matched(entry: FolderEntry, folders: _Known, listed: Listed | None) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if entry.is_folder:
-        return in_directory(entry.name, listed=listed)
+        below: Listed = []
+        segments = in_directory(entry.name, listed=below)
+        if not segments or segments[0].raft is not None:
+            segments, below = _in_redpandas_way(entry.name, None, segments, below)
+        if listed is not None:
+            listed += below
+        return segments
     if listed is not None:
         listed.append(entry)
     if entry.name.endswith(MANIFEST):
         return _of_manifests([entry])
-    is_segment = entry.is_regular and entry.name.endswith((LOG, SWAP, ".checkpoint"))
+    is_segment = entry.is_regular and (entry.name.endswith((LOG, SWAP, ".checkpoint")) or redpanda.named(storage.base_name(entry.name)))
     return _as_they_are([_beside_others(segment, folders) for segment in _segments([entry])]) if is_segment else []
+
+
+def _in_redpandas_way(folder: str, entries: Listed | None, segments: list[Segment], listed: Listed) -> tuple[list[Segment], Listed]:
+    """Segments of a folder that has none in Kafka's way, or Redpanda's by chance: its folders of topics may be named as those of Kafka's
+    topic-partitions. And what was listed; both stay what they are if the folder is not Redpanda's."""
+    below: Listed = []
+    found = redpanda_folders.find(folder, entries, below)
+    if not found.folders and not found.objects:
+        return segments, listed
+    segments = [segment for files in found.folders for segment in _as_they_are(_segments_here(files))]
+    return [*segments, *_of_bucket(found.objects)], below
 
 
 def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | None = None, listed: Listed | None = None) -> list[Segment]:
@@ -431,12 +481,21 @@ def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segme
             has_swaps = has_swaps or name.endswith(SWAP)
         elif name.endswith(MANIFEST):
             manifests.append(entry)
+        elif "-v1.log." in name and redpanda.named(storage.base_name(name)) is not None:
+            logs.append(entry)
     segments = _segments(logs)
     # Kafka deletes swap files at or above the lowest ``.cleaned`` file on start-up (unfinished round).
     if has_swaps and (lowest := unfinished_from(sizes)) is not None:
         segments = [one for one in segments if not (one.is_swap and one.base_offset is not None and one.base_offset >= lowest)]
     if len(segments) > 1:
         segments.sort(key=lambda segment: (-1 if segment.base_offset is None else segment.base_offset, segment.path))
+        if segments[-1].raft is not None:
+            # A leader that had nothing to write leaves an empty segment, and the next one begins at its offset.
+            bases = Counter(segment.base_offset for segment in segments if segment.copy_id is None)
+            some = (one for one in segments if one.size or one.raft is None or one.copy_id is not None or bases[one.base_offset] == 1)
+            segments = _by_terms([*some])
+    if segments and segments[-1].raft is not None:
+        segments = [_with_aborted(segment, sizes) for segment in segments]
     if manifests:
         # What has an id and no manifest yet has not been copied completely; a broker's own files have no ids.
         stored = objects_of(manifests, [segment.path for segment in segments if segment.copy_id is not None], told)
@@ -450,6 +509,30 @@ def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segme
     if len(segments) > 1 or orphans:
         segments = with_neighbours(segments, [name for name in orphans if sizes[name]], fresh=True)
     return [*segments, *_of_manifests(manifests)] if manifests else segments
+
+
+def _with_aborted(segment: Segment, names: Collection[str]) -> Segment:
+    """A segment with the file of its aborted transactions, if it is of Redpanda's bucket and the file is among some names."""
+    name = segment.path + redpanda.TX
+    if segment.raft is None or segment.copy_id is None or name not in names:
+        return segment
+    return _changed(segment, raft=replace(segment.raft, aborted=name))
+
+
+def _by_terms(segments: list[Segment]) -> list[Segment]:
+    """Segments in the order of offsets, and of terms where a leader began at the offset of one before."""
+    return sorted(segments, key=lambda one: (-1 if one.base_offset is None else one.base_offset, -1 if one.raft is None else one.raft.term))
+
+
+def _of_bucket(objects: list[redpanda_folders.InBucket]) -> list[Segment]:
+    """Segments that manifests in Redpanda's bucket name. There are no files of a broker beside them."""
+    return [
+        Segment(
+            one.file.name, one.topic or None, None if one.partition < 0 else one.partition, one.base, one.file.size,
+            identity=one.file.identity, copy_id=one.copy_id, beside=(), raft=one.raft, fault=one.fault,
+        )
+        for one in objects
+    ]  # fmt: skip
 
 
 def _of_manifests(files: list[FolderEntry]) -> list[Segment]:
@@ -486,9 +569,14 @@ def _segments(files: Iterable[FolderEntry]) -> list[Segment]:
     known: dict[tuple[str, bool], tuple[str | None, int | None]] = {}
     for name, size, _, _, identity in files:
         base, copy = base_and_copy(name)
+        raft = None
+        if base is None and "-v1.log" in name and (own_name := redpanda.named(storage.base_name(name))) is not None:
+            base, raft, copy = own_name
         folder = name[: name.rfind("/") + 1], copy is not None
         if (partition := known.get(folder)) is None:
-            known[folder] = partition = naming.partition_in(storage.parent(name), copy is not None)
+            above = storage.parent(name)
+            found = (None, None) if raft is None else redpanda.partition_in(above)
+            known[folder] = partition = naming.partition_in(above, copy is not None) if found == (None, None) else found
         # Without ``__init__``, which takes longer than the rest of what is done with a name; what is not set has its default.
         segment = object.__new__(Segment)
         own = segment.__dict__
@@ -496,6 +584,8 @@ def _segments(files: Iterable[FolderEntry]) -> list[Segment]:
         own["topic"], own["partition"] = partition
         if copy is not None:
             own["copy_id"] = copy
+        if raft is not None:
+            own["raft"] = raft
         segments.append(segment)
     return segments
 
