@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kolumn.core.xxhash import xxh32
+from kolumn.formats.codecs.lz4 import xxh32
 
 HIGHEST_RAW = 2**63 - 2
 _NUMBER = "[0-9]{1,19}"
@@ -130,7 +130,8 @@ def holds_manifests(prefix: str) -> bool:
 
 def hash_of(path: str) -> str:
     """The first folder of a segment's key in buckets of older releases, for the rest of the key without the archiver's term."""
-    return f"{xxh32(path.encode()):08x}"
+    name = path.encode()
+    return f"{xxh32(name, 0, len(name)):08x}"
 
 
 def aborted_ranges(raw: bytes | None) -> list[tuple[int, int, int]] | None:
