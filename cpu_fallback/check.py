@@ -145,7 +145,7 @@ def crc_match(buf: int, origin: int, position: int, stop: int, register: int, wa
 HEADERS = v3_compact.LARGEST_HEADER
 """Bytes of an entry that `walk` needs to fill its row; some enriched messages need more."""
 MORE, FULL = -1, -2
-_V2, _LEGACY = v2.LAYOUT.number, legacy.LAYOUT.number
+_V2, _LEGACY, _REDPANDA = v2.LAYOUT.number, legacy.LAYOUT.number, redpanda.LAYOUT.number
 
 
 @register_jitable
@@ -279,9 +279,10 @@ def keeps(limit: Limits, row: Int64s) -> bool:
     """Whether the entry of a row can hold records within the limits, as far as its header is believed. A wrapper's header says nothing of
     the offsets in it, which need not grow. The largest timestamp of a batch may be unset, or too low, unless it is the time of all records
     (LogAppendTime)."""
-    if row[table.CONTROL] != 0 and (not limit.include_control or redpanda.is_opaque(row[table.BATCH_TYPE])):
-        return False
     layout = row[table.LAYOUT]
+    is_opaque = layout == _REDPANDA and redpanda.is_opaque(row[table.BATCH_TYPE])
+    if row[table.CONTROL] != 0 and (is_opaque or not limit.include_control):
+        return False
     tells = layouts.holds_records(layout) or (layout == _LEGACY and row[table.CODEC] == NONE)
     if tells and not in_range(limit, row[table.BASE_OFFSET], row[table.LAST_OFFSET]):
         return False

@@ -175,8 +175,10 @@ def _ascend(ranges: Sequence[Range]) -> bool:
         if part.fault is not None:
             return False
         for entries in headers(part.segment, part.start, part.end):
-            # The first offset of a wrapper is not in its header.
-            if (entries.magic != 2).any() or entries.base_offset[0] <= last or (entries.base_offset[1:] <= entries.last_offset[:-1]).any():
+            # The first offset of a wrapper is not in its header, and consumers have none for batches of Redpanda's own.
+            if (entries.magic != 2).any() or entries.is_own.any():
+                return False
+            if entries.base_offset[0] <= last or (entries.base_offset[1:] <= entries.last_offset[:-1]).any():
                 return False
             last = int(entries.last_offset[-1])
     return True

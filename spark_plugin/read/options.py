@@ -282,7 +282,9 @@ def _first_offset_from(segments: list[Segment], time: int, decode: Options) -> i
     narrow = replace(decode, columns=("offset",), typed=(), start_timestamp=time, end_timestamp=None, start_offset=None, end_offset=None)
     # The driver plans, and must not open a GPU for that, even if the tasks use one.
     narrow = replace(narrow, include_control=True, isolation_level="read_uncommitted", backend="cpu")
-    return next((int(batch.column("offset")[0].as_py()) for batch in scan_ranges(log_ranges(segments, narrow), narrow)), None)
+    # Of some records consumers have no offset.
+    found = (batch.column("offset").drop_null() for batch in scan_ranges(log_ranges(segments, narrow), narrow))
+    return next((int(offsets[0].as_py()) for offsets in found if len(offsets)), None)
 
 
 @dataclass(frozen=True)

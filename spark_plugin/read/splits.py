@@ -12,13 +12,16 @@ from itertools import groupby
 
 from pyspark.sql.datasource import InputPartition
 
+from kolumn.copies.consumers import consumers_offset
 from kolumn.copies.copies import log_end, log_start
 from kolumn.copies.ranges import log_ranges
+from kolumn.copies.raw_offsets import RawOffsets
 from kolumn.copies.tiers import log_of
 from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import KolumnError
 from kolumn.core.threads import PLAN, SIZES
 from kolumn.decode.host.headers import cut, headers
+from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
@@ -46,13 +49,17 @@ def limits_of(options: LoadOptions, groups: dict[Key, list[Segment]]) -> dict[Ke
             limits[key] = (0, 0)
             continue
         if max(start, end) >= 0:
-            _compare(key, start, end, segments, options.fail_on_data_loss)
+            _compare(key, start, end, segments, options)
         limits[key] = (None if start < 0 else start, None if end < 0 else end)
     return limits
 
 
-def _compare(key: Key, start: int, end: int, segments: list[Segment], fail: bool) -> None:
-    first, stop = log_start(segments), log_end(segments)
+def _compare(key: Key, start: int, end: int, segments: list[Segment], options: LoadOptions) -> None:
+    first, stop, fail = log_start(segments), log_end(segments), options.fail_on_data_loss
+    if segments[0].format in layouts.RAW:
+        known = [None if raw is None else consumers_offset(segments, options.decode, raw) for raw in (first, stop)]
+        # Where nothing translates them, the read has raw offsets too.
+        first, stop = (first if known[0] is None else known[0]), (stop if known[1] is None else known[1])
     if start >= 0 and first is not None and start < first:
         lost(f"{key[0]}-{key[1]}: offset {start} was asked for, and the log begins at {first}", fail)
     for offset in (start, end):
@@ -151,7 +158,12 @@ def share(options: LoadOptions, groups: dict[Key, list[Segment]], limits: Mappin
     for part in [part for part in counts if part.segment.path in offsets]:
         object.__setattr__(part, "offsets", offsets[part.segment.path].before(part))
     packed = pack(with_transactions(list(counts), options.decode), target, counts, options.max_records)
-    return [Split(group, limits) for group in packed]
+    return [Split(tuple(map(_with_delta, group)), limits) for group in packed]
+
+
+def _with_delta(part: Range) -> Range:
+    """A range of Redpanda's with the number that translates its first raw offset, so that its task reads no headers before it."""
+    return replace(part, offsets=part.offsets.before(part)) if isinstance(part.offsets, RawOffsets) else part
 
 
 def _parts(chosen: Iterable[Range], target: int, records: int | None, run: Run) -> Iterator[tuple[Range, int]]:

@@ -20,6 +20,7 @@ from kolumn.copies.copies import created_anew, log_end, log_start, topic_ids
 from kolumn.copies.transactions import transactions_of
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.decode.host.headers import headers
+from kolumn.formats import layouts
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import current
 from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions, Position
@@ -54,6 +55,11 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             raise ArgumentError("option table: a stream has records alone")
         if options.decode.replicas == "merge":
             raise ArgumentError("option replicas: a stream reads one copy of a growing log: replicas=first, or name one of the directories")
+        if options.decode.format in layouts.RAW:
+            raise ArgumentError(
+                f"option format: a stream goes on by offsets of segments, and those of {options.decode.format} are not the ones of its "
+                "records: read it without a stream, or convert it to Kafka's format first"
+            )
         self.options, self.spark_schema = options, schema
         self.target: dict[Pair, int] | None = None
         self.reached: dict[Pair, int] | None = None

@@ -3,6 +3,7 @@
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import crc32c
 
@@ -92,3 +93,18 @@ def headers(data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
             return
         yield at, size, base, kind, rest[1]
         at += size
+
+
+def on_node(data: Path, name: str) -> Path:
+    """Folder on a node of a topic-partition, by its name on a broker of Kafka."""
+    topic, _, partition = name.rpartition("-")
+    return data / "kafka" / topic / f"{partition}_1"
+
+
+def put_on_node(data: Path, name: str, *entries: bytes, base: int = 0, term: int = 1) -> Path:
+    """Write a segment into the folder of a topic-partition on a node."""
+    folder = on_node(data, name)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{base}-{term}-v1.log"
+    path.write_bytes(b"".join(entries))
+    return path

@@ -36,7 +36,7 @@ def inspect(
 
     With `--no-check-crcs` only headers are read, which is fast on segments of any size. Flags: T transactional, C control,
     H delete horizon, L LogAppendTime. The checksum of a damaged batch is shown as WRONG; a stretch in which no batch was found is
-    shown as `skipped`, and has the reason in `damage` in JSON.
+    shown as `skipped`, and has the reason in `damage` in JSON. Batches of Redpanda's own have their type in the place of the magic.
 
     Example: `kolumn inspect --json orders-3 | jq 'select(.producerId == 4001)'`
     """
@@ -100,7 +100,9 @@ def _batch_cells(row: dict[str, Any]) -> list[Any]:
     crc = {True: "ok", False: "WRONG", None: ""}[row["crcValid"]]
     producer = "" if row["producerId"] == -1 else f"{row['producerId']}/{row['producerEpoch']}"
     sequence, epoch = ("" if row[name] == -1 else row[name] for name in ("baseSequence", "leaderEpoch"))
-    fixed = [*start, f"{first}..{row['lastOffset']}", row["count"], row["magic"], row["codec"]]
+    # Batches of Redpanda's own have another type than 1, that of records.
+    magic = row["magic"] if row["batchType"] in (None, 1) else f"type {row['batchType']}"
+    fixed = [*start, f"{first}..{row['lastOffset']}", row["count"], magic, row["codec"]]
     return [*fixed, crc, producer, sequence, epoch, flags]
 
 

@@ -262,6 +262,12 @@ class Kind(StrEnum):
     """The content checksum of an lz4 frame is wrong. Java's client does not compare it (KAFKA-20528), librdkafka does."""
     RAW_OFFSETS = "raw-offsets"
     """Redpanda: offsets of consumers are not known, or not certain."""
+    OWN_BATCHES = "own-batches"
+    """Redpanda: batches of a type that it writes for itself, such as changes of the configuration. No consumer gets them."""
+    RECORDS_ELSEWHERE = "records-elsewhere"
+    """Redpanda: batches whose records are in objects of a cloud topic, which Kolumn does not read."""
+    UNKNOWN_BATCH_TYPE = "unknown-batch-type"
+    """Redpanda: batches of a type that Kolumn does not know. They are left out."""
     SNAPSHOTS = "snapshots"
     """KRaft snapshots are beside the log. A read leaves them out unless it is told to include them."""
 

@@ -14,7 +14,8 @@ from kolumn.core.arrays import Flags, Int64s
 from kolumn.damage.findings import Kind, Remark
 from kolumn.decode.host.headers import headers
 from kolumn.decode.host.run import Run
-from kolumn.formats import layouts, legacy, table, v2
+from kolumn.decode.other_types import OtherTypes, TypeCounts
+from kolumn.formats import layouts, legacy, redpanda, table, v2
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries
 from kolumn.source.segments import Segment
@@ -25,6 +26,7 @@ _YEAR_2200 = 7_258_118_400
 _MICROSECONDS, _NANOSECONDS = _YEAR_2200 * 10**6, _YEAR_2200 * 10**9
 _YEAR = 31_556_952_000
 _HOLDS_MESSAGES = [number for number in range(len(layouts.LAYOUTS)) if layouts.holds_messages(number)]
+_DATED = (v2.LAYOUT.number, redpanda.LAYOUT.number)  # layouts whose header has the largest timestamp of its records
 _CONSUMERS = "a broker serves them so, Java's consumer passes over those below its position; kafka-dump-log lists non-consecutive offsets"
 _LOOKUPS = "brokers look records up by it, so they do not find those that are later"
 _MILLISECONDS = "Kafka's timestamps are milliseconds since 1970; brokers and consumers return the numbers as they are"
@@ -99,7 +101,7 @@ class Observed:
         if not len(self.offset):
             return self.filled
         some = self.entries[self.filled]
-        dated = some.layout == v2.LAYOUT.number
+        dated = layouts.among(some.layout, _DATED) & (some.batch_type <= redpanda.DATA)
         if not dated.all():
             # A message has its own timestamp alone; so has a wrapper of format 0 none.
             dated |= (some.layout == legacy.LAYOUT.number) & (some.codec != NONE) & (some.magic >= 1)
@@ -154,9 +156,13 @@ class Observations:
     far: _Oddity = field(default_factory=_Oddity)
     unlike: _Oddity = field(default_factory=_Oddity)
     repeated: int = 0  # records with an offset that is not above those of all records before
+    types: TypeCounts = field(default_factory=TypeCounts)
 
-    def add(self, seen: Observed) -> None:
-        """Add the next run."""
+    def add(self, seen: Observed | OtherTypes) -> None:
+        """Add the next run, or the batches without records of a chunk."""
+        if isinstance(seen, OtherTypes):
+            self.types.add(seen)
+            return
         entries = seen.entries
         if len(entries):
             if not seen.grows or int(seen.first[0]) <= self.highest:
@@ -241,6 +247,7 @@ class Observations:
         if (odd := self.unlike).count:
             text = f"the content checksum of {_many(odd.count, 'lz4 frame')} is wrong, and the checksum of the batch is right"
             yield odd.remark(path, Kind.CONTENT_CHECKSUM, text, _FRAMES)
+        yield from self.types.remarks(segment)
 
 
 def _place(segment: Segment, odd: _Oddity, after: int | None = None) -> int:

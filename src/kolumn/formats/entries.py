@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from kolumn.core.arrays import Flags, Int64s, Row, Rows
-from kolumn.formats import table
+from kolumn.formats import redpanda, table
 
 Index = slice | Int64s | Flags | Sequence[int]
 
@@ -144,6 +144,11 @@ class Entries(_Fields):
     def end(self) -> Int64s:
         """Position after each entry."""
         return self.position + self.size
+
+    @property
+    def is_own(self) -> Flags:
+        """Flags of Redpanda's batches that hold no records of clients."""
+        return (self.batch_type != 0) & (self.batch_type != redpanda.DATA)
 
     @property
     def is_intact(self) -> Flags:

@@ -84,7 +84,7 @@ def has_header(buf: Buffer, pos: int) -> bool:
 
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
     """Fill one row of the batch table from the 61 bytes at ``pos`` of an entry of ``size`` bytes; returns a code."""
-    kind, attributes, delta = load8(buf, pos + 16), load8(buf, pos + 21), i32_little_at(buf, pos + 23)
+    kind, attributes, delta = (load8(buf, pos + 16) ^ 128) - 128, load8(buf, pos + 21), i32_little_at(buf, pos + 23)
     row[table.MAGIC], row[table.BATCH_TYPE], row[table.PAYLOAD], row[table.CRC_FROM] = v2.MAGIC, kind, HEADER, CRC_FROM
     row[table.BASE_OFFSET] = row[table.LAST_OFFSET] = base_offset(buf, pos)
     fits = holds_offset(row[table.BASE_OFFSET], delta)
@@ -104,7 +104,7 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
 
 def is_opaque(kind: int) -> bool:
     """Whether nothing in a batch of a type is decoded: it has no records, they are elsewhere, or the type is not known."""
-    return kind in (_GHOST, _PLACEHOLDER, ELSEWHERE) or kind >= _KNOWN
+    return kind in (_GHOST, _PLACEHOLDER, ELSEWHERE) or kind >= _KNOWN or kind <= 0
 
 
 def base_offset(buf: Buffer, pos: int) -> int:

@@ -16,7 +16,7 @@ from kolumn.core.paths import MESSAGES, STREAMED, turned_off
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.damage.findings import rows_table
-from kolumn.formats import v2
+from kolumn.formats import layouts, v2
 from kolumn.options import Options
 from kolumn.readers.plan import ReadPlan, plan_read
 from kolumn.source.segment_file import SegmentFile
@@ -171,8 +171,8 @@ def _decoder(segment: Segment, options: Options, backend: str) -> tuple[str, str
     """What decodes a segment, and why; damage and batches of unusual size are decoded stage by stage, whatever this says."""
     if backend == "gpu":
         return "kernels", "backend is gpu"
-    if options.format != "kafka":
-        return "stage by stage", f"format {options.format} is a draft"
+    if segment.format != layouts.KAFKA_FORMAT.name:
+        return _decoder_of(segment.format)
     if segment.memory is not None or segment.manifest is not None or is_url(segment.path):
         return "block by block", "unless its first batch is of an unknown magic; the first bytes of remote segments are not read for a plan"
     try:
@@ -187,6 +187,14 @@ def _decoder(segment: Segment, options: Options, backend: str) -> tuple[str, str
         return "stage by stage", f"magic {magic} is unknown"
     path = STREAMED if magic == v2.MAGIC else MESSAGES
     return ("stage by stage", f"KOLUMN_PATHS turns {path} off") if path in turned_off() else ("block by block", f"format {magic}")
+
+
+def _decoder_of(format: str) -> tuple[str, str]:
+    """What decodes a segment in another format than Kafka's, and why."""
+    if layouts.FORMAT_NAMES.index(format) not in layouts.STREAMED:
+        return "stage by stage", f"format {format} is a draft"
+    is_off = STREAMED in turned_off()
+    return ("stage by stage", f"KOLUMN_PATHS turns {STREAMED} off") if is_off else ("block by block", f"format {format}")
 
 
 def _unread(plan: ReadPlan) -> Iterator[tuple[object, ...]]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from kolumn.copies.consumers import consumers_offset
 from kolumn.copies.copies import log_end
 from kolumn.copies.ranges import log_ranges, topic_rows, whole_ranges
 from kolumn.copies.transactions import of_ranges
@@ -34,6 +35,7 @@ _Partition = tuple[str, int]
 _Row = dict[str, Any]
 _COLUMNS = ("key", "value", "transaction")
 _MOMENT = pa.timestamp("ms", tz="UTC")
+_MERGED = Options(errors="skip", replicas="merge", backend="cpu")
 
 
 def _known(number: int | None) -> int | None:
@@ -205,7 +207,7 @@ def _ends(logs: dict[_Partition, list[Segment]]) -> _End:
         for fault in (segment.fault for segment in own if segment.fault is not None):
             _LOGGERS[OFFSETS_TOPIC].warning("%s. The end of %s-%d is that of what can be read", fault, shown(topic), partition)
         readable = [segment for segment in own if segment.fault is None]
-        return log_end(readable) if readable else None
+        return consumers_offset(readable, _MERGED, log_end(readable)) if readable else None
 
     return end
 
@@ -391,6 +393,8 @@ def _open(
 
 
 def _first(own: list[Segment], producer: int, offset: int, options: Options, on_damage: OnDamage | None) -> First:
+    known = consumers_offset(own, options, offset)
+    offset = offset if known is None else known
     narrow = replace(options, start_offset=offset, end_offset=offset + 1)
     for batch in scan_ranges(log_ranges(own, narrow), narrow, on_damage):
         for number, time_ms, owner, epoch in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -23,7 +23,7 @@ from kolumn.core.keywords import known_keywords
 from kolumn.cpu_fallback.encode import sizes as loops
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.host.aborted import Transactions
-from kolumn.formats import enriched, layouts, v2
+from kolumn.formats import enriched, layouts, redpanda, v2
 from kolumn.formats.codecs import NONE, ZSTD
 from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
@@ -206,8 +206,11 @@ def _count(what: _CountedEntries, layout: int) -> Counter[str]:
 
 def _batch_headers(entries: Entries, records: int, layout: int) -> Counter[str]:
     number = len(entries)
-    parts = Counter(crc=_CRC * number, producer=_PRODUCER * number, attributes=layouts.attribute_bytes(layout) * records + 7 * number)
-    if layout == v2.LAYOUT.number:
+    # Redpanda's header has two checksums, and a type in the place of a magic and a leader epoch.
+    crcs, others = (2, 3) if layout == redpanda.LAYOUT.number else (1, 7)
+    attributes = layouts.attribute_bytes(layout) * records + others * number
+    parts = Counter(crc=crcs * _CRC * number, producer=_PRODUCER * number, attributes=attributes)
+    if layout in (v2.LAYOUT.number, redpanda.LAYOUT.number):
         return parts + Counter(lengths=8 * number, timestamps=16 * number, offsets=(8 + 4) * number)
     base, highest = entries.base_timestamp.tolist(), (entries.max_timestamp - entries.base_timestamp).tolist()
     times = sum(map(varint_size, base)) + sum(map(varint_size, highest))

@@ -17,12 +17,12 @@ from kolumn.core.arrays import Int64s
 from kolumn.core.text import in_column
 from kolumn.damage.findings import Damage, OnDamage, Remark, Skipped, Tally
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.formats import table
+from kolumn.formats import layouts, table
 from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
 from kolumn.log.pieces import entry_chunks
 from kolumn.options import Options
-from kolumn.readers.plan import live_segments
+from kolumn.readers.plan import live_segments, plan_of
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
 from kolumn.source.storage import parent
@@ -82,7 +82,10 @@ def collect(source: keywords.Source, on_damage: OnDamage | None = None, **option
     require(chosen.backend)
     totals: dict[Partition, Totals] = {}
     seen: set[str] = set()
-    for part in live_segments(source, chosen).whole_ranges():
+    live = live_segments(source, chosen)
+    # Of Redpanda's logs a plan has what translates offsets.
+    is_raw = any(segment.format in layouts.RAW for segment in live.segments)
+    for part in plan_of(live, chosen).ranges if is_raw else live.whole_ranges():
         total = totals.setdefault((part.segment.topic, part.segment.partition), Totals())
         # A merge reads a segment in several ranges.
         total.segments += part.segment.path not in seen
@@ -154,7 +157,8 @@ class Seen:
         self.control += int((~data).sum())
         self.records += int(count[data].sum())
         base = np.where(entries.base_offset == table.UNKNOWN, before + 1, entries.base_offset)
-        first_ms, last_ms = entries.base_timestamp, entries.max_timestamp
+        records = entries[~entries.is_own]
+        first_ms, last_ms = records.base_timestamp, records.max_timestamp
         lows, highs = (
             {"first_offset": base[:1], "first_ms": first_ms[first_ms >= 0]},
             {"last_offset": last, "last_ms": last_ms[last_ms >= 0]},

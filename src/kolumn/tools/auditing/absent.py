@@ -37,7 +37,7 @@ class Reason(StrEnum):
     RETENTION = "retention"
     """It is before the log, or below its log start offset."""
     MARKER = "marker"
-    """A control record is there; consumers do not get it."""
+    """A control record, or a batch of Redpanda's own, is there; consumers do not get it."""
     ABORTED = "aborted"
     """A record of an aborted transaction is there; consumers of committed records do not get it."""
     DAMAGE = "damage"
@@ -71,6 +71,7 @@ class _Own:
     stretches: list[AbsentStretch] = field(default_factory=list)
     has_signs: bool = False
     has_producers: bool = False
+    markers: str = "control records"
 
     @property
     def is_sparse(self) -> bool:
@@ -126,11 +127,14 @@ class Absent:
             before_it = self._previous if not i and self._previous is not None and first < (segment.base_offset or 0) else None
             where, position = (segment.path, position) if before_it is None else before_it
             self._stretch(first, int(base[i]) - 1, where, position, piece)
-        claimed = np.where((entries.magic == 2) & (entries.count >= 0), entries.last_offset - base + 1 - entries.count, 0)
+        spans = entries.last_offset - base + 1
+        claimed = np.where((entries.magic == 2) & (entries.count >= 0) & ~entries.is_own, spans - entries.count, 0)
         own.has_signs |= bool((claimed > 0).any() or (entries.delete_horizon == 1).any())
         self._has_signs |= own.has_signs
-        own.has_producers |= bool(((entries.magic == 2) & (entries.producer_id >= 0)).any())
-        control = np.where(entries.control == 1, entries.count, 0)
+        own.has_producers |= bool(((entries.magic == 2) & (entries.producer_id >= 0) & ~entries.is_own).any())
+        control = np.where(entries.is_own, spans, np.where(entries.control == 1, entries.count, 0))
+        if entries.is_own.any():
+            own.markers = "control records, or batches of Redpanda's own,"
         for kind, counts in (("inside", claimed), (Reason.MARKER, control)):
             rows = np.flatnonzero(counts > 0)
             if len(rows):
@@ -207,7 +211,7 @@ class Absent:
                 yield self._row(low, high, count, reason, f"many stretches together: {evidence}", path, 0)
             if compacted:
                 yield self._row(*compacted, Reason.COMPACTION, self._sign(own), path, 0)
-            for reason, text in ((Reason.MARKER, "control records"), (Reason.ABORTED, "records of aborted transactions")):
+            for reason, text in ((Reason.MARKER, own.markers), (Reason.ABORTED, "records of aborted transactions")):
                 if reason in own.joined:
                     evidence = f"{text} are there, and consumers of committed records do not get them"
                     yield self._row(*own.joined[reason], reason, evidence, path, 0)

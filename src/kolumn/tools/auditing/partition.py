@@ -143,7 +143,7 @@ class Audited:
         ends = np.stack([np.cumsum(records) + self._records, np.cumsum(entries.size) + self._bytes])
         before = ends - np.stack([records, entries.size])
         self._times.add(entries, records, file.segment)
-        owned = np.flatnonzero((entries.magic == 2) & (entries.producer_id >= 0))
+        owned = np.flatnonzero((entries.magic == 2) & (entries.producer_id >= 0) & ~entries.is_own)
         if len(owned):
             self._judge(file, entries[owned], absent[owned], before[:, owned])
         self._last, self._gone = max(self._last, int(entries.last_offset.max())), int(absent[-1])

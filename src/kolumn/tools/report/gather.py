@@ -22,6 +22,7 @@ from kolumn.core.errors import shown
 from kolumn.damage.findings import Damage, Remark, Skipped, Tally
 from kolumn.decode.host.aborted import Transactions
 from kolumn.decode.pipeline import scan_ranges
+from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Range
@@ -132,6 +133,9 @@ def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     chosen = replace(Options.of(**options), columns=_COLUMNS, include_control=True, errors="skip")
     require(chosen.backend)
     findings, live = Findings(), live_segments(source, chosen)
+    if any(segment.format in layouts.RAW for segment in live.segments):
+        # They tell of batches without records.
+        chosen = replace(chosen, remarks=True)
     parts: dict[Partition, _Part] = {}
     segments: set[str] = set()
     quiet = Options(columns=_COLUMNS, errors="skip", format=chosen.format, check_crcs=False)
@@ -147,7 +151,8 @@ def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     findings.segments = len(segments)
     if any(name == OFFSETS_TOPIC for name, _ in parts):
         findings.lag = tallies.lag_of(source)
-    if chosen.format == "kafka":
+    # It goes by names of segments where a format has to be told.
+    if chosen.format == "kafka" or all(segment.raft is not None for segment in live.segments):
         findings.audit = audit(source, topic=chosen.topic, partition=chosen.partition, private_keys=options.get("private_keys"))
     return findings
 
