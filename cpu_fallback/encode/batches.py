@@ -1,4 +1,4 @@
-"""Loops that encode batches of formats 2 and 3 for `kolumn.writers.encoders`: bounds of batches, bytes of records, and headers."""
+"""Loops that encode batches of formats 2 and 3 and of Redpanda for `kolumn.writers.encoders`: bounds of batches, their records, headers."""
 
 from kolumn.core.deferred import register_jitable
 from kolumn.core.errors import Code
@@ -6,11 +6,11 @@ from kolumn.cpu_fallback.encode.messages import ArrowPayloads, RecordsToEncode, 
 from kolumn.cpu_fallback.machine.address import load32, load64, store32
 from kolumn.cpu_fallback.machine.arrays import Flags, Int64s, Table
 from kolumn.cpu_fallback.machine.compile import compiled
-from kolumn.formats import crc, memory, table, v2, v3_compact
+from kolumn.formats import crc, memory, redpanda, table, v2, v3_compact
 from kolumn.formats.entry import Record
 from kolumn.formats.varint import put_varint, varint_size
 
-_V2 = v2.LAYOUT.number
+_V2, _REDPANDA = v2.LAYOUT.number, redpanda.LAYOUT.number
 _LARGEST_DELTA = 2**31 - 1
 
 
@@ -113,9 +113,29 @@ def seal(buf: int, rows: Table) -> None:
         if rows[b, table.LAYOUT] == _V2:
             v2.put_header(buf, pos, size, rows[b])
             memory.put32(buf, pos + 17, crc.crc32c(buf, pos + v2.CRC_FROM, pos + size))
+        elif rows[b, table.LAYOUT] == _REDPANDA:
+            redpanda.put_header(buf, pos, size, rows[b])
+            redpanda.put_checksums(buf, pos, size)
         else:
             at = v3_compact.put_header(buf, pos, size, rows[b])
             memory.put32(buf, at, crc.crc32c(buf, at + 4, pos + size))
+
+
+@compiled
+def swap_headers(buf: int, rows: Table) -> None:
+    """Give batches of format 2 headers of Redpanda, and batches of Redpanda headers of format 2, with the offsets and leader epochs of
+    their rows, which become those of the other layout. ``buf`` is the address of position 0. Records stay as they are."""
+    for b in range(rows.shape[0]):
+        pos, size, epoch = rows[b, table.POSITION], rows[b, table.SIZE], rows[b, table.LEADER_EPOCH]
+        if rows[b, table.LAYOUT] == _V2:
+            redpanda.of_v2(buf, pos, size, rows[b])
+            rows[b, table.DELETE_HORIZON], rows[b, table.LAYOUT] = 0, _REDPANDA
+            redpanda.header(buf, pos, size, rows[b])
+        else:
+            redpanda.to_v2(buf, pos, size, rows[b])
+            rows[b, table.CRC_SEED], rows[b, table.BATCH_TYPE], rows[b, table.LAYOUT] = 0, 0, _V2
+            v2.header(buf, pos, size, rows[b])
+        rows[b, table.LEADER_EPOCH] = epoch
 
 
 @compiled

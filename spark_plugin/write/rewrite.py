@@ -79,15 +79,18 @@ def convert(
         chosen, format=format, magic=magic, codec=codec, level=level, timestamp=timestamp, drop_transactions=drop_transactions,
         batch_bytes=batch_bytes, index_interval_bytes=index_interval_bytes,
     )  # fmt: skip
-    named = _new_targets(job.chosen(live_segments(source, job.options).one_log()), target)
+    named = list(targets(job.chosen(live_segments(source, job.options).one_log()), target, format))
+    _refuse_existing(target, job.claimed(named, target))
     transactions: dict[str, Any] = {}
     if job.drop_transactions:
         firsts = {folder_of(segment): segment for segment, _ in named}
         states = by_job(spark)(lambda segment: transactions_of_segment(segment, job.options), list(firsts.values()))
         transactions = dict(zip(firsts, states, strict=True))
 
+    offsets = job.offsets(segment for segment, _ in named)
+
     def write(segment: Segment, path: Path) -> Conversion:
-        return job.segment(segment, path, transactions.get(folder_of(segment)), can_roll(target))
+        return job.segment(segment, path, transactions.get(folder_of(segment)), can_roll(target), offsets.get(segment))
 
     total = Conversion()
     for conversion in _written(spark, target, [(name, segment) for segment, name in named], write):

@@ -91,6 +91,11 @@ class WriteOptions:
             values.get("format", "kafka"), values.get("magic"), values.get("codec", "none"), values.get("level"),
             values.get("batch_bytes", 16384), values.get("batch_records"),
         )  # fmt: skip
+        if not FORMATS[how.format].indexed:
+            raise ArgumentError(
+                f"format={values['format']!r}: a write goes on where a log of Kafka ends. Write format='kafka', and convert the result: "
+                f"kolumn.convert(path, target, format={values['format']!r})"
+            )
         for name in ("segment_bytes", "index_interval_bytes"):
             if values.get(name, 1) < 1:
                 raise ArgumentError(f"{name}={values[name]}: expected at least 1")
@@ -227,8 +232,7 @@ class _Partition:
 
     def __init__(self, folder: Path, key: tuple[str, int], options: WriteOptions, next_offset: int) -> None:
         self.key = key
-        enriched = FORMATS[options.how.format].timed_index
-        self.files = SegmentFiles(folder / f"{key[0]}-{key[1]}", options.segment_bytes, options.index_interval_bytes, enriched)
+        self.files = SegmentFiles(folder / f"{key[0]}-{key[1]}", options.segment_bytes, options.index_interval_bytes, options.how.format)
         self.writer = Writer(self.files, options.how, next_offset)
         self.schema: pa.Schema | None = None
 

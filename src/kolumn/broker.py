@@ -18,7 +18,7 @@ from kolumn.cpu_fallback.check import check
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.damage.findings import header_error
 from kolumn.decode.host.chunks import Loaded, walk_entries
-from kolumn.formats import enriched, layouts, memory
+from kolumn.formats import enriched, layouts, memory, redpanda
 from kolumn.formats.codecs import NONE
 from kolumn.formats.entries import Entries, Entry
 from kolumn.formats.entry import SMALLEST
@@ -207,6 +207,8 @@ def mirror(entries: bytes) -> Mirrored:
 
 def _walked(request: bytes, format: keywords.Format) -> tuple[Bytes, Entries, Options]:
     """The bytes of a request in padded memory, its entries with checksums compared, and how to decode them."""
+    if format == redpanda.FORMAT.name:
+        raise ArgumentError(f"format={format!r}: requests to Redpanda have batches of format 2, which is format='kafka'")
     options = Options.of(format=format)
     source = np.zeros(len(request) + PAD, np.uint8)
     source[: len(request)] = np.frombuffer(request, np.uint8)

@@ -70,6 +70,7 @@ def _written(java: Path, scratch: Path) -> Iterator[object]:
     for source, format in ((java, "v3-compact"), (scratch / "v3-compact-none-0", "kafka"), (scratch / "old-1-0", "enriched")):
         kolumn.convert(source, scratch / f"converted-{format}", format=format, source_format="v3-compact" if format == "kafka" else "kafka")
     kolumn.convert(scratch / "kafka-none-0", scratch / "messages", magic=1)
+    kolumn.convert(scratch / "kafka-none-0", scratch / "redpanda", format="redpanda")
     kolumn.write(pa.table({"key": [b"a", b"b", b"a"], "value": [b"1", b"2", b"3"], "offset": range(3)}), scratch / "repeated-0")
     kolumn.compact(scratch / "repeated-0", scratch / "compacted-2", include_active=True)
     yield kolumn.space(java)

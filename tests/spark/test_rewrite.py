@@ -1,5 +1,6 @@
 """Conversion, compaction and erasure have the same results as Spark jobs and in one process."""
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kolumn
+from kit import redpanda
 from kit.corpus import HERE as CORPUS
 from kolumn import spark_plugin
 from kolumn.core.errors import ArgumentError
@@ -23,6 +25,7 @@ def files(folder: Path) -> dict[str, bytes]:
     [
         ("upgraded", {"magic": 2}),
         ("v2-java", {"format": "v3-compact"}),
+        ("internal", {"format": "redpanda"}),
         ("transactional", {"magic": 1, "codec": "gzip", "drop_transactions": True}),
     ],
 )
@@ -36,6 +39,23 @@ def test_convert(spark: SparkSession, tmp_path: Path, case: str, options: dict[s
     assert done.segments == [f"{scheme}{path}".replace("/one/", "/other/") for path in expected.segments]
     with pytest.raises(ArgumentError, match="already exists"):
         spark_plugin.convert(spark, str(CORPUS / case), target, **options)
+
+
+def test_convert_from_redpanda(spark: SparkSession, tmp_path: Path) -> None:
+    """Tasks know which offsets a segment's become, though they do not read the segments before it."""
+    log = redpanda.mixed((CORPUS / "v2-append-time" / "append-time-0" / f"{0:020}.log").read_bytes(), {0: (2, 2), 20: (2,), 50: (19,)})
+    cut = [0, *(at for at, *_ in list(redpanda.headers(log.data))[30:60:29]), len(log.data)]
+    source = tmp_path / "source" / "0_7"
+    source.mkdir(parents=True)
+    for start, stop in pairwise(cut):
+        (source / f"{int.from_bytes(log.data[start + 8 : start + 16], 'little')}-3-v1.log").write_bytes(log.data[start:stop])
+    expected = kolumn.convert(source, tmp_path / "one", source_format="redpanda")
+    done = spark_plugin.convert(spark, str(source), str(tmp_path / "other"), source_format="redpanda")
+    assert files(tmp_path / "other") == files(tmp_path / "one")
+    assert len(done.segments) == len(cut) - 1
+    assert (done.records, done.copied, done.lost) == (expected.records, expected.copied, expected.lost)
+    found = kolumn.read(Path(done.segments[0]).parent, columns=["offset"])["offset"].to_pylist()
+    assert found == sorted(log.offsets.values())
 
 
 @ANYWHERE

@@ -125,6 +125,7 @@ def test_records_that_fit_no_log(spark: SparkSession, tmp_path: Path, query: str
         (pa.field("value", pa.string()), {"topic": "t", "magic": "two"}, "option magic: expected an integer, found 'two'"),
         (pa.field("value", pa.string()), {"topic": "t", "segmentBytes": "0"}, "segment_bytes=0: expected at least 1"),
         (pa.field("value", pa.string()), {"topic": "a/b"}, "topic 'a/b': expected 1 to 249"),
+        (pa.field("value", pa.string()), {"topic": "t", "format": "redpanda"}, "Write format='kafka', and convert the result"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(tmp_path: Path, column: pa.Field, options: dict[str, str], message: str) -> None:

@@ -29,7 +29,8 @@ def convert(
     to: Annotated[
         arguments.FormatName,
         typer.Option(
-            autocompletion=arguments.among(Format), help="Format to write: 'kafka', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'."
+            autocompletion=arguments.among(Format),
+            help="Format to write: 'kafka', 'redpanda', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'.",
         ),
     ] = "kafka",
     magic: Annotated[int | None, typer.Option(help="Of 'kafka' 0, 1 or 2 (the default); of a draft its own by default.")] = None,

@@ -155,6 +155,8 @@ class Format:
         Whether attributes of an entry apply to all of its records, as in the shipped formats. Otherwise messages have their own.
     transactions_in_sets : bool
         Whether transactions begin and end inside entries.
+    indexed : bool
+        Whether a segment has Kafka's index files beside it, and is named by Kafka. Otherwise it is named by its base offset and its term.
     """
 
     name: str
@@ -169,6 +171,7 @@ class Format:
     timed_index: bool = False
     as_shipped: bool = False
     transactions_in_sets: bool = False
+    indexed: bool = True
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -220,6 +223,8 @@ EMPTY = "empty batches"
 DELETES = "payloads of tombstones"
 TOMBSTONES = "records without a value that become tombstones"
 SECONDS = "timestamps in seconds beside the broker's"
+OWN_TYPES = "batches of Redpanda's own"
+ELSEWHERE = "batches whose records are in other objects"
 RECORD_BATCH = frozenset(
     {TIMESTAMPS, APPEND_TIMES, HEADERS, PRODUCERS, TRANSACTIONS, MARKERS, OTHER_CONTROL, LEADER_EPOCHS, HORIZONS, EMPTY}
 )

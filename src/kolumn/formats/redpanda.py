@@ -15,7 +15,8 @@
     attributes  bits 0-2 codec · 3 append time · 4 transactional · 5 control
 
 So ``crc`` equals that of the same batch in Kafka's format 2, which says what is compared here: a batch converted to it keeps its checksum.
-There is no leader epoch: the term is in the segment's name. Zeros after the last batch are space that was allocated in advance.
+There is no leader epoch: the term in the segment's name is that of its batches. Zeros after the last batch are space that was allocated
+in advance.
 
 Source: the layout as Redpanda's own files and its public tools show it (tools/offline_log_viewer, tools/rp_storage_tool).
 """
@@ -31,7 +32,9 @@ from kolumn.formats.memory import (
     i32_little_at,
     i64_little_at,
     load8,
+    put16,
     put16_little,
+    put32,
     put32_little,
     put64_little,
     store8,
@@ -57,6 +60,7 @@ FILTERED = (2, 19, 23, 25, 34, 38)
 ELSEWHERE = 36
 """The type of batches whose records are in other objects (cloud topics)."""
 _GHOST, _PLACEHOLDER, _KNOWN = 7, 29, len(TYPES)
+_HORIZON = 1 << 6  # attribute of Kafka's batches
 _OK, _TRUNCATED, _ZERO_TAIL, _BAD_LENGTH = int(Code.OK), int(Code.TRUNCATED), int(Code.ZERO_TAIL), int(Code.BAD_LENGTH)
 _BAD_LAST_OFFSET, _HEADER_CRC = int(Code.LAST_OFFSET), int(Code.HEADER_CRC)
 
@@ -126,11 +130,13 @@ def _swapped(buf: Buffer, pos: int) -> int:
 
 
 def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]
-    """Write the 61 header bytes of an entry of ``size`` bytes at ``pos`` from a row of the batch table, without the two checksums."""
+    """Write the 61 header bytes of an entry of ``size`` bytes at ``pos`` from a row of the batch table, without the two checksums. A row
+    without a type is that of a batch with records of clients."""
     put32_little(buf, pos + 4, size)
     put64_little(buf, pos + 8, row[table.BASE_OFFSET])
-    store8(buf, pos + 16, DATA)
-    flags = (row[table.TIMESTAMP_TYPE] << 3) | (row[table.TRANSACTIONAL] << 4) | (row[table.CONTROL] << 5)
+    kind = row[table.BATCH_TYPE] if row[table.BATCH_TYPE] != 0 else DATA
+    store8(buf, pos + 16, kind)
+    flags = (row[table.TIMESTAMP_TYPE] << 3) | (row[table.TRANSACTIONAL] << 4) | ((row[table.CONTROL] << 5) if kind == DATA else 0)
     put16_little(buf, pos + 21, row[table.CODEC] | flags)
     put32_little(buf, pos + 23, row[table.LAST_OFFSET] - row[table.BASE_OFFSET])
     put64_little(buf, pos + 27, row[table.BASE_TIMESTAMP])
@@ -145,6 +151,26 @@ def put_checksums(buf: Buffer, pos: int, size: int) -> None:
     """Write both checksums of the entry of ``size`` bytes at ``pos``, of which all else is written."""
     put32_little(buf, pos + 17, crc.crc32c_from(_swapped(buf, pos) ^ 0xFFFFFFFF, buf, pos + CRC_FROM, pos + size))
     put32_little(buf, pos, crc.crc32c(buf, pos + HEADER_CRC_FROM, pos + HEADER))
+
+
+def of_v2(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]
+    """Replace the header of a batch of format 2, of which ``row`` is filled, by one of Redpanda; its records and their checksum stay. Only
+    without its delete horizon, which Redpanda's batches do not have, it gets another checksum."""
+    put_header(buf, pos, size, row)
+    put16_little(buf, pos + 21, row[table.ATTRIBUTES] & ~_HORIZON)
+    if row[table.ATTRIBUTES] & _HORIZON != 0:
+        put_checksums(buf, pos, size)
+        return
+    put32_little(buf, pos + 17, row[table.CRC])
+    put32_little(buf, pos, crc.crc32c(buf, pos + HEADER_CRC_FROM, pos + HEADER))
+
+
+def to_v2(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]
+    """Replace the header of a batch by one of format 2, with the offsets and the leader epoch of ``row``, which is filled; the records and
+    their checksum stay."""
+    v2.put_header(buf, pos, size, row)
+    put16(buf, pos + 21, row[table.ATTRIBUTES])
+    put32(buf, pos + 17, row[table.CRC])
 
 
 def plausible(buf: Buffer, pos: int, size: int) -> bool:
@@ -162,8 +188,9 @@ LAYOUT = Layout(
     "Redpanda's record batch", 9, Family.RECORDS, HEADER, crc_at=0, crc_from=0, castagnoli=True,
     header=header, plausible=plausible, codec_code=v2.codec_code, hop=v2.following,
     smallest_record=v2.SMALLEST_RECORD, control_types=v2.CONTROL_TYPES,
-    holds={v2.MAGIC: layout.RECORD_BATCH - {layout.LEADER_EPOCHS, layout.HORIZONS}}, streamed=True,
+    holds={v2.MAGIC: (layout.RECORD_BATCH - {layout.HORIZONS}) | {layout.OWN_TYPES, layout.ELSEWHERE}}, streamed=True,
 )  # fmt: skip
 FORMAT = Format(
     "redpanda", {}, v2.MAGIC, own_frame=entry, own_offset=base_offset, own_believable=believable, own_layouts=(LAYOUT,), as_shipped=True,
+    indexed=False,
 )  # fmt: skip

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from kolumn.copies.copies import created_anew, last_offset, log_end, log_start, topic_ids
-from kolumn.copies.ranges import plan_log
+from kolumn.copies.ranges import every_range, plan_log
 from kolumn.copies.tiers import log_of
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError, KolumnError
@@ -33,6 +33,7 @@ from kolumn.core.keywords import known_keywords, refused
 from kolumn.core.threads import PARQUET, workers
 from kolumn.damage.findings import Damage, OnDamage
 from kolumn.decode.pipeline import scan_ranges
+from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
@@ -230,8 +231,11 @@ class _Run:
 
     def _new(self, key: Key, segments: list[Segment], start: int | None) -> tuple[list[Range], Options]:
         """The ranges with new records of a topic-partition."""
+        above = self._raw_above(segments)
         if start is not None:
+            # Of a log of Redpanda the end is at least that of consumers.
             end, begin = log_end(segments), log_start(segments)
+            begin = None if begin is None else begin - above
             if end < start and self.options.errors == "skip":
                 # Damage may hide the end from the headers that lead to it.
                 end = max(map(last_offset, segments)) + 1
@@ -244,6 +248,17 @@ class _Run:
                 self.lost.append((*key, start, begin))
         within = self.options.within(start, None)
         return plan_log(segments, within), within
+
+    def _raw_above(self, segments: list[Segment]) -> int:
+        """By how much raw offsets of a log of Redpanda are above those of consumers where it begins, which a table has; 0 of others."""
+        whole = every_range(segments, self.options) if segments[0].format in layouts.RAW else []
+        delta = whole[0].offsets.before(whole[0]) if whole else 0
+        if delta is None:
+            raise ArgumentError(
+                f"{whole[0].segment.path}: the log does not begin at offset 0, and a table has offsets of consumers: say in start_delta "
+                "how much raw offsets are above them where it begins"
+            )
+        return int(delta)
 
     def _write(self, parts: list[tuple[Key, list[Range], Options]]) -> list[DataFile]:
         """Write the files, those of some topic-partitions at a time."""

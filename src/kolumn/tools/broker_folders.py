@@ -39,6 +39,7 @@ from kolumn.writers.commit.run import Commit
 from kolumn.writers.commit.staged_file import StagedFile, make_folders, writing
 from kolumn.writers.encoders import ENCODERS
 from kolumn.writers.entries import Encoded, EntrySettings, RecordsIn, stored_columns
+from kolumn.writers.names import refuse_segments
 from kolumn.writers.write import IndexEntries
 
 _SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -125,7 +126,9 @@ def rebuild_index(
         if on_damage is not None:
             on_damage(piece)
 
-    segments = [segment for segment in without_replaced(find_segments(str(root))) if segment.base_offset is not None]
+    found = without_replaced(find_segments(str(root)))
+    refuse_segments(found, "these index files are for brokers of Kafka")
+    segments = [segment for segment in found if segment.base_offset is not None]
     indexes = [_Indexes(segment) for segment in segments if not segment.is_swap]
     folders: dict[str, list[_Indexes]] = {}
     for index in indexes:

@@ -22,6 +22,7 @@ from kolumn.core.keywords import Time, known_keywords
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.host.aborted import COLUMN as TRANSACTION
 from kolumn.decode.pipeline import scan_ranges
+from kolumn.formats import layouts
 from kolumn.options import Options, integer, milliseconds
 from kolumn.readers.plan import plan_read
 from kolumn.source.segments import HIGHEST, Range
@@ -160,10 +161,13 @@ class _Search:
         stable = [part.transactions.last_stable_offset for part in ranges if part.transactions is not None]
         self.stable = min((offset for offset in stable if offset is not None), default=HIGHEST)
         self.first, self.last, self.records = HIGHEST, -1, 0
+        # Transactions go by the offsets of the log, which are not those of consumers in one of Redpanda.
+        self._stored = "rawOffset" if segment.format in layouts.RAW else "offset"
 
     def offsets(self, options: Options, on_damage: OnDamage | None) -> Int64s:
         """The last offsets, sorted; in a file if they are many."""
-        decide = replace(options, columns=_DECIDE, include_headers=False, include_control=True, typed=())
+        columns = tuple(dict.fromkeys((*_DECIDE, self._stored)))
+        decide = replace(options, columns=columns, include_headers=False, include_control=True, typed=())
         with ExitStack() as scope:
             known = SpilledOffsets(scope)
             for batch in scan_ranges(self.ranges, decide, on_damage):
@@ -182,12 +186,13 @@ class _Search:
     def _flags(self, batch: pa.RecordBatch) -> tuple[Flags, Flags]:
         """Which records count, and which would if they were not later; notes what is left out."""
         offset, time = int64s(batch["offset"]), int64s(batch["timestampMs"])
-        if len(offset):
-            self.first, self.last = min(self.first, int(offset.min())), max(self.last, int(offset.max()))
-            self.records += len(offset)
+        own = bools(pc.is_valid(batch["offset"]))
+        if own.any():
+            self.first, self.last = min(self.first, int(offset[own].min())), max(self.last, int(offset[own].max()))
+            self.records += int(own.sum())
         counts = ~bools(batch["isControl"]) & bools(pc.not_equal(batch[TRANSACTION], "aborted"))
         within = (offset <= self.end) & (time <= self.moment)
-        beyond = counts & (offset >= self.stable)
+        beyond = counts & (int64s(batch[self._stored]) >= self.stable)
         self.left_out.after_stable += int((beyond & within).sum())
         counts &= ~beyond
         keyed = bools(pc.is_valid(batch["key"]))

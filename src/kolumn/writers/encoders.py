@@ -1,7 +1,7 @@
 """Rows become entries: an encoder for each kind of layout.
 
-Batches of formats 2 and 3, message sets of the KIP-98 draft, messages of formats 0 and 1 and of KIP-87, and enriched messages. Messages are
-one entry each, or with a codec several are in a wrapper.
+Batches of formats 2 and 3 and of Redpanda, message sets of the KIP-98 draft, messages of formats 0 and 1 and of KIP-87, and enriched
+messages. Messages are one entry each, or with a codec several are in a wrapper.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.recycle import take
 from kolumn.cpu_fallback.encode import batches, messages, sets, tagged
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.formats import enriched, kip87, kip98_draft, layouts, legacy, v2
+from kolumn.formats import enriched, kip87, kip98_draft, layouts, legacy, redpanda, v2
 from kolumn.formats.codecs import NONE, ZSTD
 from kolumn.formats.entries import Entries
 from kolumn.writers.entries import ABSENT, Encoded, EntrySettings, Groups, RecordsIn, batch_rows, cuts, lay_out, place, refuse_large, whole
@@ -89,7 +89,7 @@ class _Batches(Encoder):
 
     def header_sizes(self, entries: Entries, size: Int64s, how: EntrySettings) -> Int64s:
         headers = np.full(len(entries), v2.HEADER, np.int64)
-        if len(entries) and entries.layout[0] != v2.LAYOUT.number:
+        if len(entries) and entries.layout[0] not in (v2.LAYOUT.number, redpanda.LAYOUT.number):
             batches.compact_headers(entries.array, size, headers)
         return headers
 

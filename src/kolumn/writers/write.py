@@ -8,6 +8,10 @@ An enriched log has one index that includes the times, as its proposal specifies
 
     <base offset, 20 digits>.index       i32 offset - base | i64 largest timestamp so far | i32 position
 
+Redpanda's segments have other names, and no file beside them that is written here. All batches of a segment are of the term in its name:
+
+    <base offset>-<term>-v1.log          the batches
+
 Entries are written as by ``LogSegment.append``: before a batch, once more bytes than the interval have been written since the last
 entry. A segment's last timestamp is added when it is closed.
 """
@@ -34,6 +38,7 @@ from kolumn.source.storage import within
 from kolumn.writers.commit.staged_file import StagedFile, final_name, writing
 from kolumn.writers.encoders import encode
 from kolumn.writers.entries import Encoded, EntrySettings, check_columns, codec_of, level_of, take_apart
+from kolumn.writers.names import term_in
 from kolumn.writers.outgoing import name_of, outgoing, parent_of
 from kolumn.writers.payloads import NAMES, encoded, encoders_of, written_schema
 
@@ -48,15 +53,19 @@ class SegmentFiles:
 
     ``place`` is a segment file (``*.log``), or the folder of a topic-partition, which is made. In a folder, a segment is rolled before it
     would exceed ``segment_bytes``; a segment file becomes as large as a segment can be, and with ``rolls`` more follow beside it, named by
-    their base offsets. ``enriched`` indexes are those of enriched logs. Raises `ArgumentError` if a size is less than 1, or the data does
-    not fit into one segment file, and `KolumnError` if a file cannot be written.
+    their base offsets. The ``format``, by its number, decides about names and indexes. The first segment in a folder is named by
+    ``begins``, if its first batch begins later. Raises `ArgumentError` if a size is less than 1, or the data does not fit into one segment
+    file, and `KolumnError` if a file cannot be written.
     """
 
-    def __init__(self, place: Path, segment_bytes: int, index_interval_bytes: int, enriched: bool = False, rolls: bool = False) -> None:
-        self._segment, self.rolls = _EnrichedSegment if enriched else _Segment, rolls
+    def __init__(
+        self, place: Path, segment_bytes: int, index_interval_bytes: int, format: int = layouts.KAFKA, rolls: bool = False,
+        begins: int | None = None,
+    ) -> None:  # fmt: skip
+        self._segment, self.rolls, self._begins = _segment_of(format), rolls, begins
         self.place, self.single = place, place.suffix == ".log"
         self.segment_bytes = _LARGEST_RELATIVE if self.single else segment_bytes
-        self.interval = index_interval_bytes
+        self.interval, self.name = index_interval_bytes, self._segment.name
         if min(segment_bytes, index_interval_bytes) < 1:
             raise ArgumentError(f"segment_bytes={segment_bytes}, index_interval_bytes={index_interval_bytes}: expected at least 1")
         self.paths: list[Path] = []
@@ -73,7 +82,7 @@ class SegmentFiles:
     def __exit__(self, failed: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if failed is None:
             if self._open is None and self.single:
-                self._open = self._segment(self.place.with_suffix(""), 0, 0)
+                self._open = self._segment(self.place.with_suffix(""), 0, 0, None)
                 self.paths.append(self.place)
             if self._open is not None:
                 self._open.complete()
@@ -100,7 +109,11 @@ class SegmentFiles:
             self._open.write(data)
 
     def _roll(self, first: Entry) -> None:
-        base, name = first.base_offset, file_name(first.base_offset, "")
+        base = first.base_offset
+        if self._begins is not None and not self.paths and 0 <= first.last_offset - self._begins <= _LARGEST_RELATIVE:
+            base = min(base, self._begins)
+        term = self._term_of(first)
+        name = self.name(base, term)
         if self._open is not None:
             if self.single and not self.rolls:
                 raise ArgumentError(f"{final_name(self.place)}: more than a segment can hold: name a folder, in which segments are rolled")
@@ -116,8 +129,16 @@ class SegmentFiles:
         path = folder / f"{name}.log"
         if path.exists():
             raise ArgumentError(f"{final_name(path)}: two segments would get this name: their offsets overlap. Use kolumn.recover first")
-        self._open = self._segment(folder / name, named, named if self.rolls else base)
+        self._open = self._segment(folder / name, named, named if self.rolls else base, term if self.rolls or not self.single else None)
         self.paths.append(path)
+
+    def _term_of(self, first: Entry) -> int:
+        """The term of the segment that begins with an entry: that of the one before, or of the name that is given, if it has none."""
+        if first.leader_epoch >= 0:
+            return first.leader_epoch
+        if self._open is not None:
+            return self._open.term or 0
+        return term_in(self.place.stem) or 0
 
 
 def _is_offset(name: str) -> bool:
@@ -168,11 +189,16 @@ class _Segment(IndexEntries):
 
     suffixes: tuple[str, ...] = (".log", ".index", ".timeindex")
 
-    def __init__(self, stem: Path, base: int, first: int) -> None:
-        self.first = first
+    def __init__(self, stem: Path, base: int, first: int, term: int | None) -> None:
+        self.first, self.term = first, term
         self.files = [StagedFile(Path(f"{stem}{suffix}")) for suffix in self.suffixes]
         self.log = self.files[0]
-        super().__init__(base, self.files[1], self.files[-1])
+        super().__init__(base, self.files[1 % len(self.files)], self.files[-1])
+
+    @staticmethod
+    def name(base: int, term: int) -> str:
+        """The name of a segment, without a suffix."""
+        return file_name(base, "")
 
     def fits(self, entries: Entries, segment_bytes: int) -> int:
         """How many of some batches, one after the other, this segment has room for; an empty segment has room for the first."""
@@ -201,8 +227,8 @@ class _Segment(IndexEntries):
 class _EnrichedSegment(_Segment):
     suffixes = (".log", ".index")
 
-    def __init__(self, stem: Path, base: int, first: int) -> None:
-        super().__init__(stem, base, first)
+    def __init__(self, stem: Path, base: int, first: int, term: int | None) -> None:
+        super().__init__(stem, base, first, term)
         self.newest: tuple[int, int, int] | None = None
 
     def note(self, positions: Int64s, entries: Entries, interval: int) -> None:
@@ -221,6 +247,32 @@ class _EnrichedSegment(_Segment):
 
     def note_time(self) -> None:
         """Times are in the one index."""
+
+
+class _SegmentOfTerm(_Segment):
+    """A segment of Redpanda, of one term, unless that is None."""
+
+    suffixes = (".log",)
+
+    @staticmethod
+    def name(base: int, term: int) -> str:
+        return f"{base}-{term}-v1"
+
+    def fits(self, entries: Entries, segment_bytes: int) -> int:
+        fits = super().fits(entries, segment_bytes)
+        other = (entries.leader_epoch != self.term) & (entries.leader_epoch >= 0)
+        return fits if self.term is None or not other.any() else min(fits, int(np.argmax(other)))
+
+    def note(self, positions: Int64s, entries: Entries, interval: int) -> None:
+        self.size = int(positions[-1]) + entries[-1].size
+
+    def note_time(self) -> None:
+        """Nothing is beside it."""
+
+
+def _segment_of(format: int) -> type[_Segment]:
+    known = layouts.FORMATS[format]
+    return (_EnrichedSegment if known.timed_index else _Segment) if known.indexed else _SegmentOfTerm
 
 
 def _packed(type: np.dtype[Any], *columns: Int64s) -> bytes:
@@ -276,7 +328,9 @@ def write(
         appears before all are written.
     format, magic : str, int, optional
         "kafka" writes 0, 1 or 2 (the default). Headers, control records and transactions need 2, and so does zstd. "enriched",
-        "kip98-draft", "v3-compact" and "kip87" write that draft, or with ``magic`` a shipped format that may be mixed in.
+        "kip98-draft", "v3-compact" and "kip87" write that draft, or with ``magic`` a shipped format that may be mixed in. "redpanda"
+        writes Redpanda's batches: ``offset`` is the raw offset, a folder's segments are named ``<base offset>-<term>-v1.log``, with the
+        column ``leaderEpoch`` as the term (0 without one), and there are no index files.
     codec : str
         "none", "gzip", "snappy", "lz4" or "zstd".
     level : int, optional
@@ -325,11 +379,10 @@ def write(
     check_columns(schema)
     if base_offset is not None and "offset" in reader.schema.names:
         raise ArgumentError(f"base_offset={base_offset}: the table has a column 'offset'")
-    enriched = layouts.FORMATS[how.format].timed_index
     with (
         outgoing(parent_of(target), [target]) as place,
         place(target) as staged,
-        SegmentFiles(staged, segment_bytes, index_interval_bytes, enriched) as files,
+        SegmentFiles(staged, segment_bytes, index_interval_bytes, how.format) as files,
     ):
         writer = Writer(files, how, base_offset or 0)
         for piece in encoded(cut_into_pieces(reader), encoders):

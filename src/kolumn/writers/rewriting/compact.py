@@ -36,6 +36,7 @@ from kolumn.source.storage import beside, modified_ms, parent, read_bytes, with_
 from kolumn.writers.commit.staged_file import StagedFile
 from kolumn.writers.entries import Encoded, EntrySettings
 from kolumn.writers.last_offsets import LatestOffsets
+from kolumn.writers.names import refuse_redpanda
 from kolumn.writers.outgoing import outgoing
 from kolumn.writers.rewriting.cleaner import Cleaner, Producers, Round
 from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, written
@@ -120,7 +121,7 @@ def compact(
     Raises
     ------
     ArgumentError
-        An option is invalid, or the target exists.
+        An option is invalid, the target exists, or the format is Redpanda's: convert its log first.
     KolumnError
         The target cannot be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
@@ -166,6 +167,7 @@ class CompactionSettings:
     ) -> "CompactionSettings":  # fmt: skip
         if min(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms) < 0:
             raise ArgumentError("delete_retention_ms, first_dirty_offset and producer_id_expiration_ms: expected 0 or more")
+        refuse_redpanda(options.format, "its batches have no delete horizons, and Redpanda compacts by rules of its own")
         if merge_bytes is not None and merge_bytes < 1:
             raise ArgumentError(f"merge_bytes={merge_bytes}: expected at least 1")
         moment = int(time.time() * 1000) if now is None else now
@@ -213,7 +215,7 @@ def clean_segment(segment: Segment, place: Path, round: Round, legacy_deletes: b
     merge = how.merge_bytes or (1 << 20 if enriched else None)
     settings = EntrySettings(number, 0, 0, NONE, None, merge or _LARGEST, _LARGEST)
     cleaner = Cleaner(segment, round, how.options, settings, legacy_deletes, merge is not None)
-    with SegmentFiles(place, 1 << 30, how.interval, enriched, rolls) as files:
+    with SegmentFiles(place, 1 << 30, how.interval, number, rolls) as files:
         for encoded in cleaner.cleaned():
             done.retained_bytes += int(encoded.entries.size.sum())
             files.append(encoded)
@@ -297,13 +299,14 @@ def apply_retention(
     Raises
     ------
     ArgumentError
-        An option is invalid, or the target exists.
+        An option is invalid, the target exists, or the format is Redpanda's: convert its log first.
     KolumnError
         The target cannot be written. Nothing is left there then, as after an `ArgumentError`.
     """
     if retention_ms < 0:
         raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
     chosen = Options.of(format=format, **options)
+    refuse_redpanda(format, "a segment of Redpanda has to begin at the offset in its name, and Redpanda drops whole ones")
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
     names = dict(targets(one_directory(live_segments(source, chosen).one_log(), "apply_retention"), target))
     done = Retention()
@@ -371,8 +374,8 @@ def _from(segment: Segment, start: int, place: Path, interval: int, rolls: bool)
     if start == 0:
         copy_segment(segment, place)
         return [place.name]
-    enriched = layouts.format_of(segment.format).timed_index
-    with SegmentFile(segment) as file, SegmentFiles(place, 1 << 30, interval, enriched, rolls) as files:
+    number = layouts.FORMAT_NAMES.index(segment.format)
+    with SegmentFile(segment) as file, SegmentFiles(place, 1 << 30, interval, number, rolls) as files:
         end = start
         for chunk in chunks(file, start, file.size, _COPIED):
             entries = with_last_offsets(file, chunk.entries).copy()

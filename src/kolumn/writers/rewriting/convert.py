@@ -1,6 +1,7 @@
 """`convert`: segments rewritten in another format."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -17,17 +18,19 @@ from kolumn.core.errors import ArgumentError, CorruptBatchError
 from kolumn.core.keywords import known_keywords
 from kolumn.damage.findings import Damage, Skipped, Tally
 from kolumn.decode.host.aborted import Transactions
-from kolumn.formats import layouts, table, v3_compact
+from kolumn.formats import layouts, redpanda, table, v3_compact
 from kolumn.formats.entries import Entries
-from kolumn.formats.layout import TRANSACTIONS
+from kolumn.formats.layout import LEADER_EPOCHS, TRANSACTIONS, Format
 from kolumn.log.pieces import Piece, intact, pieces_of, tell
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
 from kolumn.writers.entries import Encoded, EntrySettings, Splice, codec_of
+from kolumn.writers.names import term_in
 from kolumn.writers.outgoing import Place, name_of, outgoing, parent_of, refuse_data_folder
 from kolumn.writers.regroup import LOST_ABORTED, LOST_OPEN, Changes, Losses, down_converted, regroup
+from kolumn.writers.rewriting.swapped import ConsumerOffsets, as_format_2, as_redpanda, offsets_of_logs
 from kolumn.writers.write import SegmentFiles, settings
 
 _COMPACT = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts)
@@ -98,9 +101,13 @@ def losses(source_format: keywords.Format, format: keywords.Format = "kafka", ma
     if source_format not in layouts.FORMAT_NAMES:
         raise ArgumentError(f"source_format={source_format!r}: expected one of {', '.join(layouts.FORMAT_NAMES)}")
     source = layouts.format_of(source_format)
+    to = layouts.FORMATS[how.format]
     shipped = {what for number, layout in source.magics.items() for what in layout.holds[number]}
     drafts = {what for layout in source.own_layouts for own in layout.holds.values() for what in own}
     lost = (shipped | drafts) - Changes(how, None, None).held
+    if source.indexed and not to.indexed:
+        # In a segment file alone, whose name has one at most.
+        lost |= {LEADER_EPOCHS} & shipped
     return sorted(lost | {LOST_ABORTED, LOST_OPEN} if TRANSACTIONS in lost else lost)
 
 
@@ -125,17 +132,23 @@ def convert(
     Batches stay batches, and keep base and last offset if the target's format has them; single messages are combined into batches
     of ``batch_bytes``. Batches that have the target's format and codec are copied byte for byte.
 
+    From Redpanda, batches of its own are left out, and raw offsets become those of consumers, if the log begins at offset 0 or a manifest
+    tells how many are left out before it; otherwise offsets stay raw. The term in a segment's name becomes the leader epoch. To Redpanda,
+    offsets stay. Batches of format 2 get another header, but keep their records and checksum either way. Transactions get no fences, of
+    which Redpanda has one before each: their records and markers are what they were.
+
     Parameters
     ----------
     source
         As in `kolumn.scan`.
     target : str or PathLike
         A segment file (``*.log``) if the source is one segment; else a folder, in which each segment is written to
-        ``<topic>-<partition>/<name>.log``. What is more than a segment can hold, 2 GiB or 2^31 offsets, goes on in further segments,
-        named by their base offsets. No file is overwritten. No segment appears before all are complete; at a URL they
-        then appear one after the other.
+        ``<topic>-<partition>/<name>.log``; from Redpanda with the base offset of consumers as its name, and to Redpanda to
+        ``<topic>/<partition>_0/<base offset>-<term>-v1.log``, one for each leader epoch and without indexes. What is more than a segment
+        can hold, 2 GiB or 2^31 offsets, goes on in further segments, named by their base offsets. No file is overwritten. No segment
+        appears before all are complete; at a URL they then appear one after the other.
     format, magic
-        Of the target, as in `kolumn.write`: "kafka" with 0, 1 or 2, or a draft.
+        Of the target, as in `kolumn.write`: "kafka" with 0, 1 or 2, "redpanda", or a draft.
     codec, level
         Of the target's batches; by default each keeps its own.
     source_format : str
@@ -161,14 +174,15 @@ def convert(
         Options.of(format=source_format, **options), format=format, magic=magic, codec=codec, level=level, timestamp=timestamp,
         drop_transactions=drop_transactions, batch_bytes=batch_bytes, index_interval_bytes=index_interval_bytes,
     )  # fmt: skip
-    names = list(targets(job.chosen(live_segments(source, job.options).one_log()), target))
-    done, transactions = Conversion(), dict[str, Transactions]()
-    with outgoing(root_of(target), [name for _, name in names]) as place:
+    names = list(targets(job.chosen(live_segments(source, job.options).one_log()), target, format))
+    done, transactions, offsets = Conversion(), dict[str, Transactions](), job.offsets(segment for segment, _ in names)
+    with outgoing(root_of(target), job.claimed(names, target)) as place:
         for segment, name in names:
             folder = parent(segment.path)
             if drop_transactions and folder not in transactions:
                 transactions[folder] = transactions_of_segment(segment, job.options)
-            write = partial(job.segment, segment, transactions=transactions.get(folder), rolls=can_roll(target))
+            of_folder, own = transactions.get(folder), offsets.get(segment)
+            write = partial(job.segment, segment, transactions=of_folder, rolls=can_roll(target), offsets=own)
             done.add(written(place, name, write))
     return done
 
@@ -192,9 +206,10 @@ def root_of(target: keywords.Path) -> str:
     return parent_of(name) if name.endswith(".log") else name
 
 
-def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Segment, str]]:
-    """The name of each converted segment. Raises `ArgumentError` if two segments would get the same name, several would go into one file,
-    one in memory into a folder, or if the target is the folder of another topic-partition."""
+def targets(segments: list[Segment], target: keywords.Path, format: str | None = None) -> Iterator[tuple[Segment, str]]:
+    """The name of each converted segment, in a folder as brokers of the ``format`` have it, by default that of the segment. Raises
+    `ArgumentError` if two segments would get the same name, several would go into one file, one in memory into a folder, or if the target
+    is the folder of another topic-partition."""
     target = name_of(target)
     if target.endswith(".log"):
         if len(segments) != 1:
@@ -205,7 +220,7 @@ def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Se
     for segment in segments:
         if segment.memory is not None:
             raise ArgumentError(f"{target}: a segment in memory has no name for its file in a folder: name a file that ends with .log")
-        folder = within(target, f"{segment.topic}-{segment.partition}") if segment.topic is not None else target
+        folder = within(target, _folder_of(segment, format or segment.format)) if segment.topic is not None else target
         name = within(folder, f"{base_name(segment.path).removesuffix('.swap').removesuffix('.log')}.log")
         if name in seen:
             raise ArgumentError(f"{segment.path} and {seen[name]} would both become {name}")
@@ -213,6 +228,13 @@ def targets(segments: list[Segment], target: keywords.Path) -> Iterator[tuple[Se
     if not is_url(target) and any(parent(name) != target for name in seen):
         refuse_data_folder(target, directly=True)
     yield from zip(segments, seen, strict=True)
+
+
+def _folder_of(segment: Segment, format: str) -> str:
+    if layouts.format_of(format).indexed:
+        return f"{segment.topic}-{segment.partition}"
+    own = base_name(parent(segment.path))
+    return f"{segment.topic}/{own if re.fullmatch(f'{segment.partition}_[0-9]+', own) else f'{segment.partition}_0'}"
 
 
 @dataclass(frozen=True)
@@ -236,20 +258,55 @@ class ConversionJob:
         """The segments. To drop transactions, which may span segments, each partition has to be in one directory."""
         return one_directory(segments, "convert") if self.drop_transactions else segments
 
-    def segment(self, segment: Segment, place: Path, transactions: Transactions | None, rolls: bool) -> Conversion:
-        """Convert one segment, with ``rolls`` into several if one has no room; ``transactions`` are its partition's, if they are dropped.
-        The caller names the files; `Conversion.segments` has their names in the folder."""
+    def renames(self, segment: Segment) -> bool:
+        """Whether what a segment becomes in a folder gets a name of another kind."""
+        return layouts.format_of(segment.format).indexed != self._target.indexed
+
+    def claimed(self, names: list[tuple[Segment, str]], target: keywords.Path) -> list[str]:
+        """What must not exist, of a result of `targets`: files, or folders in which they get other names."""
+        renamed = can_roll(target)
+        return list(dict.fromkeys(parent(name) if renamed and self.renames(one) else name for one, name in names))
+
+    @property
+    def _target(self) -> Format:
+        return layouts.FORMATS[self.how.format]
+
+    def offsets(self, segments: Iterable[Segment]) -> dict[Segment, ConsumerOffsets]:
+        """What the offsets of each segment become, if they do not stay."""
+        return offsets_of_logs(filter(self.renames, segments), self.options.start_delta) if self._target.indexed else {}
+
+    def segment(
+        self, segment: Segment, place: Path, transactions: Transactions | None, rolls: bool, offsets: ConsumerOffsets | None = None
+    ) -> Conversion:
+        """Convert one segment, with ``rolls`` into several if one has no room; ``transactions`` are its partition's, if they are dropped,
+        and ``offsets`` what its offsets become, if they do not stay. The caller names the files, unless they are renamed in a folder;
+        `Conversion.segments` has their names in the folder."""
         done, tally = Conversion(), Tally()
         changes = Changes(self.how, self.timestamp, transactions)
-        enriched = layouts.FORMATS[self.how.format].timed_index
-        with SegmentFiles(place, 1 << 30, self.interval, enriched, rolls) as files:
+        to = place.parent if rolls and self.renames(segment) else place
+        begins, term = segment.base_offset, term_in(to.stem)
+        if offsets is not None:
+            changes = replace(changes, transactions=transactions and offsets.of_transactions(transactions))
+            begins = None if begins is None else offsets.of_one(begins)
+        with SegmentFiles(to, 1 << 30, self.interval, self.how.format, rolls, begins) as files:
             for source, origin, entries in intact(segment, self.options, tally):
+                if offsets is not None:
+                    source, origin, entries = as_format_2(source, origin, entries, segment, offsets, done.lost)
                 for encoded in self._converted(source, origin, entries, segment, changes, done, tally.damage):
                     files.append(encoded)
+                    if not (self._target.indexed or rolls):
+                        epoch = encoded.entries.leader_epoch
+                        unnamed = (epoch >= 0) & (epoch != (-1 if term is None else term))
+                        done.lost.note(LEADER_EPOCHS, int(encoded.entries.count[unnamed].sum()))
                     done.batches += len(encoded.entries)
                     done.records += int(encoded.entries.count.sum())
             tell(tally, done.skipped)
-        done.segments = [path.name for path in files.paths]
+        paths = files.paths
+        if not paths and begins is not None and (offsets is None or offsets.is_last):
+            # It says where the log goes on. Others have the name of the segment that follows.
+            with SegmentFiles(to / f"{files.name(begins, 0)}.log", 1 << 30, self.interval, self.how.format) as empty:
+                paths = empty.paths
+        done.segments = [path.name for path in paths]
         return done
 
     def _converted(
@@ -274,7 +331,9 @@ class ConversionJob:
                     done.copied += stop - start
                     out = Splice(some.source, some.origin, with_known_offsets(some))
                     out.keep(slice(None))
-                    yield out.encoded()
+                    kept = out.encoded()
+                    is_other = not self._target.indexed and some.entries.layout[0] != self.how.layout
+                    yield as_redpanda(kept, done.lost) if is_other else kept
                 else:
                     yield from regroup(some, changes, self.codec, done.lost)
 
@@ -282,12 +341,16 @@ class ConversionJob:
         entries = piece.entries
         layout, target = entries.layout, self.how.layout
         same = layouts.among(layout, _COMPACT) if target in _COMPACT else layout == target
+        if not self._target.indexed:
+            same |= layouts.among(layout, layouts.STREAMED_LAYOUTS)
         same &= (entries.magic == self.how.magic) & ~piece.partial
         if self.codec is not None:
             # Without records there is nothing to compress.
             same &= (entries.codec == self.codec) | (piece.counts == 0)
         if changes.transactions is not None:
             same &= entries.transactional == 0
+        if not self._target.indexed:
+            same |= entries.batch_type > redpanda.DATA
         return same
 
 

@@ -50,6 +50,7 @@ from kolumn.values.typed import Typed, stored_columns, typed_batch
 from kolumn.writers.commit.staged_file import StagedFile, writing
 from kolumn.writers.entries import Encoded, EntrySettings, Splice
 from kolumn.writers.last_offsets import LatestOffsets
+from kolumn.writers.names import refuse_segments
 from kolumn.writers.outgoing import outgoing
 from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, Producers, in_place, per_entry, rebuilt
 from kolumn.writers.rewriting.compact import folder_of
@@ -182,6 +183,8 @@ def erase(
     Segments keep their names; what one segment cannot hold goes on in others, in a tier that is an error. Indexes are new; ``.snapshot``,
     ``.txnindex``, ``leader-epoch-checkpoint`` and ``partition.metadata`` are copied. Bytes after the last batch of a segment are not.
     All files appear, or none.
+
+    Of a log of Redpanda the result names raw offsets, and batches of its own are never changed. No node of Redpanda was tried on it.
 
     Memory: as of a read in one thread, and some 100 bytes for each row of `Erasure.erased`. With ``verify`` 64 MiB of erased keys and
     values, or an eighth of ``memory_bytes``, are searched for at a time, in some times as much memory; each time the target is read again.
@@ -360,8 +363,7 @@ class ErasureJob:
         first one the side files of the partition. The caller names the files; `Erased.segments` has their names in the folder."""
         segment = plan.segments[number]
         done, tally, last = Erased(bytes=segment.size), Tally(), -1
-        enriched = layouts.format_of(segment.format).timed_index
-        with SegmentFiles(place, 1 << 30, self.interval, enriched, rolls) as files:
+        with SegmentFiles(place, 1 << 30, self.interval, self._how.format, rolls) as files:
             for encoded in self._kept(plan, number, done, tally):
                 done.bytes_after += int(encoded.entries.size.sum())
                 files.append(encoded)
@@ -502,6 +504,7 @@ class ErasureWork:
         tiers = [segment for segment in live.segments if segment.copy_id is not None]
         if tiers and not can_roll(target):
             raise ArgumentError(f"{target}: the files of a tier keep their names: name a folder")
+        refuse_segments(tiers, "a manifest in its bucket has its size, which an erasure changes")
         for segment in tiers:
             if segment.fault is not None:
                 raise segment.fault

@@ -1,0 +1,125 @@
+"""Batches of Redpanda become batches of format 2 and the other way round: another header, and the same records with the same checksum.
+
+Redpanda counts offsets of its log in batches of its own too, of which consumers know nothing: raw offsets. In a log of Kafka there are
+neither such batches nor such offsets.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from kolumn.copies.raw_offsets import RawOffsets
+from kolumn.core.arrays import Bytes, Int64s
+from kolumn.core.errors import ArgumentError, shown
+from kolumn.cpu_fallback.encode.batches import swap_headers
+from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.decode.host.aborted import Transactions
+from kolumn.decode.raw_offsets import filtered
+from kolumn.formats import layout as contents
+from kolumn.formats import redpanda
+from kolumn.formats.entries import Entries
+from kolumn.log.pieces import entry_rows
+from kolumn.options import Options
+from kolumn.source.segment_file import SegmentFile
+from kolumn.source.segments import HIGHEST, Range, Segment
+from kolumn.source.storage import parent
+from kolumn.writers.entries import Encoded
+from kolumn.writers.regroup import Losses
+
+_WALK = Options(errors="skip", check_crcs=False)
+
+logger = logging.getLogger("kolumn")
+
+
+@dataclass(frozen=True)
+class ConsumerOffsets:
+    """What the raw offsets of one segment are for consumers: one from ``after[i]`` on is too large by ``delta[i]``. ``is_last``: it is the
+    last segment of its log."""
+
+    after: Int64s
+    delta: Int64s
+    is_last: bool
+
+    def of(self, raw: Int64s) -> Int64s:
+        return raw - self.delta[np.maximum(np.searchsorted(self.after, raw, side="right") - 1, 0)]
+
+    def of_one(self, raw: int) -> int:
+        return int(self.of(np.array([raw], np.int64))[0])
+
+    def of_transactions(self, known: Transactions) -> Transactions:
+        """The same transactions among the offsets of the segment; those outside of it stay outside."""
+        aborted = ((producer, self.of_one(first), self.of_one(last)) for producer, first, last in known.aborted)
+        return Transactions(tuple(aborted), tuple((producer, self.of_one(first)) for producer, first in known.open))
+
+
+class _Own(NamedTuple):
+    """A segment, its first raw offset, and for each batch that consumers have no offsets of the raw offset after it, and its length."""
+
+    part: Range
+    first: int
+    after: Int64s
+    length: Int64s
+
+    @classmethod
+    def of(cls, segment: Segment) -> "_Own":
+        first, found = segment.base_offset, [np.zeros((0, 2), np.int64)]
+        with SegmentFile(segment) as file:
+            for entries in entry_rows(file, _WALK):
+                if first is None and len(entries):
+                    first = int(entries.base_offset[0])
+                own = filtered(entries)
+                found.append(np.stack([own.last_offset + 1, own.last_offset + 1 - own.base_offset], axis=1))
+        return cls(Range.whole(segment), HIGHEST if first is None else first, *np.concatenate(found).T)
+
+
+def offsets_of_logs(segments: Iterable[Segment], start_delta: int | None) -> dict[Segment, ConsumerOffsets]:
+    """What the offsets of some segments of logs of Redpanda are for consumers, by headers; raw ones where that is not known."""
+    logs, made, untold = dict[object, list[_Own]](), dict[Segment, ConsumerOffsets](), 0
+    for segment in segments:
+        logs.setdefault(parent(segment.path) if segment.topic is None else segment.key, []).append(_Own.of(segment))
+    for log in logs.values():
+        log.sort(key=lambda own: own.first)
+        known = RawOffsets([own.part for own in log], start_delta)
+        untold += known.is_untold
+        for own in log:
+            begin = known.before(own.part)
+            delta = np.cumsum(np.append(begin or 0, own.length)) if begin is not None else np.zeros(1, np.int64)
+            if begin is not None and (against := known.learn(own.part, int(delta[-1]))) is not None:
+                logger.warning("%s: %s", shown(own.part.segment.path), against)
+            after = np.append(-1, own.after[: len(delta) - 1])
+            made[own.part.segment] = ConsumerOffsets(after, delta, own is log[-1])
+    if start_delta is not None and untold != 1:
+        raise ArgumentError(f"start_delta={start_delta}: expected one log that needs it, found {untold}: convert that log alone")
+    return made
+
+
+def as_format_2(
+    source: Bytes, origin: int, entries: Entries, segment: Segment, offsets: ConsumerOffsets, lost: Losses
+) -> tuple[Bytes, int, Entries]:
+    """Batches of Redpanda as batches of format 2, in memory of their own: the bytes, the position of the first one, and the batches. Those
+    that no consumer gets are left out, and counted as lost."""
+    elsewhere, data = entries.batch_type == redpanda.ELSEWHERE, entries.batch_type == redpanda.DATA
+    lost.note(contents.ELSEWHERE, int(elsewhere.sum()))
+    lost.note(contents.OWN_TYPES, int((~data & ~elsewhere).sum()))
+    some = entries[data]
+    if not len(some):
+        return source, origin, some
+    start, end = int(some.position[0]), int(some[-1].end)
+    copied = np.zeros(end - start + PAD, np.uint8)
+    copied[: end - start] = source[start - origin : end - origin]
+    delta = some.base_offset - offsets.of(some.base_offset)
+    some.base_offset, some.last_offset = some.base_offset - delta, some.last_offset - delta
+    some.leader_epoch = -1 if segment.term is None else segment.term
+    swap_headers(copied.ctypes.data - start, some.array)
+    return copied, start, some
+
+
+def as_redpanda(made: Encoded, lost: Losses) -> Encoded:
+    """Batches of format 2 as batches of Redpanda; what is lost of them is counted."""
+    lost.note(contents.HORIZONS, int(made.entries.delete_horizon.sum()))
+    done = Encoded(made.data.copy(), made.entries.copy())
+    swap_headers(done.data.ctypes.data, done.entries.array)
+    return done
