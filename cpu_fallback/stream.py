@@ -65,7 +65,7 @@ class Span(NamedTuple):
     end: int
     weight: float
     inflates: float
-    format: int = layouts.KAFKA
+    format: int
 
 
 class Source(NamedTuple):

@@ -47,7 +47,7 @@ def stream_files(
 
     ``files``: int64 array of shape (n, `WIDTH`).
     ``source``: its window has room for the largest file; its ``file`` is not used.
-    ``span``: its ``inflates`` is used.
+    ``span``: its ``inflates`` and ``format`` are used.
     ``rows``, ``records``: out: entries of all segments, with positions in their segments, and the number of records of each.
     ``ends``: int64 array of n; out: number of entries up to and including each segment.
     ``written``: int64 array of shape (n, number of slots); out: ``slots`` after each segment.
@@ -67,10 +67,10 @@ def stream_files(
         if count == 0:
             return _back(written, i, slots)
         row, state, _, known = stream(memory, last, limits, rows[first:], 1, 0, 0, records[first:], to, slots, room)
-        end = first + row
-        if state != DONE or row != known or rows[end - 1, table.POSITION] + rows[end - 1, table.SIZE] != size:
+        done = first + row
+        if state != DONE or row != known or rows[done - 1, table.POSITION] + rows[done - 1, table.SIZE] != size:
             return _back(written, i, slots)
-        first = ends[i] = end
+        first = ends[i] = done
         # One by one here and below: an assignment of arrays takes memory, which loops do not have.
         for slot in range(len(slots)):
             written[i, slot] = slots[slot]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import kolumn
-from kit import json_values
+from kit import json_values, redpanda, redpanda_mutants
 from kit.asked import watched
 from kit.corpus import HERE as CORPUS
 from kit.mutate import make_segment, mutate
@@ -79,6 +79,23 @@ def test_reads(tmp_path: Path) -> None:
     alone = [(sources[1], {"threads": 1, "errors": "skip", "columns": [name]}) for name in RECORD_COLUMNS]
     asked = [*((source, options) for source in sources for options in READS), *alone]
     same(tmp_path, READING, lambda _: [rows(source, **options) for source, options in asked])
+
+
+def test_reads_of_redpanda(tmp_path: Path) -> None:
+    for folder in sorted(CORPUS.glob("v2-*/*-0"))[::2]:
+        (tmp_path / "nodes" / folder.name).mkdir(parents=True)
+        for path in folder.glob("*.log"):
+            (tmp_path / "nodes" / folder.name / path.name).write_bytes(redpanda.swapped(path.read_bytes()))
+    for seed in range(60):
+        entries, mutant = redpanda_mutants.make(seed)
+        path = tmp_path / str(seed // 20) / f"t-{seed % 20}" / f"{int.from_bytes(entries[0][8:16], 'little'):020}.log"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(mutant.data if seed % 2 else b"".join(entries))
+    sources = [tmp_path / "nodes", *(tmp_path / str(number) for number in range(3))]
+    asked = [(source, options) for source in sources for options in READS]
+    columns = [*COLUMNS, "rawOffset", "batchType"]
+    chosen = (paths.STREAMED, paths.SHORT)
+    same(tmp_path, chosen, lambda _: [rows(source, **{"format": "redpanda", "columns": columns, **options}) for source, options in asked])
 
 
 def test_typed_values(tmp_path: Path) -> None:

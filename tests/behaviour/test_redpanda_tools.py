@@ -81,7 +81,7 @@ def test_a_type_that_is_not_known_is_never_decoded(tmp_path: Path) -> None:
     segment = put(tmp_path / "t-0", *entries)
     assert kolumn.read(segment, format="redpanda", include_control=True).num_rows == 0
     types = kolumn.batches(segment, format="redpanda")["batchType"].to_pylist()
-    assert types == [None, 7, 29, 36, 39, 127, -128, -1]
+    assert types == [0, 7, 29, 36, 39, 127, -128, -1]
 
 
 def test_the_largest_timestamp_is_compared_with_records_of_clients(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from kit import redpanda_mutants
 from kit.draft_segments import FORMATS, Maker, damage
 from kit.emulated import Emulated, HostMemory, run_loops
 from kit.fuzz import FIRST, MUTANTS
@@ -15,8 +16,10 @@ COUNT = max(150, MUTANTS // 100)
 
 
 def _mutant(seed: int) -> tuple[bytes, str]:
-    """Bytes of a mutant, and their format: every third one is a draft."""
+    """Bytes of a mutant, and their format: of six one is Redpanda's, and two are drafts."""
     rng = random.Random(seed)
+    if seed % 6 == 1:
+        return redpanda_mutants.make(seed)[1].data, "redpanda"
     if seed % 3:
         return mutate(rng, make_segment(rng)).data, "kafka"
     format = FORMATS[seed // 3 % len(FORMATS)]

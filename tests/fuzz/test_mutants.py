@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 import kolumn
+from kit import redpanda_mutants
 from kit.differential import compare, compare_bounded, make
 from kit.draft_segments import FORMATS, Entry, Maker, Row, damage
 from kit.encoder import Record, batch, raw_batch, record_body, varint
-from kit.fuzz import FIRST, MUTANTS, listed, over_seeds
+from kit.fuzz import FIRST, MUTANTS, listed, none_fails, over_seeds
 from kolumn.damage.intact import SMALLEST_MESSAGE
 
 JUDGED_OTHERWISE = 2000
@@ -72,6 +73,22 @@ def test_mutants() -> None:
     print(report)
     assert not wrong, report
     assert len(failures) <= max(1, MUTANTS // JUDGED_OTHERWISE), report
+
+
+HARD_OF_REDPANDA = (152,)
+"""A batch inside of a value was read instead of the one after it, because the log began at a large offset."""
+
+
+def test_mutants_of_redpanda_that_lost_entries(tmp_path: Path) -> None:
+    for seed in HARD_OF_REDPANDA:
+        assert redpanda_mutants.make(seed)[1].untouched
+        redpanda_mutants.compare(seed, tmp_path / "0.log")
+
+
+@pytest.mark.timeout(4 * 3600)
+def test_mutants_of_redpanda() -> None:
+    """A batch has two checksums, of which one says where it ends: nothing that is intact may be lost."""
+    none_fails(redpanda_mutants.compare_bounded, max(150, MUTANTS // 3), "kit.redpanda_mutants")
 
 
 COUNT = max(100, MUTANTS // 60)

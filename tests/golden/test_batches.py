@@ -47,6 +47,23 @@ PLAIN = """
       01             # key null
       02 77 00       # value "w", no headers
 """
+OF_REDPANDA = """
+    c9a3433f         # CRC-32C of the rest of the header: 3f43a3c9
+    4e000000         # 78 bytes, these too
+    6400000000000000 # raw offset 100
+    01               # type 1: records of clients
+    eb028672         # CRC-32C 728602eb: that of the same batch in Kafka's format
+    0000             # attributes: no codec, CreateTime
+    01000000         # last offset is 1 more than the base
+    00806e8774010000 # first timestamp 1600000000000
+    05806e8774010000 # largest timestamp
+    a00f000000000000 # producer 4000
+    0200             # producer epoch 2
+    09000000         # base sequence 9
+    02000000         # 2 records
+      10 00 00 00 02 6b 02 76 00 # "k", "v", as Kafka has them
+      0e 00 0a 02 01 02 77 00    # null, "w"
+"""
 WITH_HEADERS = f"""
     0000000000000064 00000041 00000000 02 8f40f33e # base offset, length, leader epoch 0, magic, CRC
     0000 00000000 00000174876e8000 00000174876e8000 # attributes, last delta, timestamps
@@ -129,7 +146,19 @@ def test_plain(path: Path) -> None:
         "segment": str(path), "position": 0, "size": 78, "baseOffset": 100, "lastOffset": 101, "count": 2, "magic": 2, "codec": "none",
         "crc": 0x728602EB, "crcValid": True, "timestampType": 0, "baseTimestampMs": T, "maxTimestampMs": T + 5, "producerId": 4000,
         "producerEpoch": 2, "baseSequence": 9, "leaderEpoch": 3, "isTransactional": False, "isControl": False, "deleteHorizonMs": None,
+        "batchType": None,
     }  # fmt: skip
+
+
+def test_redpanda(path: Path) -> None:
+    columns = "offset rawOffset batchType key value timestampMs timestampType producerId producerEpoch sequence leaderEpoch magic headers"
+    assert records(path, OF_REDPANDA, *columns.split(), format="redpanda") == [
+        (100, 100, 1, b"k", b"v", T, 0, 4000, 2, 9, -1, 2, []),
+        (101, 101, 1, None, b"w", T + 5, 0, 4000, 2, 10, -1, 2, []),
+    ]
+    (row,) = kolumn.batches(path, format="redpanda").to_pylist()
+    assert (row["size"], row["baseOffset"], row["lastOffset"], row["crc"], row["crcValid"]) == (78, 100, 101, 0x728602EB, True)
+    assert (row["batchType"], row["baseTimestampMs"], row["maxTimestampMs"], row["deleteHorizonMs"]) == (1, T, T + 5, None)
 
 
 def test_headers_and_overlong_varints(path: Path) -> None:

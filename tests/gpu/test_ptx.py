@@ -16,6 +16,7 @@ import pytest
 from numba.extending import register_jitable
 
 import kolumn
+from kit import redpanda
 from kit.corpus import cases
 from kit.device_columns import resident, to_arrow
 from kit.draft_segments import FORMATS, Maker
@@ -125,6 +126,21 @@ def test_entries_that_are_checked_in_slices(large: int, machine: Machine, tmp_pa
         path.write_bytes(data)
         compare(machine, path, errors="skip")
     assert machine.ran["join"]
+
+
+def test_checksums_of_redpanda(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The swapped header is in the register before the first byte, in a warp for each batch and in slices."""
+    monkeypatch.setattr(check, "WARPS", 132 * 48)
+    path, rng = tmp_path / "a.log", random.Random(5)
+    for sizes in ((0, 1, 2, 3, 4, 5, 60, 127, 128, 129), (0, 200_000)):
+        entries = [redpanda.of_kafka(batch([Record(i, None, rng.randbytes(size), i)], producer_id=7 << i)) for i, size in enumerate(sizes)]
+        entries.append(redpanda.of_kafka(batch([], base_offset=len(sizes))))
+        for place in (None, len(entries[0]) + 62, sum(map(len, entries)) - 70):
+            data = bytearray(b"".join(entries))
+            if place is not None:
+                data[place] ^= 1 << rng.randrange(8)
+            path.write_bytes(data)
+            compare(machine, path, format="redpanda", errors="skip")
 
 
 @pytest.mark.parametrize("layout", [legacy.LAYOUT, v2.LAYOUT], ids=lambda one: one.name)

@@ -14,11 +14,11 @@ import pytest
 import zstandard
 
 import kolumn
-from kit import device_columns, wrong_records
+from kit import device_columns, redpanda, wrong_records
 from kit.corpus import cases
 from kit.draft_segments import FORMATS, Maker
 from kit.emulated import Emulated, HiddenError
-from kit.encoder import Record, batch, raw_batch
+from kit.encoder import Record, batch, raw_batch, with_crc
 from kit.outcome import COLUMNS, outcome
 from kolumn.decode.device import chunk as on_device
 from kolumn.source.segment_file import SegmentFile
@@ -108,6 +108,45 @@ def test_drafts(where: str, format: str, tmp_path: Path, device: Emulated | None
             later = [row.offset for entry in entries for row in entry.rows][3]
             for rows in ({"include_control": True}, {"include_control": False}, {"include_control": True, "start_offset": later}):
                 device_columns.same(path, columns=COLUMNS, format=format, **rows)
+
+
+@ON_BOTH
+def test_redpanda(where: str, tmp_path: Path, device: Emulated | None) -> None:
+    """The corpus with its headers swapped, whole and damaged."""
+    for case in some(device):
+        for path in map(Path, case.segments):
+            data = redpanda.swapped(path.read_bytes())
+            if not data:
+                continue
+            (tmp_path / path.name).write_bytes(data)
+            for options in ({"include_control": True}, {"binary": "view", "chunk_bytes": 20_000}, {"check_crcs": False}):
+                same(tmp_path / path.name, columns=COLUMNS, format="redpanda", **options)
+            starts = [at for at, *_ in redpanda.headers(data)]
+            for place in (len(data) - 1, starts[len(starts) // 2] + 30):
+                (tmp_path / path.name).write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+                same(tmp_path / path.name, columns=COLUMNS, format="redpanda")
+                same(tmp_path / path.name, columns=COLUMNS, format="redpanda", errors="skip")
+            assert left_out(tmp_path / path.name, format="redpanda")
+
+
+@ON_BOTH
+def test_checksums_of_redpanda(where: str, tmp_path: Path, device: Emulated | None) -> None:
+    """What the swapped header adds to the register, before no bytes, a few, a row of a warp and more, and slices of a large batch."""
+    rng, path = random.Random(7), tmp_path / "a.log"
+    for sizes in (range(201), (300_000, 0, 1, 1 << 20)):
+        entries = []
+        for number, size in enumerate(sizes):
+            kafka = batch([], base_offset=number, producer_id=rng.randrange(1 << 60)) + rng.randbytes(size)
+            kafka = kafka[:8] + struct.pack(">i", len(kafka) - 12) + kafka[12:]
+            # Nobody decodes these, but everybody compares their checksums.
+            entries.append(redpanda.of_kafka(with_crc(kafka), kind=redpanda.ELSEWHERE))
+        path.write_bytes(b"".join(entries))
+        assert kolumn.verify(path, format="redpanda", backend="gpu").ok
+        wrong = [entry[:-1] + bytes([entry[-1] ^ 1]) if len(entry) > 61 and rng.random() < 0.3 else entry for entry in entries]
+        path.write_bytes(b"".join(wrong))
+        same(path, columns=COLUMNS, format="redpanda", include_control=True)
+        damage = left_out(path, format="redpanda", include_control=True)
+        assert [one.base_offset for one in damage] == [i for i, pair in enumerate(zip(entries, wrong, strict=True)) if pair[0] != pair[1]]
 
 
 @ON_BOTH

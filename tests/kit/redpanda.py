@@ -1,4 +1,4 @@
-"""Redpanda's batches in plain Python, from Kafka's: the same bytes but for the header. Slow and readable."""
+"""Redpanda's batches in plain Python, written from Kafka's and read as such: the same bytes but for the header. Slow and readable."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import crc32c
 
+from kit import oracle
 from kit.encoder import Record, batch
 
 KAFKA, REDPANDA = struct.Struct(">qiibIhiqqqhii"), struct.Struct("<iqbIhiqqqhii")
@@ -14,6 +15,8 @@ HEADER = 61
 DATA, CONFIGURATION, TX_FENCE, ARCHIVAL = 1, 2, 10, 19
 FILTERED = (2, 19, 23, 25, 34, 38)
 """Types whose batches take raw offsets, and no offsets of consumers."""
+GHOST, PLACEHOLDER, ELSEWHERE, UNKNOWN = 7, 29, 36, 39
+"""Types without records of their own, and the first one that nobody knows."""
 
 
 def sealed(header: bytes) -> bytes:
@@ -93,6 +96,56 @@ def headers(data: bytes) -> Iterator[tuple[int, int, int, int, int]]:
             return
         yield at, size, base, kind, rest[1]
         at += size
+
+
+def is_opaque(kind: int) -> bool:
+    """Whether nothing is known of what a batch of this type holds."""
+    return kind in (0, GHOST, PLACEHOLDER, ELSEWHERE) or kind & 0xFF >= UNKNOWN
+
+
+def read(data: bytes, check_crcs: bool = True) -> oracle.Segment:
+    """Read a segment as `kit.oracle.read` does, with the rules of Redpanda's parser: only a header with a right checksum is believed to be
+    that of a batch that was cut."""
+    entries, at = list[oracle.Entry](), 0
+    while at < len(data):
+        if len(data) - at < HEADER:
+            return oracle.Segment(entries, "truncated", at)
+        size = struct.unpack_from("<i", data, at + 4)[0]
+        if not any(data[at:]):
+            return oracle.Segment(entries, "zeros", at)
+        if size < HEADER or size > len(data) - at:
+            return oracle.Segment(entries, "truncated" if size >= HEADER and has_header(data[at:]) else "bad length", at)
+        entries.append(read_entry(data[at : at + size], at, check_crcs))
+        at += size
+    return oracle.Segment(entries, "end", at)
+
+
+def has_header(entry: bytes) -> bool:
+    """Whether bytes begin with a header and its checksum."""
+    return len(entry) >= HEADER and struct.unpack_from("<I", entry)[0] == crc32c.crc32c(entry[4:HEADER])
+
+
+def read_entry(entry: bytes, position: int, check_crcs: bool = True) -> oracle.Entry:
+    """The batch that ``entry`` holds, and its rows with raw offsets. Those of batches of Redpanda's own are control records."""
+    kind, base = entry[16], struct.unpack_from("<q", entry, 8)[0]
+    if not has_header(entry):
+        return oracle.Entry(position, len(entry), base, error="header crc")
+    read = oracle.read_entry(to_kafka(entry), position, check_crcs)
+    if is_opaque(kind):
+        told = read.error if read.error in ("Record is corrupt: crc", "last offset wraps") else None
+        return oracle.Entry(position, len(entry), base, error=told)
+    return oracle.Entry(position, len(entry), base, _as_control(read.rows, kind), read.error)
+
+
+def sound_rows(entry: bytes, position: int) -> list[oracle.Row]:
+    """As `kit.oracle.sound_rows`."""
+    if not has_header(entry) or is_opaque(entry[16]):
+        return []
+    return _as_control(oracle.sound_rows(to_kafka(entry), position), entry[16])
+
+
+def _as_control(rows: list[oracle.Row], kind: int) -> list[oracle.Row]:
+    return rows if kind == DATA else [row._replace(isControl=True, isTransactional=False) for row in rows]
 
 
 def on_node(data: Path, name: str) -> Path:

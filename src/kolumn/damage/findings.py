@@ -14,7 +14,7 @@ from kolumn.core.errors import Code, CorruptBatchError, LimitError, error_kind, 
 from kolumn.core.schema import REMARK_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.cpu_fallback.machine.checksum import crc32c
-from kolumn.formats import layouts, table
+from kolumn.formats import layouts, redpanda, table
 from kolumn.formats.entries import Entry, Lost
 from kolumn.source.segments import Range
 
@@ -213,7 +213,12 @@ def header_error(path: str, row: Entry, entry: Bytes) -> CorruptBatchError:
     if code == Code.BAD_CRC:
         castagnoli = layouts.has_castagnoli(row.layout)
         computed = crc32c(entry, row.crc_from, row.crc_seed) if castagnoli else isal_zlib.crc32(entry[row.crc_from :])
-        expected, found = f"the stored checksum 0x{row.crc:08x}", f"0x{computed:08x} over bytes {row.crc_from} to {len(entry)} of the batch"
+        sealed = layouts.LAYOUTS[row.layout].sealed
+        begin, how = (redpanda.FIELDS_FROM, ", fields of the header in big-endian") if sealed else (row.crc_from, "")
+        expected, found = f"the stored checksum 0x{row.crc:08x}", f"0x{computed:08x} over bytes {begin} to {len(entry)} of the batch{how}"
+    elif code == Code.HEADER_CRC:
+        stored, computed = redpanda.header_crc(entry), crc32c(entry[: redpanda.HEADER], redpanda.HEADER_CRC_FROM)
+        expected, found = f"the stored checksum 0x{stored:08x}", f"0x{computed:08x} over bytes 4 to 61 of the batch"
     elif code == Code.BAD_MAGIC:
         found = str(row.magic)
     elif code in (Code.BAD_LENGTH, Code.MESSAGE_SIZE):

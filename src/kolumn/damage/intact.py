@@ -17,6 +17,7 @@ from kolumn.decode.host.chunks import Loaded, walk_entries
 from kolumn.decode.host.headers import first_offset
 from kolumn.formats import entry, layouts, legacy, memory, table, v2
 from kolumn.formats.entries import Entries, Entry
+from kolumn.formats.layout import Outline
 from kolumn.source.segment_file import SegmentFile
 
 LARGEST_SPAN = 1 << 31
@@ -37,7 +38,8 @@ class Claim(NamedTuple):
 
     last: int  # the last offset; the last intact offset before the entry, if the header is not credible
     exact: bool = False
-    """The entry begins with the next offset of the log and has one record for each offset: a damaged header would hardly do so."""
+    """The entry begins with the next offset of the log and has one record for each offset: a damaged header would hardly do so. Or a
+    checksum of its own says that the header is as it was written."""
     following: int | None = None
     """The offset after the entry, if it begins with the next offset of the log, even if its count is wrong; that next offset itself, if the
     header is not credible at all."""
@@ -52,6 +54,8 @@ def first_of(row: Entry) -> int:
 def claim_of_row(row: Entry, floor: int, ceiling: int) -> Claim:
     """Claim of an entry whose header was read, limited to the offsets between ``floor`` and ``ceiling``, those of its neighbours."""
     base, last, count = first_of(row), row.last_known_offset, row.count
+    if _is_sealed(row, row.layout) and floor < base <= last < ceiling:
+        return Claim(last, True, first=base)
     ceiling = min(ceiling, max(floor, 0) + LARGEST_SPAN)
     if floor < base <= last < ceiling and count <= last - base + 1 and (count >= 0 or count == table.UNKNOWN):
         return Claim(last, base == floor + 1 and count == last - base + 1, first=base)
@@ -67,8 +71,14 @@ def claim_of_bytes(head: Bytes, left: int, format: int, floor: int) -> Claim:
     if not floor < base <= last:
         return Claim(floor)
     next = base == floor + 1
-    sane = 0 < count <= last - base + 1 or count == table.UNKNOWN
-    return Claim(last if sane else floor, next and count == last - base + 1, last + 1 if next else None, base)
+    sealed = _is_sealed(row, layouts.own_layout(format))
+    sane = sealed or 0 < count <= last - base + 1 or count == table.UNKNOWN
+    return Claim(last if sane else floor, sealed or (next and count == last - base + 1), last + 1 if next else None, base)
+
+
+def _is_sealed(row: Entry, layout: int) -> bool:
+    """Whether the header of an entry has a checksum of its own, which is right."""
+    return row.code != Code.HEADER_CRC and layout != layouts.NO_LAYOUT and layouts.LAYOUTS[layout].sealed
 
 
 def claim_without_magic(head: Bytes, left: int, format: int, floor: int, ceiling: int) -> Claim:
@@ -100,14 +110,14 @@ def _header(head: Bytes, row: Entry, format: int) -> bool:
     return layout is not None and layout.believable is not None and layout.believable(head, row.array)
 
 
-def shapes(head: Bytes, size: int, format: int) -> Iterator[tuple[int, int, int, bool]]:
-    """Possible layouts of the entry at ``head``, ignoring its length field: (smallest size, CRC start, CRC place, is CRC-32C)."""
+def shapes(head: Bytes, size: int, format: int) -> Iterator[Outline]:
+    """How the entry at ``head`` may be laid out, ignoring its length field."""
     framed = layouts.FORMATS[format].own_shapes
     if framed is not None:
         yield from framed(head, size)
     layout = layouts.LAYOUTS.get(layouts.layout_of(format, int(head[16])))
     if layout is not None and (size >= layout.smallest or not layout.castagnoli):
-        yield layout.smallest, layout.crc_from, layout.crc_at, layout.castagnoli
+        yield Outline(layout.smallest, layout.crc_from, memory.u32_at(head, layout.crc_at), layout.castagnoli)
 
 
 class Stretch(NamedTuple):

@@ -20,6 +20,7 @@ import numpy as np
 
 from kolumn.core.errors import Code
 from kolumn.cpu_fallback.check import HEADERS, crc_match
+from kolumn.cpu_fallback.machine.checksum import crc32c
 from kolumn.damage.findings import Damage, Trouble, damage_of, header_error
 from kolumn.damage.intact import (
     CHAIN_ENTRIES,
@@ -42,7 +43,7 @@ from kolumn.decode.host.chunks import Chunk
 from kolumn.decode.host.headers import first_offset
 from kolumn.formats import entry, layouts, table
 from kolumn.formats.entries import Entries, Entry
-from kolumn.formats.memory import u32_at
+from kolumn.formats.layout import Outline
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 
@@ -89,9 +90,14 @@ def chain_of(file: SegmentFile, chunk: Chunk, options: Options, floor: int | Flo
         low = before.last_known_offset(-1 if floor is Floor.NOT_YET_KNOWN else floor)
         position, size = row.position, row.size
         source, origin = chunk.bytes_of(file, row)
-        error = header_error(file.path, row, source[position - origin :][:size])
+        held = source[position - origin :][:size]
+        error = header_error(file.path, row, held)
         resume, alone = None, True
         if options.errors == "skip":
+            if row.code == Code.HEADER_CRC and crc32c(held, row.crc_from, row.crc_seed) == row.crc:
+                # The checksum of its records says that it ends there.
+                damage.append(damage_of(row, error, size, low))
+                continue
             search = Search(file)
             resume = search.true_end(position, position + size - 1, low)
             following = entries[i + 1] if i + 1 < len(entries) and entries.code[i + 1] == Code.OK else None
@@ -216,9 +222,8 @@ class Search(Runs):
         """Position of an intact copy of the damaged entry at ``position``, before ``stop``: a block may have been written twice."""
         stop = min(stop, position + TRUE_END_BYTES)
         head = self._head(position)
-        # Offset and length; in format 3 the length has another size, and precedes leader epoch and magic.
-        ends = [crc_at - 5 if castagnoli and crc_at != 17 else 12 for _, _, crc_at, castagnoli in shapes(head, len(head), self.file.format)]
-        for begins in {bytes(head[:end]) for end in (*ends, 12)}:
+        marks = [shape.mark for shape in shapes(head, len(head), self.file.format)]
+        for begins in {bytes(head[:mark]) for mark in (*marks, 12)}:
             start, tries = position + 1, 0
             while start < stop and tries < COPIES:
                 loaded = min(start + WINDOW, self.file.size)
@@ -239,9 +244,8 @@ class Search(Runs):
         if size < entry.OVERHEAD + entry.SMALLEST:
             return None
         head = self.file.read(position, position + min(size, HEADERS))
-        for smallest, crc_from, crc_at, castagnoli in shapes(head, size, self.file.format):
-            wanted = u32_at(head, crc_at)
-            end = self._crc_meets(position, crc_from, wanted, castagnoli, smallest, min(position + size, limit), floor)
+        for shape in shapes(head, size, self.file.format):
+            end = self._crc_meets(position, shape, min(position + size, limit), floor)
             if end is not None and not self._begins_later(position, end):
                 return end
         return None
@@ -254,16 +258,16 @@ class Search(Runs):
         later = (self._entry(position + shift, end) for shift in range(1, WIDEST_LENGTH))
         return any(row is not None and row.is_intact and row.position + row.size == end for row in later)
 
-    def _crc_meets(self, position: int, crc_from: int, wanted: int, castagnoli: bool, smallest: int, stop: int, floor: int) -> int | None:
-        """Where the running CRC of an entry of at least ``smallest`` bytes equals its stored CRC, and valid bytes follow."""
-        start, register = position + crc_from, 0xFFFFFFFF
+    def _crc_meets(self, position: int, shape: Outline, stop: int, floor: int) -> int | None:
+        """Where the running CRC of an entry equals its stored CRC, and valid bytes follow."""
+        start, register = position + shape.crc_from, int(shape.register)
         while start < stop:
             loaded = min(start + WINDOW, stop)
             source, origin = self.file.read(start, loaded), start
             while start < loaded:
-                end, register = crc_match(source.ctypes.data, origin, start, loaded, register, wanted, castagnoli)
+                end, register = crc_match(source.ctypes.data, origin, start, loaded, register, shape.wanted, shape.castagnoli)
                 start = loaded if end < 0 else end
-                if end >= position + smallest and (end == self.file.size or self._tail(end) or self._plausible(end, floor)):
+                if end >= position + shape.smallest and (end == self.file.size or self._tail(end) or self._plausible(end, floor)):
                     return int(end)
         return None
 

@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from kolumn.core.errors import Code, CorruptBatchError, FormatError
 from kolumn.cpu_fallback.check import HEADERS
+from kolumn.cpu_fallback.machine.checksum import crc32c
 from kolumn.damage.findings import Kind, Remark, Tally, Trouble
 from kolumn.damage.intact import claimed_size
 from kolumn.damage.search import Search
 from kolumn.decode.host.chunks import Stop
 from kolumn.decode.host.headers import headers
-from kolumn.formats import entry, layouts, redpanda, table
+from kolumn.formats import entry, layouts, redpanda, table, v2
 from kolumn.formats.entries import Entries
 from kolumn.formats.memory import i32_at, i32_little_at, i64_at
 from kolumn.source import storage
@@ -127,7 +128,8 @@ def _foreign(file: SegmentFile, position: int, floor: int) -> Trouble | None:
     if what is None:
         return None
     found = f"{what} ({file.size} byte{'' if file.size == 1 else 's'})"
-    return Trouble(0, floor, FormatError(file.path, 0, Code.NOT_A_SEGMENT, found=found), resume=file.size)
+    expected = "a log segment of Redpanda" if layouts.FORMATS[file.format] is redpanda.FORMAT else None
+    return Trouble(0, floor, FormatError(file.path, 0, Code.NOT_A_SEGMENT, expected=expected, found=found), resume=file.size)
 
 
 def _looks_like(file: SegmentFile) -> str | None:
@@ -140,8 +142,10 @@ def _looks_like(file: SegmentFile) -> str | None:
         # The file is empty, or begins with preallocated zeros.
         return None
     looks = next((name for signature, name in _SIGNATURES.items() if head.startswith(signature)), "text" if _is_text(head) else None)
-    if file.format == layouts.KAFKA and len(head) >= redpanda.HEADER and redpanda.has_header(head, 0):
+    if file.format == layouts.KAFKA and _is_redpandas(head):
         return "a segment of Redpanda, which is read with format='redpanda'"
+    if layouts.FORMATS[file.format] is redpanda.FORMAT and _is_kafkas(head, file.size):
+        return "a segment of Kafka, which is read with format='kafka'"
     if layouts.has_own_frame(file.format) or len(head) <= entry.PREFIX:
         return looks
     offset, size = i64_at(head, 0), i32_at(head, entry.SIZE_AT)
@@ -153,6 +157,19 @@ def _looks_like(file: SegmentFile) -> str | None:
         layouts.layout_of(file.format, head[entry.MAGIC_AT]) == layouts.NO_LAYOUT,
     )
     return (looks or "bytes in which no batch begins") if sum(wrong) >= _SMALLEST_WRONG else None
+
+
+def _is_redpandas(head: bytes) -> bool:
+    """Whether a file begins like a batch of Redpanda."""
+    return len(head) >= redpanda.HEADER and redpanda.header_crc(head) == crc32c(head[: redpanda.HEADER], redpanda.HEADER_CRC_FROM)
+
+
+def _is_kafkas(head: bytes, size: int) -> bool:
+    """Whether a file of ``size`` bytes begins like an entry of the shipped formats."""
+    if len(head) < v2.HEADER or entry.entry(head, 0, size)[0] != Code.OK:
+        return False
+    layout = layouts.layout_of(layouts.KAFKA, entry.magic_at(head, 0))
+    return layout != layouts.NO_LAYOUT and bool(layouts.plausible(layout, head, 0, i32_at(head, entry.SIZE_AT)))
 
 
 def _is_text(head: bytes) -> bool:
@@ -196,7 +213,7 @@ def _truncated(file: SegmentFile, stop: Stop, floor: int, tally: Tally) -> Troub
     head = file.read(stop.position, min(stop.position + entry.PREFIX, file.size))
     base = layouts.offset_at(file.format, head, 0) if left >= entry.PREFIX or (left >= entry.SIZE_AT and not _is_late(file)) else None
     expected = f"an entry that ends inside the file, since the segment is rolled ({_next(file)} follows)"
-    found = f"the first {left} byte{'' if left == 1 else 's'}" + (f" of {stop.size} bytes" if left > entry.PREFIX else "")
+    found = f"the first {left} byte{'' if left == 1 else 's'}" + (f" of {stop.size} bytes" if stop.size > left else "")
     error = CorruptBatchError(file.path, stop.position, Code.TRUNCATED, base_offset=base, expected=expected, found=found)
     return Trouble(stop.position, floor, error, file.size, lost=_up_to_next(file, floor))
 

@@ -94,4 +94,4 @@ def is_known(kind: int) -> bool:
 
 def type_name(kind: int) -> str:
     """A type of batches in words."""
-    return f"type {kind} ({redpanda.TYPES[kind]})" if is_known(kind) else f"the unknown type {kind}"
+    return f"type {kind} ({redpanda.TYPES[kind]})" if is_known(kind) else f"the unknown type {0 if kind == redpanda.ZERO else kind}"

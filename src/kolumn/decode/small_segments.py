@@ -43,7 +43,7 @@ from kolumn.decode.host.chunks import MOST_ENTRIES, Stop
 from kolumn.decode.host.record_batch import record_batch
 from kolumn.decode.host.run import Run, limits, memory_for, modes
 from kolumn.decode.host.streamed import BLOCK, INFLATED, SLACK
-from kolumn.formats import table
+from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
 from kolumn.formats.v2 import SMALLEST_RECORD
 from kolumn.options import Options
@@ -177,7 +177,7 @@ class SmallSegments:
         empty = np.zeros(1, np.uint8)
         addresses = Calls(*calls, look.address, empty.ctypes.data)
         source = Source(0, window.address, window.address, arena.address, SMALL, BLOCK, False, False, decoders())
-        span, asked = Span(0, 0, 0.0, self.sizes.inflates), limits(self.options)
+        span, asked = Span(0, 0, 0.0, self.sizes.inflates, layouts.KAFKA), limits(self.options)
         done = stream_files(addresses, files, source, span, asked, entries.array, records, ends, written, memory.target, memory.at, room)
         # Its addresses are in the table of files.
         del held

@@ -10,7 +10,7 @@ Contents of entries beyond offsets, keys and values. A conversion to a layout th
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from kolumn.core.errors import Code
 from kolumn.formats.entry import Message
@@ -29,6 +29,33 @@ class Family(IntEnum):
     """A message or, with a codec, a wrapper around messages."""
     SET = 2
     """A set of messages after a header that belongs to the set."""
+
+
+class Outline(NamedTuple):
+    """How an entry may be laid out whose length field is not believed. All positions are in bytes from the entry's first.
+
+    Attributes
+    ----------
+    smallest : int
+        Smallest size of such an entry.
+    crc_from : int
+        The first byte that the running checksum takes in.
+    wanted : int
+        The stored checksum.
+    castagnoli : bool
+        Whether it is CRC-32C; otherwise it is CRC-32.
+    register : int
+        The checksum's register before that byte.
+    mark : int
+        How many of the first bytes tell the entry from others: its offset and its length are among them.
+    """
+
+    smallest: int
+    crc_from: int
+    wanted: int
+    castagnoli: bool
+    register: int = 0xFFFFFFFF
+    mark: int = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +118,8 @@ class Layout:
         Whether varints are unsigned.
     streamed : bool
         Whether `kolumn.cpu_fallback.stream` decodes such entries: records of format 2 after a header of 61 bytes.
+    sealed : bool
+        Whether headers have checksums of their own. One that is right says where its entry ends, and which offsets it has.
     """
 
     name: str
@@ -123,6 +152,7 @@ class Layout:
     typed_control: bool = False
     unsigned: bool = False
     streamed: bool = False
+    sealed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,8 +173,7 @@ class Format:
     own_offset : callable, optional
         ``(buf, pos)``: offset in the header of such an entry, if it is not in the first 8 bytes.
     own_shapes : callable, optional
-        ``(head, size)``: possible layouts of such an entry at the beginning of ``head``, ignoring its length field. Tuples of the smallest
-        size, the first byte under the checksum, the checksum's position, and whether it is CRC-32C.
+        ``(head, size)``: how such an entry at the beginning of ``head`` may be laid out, ignoring its length field.
     own_believable : callable, optional
         ``(head, row)``: as `Layout.believable`; None if ``head`` is not the head of such an entry.
     own_layouts : tuple of Layout
@@ -165,7 +194,7 @@ class Format:
     own_frame: Callable[[Buffer, int, int], tuple[int, int]] | None = None
     own_crc_at: Callable[[Buffer, int], int] | None = None
     own_offset: Callable[[Buffer, int], int] | None = None
-    own_shapes: Callable[[Any, int], Iterator[tuple[int, int, int, bool]]] | None = None
+    own_shapes: Callable[[Any, int], Iterator[Outline]] | None = None
     own_believable: Callable[[Any, Any], bool | None] | None = None
     own_layouts: tuple[Layout, ...] = ()
     timed_index: bool = False

@@ -21,11 +21,13 @@ in advance.
 Source: the layout as Redpanda's own files and its public tools show it (tools/offline_log_viewer, tools/rp_storage_tool).
 """
 
+from collections.abc import Iterator
+
 from kolumn.core.arrays import Bytes, Row
 from kolumn.core.errors import Code
 from kolumn.formats import crc, layout, table, v2
 from kolumn.formats.entry import holds_offset
-from kolumn.formats.layout import Family, Format, Layout
+from kolumn.formats.layout import Family, Format, Layout, Outline
 from kolumn.formats.memory import (
     Buffer,
     i16_little_at,
@@ -42,9 +44,9 @@ from kolumn.formats.memory import (
     u32_little_at,
 )  # fmt: skip
 
-HEADER, HEADER_CRC_FROM, CRC_FROM = 61, 4, 57
-"""Bytes of the header; the first byte under the header's checksum; and the last four bytes of the header, from which on `v2`'s checksum is
-compared: they are swapped by what is added to its register there, all bytes before are in that register."""
+HEADER, HEADER_CRC_FROM, FIELDS_FROM, CRC_FROM = 61, 4, 21, 57
+"""Bytes of the header; the first byte under the header's checksum, and under that of the records; and the last four bytes of the header,
+from which on that is compared: they are swapped by what is added to its register there, and all bytes before are in that register."""
 DATA = 1
 TYPES = (
     "", "raft_data", "raft_configuration", "controller", "kvstore", "checkpoint", "topic_management_cmd", "ghost_batch", "id_allocator",
@@ -61,6 +63,8 @@ ELSEWHERE = 36
 """The type of batches whose records are in other objects (cloud topics)."""
 _GHOST, _PLACEHOLDER, _KNOWN = 7, 29, len(TYPES)
 _HORIZON = 1 << 6  # attribute of Kafka's batches
+ZERO = 256
+"""Stands for type 0 in the batch table, where 0 says that there is no type. It is unknown as well."""
 _OK, _TRUNCATED, _ZERO_TAIL, _BAD_LENGTH = int(Code.OK), int(Code.TRUNCATED), int(Code.ZERO_TAIL), int(Code.BAD_LENGTH)
 _BAD_LAST_OFFSET, _HEADER_CRC = int(Code.LAST_OFFSET), int(Code.HEADER_CRC)
 
@@ -89,7 +93,7 @@ def has_header(buf: Buffer, pos: int) -> bool:
 def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-untyped-def]
     """Fill one row of the batch table from the 61 bytes at ``pos`` of an entry of ``size`` bytes; returns a code."""
     kind, attributes, delta = (load8(buf, pos + 16) ^ 128) - 128, load8(buf, pos + 21), i32_little_at(buf, pos + 23)
-    row[table.MAGIC], row[table.BATCH_TYPE], row[table.PAYLOAD], row[table.CRC_FROM] = v2.MAGIC, kind, HEADER, CRC_FROM
+    row[table.MAGIC], row[table.BATCH_TYPE], row[table.PAYLOAD], row[table.CRC_FROM] = v2.MAGIC, kind or ZERO, HEADER, CRC_FROM
     row[table.BASE_OFFSET] = row[table.LAST_OFFSET] = base_offset(buf, pos)
     fits = holds_offset(row[table.BASE_OFFSET], delta)
     row[table.LAST_OFFSET] += delta if fits else 0
@@ -104,6 +108,11 @@ def header(buf: Buffer, pos: int, size: int, row) -> int:  # type: ignore[no-unt
     if not has_header(buf, pos):
         return _HEADER_CRC
     return _OK if fits else _BAD_LAST_OFFSET
+
+
+def header_crc(entry: Bytes | bytes) -> int:
+    """The header's checksum as a batch stores it."""
+    return u32_little_at(entry, 0)
 
 
 def is_opaque(kind: int) -> bool:
@@ -180,17 +189,23 @@ def plausible(buf: Buffer, pos: int, size: int) -> bool:
 
 def believable(head: Bytes, row: Row) -> bool | None:
     """Fill a row from a header whose length or checksum may be wrong; False if no writer writes such a header."""
-    code = header(head, 0, HEADER, row)
+    code = row[table.CODE] = header(head, 0, HEADER, row)
     return code in (_OK, _HEADER_CRC) and 0 <= int(row[table.ATTRIBUTES]) < 64
+
+
+def shapes(head: Bytes, size: int) -> Iterator[Outline]:
+    """The layout of a batch whose size is not believed: see `kolumn.formats.layout.Format.own_shapes`."""
+    if size >= HEADER:
+        yield Outline(HEADER, CRC_FROM, u32_little_at(head, 17), True, _swapped(head, 0) ^ 0xFFFFFFFF, mark=16)
 
 
 LAYOUT = Layout(
     "Redpanda's record batch", 9, Family.RECORDS, HEADER, crc_at=0, crc_from=0, castagnoli=True,
     header=header, plausible=plausible, codec_code=v2.codec_code, hop=v2.following,
     smallest_record=v2.SMALLEST_RECORD, control_types=v2.CONTROL_TYPES,
-    holds={v2.MAGIC: (layout.RECORD_BATCH - {layout.HORIZONS}) | {layout.OWN_TYPES, layout.ELSEWHERE}}, streamed=True,
+    holds={v2.MAGIC: (layout.RECORD_BATCH - {layout.HORIZONS}) | {layout.OWN_TYPES, layout.ELSEWHERE}}, streamed=True, sealed=True,
 )  # fmt: skip
 FORMAT = Format(
-    "redpanda", {}, v2.MAGIC, own_frame=entry, own_offset=base_offset, own_believable=believable, own_layouts=(LAYOUT,), as_shipped=True,
-    indexed=False,
+    "redpanda", {}, v2.MAGIC, own_frame=entry, own_offset=base_offset, own_shapes=shapes, own_believable=believable,
+    own_layouts=(LAYOUT,), as_shipped=True, indexed=False,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from kolumn.core.arrays import Bytes, Row
 from kolumn.core.errors import Code
 from kolumn.formats import layout, legacy, table, v2
 from kolumn.formats.entry import holds_offset
-from kolumn.formats.layout import ZSTD, Family, Format, Layout
+from kolumn.formats.layout import ZSTD, Family, Format, Layout, Outline
 from kolumn.formats.memory import Buffer, i16_at, i32_at, i64_at, load8, put16, put32, put64, store8, u32_at
 from kolumn.formats.varint import MALFORMED, put_uvarint, put_varint, uvarint32, uvarint_size, varint64, varint_size
 
@@ -119,11 +119,11 @@ def plausible(buf: Buffer, pos: int, size: int) -> bool:
     return 0 <= attributes < 256 and attributes & 7 <= _LARGEST_CODEC
 
 
-def shapes(head: Bytes, size: int) -> Iterator[tuple[int, int, int, bool]]:
+def shapes(head: Bytes, size: int) -> Iterator[Outline]:
     """Possible layouts of an entry at ``head``, for each width of the batch length: see `kolumn.formats.layout.Format.own_shapes`."""
     for at in range(9, 14):
         if size >= v2.HEADER and head[at + 4] == MAGIC:
-            yield at + SMALLEST_LENGTH, at + 9, at + 5, True
+            yield Outline(at + SMALLEST_LENGTH, at + 9, u32_at(head, at + 5), True, mark=at)
 
 
 def believable(head: Bytes, row: Row) -> bool | None:
