@@ -100,6 +100,22 @@ def test_start_delta_is_of_one_log(tmp_path: Path) -> None:
         read(tmp_path / "t-2", start_delta=3)
 
 
+def test_bounds_of_all_offsets_there_are(tmp_path: Path) -> None:
+    most = 2**63 - 1
+    made = mixed(log_of([2, 3]), {0: (2,), 1: (19, 2)})
+    path = one(tmp_path, made, 0)
+    assert read(path, end_offset=most) == read(path, start_offset=0, end_offset=most) == made.offsets
+    assert read(path, start_offset=most) == {}
+
+
+@pytest.mark.parametrize("delta", [-1, 101, 2**63 - 1, 2**64])
+def test_a_start_delta_that_cannot_be(tmp_path: Path, delta: int) -> None:
+    path = one(tmp_path, mixed(log_of([2]), {}, 100), 100)
+    with pytest.raises(ArgumentError, match=rf"start_delta={delta}: expected 0 to 100, the raw offset at which .* begins"):
+        read(path, start_delta=delta)
+    assert read(path, start_delta=100) == {100: 0, 101: 1}
+
+
 def test_records_that_no_consumer_has(tmp_path: Path) -> None:
     made = mixed(log_of([2, 1]), {0: (2,), 1: (TX_FENCE, 19)})
     rows = kolumn.read(one(tmp_path, made, 0), **ASKED, include_control=True).to_pylist()
@@ -124,6 +140,19 @@ def test_damage(tmp_path: Path) -> None:
     assert report.damage.num_rows == 1
     (remark,) = [row for row in report.remarks.to_pylist() if row["kind"] == "raw-offsets"]
     assert "1 raw offsets are absent" in remark["remark"]
+
+
+def test_a_batch_that_is_lost_at_the_beginning_of_a_segment(tmp_path: Path) -> None:
+    made = mixed(log_of([2, 2]), {0: (2,)})
+    data = bytearray(made.data)
+    data[40] ^= 1
+    path = one(tmp_path, replace(made, data=bytes(data)), 0)
+    (remark,) = [row for row in kolumn.verify(path, format="redpanda").remarks.to_pylist() if row["kind"] == "raw-offsets"]
+    assert "1 raw offsets are absent" in remark["remark"]
+    first = path.rename(path.with_name(f"{9:020}.log"))
+    first.write_bytes(mixed(log_of([2, 2]), {0: (2,)}, 9).data)
+    remarks = kolumn.verify(first, format="redpanda", start_delta=3).remarks
+    assert "raw-offsets" not in remarks["kind"].to_pylist()
 
 
 def test_manifests(tmp_path: Path) -> None:

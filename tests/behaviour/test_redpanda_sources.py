@@ -18,7 +18,7 @@ from kit.asked import offsets, put, skipping, watched
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kit.fuzz import examples
 from kit.outcome import raises
-from kit.redpanda import TX_FENCE, Mixed, mixed, own_batch, swapped
+from kit.redpanda import HEADER, TX_FENCE, Mixed, mixed, own_batch, swapped
 from kit.redpanda_manifests import NOT_SET, Bucket, Head, Meta, as_binary, as_json, tx_file
 from kit.s3 import CREDENTIALS, server
 from kolumn.options import Options
@@ -153,6 +153,35 @@ def test_terms_decide_where_names_have_one_offset(tmp_path: Path) -> None:
     assert told(folder) == [("0-9-v1.log", "replaced", 1)]
 
 
+def test_leaders_that_wrote_nothing(tmp_path: Path) -> None:
+    folder = LOG.on_node(tmp_path / "kafka/t/0_18", [0])
+    for last in (0, LOG.parts[0].end):
+        for term in (8, 9):
+            (folder / f"{last}-{term}-v1.log").touch()
+    assert rows(folder) == all_rows()[:EACH]
+    assert [segment.path.rpartition("/")[2] for segment in live_segments(str(folder), Options.of()).one_log()] == [
+        LOG.metas[0].short,
+        f"{LOG.parts[0].end}-9-v1.log",
+    ]
+    (folder / LOG.metas[0].short).unlink()
+    (folder / f"{LOG.parts[0].end}-9-v1.log").unlink()
+    (folder / f"{LOG.parts[0].end}-8-v1.log").unlink()
+    assert rows(tmp_path) == []
+
+
+def test_two_segments_with_batches_at_one_offset(tmp_path: Path) -> None:
+    """No node leaves such, and no offset is read twice: what the later leader wrote is the log."""
+    folder = LOG.on_node(tmp_path / "kafka/t/0_18")
+    name = LOG.metas[2].short
+    stale = folder / name.replace(f"-{LOG.metas[2].segment_term}-", "-1-")
+    assert stale.name != name
+    stale.write_bytes(LOG.parts[2].data[:200])
+    raises(kolumn.CorruptBatchError, rf"expected one segment that begins at offset .*, found {name} too", rows, folder)
+    assert rows(folder, errors="skip") == all_rows()
+    report = kolumn.verify(folder)
+    assert (report.ok, report.damage["segment"].to_pylist()) == (False, [str(stale)])
+
+
 def test_logs_of_redpanda_itself_are_told_and_read_if_they_are_named(data: Path) -> None:
     assert told(data) == [("kafka_internal", "foreign", 1 + 1), ("redpanda", "foreign", 2 + 2)]
     reasons = live_segments(str(data), Options.of()).left_out()["reason"].to_pylist()
@@ -191,6 +220,12 @@ def test_kafkas_and_redpandas_logs_in_one_read(data: Path, tmp_path: Path) -> No
     live = live_segments([str(kafka), str(data)], Options.of())
     assert {segment.format for segment in live.segments} == {"kafka", "redpanda"}
     assert kolumn.verify([kafka, data / "kafka"]).ok
+
+
+def test_a_folder_of_kafka_among_redpandas_topics_is_told(data: Path) -> None:
+    put(data / "kafka/u-0", values(0))
+    assert {row[0] for row in rows(data)} == {"orders-1", "pay"}
+    assert ("u-0", "foreign", 1) in told(data)
 
 
 def test_kafkas_names_with_redpandas_batches_need_the_format(tmp_path: Path) -> None:
@@ -243,6 +278,14 @@ def test_records_that_were_deleted_are_not_read(tmp_path: Path) -> None:
         assert offsets(source, include_deleted_records=True) == expected()
         assert offsets(source, start_offset=40) == [offset for offset in kept if offset >= 40]
         assert offsets(source, start_offset=5, end_offset=31) == [29, 30]
+
+
+def test_deleted_records_that_are_converted_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bucket = Bucket(tmp_path / "b")
+    LOG.in_bucket(bucket, replace(HEAD, start_kafka_offset=29))
+    kolumn.convert(bucket.root, tmp_path / "kafka", source_format="redpanda")
+    assert offsets(tmp_path / "kafka") == expected()
+    assert caplog.text.count("records before offset 29 were deleted, and those that are there are in the result") == 1
 
 
 @pytest.mark.parametrize("cluster", KEYS)
@@ -376,6 +419,56 @@ def test_a_node_and_a_bucket_are_one_log(tmp_path: Path, cluster: str | None, re
         for source in ((node, bucket.root), (bucket.root, tmp_path / f"n{len(kept)}")):
             assert rows(*source, replicas=replicas) == all_rows()
             assert offsets([*source], replicas=replicas, start_offset=45, end_offset=110) == [i for i in expected() if 45 <= i < 110]
+
+
+@pytest.mark.parametrize("replicas", ["first", "merge"])
+def test_a_manifest_tells_how_a_node_that_begins_before_it_differs(tmp_path: Path, replicas: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """The bucket has less of the log than the node, or the node is named first and nothing is read of the bucket."""
+    bucket = Bucket(tmp_path / "b")
+    node = LOG.on_node(tmp_path / "n/kafka/t/0_18", range(1, len(LOG.metas)))
+    for first in (1, 3):
+        shutil.rmtree(bucket.root, ignore_errors=True)
+        LOG.in_bucket(bucket, metas=LOG.metas[first:])
+        for source in ([node, bucket.root], [bucket.root, node]):
+            assert rows(*source, replicas=replicas) == all_rows()[EACH:]
+            assert offsets([str(one) for one in source], replicas=replicas, start_offset=31, end_offset=50) == [
+                offset for offset in expected() if 31 <= offset < 50
+            ]
+    # Its last segment says by how much they differ after it.
+    shutil.rmtree(bucket.root)
+    LOG.in_bucket(bucket, metas=LOG.metas[:1])
+    next(bucket.root.rglob(f"{LOG.metas[0].name}*")).write_bytes(b"")
+    assert rows(node, bucket.root, replicas=replicas, errors="skip") == all_rows()[EACH:]
+    assert "no manifest says" not in caplog.text
+
+
+@pytest.mark.parametrize("in_bucket", [False, True])
+def test_copies_are_merged_whose_first_batch_is_damaged(tmp_path: Path, in_bucket: bool) -> None:
+    """Its header says still that consumers do not count it."""
+    nodes = [LOG.on_node(tmp_path / f"{i}/kafka/t/0_18", [1] if in_bucket else [0, 1]) for i in range(2)]
+    if in_bucket:
+        LOG.in_bucket(bucket := Bucket(tmp_path / "b"), metas=LOG.metas[1:2])
+        nodes = [bucket.root, nodes[0]]
+    for folder in nodes:
+        path = next(folder.rglob(f"{LOG.metas[int(in_bucket)].base_offset}-*v1.log*"))
+        data = bytearray(path.read_bytes())
+        data[HEADER] ^= 1
+        path.write_bytes(data)
+    wanted = all_rows()[EACH : 2 * EACH] if in_bucket else all_rows()[: 2 * EACH]
+    assert rows(*nodes, replicas="merge", errors="skip") == wanted
+
+
+def test_offsets_before_a_hole_of_compaction(tmp_path: Path) -> None:
+    """Batches that no consumer counted were removed at the end of a segment: only the manifest tells of them."""
+    parts = [mixed(values(0), {2: (2,)}), mixed(values(EACH), {1: (19,)}, 30, 10)]
+    log = Log(parts)
+    log.metas[0] = replace(log.metas[0], committed_offset=29, delta_offset_end=10)
+    log.metas[1] = replace(log.metas[1], base_offset=30, delta_offset=10)
+    log.in_bucket(bucket := Bucket(tmp_path / "b"))
+    assert expected(log) == list(range(2 * EACH))
+    for start in range(2 * EACH + 1):
+        assert offsets(bucket.root, start_offset=start) == list(range(start, 2 * EACH))
+        assert offsets(bucket.root, end_offset=start) == list(range(start))
 
 
 def test_segments_of_a_node_and_of_a_bucket_begin_at_other_offsets(tmp_path: Path) -> None:

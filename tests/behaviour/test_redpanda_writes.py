@@ -354,6 +354,15 @@ def test_a_table_gets_offsets_of_consumers(tmp_path: Path) -> None:
     assert found["value"].to_pylist() == every["value"].to_pylist()
 
 
+def test_a_table_does_not_go_on_by_records_without_offsets(tmp_path: Path) -> None:
+    """Those at the end of a log would be left out by the run that finds them."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(redpanda.mixed(log_of(TRANSACTIONS), {9: (2,)}).data)
+    asked = {"format": "redpanda", "include_control": True}
+    raises(ArgumentError, "consumers have none for some of Redpanda's own", kolumn.append, folder, tmp_path / "table", **asked)
+
+
 @pytest.mark.parametrize("name", ["txn-lz4", "txn-open"])
 def test_the_state_of_a_topic(tmp_path: Path, name: str) -> None:
     """Also up to an open transaction, whose first offset is a raw one."""

@@ -26,5 +26,5 @@ def consumers_offset(segments: list[Segment], options: Options, raw: int) -> int
     part = before[-1]
     places = (entries.position[np.flatnonzero(entries.base_offset >= raw)[:1]] for entries in headers(part.segment, part.start, part.end))
     position = next((int(found[0]) for found in places if len(found)), part.end)
-    delta = RawOffsets(parts, options.start_delta).before(replace(part, start=position))
+    delta = RawOffsets(parts, options.start_delta, segments).before(replace(part, start=position))
     return None if delta is None else raw - delta

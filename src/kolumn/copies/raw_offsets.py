@@ -12,7 +12,7 @@ that reads any other log from its beginning looks at no header twice.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 
@@ -43,9 +43,11 @@ class RawOffsets:
     start_delta : int, optional
         The delta before the first of them, if no manifest says it and it does not begin at raw offset 0. Without it the key-value store of
         the log's node is asked, where there is one.
+    copies : sequence of Segment
+        Segments of the log of which nothing may be read, but of which a manifest may tell the delta.
     """
 
-    def __init__(self, parts: list[Range], start_delta: int | None) -> None:
+    def __init__(self, parts: list[Range], start_delta: int | None, copies: Sequence[Segment] = ()) -> None:
         self._parts = [part for part in parts if part.fault is None]
         self._places: dict[str, list[int]] = {}  # numbers of the parts of a segment, by its path
         for i, part in enumerate(self._parts):
@@ -53,12 +55,15 @@ class RawOffsets:
         self._deltas: dict[int, int | None] = {}  # before the first entry of the part with this number
         self._inside: dict[int, list[tuple[int, int]]] = {}  # positions in a part, and the deltas there
         self._lock = Lock()
-        self.is_untold = bool(self._parts) and _told(self._parts[0]) is None and not _begins_at_zero(self._parts[0])
+        begin = 0 if not self._parts or _told(self._parts[0]) is not None or _begins_at_zero(self._parts[0]) else self._told_later(copies)
+        self.is_untold = begin is None
         """Whether neither a manifest nor its first raw offset tells how the log begins."""
         self.searched = ""
         """What the key-value store of the node has of a log of which nothing else tells, if it does not tell either."""
+        if begin is None and start_delta is not None:
+            _compare(start_delta, self._parts[0])
         if self._parts and _told(self._parts[0]) is None:
-            self._deltas[0] = start_delta if self.is_untold else 0
+            self._deltas[0] = start_delta if begin is None else begin
             if self._deltas[0] is None:
                 self._ask_store()
             if self._deltas[0] is None:
@@ -125,6 +130,9 @@ class RawOffsets:
                             return offset + delta
                         delta += last - base + 1
                 told = self._told(number + 1) if number + 1 < len(self._parts) else None
+                if told is not None and (self._parts[number + 1].segment.lowest or 0) - told > offset:
+                    # A delta that grows between two segments, since compaction has removed batches, is not one of offsets before it.
+                    return offset + delta
                 delta = delta if told is None else told
                 self._deltas.setdefault(number + 1, delta)
         return offset + (delta or 0)
@@ -141,7 +149,29 @@ class RawOffsets:
         return delta
 
     def _told(self, number: int) -> int | None:
-        return _told(self._parts[number]) if number < len(self._parts) else None
+        if number >= len(self._parts):
+            return None
+        told, before = _told(self._parts[number]), self._parts[number - 1].segment.raft if number else None
+        if told is None and before is not None and before.last is not None and _begin(self._parts[number]) == before.last + 1:
+            return before.delta_end
+        return told
+
+    def _told_later(self, copies: Sequence[Segment]) -> int | None:
+        """The delta before the first part, from the one that a manifest says of a later offset; None if it says none."""
+        first, told = _begin(self._parts[0]), dict[int, int]()
+        for segment in (*(part.segment for part in self._parts), *copies):
+            raft = segment.raft
+            if raft is not None and raft.delta_end is not None and raft.last is not None:
+                told.setdefault(raft.last + 1, raft.delta_end)
+            if raft is not None and raft.delta is not None and segment.base_offset is not None:
+                told[segment.base_offset] = raft.delta
+        told = {offset: delta for offset, delta in told.items() if offset >= first}
+        if not told or self._parts[0].start > 0:
+            return None
+        until = min(told)
+        before = [replace(part, end_offset=min(until, _end(part))) for part in self._parts if _begin(part) < until]
+        delta = told[until] - sum(map(_length, before))
+        return delta if delta >= 0 else None
 
     def _warn(self) -> None:
         path = self._parts[0].segment.path
@@ -201,6 +231,21 @@ def _told(part: Range) -> int | None:
     return raft.delta + _length(replace(part, start_offset=None, end_offset=part.start_offset))
 
 
+def _compare(start_delta: int, part: Range) -> None:
+    most = HIGHEST if part.segment.lowest is None else _begin(part)
+    if not 0 <= start_delta <= most:
+        found = f"{most}, the raw offset at which {shown(part.segment.path)} begins: no offset of consumers is negative"
+        raise ArgumentError(f"start_delta={start_delta}: expected 0 to {found}")
+
+
+def _begin(part: Range) -> int:
+    return (part.segment.lowest or 0) if part.start_offset is None else part.start_offset
+
+
+def _end(part: Range) -> int:
+    return HIGHEST if part.end_offset is None else part.end_offset
+
+
 def _begins_at_zero(part: Range) -> bool:
     if part.segment.base_offset is not None or part.start > 0:
         return part.segment.lowest == 0 and part.start == 0
@@ -215,13 +260,15 @@ def _is_of(part: Range, own: Range) -> bool:
         return False
     # Bounds tell the parts of a segment apart.
     low = own.start_offset if part.start_offset is None else part.start_offset
-    return low is None or (own.start_offset or 0) <= low < (HIGHEST if own.end_offset is None else own.end_offset)
+    return low is None or (own.start_offset or 0) <= low < _end(own)
 
 
 def _entries_of(part: Range) -> Iterator[Entries]:
     """The entries of a part whose headers are right."""
+    # What is damaged in all copies of a log has offsets nevertheless.
+    walked = replace(part, start_offset=None, end_offset=None) if part.is_lost else part
     with SegmentFile(part.segment) as file:
-        for entries in entry_rows(file, _WALK, part):
+        for entries in entry_rows(file, _WALK, walked):
             yield entries.intact()
 
 
@@ -248,9 +295,11 @@ def with_raw_offsets(
         logs.setdefault(segment.path if segment.topic is None else segment.key, []).append(segment)
     ranges, unknown = list[Range](), 0
     for own in logs.values():
-        offsets = RawOffsets(every(own), options.start_delta)
+        offsets = RawOffsets(every(own), options.start_delta, own)
         unknown += offsets.is_untold
-        start, end = offsets.raw(_start(own, options)), offsets.raw(options.end_offset)
+        # An end such as 2^63 - 1 stands for none, and has no raw offset.
+        bounds = (offsets.raw(_start(own, options)), offsets.raw(options.end_offset))
+        start, end = (None if bound is None else min(bound, HIGHEST) for bound in bounds)
         ranges += [_bounded(part, start, end, offsets) for part in chosen(own, replace(options, start_offset=start, end_offset=end))]
     if options.start_delta is not None and unknown != 1:
         what = "no log" if not unknown else f"{unknown} logs"

@@ -17,6 +17,8 @@ from kolumn.formats.entries import Entries
 from kolumn.formats.redpanda import DATA, FILTERED
 from kolumn.source.segments import Range
 
+_BEFORE_ALL = -(2**63)
+
 
 def filtered(entries: Entries) -> Entries:
     """The batches with raw offsets and no offsets of consumers, among those whose headers are right."""
@@ -40,10 +42,12 @@ class Deltas:
 
     def __init__(self, delta: int | None, watched: bool) -> None:
         self._is_watched = watched
-        self.delta, self._first, self._after = delta, delta or 0, -1
+        self.delta, self._begin, self._after = delta, -1, -1
         self.absent = 0
         """Raw offsets between entries that no entry has: batches that are lost, or that compaction has removed."""
-        self._base, self._last = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        # Of each batch that consumers have no offsets of its raw offsets and the delta after it, with room for more; the first row stands
+        # for what is before all of them.
+        self._steps, self._count = np.array([[_BEFORE_ALL, _BEFORE_ALL, delta or 0]], np.int64).T.copy(), 1
 
     def add(self, entries: Entries) -> None:
         """Go on over some entries."""
@@ -53,19 +57,26 @@ class Deltas:
             return
         if self._is_watched:
             base, after = entries.base_offset, entries.last_offset + 1
-            before = np.concatenate([base[:1] if self._after < 0 else [self._after], after[:-1]])
+            if self._after < 0:
+                self._begin = self._after = int(base[0])
+            before = np.concatenate([[self._after], after[:-1]])
             self.absent += int(np.maximum(base - before, 0).sum())
             self._after = int(after[-1])
         own = entries[:0] if (entries.batch_type == DATA).all() else filtered(entries)
         if not len(own) or self.delta is None:
             return
-        self._base, self._last = np.concatenate([self._base, own.base_offset]), np.concatenate([self._last, own.last_offset])
-        self.delta += int((own.last_offset - own.base_offset + 1).sum())
+        after = self.delta + np.cumsum(own.last_offset - own.base_offset + 1)
+        start, self._count = self._count, self._count + len(own)
+        if self._count > self._steps.shape[1]:
+            # Twice as many: a range may have a million of them, a few in each chunk.
+            self._steps = np.concatenate([self._steps[:, :start], np.empty((3, self._count), np.int64)], axis=1)
+        self._steps[:, start : self._count] = own.base_offset, own.last_offset, after
+        self.delta = int(after[-1])
 
     def translated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with offsets of consumers in its column ``offset``; null in records of batches that no consumer has."""
         at = batch.schema.get_field_index("offset")
-        if at < 0 or self.delta is None or (self.delta == 0 and not len(self._base)):
+        if at < 0 or self.delta is None or (self.delta == 0 and self._count == 1):
             return batch
         raw = int64s(batch.column(at))
         offsets, own = self._of(raw)
@@ -73,14 +84,16 @@ class Deltas:
 
     def _of(self, raw: Int64s) -> tuple[Int64s, Flags]:
         """Offsets of consumers, and flags of those that they do not have."""
-        deltas = self._first + np.concatenate([[0], np.cumsum(self._last - self._base + 1)])
-        step = np.searchsorted(self._base, raw, side="right")
-        own = (step > 0) & (raw <= np.concatenate([[-1], self._last])[step])
-        return raw - deltas[step], own
+        base, last, delta = self._steps[:, : self._count]
+        step = np.searchsorted(base, raw, side="right") - 1
+        return raw - delta[step], raw <= last[step]
 
     def remarks(self, part: Range) -> Iterator[Remark]:
         """What is doubtful about the offsets of a range that was read to its end; its log learns the delta there."""
         segment = part.segment
+        if part.start == 0 and self._begin >= 0 and segment.base_offset is not None:
+            # Its name tells of what is lost at its beginning.
+            self.absent += max(self._begin - (segment.lowest or 0), 0)
         told = None if isinstance(part.offsets, int) else part.offsets.learn(part, self.delta)
         if self.delta is None:
             text = "raw offsets are returned: by how much those of consumers differ is not known where the log begins"

@@ -151,6 +151,7 @@ _BY_STATE = {
     "stray": (LeftOut.STRAY, "the cluster did not expect this replica here when the broker started"),
 }
 _OWN_LOGS = "a namespace of Redpanda's own logs, which are read if it is named"
+_KAFKAS = LeftOut.FOREIGN, "a folder as Kafka names it, among those of Redpanda's topics"
 _Why = tuple[LeftOut, str]
 
 
@@ -176,12 +177,15 @@ def left_out(listed: Listed, segments: list[Segment]) -> pa.Table:
     swapped = {parent(segment.path) for segment in segments if segment.is_swap}
     manifests = {segment.path for segment in segments if segment.manifest is not None}
     format = segments[0].format if segments else "kafka"
-    starts = _starts_in_buckets(segments)
+    starts, folders = _starts_in_buckets(segments), {parent(segment.path) for segment in segments}
     rows, groups = [], dict[tuple[str, str, str], _Group]()
     for entry in others:
         last, folder = base_name(entry.name), parent(entry.name)
         if entry.is_folder:
-            if (why := _why_folder(entry.name, format)) is not None and (row := _folder(entry.name, why, is_live, format)) is not None:
+            why, of = _why_folder(entry.name, format), format
+            if why is None and format == REDPANDA and PARTITION.fullmatch(last) and entry.name not in folders:
+                why, of = _KAFKAS, "kafka"
+            if why is not None and (row := _folder(entry.name, why, is_live, of)) is not None:
                 rows.append(row)
         elif not entry.is_regular:
             groups[folder, last, ""] = _Group(LeftOut.UNUSABLE, "a link to nothing, a device, a socket or a FIFO", [entry])

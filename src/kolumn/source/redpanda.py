@@ -12,9 +12,12 @@ each segment, and for manifests ends in seven zeros. Beside a segment in a bucke
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
+from kolumn.core.errors import Code, CorruptBatchError
 from kolumn.formats.codecs.lz4 import xxh32
 
 HIGHEST_RAW = 2**63 - 2
@@ -111,6 +114,18 @@ def _last_parts(folder: str, count: int) -> list[str]:
         folder = os.path.abspath(folder)
     parts = folder.rstrip("/").split("/")[-count:]
     return [""] * (count - len(parts)) + parts
+
+
+def stale(segments: Iterable[tuple[str, int | None]]) -> dict[str, CorruptBatchError]:
+    """Why segments of a folder are no part of its log, by their names: one of a later term begins at the same offset. Given are names and
+    first offsets in order, without empty segments."""
+    faults: dict[str, CorruptBatchError] = {}
+    for (name, base), (later, following) in pairwise(segments):
+        if base == following:
+            expected = f"one segment that begins at offset {base}"
+            found = f"{later.rpartition('/')[2]} too, which is not of an earlier term"
+            faults[name] = CorruptBatchError(name, 0, Code.OFFSET_ORDER, expected=expected, found=found)
+    return faults
 
 
 def is_prefix(name: str) -> bool:

@@ -13,10 +13,9 @@ import os
 import re
 import reprlib
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -491,9 +490,12 @@ def _segments_here(entries: list[FolderEntry], told: bool = False) -> list[Segme
         segments.sort(key=lambda segment: (-1 if segment.base_offset is None else segment.base_offset, segment.path))
         if segments[-1].raft is not None:
             # A leader that had nothing to write leaves an empty segment, and the next one begins at its offset.
-            bases = Counter(segment.base_offset for segment in segments if segment.copy_id is None)
-            some = (one for one in segments if one.size or one.raft is None or one.copy_id is not None or bases[one.base_offset] == 1)
-            segments = _by_terms([*some])
+            segments = _by_terms(segments)
+            best = {one.base_offset: one for one in sorted(segments, key=lambda one: one.size > 0) if one.copy_id is None}
+            others = (one.size or one.raft is None or one.copy_id is not None or best[one.base_offset] is one for one in segments)
+            segments = list(compress(segments, others))
+            stale = redpanda.stale((one.path, one.base_offset) for one in segments if one.raft is not None and one.copy_id is None)
+            segments = [_changed(one, fault=stale[one.path]) if one.path in stale else one for one in segments]
     if segments and segments[-1].raft is not None:
         segments = [_with_aborted(segment, sizes) for segment in segments]
     if manifests:

@@ -251,7 +251,12 @@ class _Run:
 
     def _raw_above(self, segments: list[Segment]) -> int:
         """By how much raw offsets of a log of Redpanda are above those of consumers where it begins, which a table has; 0 of others."""
-        whole = every_range(segments, self.options) if segments[0].format in layouts.RAW else []
+        is_raw = segments[0].format in layouts.RAW
+        if is_raw and self.options.include_control:
+            raise ArgumentError(
+                "include_control: a table is continued by offsets, and consumers have none for some of Redpanda's own records. Leave it out"
+            )
+        whole = every_range(segments, self.options) if is_raw else []
         delta = whole[0].offsets.before(whole[0]) if whole else 0
         if delta is None:
             raise ArgumentError(

@@ -84,6 +84,7 @@ def offsets_of_logs(segments: Iterable[Segment], start_delta: int | None) -> dic
         log.sort(key=lambda own: own.first)
         known = RawOffsets([own.part for own in log], start_delta)
         untold += known.is_untold
+        _tell_of_deleted(log)
         for own in log:
             begin = known.before(own.part)
             delta = np.cumsum(np.append(begin or 0, own.length)) if begin is not None else np.zeros(1, np.int64)
@@ -94,6 +95,19 @@ def offsets_of_logs(segments: Iterable[Segment], start_delta: int | None) -> dic
     if start_delta is not None and untold != 1:
         raise ArgumentError(f"start_delta={start_delta}: expected one log that needs it, found {untold}: convert that log alone")
     return made
+
+
+def _tell_of_deleted(log: list[_Own]) -> None:
+    """Warn of records that a manifest says were deleted: batches stay whole, and a broker of Kafka has a file for what is deleted."""
+    for own in log:
+        raft = own.part.segment.raft
+        if raft is not None and raft.log_start:
+            logger.warning(
+                "%s: the manifest says that records before offset %d were deleted, and those that are there are in the result: note that "
+                "offset in log-start-offset-checkpoint of the new log directory, or records that were deleted come back",
+                shown(own.part.segment.path), raft.log_start,
+            )  # fmt: skip
+            return
 
 
 def as_format_2(
