@@ -5,7 +5,7 @@ Spark) is decoded by the CPU and copied there, so that a query has one plan what
 """
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ def tables(
     if work.live:
         check_planned(split)
     rows, sizes = 0, dict[tuple[Any, ...], int]()
-    parts = ((ranges, _how(options, work)) for ranges, options in split.parts(work.options.decode))
+    parts = ((ranges, _how(ranges, options, work)) for ranges, options in split.parts(work.options.decode))
     with using(device):
         found: Any
         for found in read_task(parts, damage, tally):
@@ -70,9 +70,10 @@ def tables(
             yield _uploaded(device, pa.RecordBatch.from_pylist([], schema))
 
 
-def _how(options: Options, work: Work) -> Options:
+def _how(ranges: Sequence[Range], options: Options, work: Work) -> Options:
     """How ranges are decoded: by kernels, if these make all columns as Spark has them, or else by the CPU."""
-    resident = resident_options(options, work.options.payload) if all(_is_same(one.type) for one in options.typed) else None
+    typed = all(_is_same(one.type) for one in options.typed)
+    resident = resident_options(options, work.options.payload, ranges) if typed else None
     if resident is None:
         return replace(options, backend="cpu")
     return replace(resident, threads=1, chunk_bytes=_CHUNK if work.limit < 0 else _FEW_CHUNK)

@@ -4,7 +4,7 @@ RAPIDS accepts neither binary columns nor structs there. Therefore payloads leav
 under another type, and are cast to binary last. Headers leave it as a list of keys and a list of values.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
 from kolumn.options import Options
 from kolumn.readers.gpu import resident_options
+from kolumn.source.segments import Range
 from kolumn.spark_plugin.read.options import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits, with_types_of
@@ -98,8 +99,8 @@ def read_segments(
 
     def work(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         expected = arrow_schema(wire)
-        decode = asked.decode if transform is None else _decoded_as(asked.decode, frame)
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
+            decode = asked.decode if transform is None else _decoded_as(asked.decode, frame, splits[number])
             for batch in read_task([(splits[number], decode)], warn):
                 for part in [crossing(batch)] if transform is None else apply(transform, batch, expected, frame):
                     yield from conform(part, expected)
@@ -108,10 +109,10 @@ def read_segments(
     return crossed if transform is not None else crossed.select(*(_column(field, payload) for field in known))
 
 
-def _decoded_as(options: Options, frame: str) -> Options:
-    """In the worker: columns that a GPU decodes for cuDF stay there."""
+def _decoded_as(options: Options, frame: str, ranges: Sequence[Range]) -> Options:
+    """In the worker: columns of ranges that a GPU decodes for cuDF stay there."""
     if frame == "cudf" and choose(options.backend) == "gpu":
-        return resident_options(options, "string") or options
+        return resident_options(options, "string", ranges) or options
     return options
 
 

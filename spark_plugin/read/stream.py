@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from kolumn.copies.copies import created_anew, log_end, log_start, topic_ids
 from kolumn.copies.transactions import transactions_of
-from kolumn.core.errors import ArgumentError, KolumnError
+from kolumn.core.errors import ArgumentError, KolumnError, shown
 from kolumn.decode.host.headers import headers
 from kolumn.formats import layouts
 from kolumn.source.segments import Range, Segment
@@ -55,11 +55,6 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             raise ArgumentError("option table: a stream has records alone")
         if options.decode.replicas == "merge":
             raise ArgumentError("option replicas: a stream reads one copy of a growing log: replicas=first, or name one of the directories")
-        if options.decode.format in layouts.RAW:
-            raise ArgumentError(
-                f"option format: a stream goes on by offsets of segments, and those of {options.decode.format} are not the ones of its "
-                "records: read it without a stream, or convert it to Kafka's format first"
-            )
         self.options, self.spark_schema = options, schema
         self.target: dict[Pair, int] | None = None
         self.reached: dict[Pair, int] | None = None
@@ -192,6 +187,11 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         """Live segments by topic partition. Streams need Kafka's file names, since base offsets tell which segments are new."""
         groups = segments_by_partition(self.options)
         for segment in (segment for segments in groups.values() for segment in segments):
+            if segment.format in layouts.RAW:
+                raise ArgumentError(
+                    f"{shown(segment.path)}: a stream goes on by the offsets in segments, and those of {segment.format} are raw "
+                    "offsets: read it without a stream, or convert the log to Kafka's format first"
+                )
             if None in (segment.topic, segment.partition, segment.base_offset):
                 raise ArgumentError(f"{segment.path}: a stream needs <topic>-<partition>/<base offset, 20 digits>.log")
         return groups  # type: ignore[return-value]

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
-from kolumn.copies.copies import one_directory
 from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
@@ -35,6 +34,7 @@ from kolumn.writers.rewriting.compact import (
     copy_segment,
     folder_of,
     plan_partition,
+    segments_to_compact,
 )
 from kolumn.writers.rewriting.convert import Conversion, ConversionJob, can_roll, root_of, targets
 from kolumn.writers.rewriting.erase import Erased, Erasure, ErasureWork, refused_by_erase
@@ -135,7 +135,7 @@ def compact(
     )
     if how.first_dirty:
         raise ArgumentError("first_dirty_offset: a round in Spark cleans whole partitions; leave it out, or use kolumn.compact")
-    segments = one_directory(live_segments(source, how.options).one_log(), "compact")
+    segments = segments_to_compact(source, how.options)
     names = dict(_new_targets(segments, target))
     partitions = [list(own) for _, own in groupby(segments, key=folder_of)]
     plans = list(by_job(spark)(lambda own: plan_partition(own, how, include_active), partitions))

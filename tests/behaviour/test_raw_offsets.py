@@ -78,13 +78,22 @@ def test_a_log_that_begins_later(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     path = one(tmp_path, made, 100)
     with caplog.at_level(logging.WARNING):
         assert read(path) == {raw: raw for raw in made.offsets}
-    assert "start_delta= translates them" in caplog.text
+    assert "name it in start_delta, for this log alone" in caplog.text
     (remark,) = [row for row in kolumn.verify(path, format="redpanda").remarks.to_pylist() if row["kind"] == "raw-offsets"]
     assert "not known where the log begins" in remark["remark"]
     caplog.clear()
     assert read(path, start_delta=7) == made.offsets
     assert not caplog.text
     assert read(path, start_delta=7, start_offset=95) == {raw: offset for raw, offset in made.offsets.items() if offset >= 95}
+
+
+def test_a_folder_without_a_name_is_one_log(tmp_path: Path) -> None:
+    first = mixed(log_of([2, 2]), {0: (2,), 1: (19,)})
+    second = mixed(log_of([3]), {0: (2,)}, first.end, first.delta)
+    for name, made in (("0-1-v1.log", first), (f"{first.end}-1-v1.log", second)):
+        (tmp_path / name).write_bytes(made.data)
+    assert read(tmp_path) == {**first.offsets, **second.offsets}
+    assert not [row for row in kolumn.verify(tmp_path).remarks.to_pylist() if row["kind"] == "raw-offsets"]
 
 
 def test_start_delta_is_of_one_log(tmp_path: Path) -> None:
@@ -139,7 +148,7 @@ def test_damage(tmp_path: Path) -> None:
     report = kolumn.verify(path, format="redpanda")
     assert report.damage.num_rows == 1
     (remark,) = [row for row in report.remarks.to_pylist() if row["kind"] == "raw-offsets"]
-    assert "1 raw offsets are absent" in remark["remark"]
+    assert "1 raw offset is absent" in remark["remark"]
 
 
 def test_a_batch_that_is_lost_at_the_beginning_of_a_segment(tmp_path: Path) -> None:
@@ -148,7 +157,7 @@ def test_a_batch_that_is_lost_at_the_beginning_of_a_segment(tmp_path: Path) -> N
     data[40] ^= 1
     path = one(tmp_path, replace(made, data=bytes(data)), 0)
     (remark,) = [row for row in kolumn.verify(path, format="redpanda").remarks.to_pylist() if row["kind"] == "raw-offsets"]
-    assert "1 raw offsets are absent" in remark["remark"]
+    assert "1 raw offset is absent" in remark["remark"]
     first = path.rename(path.with_name(f"{9:020}.log"))
     first.write_bytes(mixed(log_of([2, 2]), {0: (2,)}, 9).data)
     remarks = kolumn.verify(first, format="redpanda", start_delta=3).remarks
@@ -171,7 +180,7 @@ def test_manifests(tmp_path: Path) -> None:
         offsets = RawOffsets([Range.whole(replace(first, format="redpanda")), part], None)
         assert offsets.before(part) == told.raft.delta
         assert offsets.learn(part, 3) == (
-            "after its last batch raw offsets are 3 above those of consumers by its batches, 1 by the manifest"
+            "after its last batch raw offsets are 3 above consumer offsets by its batches, and 1 by the manifest"
         )  # fmt: skip
 
 

@@ -538,9 +538,11 @@ def test_lists_of_aborted_transactions_stand_for_markers(tmp_path: Path, caplog:
     states = kolumn.read(bucket.root, columns=["offset", "transaction"]).to_pylist()
     assert [row["transaction"] for row in states if row["offset"] in (0, 3, 6, 7)] == ["aborted", "committed", "aborted", "none"]
     assert told(bucket.root) == []
-    # By its name alone, and without a manifest.
-    alone = kolumn.read(str(paths[0]).removesuffix(".tx"), columns=["transaction"])
-    assert alone["transaction"].to_pylist()[:3] == ["aborted", "open", "none"]
+    # By its name alone, by a glob, and without a manifest.
+    name = str(paths[0]).removesuffix(".tx")
+    for named in (name, f"{name[:-1]}?"):
+        alone = kolumn.read(named, columns=["transaction"])
+        assert alone["transaction"].to_pylist()[:3] == ["aborted", "open", "none"]
     shutil.rmtree(bucket.root / CLUSTER / "meta")
     assert offsets(bucket.root, **COMMITTED) == [1, 2, 3, 7]
     paths[0].write_bytes(b"{")

@@ -168,6 +168,19 @@ def test_the_parts_of_a_space_are_its_bytes(tmp_path: Path) -> None:
     assert sum(ours.parts.values()) == redpanda.stat().st_size
 
 
+def test_sizes_in_other_formats_are_those_of_a_conversion(tmp_path: Path) -> None:
+    segment = put(tmp_path / "t-0", mixed(log(6), {0: (CONFIGURATION,), 3: (TX_FENCE, CLOUD)}).data)
+    (size,) = (one for one in kolumn.space(segment, source_format="redpanda") if (one.format, one.magic) == ("kafka", 2))
+    done = kolumn.convert(segment, tmp_path / "k.log", source_format="redpanda")
+    assert (size.records, size.bytes, size.lost) == (30, (tmp_path / "k.log").stat().st_size, done.lost)
+
+
+def test_the_leader_epoch_of_batches_is_the_term(tmp_path: Path) -> None:
+    put_on_node(tmp_path, "t-0", swapped(log(2)), term=7)
+    assert set(kolumn.batches(tmp_path)["leaderEpoch"].to_pylist()) == {7}
+    assert set(kolumn.read(tmp_path, columns=["leaderEpoch"])["leaderEpoch"].to_pylist()) == {7}
+
+
 def test_the_plan_says_what_decodes(tmp_path: Path) -> None:
     put(tmp_path / "t-0", mixed(log(3), {}).data)
     assert kolumn.explain(tmp_path, format="redpanda").ranges["decoder"].to_pylist() == ["block by block"]

@@ -48,7 +48,7 @@ ON_HOST: list[Any] = [
 
 @pytest.mark.parametrize(("options", "on_device"), [(one, one in ON_DEVICE) for one in ON_DEVICE + ON_HOST], ids=str)
 def test_what_is_decoded_on_the_device(options: Any, on_device: bool) -> None:
-    assert (resident_options(with_types(_chosen(dict(options)), [], []), "binary") is not None) == on_device
+    assert (resident_options(with_types(_chosen(dict(options)), [], []), "binary", []) is not None) == on_device
 
 
 @pytest.mark.parametrize(

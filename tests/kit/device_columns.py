@@ -43,7 +43,7 @@ def resident(source: Any, payload: str, **options: Any) -> list[DeviceTable]:
     """Tables of a source's chunks, on the device. Fields of typed columns are columns, unless the options say otherwise."""
     chosen = Options.of(**_flat(options))
     ranges = list(with_transactions(select_ranges(live_segments(source, chosen).one_log(), chosen), chosen))
-    asked = resident_options(with_types(chosen, source, ranges), payload)
+    asked = resident_options(with_types(chosen, source, ranges), payload, ranges)
     assert asked is not None, "the host decodes them"
     return list(scan_ranges(ranges, asked))
 

@@ -10,7 +10,7 @@ from kit.asked import put
 from kit.encoder import Record, batch
 from kit.outcome import raises
 from kit.plain_spark import load
-from kit.redpanda import ARCHIVAL, CONFIGURATION, TX_FENCE, Mixed, mixed
+from kit.redpanda import ARCHIVAL, CONFIGURATION, TX_FENCE, Mixed, mixed, put_on_node
 from kolumn.core.errors import ArgumentError
 from kolumn.spark_plugin import RecordSource
 
@@ -56,4 +56,10 @@ def test_bounds_are_offsets_of_consumers(log: Mixed, tmp_path: Path) -> None:
 
 def test_a_stream_says_what_to_do(log: Mixed, tmp_path: Path) -> None:
     source = RecordSource({"path": str(tmp_path), "format": "redpanda"})
-    raises(ArgumentError, "read it without a stream, or convert it", source.streamReader, source.schema())
+    raises(ArgumentError, "read it without a stream, or convert the log", source.streamReader(source.schema()).initialOffset)
+
+
+def test_a_stream_looks_at_segments_not_at_the_option(tmp_path: Path) -> None:
+    put_on_node(tmp_path, "t-0", mixed(batch([Record(0, b"k", b"v", 0)]), {0: (CONFIGURATION,)}).data)
+    source = RecordSource({"path": str(tmp_path)})
+    raises(ArgumentError, "read it without a stream", source.streamReader(source.schema()).initialOffset)

@@ -95,7 +95,7 @@ def outcome(data: bytes) -> Manifest | None:
 @pytest.mark.parametrize("data", [BINARY, JSON], ids=["binary", "json"])
 def test_a_manifest_that_was_cut_is_an_error(data: bytes) -> None:
     for end in range(len(data)):
-        with pytest.raises(KolumnError, match=r"^m: manifest of a partition in Redpanda's bucket"):
+        with pytest.raises(KolumnError, match=r"^m: malformed manifest"):
             parse("m", data[:end])
 
 
@@ -160,7 +160,7 @@ def test_a_log_that_begins_after_its_end(changed: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("text", [b"{}", b"{", b"[]", b"", b'{"namespace":"kafka","topic":"a/b","partition":0,"revision":1}', b"\0" * 50])
 def test_what_is_no_manifest(text: bytes) -> None:
-    raises(KolumnError, "manifest of a partition in Redpanda's bucket", parse, "m", text)
+    raises(KolumnError, "malformed manifest", parse, "m", text)
 
 
 def test_the_hash_of_keys() -> None:

@@ -86,6 +86,8 @@ SELECTION = (
 )  # fmt: skip
 READING = ("errors", "replicas", "check_crcs", "max_batch_bytes", "max_ratio", "format", "topic", "partition")
 READ_TOO = ("private_keys", "include_snapshots", "include_deleted_records", "include_deleted_segments")
+TRANSLATED = (*READING, "start_delta")
+"""Of commands that return consumer offsets, which are not those of Redpanda's segments."""
 READING_KAFKA = tuple(name for name in READING if name != "format")
 PAYLOADS = tuple(
     name for column in ("value_", "key_") for name in PAYLOAD_DEFAULTS if name.startswith(column) and not name.endswith(("skip", "sample"))

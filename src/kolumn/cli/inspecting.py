@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kolumn.cli import arguments, common, tables
-from kolumn.cli.arguments import READING, JsonInPipes, OptionValue, Segments, Sources, or_standard_input, with_read_options
+from kolumn.cli.arguments import TRANSLATED, JsonInPipes, OptionValue, Segments, Sources, or_standard_input, with_read_options
 from kolumn.cli.common import counted, is_json, note, print_json, say, short_name, size_of
 from kolumn.cli.ending import DAMAGE, LIMIT, OK, command, in_shell_words, progress
 from kolumn.cli.tables import fits, print_left_out, print_rows, print_table
@@ -107,7 +107,7 @@ def _batch_cells(row: dict[str, Any]) -> list[Any]:
 
 
 @command
-@with_read_options(*READING, "private_keys", errors="skip")
+@with_read_options(*TRANSLATED, "private_keys", errors="skip")
 def stats(sources: Segments, json: JsonInPipes = None, **options: OptionValue) -> int:
     """Report the totals of each partition: records, offsets, times, sizes, codecs, formats, producers.
 
@@ -321,7 +321,7 @@ def _schema_row(subject: str | None, version: int | None, schema: "Schema", is_d
 
 
 @command
-@with_read_options("check_crcs", "format", "max_batch_bytes", "max_ratio", "topic", "partition", "private_keys")
+@with_read_options("check_crcs", "format", "max_batch_bytes", "max_ratio", "topic", "partition", "private_keys", "start_delta")
 def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) -> int:
     """Check every checksum and every record, and list the damage.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.arguments import PAYLOADS, READ_TOO, READING, JsonInPipes, OptionValue, Sources, with_read_options
+from kolumn.cli.arguments import PAYLOADS, READ_TOO, TRANSLATED, JsonInPipes, OptionValue, Sources, with_read_options
 from kolumn.cli.common import is_json, note, say, short_name, size_of
 from kolumn.cli.ending import command, progress
 from kolumn.cli.tables import print_table
@@ -26,7 +26,7 @@ _NOT_THERE = "The name and the address of the client are not in a log: a produce
 
 
 @command
-@with_read_options("include_headers", *_LIMITS, *READING, *READ_TOO, *_PAYLOADS, errors="skip")
+@with_read_options("include_headers", *_LIMITS, *TRANSLATED, *READ_TOO, *_PAYLOADS, errors="skip")
 def history(
     sources: Sources,
     json: JsonInPipes = None,
@@ -96,7 +96,7 @@ def _who(row: dict[str, Any]) -> str:
 
 @command
 @with_read_options(
-    "columns", "include_headers", *READING, *(name for name in READ_TOO if name != "include_snapshots"), *PAYLOADS, errors="skip"
+    "columns", "include_headers", *TRANSLATED, *(name for name in READ_TOO if name != "include_snapshots"), *PAYLOADS, errors="skip"
 )
 def latest(
     sources: Sources,

@@ -15,8 +15,8 @@ import typer
 from kolumn.cli import arguments
 from kolumn.cli.arguments import (
     PAYLOADS,
-    READING,
     SELECTION,
+    TRANSLATED,
     JsonInPipes,
     OptionValue,
     Sources,
@@ -38,7 +38,7 @@ _BASE64 = "base64:"
 
 @command
 @with_read_options(
-    *SELECTION, *READING, "private_keys", "include_snapshots", "include_deleted_records", "include_deleted_segments", *PAYLOADS
+    *SELECTION, *TRANSLATED, "private_keys", "include_snapshots", "include_deleted_records", "include_deleted_segments", *PAYLOADS
 )
 def cat(
     sources: arguments.Segments,
@@ -162,7 +162,7 @@ def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.Reco
 
 
 @command
-@with_read_options("include_headers", "isolation_level", *READING, "private_keys", *PAYLOADS)
+@with_read_options("include_headers", "isolation_level", *TRANSLATED, "private_keys", *PAYLOADS)
 def sql(
     sources: Sources,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL; each topic is a table of its name.")],
@@ -236,7 +236,7 @@ def _cell(value: object) -> object:
 
 
 @command
-@with_read_options(*SELECTION, *READING, *PAYLOADS)
+@with_read_options(*SELECTION, *TRANSLATED, *PAYLOADS)
 def explain(sources: Sources, json: JsonInPipes = None, **options: Any) -> int:
     """Show the plan of a read without reading a payload: partitions and their copies, the bytes that are read and by what, and every file
     and folder that is left out, with the reason.

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kolumn.cli import arguments
-from kolumn.cli.arguments import PAYLOADS, READING, SELECTION, Json, OptionValue, Output, Paths, sources_and_target, with_read_options
+from kolumn.cli.arguments import (
+    PAYLOADS,
+    READING,
+    SELECTION,
+    TRANSLATED,
+    Json,
+    OptionValue,
+    Output,
+    Paths,
+    sources_and_target,
+    with_read_options,
+)
 from kolumn.cli.common import counted, counts_of, note, print_json, say, say_of, size_of
 from kolumn.cli.ending import DAMAGE, FAILED, LIMIT, OK, command, progress
 from kolumn.cli.tables import print_left_out, print_rows
@@ -22,7 +33,7 @@ Now = Annotated[int | None, typer.Option(help="Time of the round, ms since 1970;
 
 
 @command
-@with_read_options(*arguments.READING_KAFKA)
+@with_read_options(*arguments.READING_KAFKA, "start_delta")
 def convert(
     paths: Paths,
     output: Output = None,
@@ -77,7 +88,7 @@ def convert(
 
 
 @command
-@with_read_options(*SELECTION, *READING, "private_keys", *PAYLOADS)
+@with_read_options(*SELECTION, *TRANSLATED, "private_keys", *PAYLOADS)
 def to_parquet(
     paths: Paths,
     output: Output = None,
@@ -109,7 +120,7 @@ def to_parquet(
     return say(skipped)
 
 
-_APPENDED = ("columns", "include_headers", "include_control", "isolation_level", *READING, "private_keys", *PAYLOADS)
+_APPENDED = ("columns", "include_headers", "include_control", "isolation_level", *TRANSLATED, "private_keys", *PAYLOADS)
 StartOffsets = Annotated[
     str | None,
     typer.Option(

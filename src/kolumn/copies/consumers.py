@@ -1,4 +1,4 @@
-"""Offsets of consumers for single raw offsets of a log: where it begins and ends, where a transaction begins."""
+"""Consumer offsets for single raw offsets of a log: where it begins and ends, where a transaction begins."""
 
 from dataclasses import replace
 

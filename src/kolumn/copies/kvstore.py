@@ -1,4 +1,4 @@
-"""The key-value store of a Redpanda node, and what it tells of the offsets of consumers in a log that begins later than at raw offset 0.
+"""The key-value store of a Redpanda node, and what it tells of the consumer offsets in a log that begins later than at raw offset 0.
 
     <data>/redpanda/kvstore/<core>_0/<base>-<term>-v1.log     segments of batches of the type `KVSTORE`: what was put, in order
     <data>/redpanda/kvstore/<core>_0/snapshot                 the state up to a raw offset; segments before it may be gone
@@ -50,6 +50,7 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats.redpanda import HEADER
 from kolumn.options import Options
 from kolumn.source import storage
+from kolumn.source.redpanda import named, partition_number
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import FolderEntry
 
@@ -58,8 +59,7 @@ KVSTORE = 4
 _OFFSETS, _MAP, _REACH = 4, 0, 1
 _ENOUGH = 3  # batches that a map and a log have both
 _SNAPSHOT = "snapshot"
-_NAME = re.compile(r"([0-9]{1,18})-[0-9]{1,18}-v1\.log")
-_PARTITION, _CORE = re.compile(r"[0-9]+_[0-9]+"), re.compile(r"[0-9]+_0")
+_CORE = re.compile(r"[0-9]+_0")
 _READ = Options(format="redpanda", columns=("batchType", "rawOffset", "key", "value"), include_control=True, backend="cpu")
 _KEY, _ENVELOPE, _MAP_HEAD = struct.Struct("<bbq"), struct.Struct("<BBI"), struct.Struct("<qI")
 _BATCH = np.dtype([("base", "<i8"), ("length", "<i4")])
@@ -146,7 +146,7 @@ def stores_beside(path: str) -> Stores | None:
         return None
     partition = os.path.dirname(os.path.abspath(path))
     kvstore = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(partition))), "redpanda", "kvstore")
-    if _PARTITION.fullmatch(os.path.basename(partition)) is None or not os.path.isdir(kvstore):
+    if partition_number(os.path.basename(partition)) is None or not os.path.isdir(kvstore):
         return None
     name = kvstore
     maps: list[OffsetMap] = []
@@ -239,9 +239,9 @@ def _optional(value: bytes | None, segment: Segment, raw: int) -> bytes | None:
 
 def _segments(files: tuple[FolderEntry, ...]) -> Iterator[Segment]:
     for file in files:
-        match = None if file.is_folder else _NAME.fullmatch(storage.base_name(file.name))
-        if match is not None:
-            yield Segment(file.name, None, None, int(match[1]), file.size, format="redpanda", identity=file.identity)
+        own = None if file.is_folder else named(storage.base_name(file.name))
+        if own is not None and own.copy_id is None:
+            yield Segment(file.name, None, None, own.base, file.size, format="redpanda", identity=file.identity)
 
 
 def _records(segment: Segment) -> Iterator[tuple[int, bytes, bytes | None]]:

@@ -1,4 +1,4 @@
-"""The log of a Redpanda partition by offsets of consumers: where its ranges begin, and which raw offsets a read asks for.
+"""The log of a Redpanda partition by consumer offsets: where its ranges begin, and which raw offsets a read asks for.
 
     raw offset        0      1  2  3   4    5  6
     batches         | own | data    | own | data |          own: of the types `kolumn.formats.redpanda.FILTERED`
@@ -12,7 +12,7 @@ that reads any other log from its beginning looks at no header twice.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 
@@ -105,7 +105,7 @@ class RawOffsets:
             self._deltas.setdefault(number + 1, delta)
         if raft is None or raft.delta_end in (None, delta) or part.is_bounded:
             return None
-        return f"after its last batch raw offsets are {delta} above those of consumers by its batches, {raft.delta_end} by the manifest"
+        return f"after its last batch raw offsets are {delta} above consumer offsets by its batches, and {raft.delta_end} by the manifest"
 
     def _number(self, part: Range) -> int | None:
         return next((i for i in self._places.get(part.segment.path, ()) if _is_of(part, self._parts[i])), None)
@@ -124,7 +124,7 @@ class RawOffsets:
             for number in range(first, len(self._parts)):
                 if delta is None:
                     return offset
-                for entries in _own_of(self._parts[number]):
+                for entries in own_of(self._parts[number]):
                     for base, last in zip(entries.base_offset.tolist(), entries.last_offset.tolist(), strict=True):
                         if base - delta > offset:
                             return offset + delta
@@ -176,8 +176,8 @@ class RawOffsets:
     def _warn(self) -> None:
         path = self._parts[0].segment.path
         logger.warning(
-            "%s: the log does not begin at raw offset 0, and no manifest says by how much raw offsets and those of consumers differ there: "
-            "the column offset has raw offsets%s. If you know the difference, start_delta= translates them",
+            "%s: the log begins later than at raw offset 0, and nothing says how far raw offsets and consumer offsets differ there, so raw "
+            "offsets stay%s. If you know the difference, name it in start_delta, for this log alone",
             shown(path),
             f"; {self.searched}" if self.searched else "",
         )
@@ -272,14 +272,31 @@ def _entries_of(part: Range) -> Iterator[Entries]:
             yield entries.intact()
 
 
-def _own_of(part: Range) -> Iterator[Entries]:
+def own_of(part: Range) -> Iterator[Entries]:
     """The batches of a part that consumers have no offsets of."""
     yield from map(filtered, _entries_of(part))
 
 
 def _length(part: Range) -> int:
     """How many raw offsets of a part no consumer has."""
-    return sum(int((own.last_offset - own.base_offset + 1).sum()) for own in _own_of(part))
+    return sum(int((own.last_offset - own.base_offset + 1).sum()) for own in own_of(part))
+
+
+def logs_of(segments: Iterable[Segment]) -> list[list[Segment]]:
+    """Segments by their logs. Where no folder names the topic-partition, those of a folder are one log, in the order of the offsets in
+    their names, and what has none is a log by itself."""
+    logs: dict[object, list[Segment]] = {}
+    for segment in segments:
+        apart = segment.path if segment.base_offset is None else parent(segment.path)
+        logs.setdefault(segment.key if segment.topic is not None else apart, []).append(segment)
+    return [log if log[0].topic is not None else sorted(log, key=lambda one: one.base_offset or 0) for log in logs.values()]
+
+
+def refuse_start_delta(start_delta: int | None, untold: int, what: str) -> None:
+    """Raise `ArgumentError` if the caller says how a log begins, and not exactly one needs it; ``what`` is done to that log, a verb."""
+    if start_delta is not None and untold != 1:
+        rest = f"found {untold} logs: {what} that log alone" if untold else "found no log: leave it out"
+        raise ArgumentError(f"start_delta={start_delta}: expected one log that needs it, {rest}")
 
 
 def with_raw_offsets(
@@ -290,20 +307,15 @@ def with_raw_offsets(
 
     ``every`` makes the ranges of a whole log, ``chosen`` those that the options keep.
     """
-    logs: dict[object, list[Segment]] = {}
-    for segment in segments:
-        logs.setdefault(segment.path if segment.topic is None else segment.key, []).append(segment)
-    ranges, unknown = list[Range](), 0
-    for own in logs.values():
+    ranges, untold = list[Range](), 0
+    for own in logs_of(segments):
         offsets = RawOffsets(every(own), options.start_delta, own)
-        unknown += offsets.is_untold
+        untold += offsets.is_untold
         # An end such as 2^63 - 1 stands for none, and has no raw offset.
         bounds = (offsets.raw(_start(own, options)), offsets.raw(options.end_offset))
         start, end = (None if bound is None else min(bound, HIGHEST) for bound in bounds)
         ranges += [_bounded(part, start, end, offsets) for part in chosen(own, replace(options, start_offset=start, end_offset=end))]
-    if options.start_delta is not None and unknown != 1:
-        what = "no log" if not unknown else f"{unknown} logs"
-        raise ArgumentError(f"start_delta={options.start_delta}: expected one log that needs it, found {what}: read that log alone")
+    refuse_start_delta(options.start_delta, untold, "read")
     return ranges
 
 
@@ -321,7 +333,8 @@ def whole_with_offsets(segments: list[Segment], start_delta: int | None) -> list
     logs: dict[object, list[int]] = {}
     for i, segment in enumerate(segments):
         if segment.format in layouts.RAW:
-            logs.setdefault(segment.path if segment.topic is None else (segment.key, parent(segment.path)), []).append(i)
+            apart = segment.path if segment.topic is None and segment.base_offset is None else parent(segment.path)
+            logs.setdefault((segment.key, apart), []).append(i)
     for places in logs.values():
         offsets = RawOffsets([ranges[i] for i in places], start_delta)
         for i in places:

@@ -93,7 +93,7 @@ class WholeOptions(TypedDict, total=False):
     ]
     check_crcs: Annotated[bool, True, "Compare checksums before a batch is parsed."]
     start_delta: Annotated[
-        int | None, None, "Of a log of Redpanda that begins later: how much its raw offsets there are above those of consumers."
+        int | None, None, "Of a log of Redpanda that begins after raw offset 0: how far raw offsets are above consumer offsets there."
     ]
     # Limits on memory.
     chunk_bytes: Annotated[int | None, None, "Bytes of a segment that are decoded at a time, about; by default 16 MiB, on a GPU 64 MiB."]

@@ -266,7 +266,7 @@ class Kind(StrEnum):
     CONTENT_CHECKSUM = "content-checksum"
     """The content checksum of an lz4 frame is wrong. Java's client does not compare it (KAFKA-20528), librdkafka does."""
     RAW_OFFSETS = "raw-offsets"
-    """Redpanda: offsets of consumers are not known, or not certain."""
+    """Redpanda: consumer offsets are not known, or not certain."""
     OWN_BATCHES = "own-batches"
     """Redpanda: batches of a type that it writes for itself, such as changes of the configuration. No consumer gets them."""
     RECORDS_ELSEWHERE = "records-elsewhere"

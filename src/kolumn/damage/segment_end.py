@@ -412,8 +412,10 @@ def _up_to_next(file: SegmentFile, floor: int) -> tuple[int, int] | None:
 
 
 def _next(file: SegmentFile) -> str:
-    assert file.segment.following is not None
-    return file_name(file.segment.following)
+    following = file.segment.following
+    assert following is not None
+    # A name of Redpanda has a term, which is not known.
+    return file_name(following) if file.segment.raft is None else f"one at offset {following}"
 
 
 def _reach_of(segment: Segment, floor: int, size: int) -> Reach | None:

@@ -137,9 +137,8 @@ class Decoded:
     valid_bytes: int = 0
     inflated_by_cpu: int = 0
     rest: Chunk | None = None  # what is left for later, since the entries before it used the chunk's share of memory
-    observed: list[Observed | OtherTypes] = field(
-        default_factory=list
-    )  # the decoded runs, if the options ask for remarks; and other batches
+    # The decoded runs, and Redpanda's batches without records of clients, if the options ask for remarks.
+    observed: list[Observed | OtherTypes] = field(default_factory=list)
     entries: Entries | None = None  # those that were decoded and maybe others; None if rows stand for several messages
     framed: Entries | None = None  # all whose headers were read, damaged ones too, where the entries have raw offsets
     matching: Int64s | None = None  # positions of entries that are to be decoded as a whole (`kolumn.decode.predicate`)
@@ -190,14 +189,13 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
     else:
         result.reached = Reached(end, streamed.following) if count >= known else Reached(chunk.end)
     result.intact = count if streamed.intact is None else streamed.intact
-    if file.segment.format in layouts.RAW:
-        _without_records(streamed.entries, file, options, result)
+    _note_other_types(streamed.entries, file, options, result)
     return result
 
 
-def _without_records(entries: Entries, file: SegmentFile, options: Options, result: Decoded) -> None:
-    """Note Redpanda's batches that hold no records of clients, and warn of those that a caller has to know of."""
-    other = OtherTypes.among(entries)
+def _note_other_types(entries: Entries, file: SegmentFile, options: Options, result: Decoded) -> None:
+    """Note Redpanda's batches that hold no records of clients, or warn of those that a caller has to know of."""
+    other = OtherTypes.among(entries) if file.segment.format in layouts.RAW else None
     if other is not None and options.remarks:
         result.observed.append(other)
     elif other is not None:
@@ -252,8 +250,7 @@ def _by(
     result.intact = len(good) - len(errors)
     result.valid_bytes = int(good.size.sum() - sum(row.size for _, row, _ in errors.values()))
     result.last_offset = good.last_known_offset(-1)
-    if file.segment.format in layouts.RAW:
-        _without_records(good, file, options, result)
+    _note_other_types(good, file, options, result)
     result.inflated_by_cpu = decoder.inflated_by_cpu
     # Of entries with a right checksum and wrong contents nothing else is lost: the chain continues after them.
     if errors and raises:

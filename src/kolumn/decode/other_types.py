@@ -21,7 +21,9 @@ _told: set[tuple[str, int]] = set()
 """Paths of segments and types that a warning was about."""
 _OWN = "Redpanda writes them for itself: no consumer gets them, and a read returns them only with include_control"
 _ELSEWHERE = "the records are in objects of a cloud topic, which Kolumn does not read"
-_UNKNOWN = f"Kolumn knows the types 1 to {len(redpanda.TYPES) - 1}; a newer Redpanda may have written them, and what they hold is not read"
+_UNKNOWN = (
+    f"Kolumn knows the types 1 to {len(redpanda.TYPES) - 1}; a newer Redpanda may have written them, and a newer Kolumn may know them"
+)
 
 
 class OtherTypes:
@@ -77,8 +79,7 @@ class TypeCounts:
     def remarks(self, segment: Segment) -> Iterator[Remark]:
         """What was found, as one row for each type."""
         for kind, own in sorted(self.found.items()):
-            takes = "which take no offsets of consumers" if kind in redpanda.FILTERED else "at whose offsets consumers get nothing"
-            text = f"{own.batches} {'batch' if own.batches == 1 else 'batches'} of {type_name(kind)}, {takes}"
+            text = f"{own.batches} {'batch' if own.batches == 1 else 'batches'} of {type_name(kind)}"
             remark, evidence = Kind.OWN_BATCHES, _OWN
             if kind == redpanda.ELSEWHERE:
                 remark, evidence = Kind.RECORDS_ELSEWHERE, _ELSEWHERE

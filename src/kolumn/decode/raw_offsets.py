@@ -1,4 +1,4 @@
-"""Offsets of consumers from the raw offsets of a Redpanda log: the engine reads by raw ones, and what a read returns is translated last.
+"""Consumer offsets from the raw offsets of a Redpanda log: the engine reads by raw ones, and what a read returns is translated last.
 
 A raw offset is larger by the number of raw offsets that batches of the types `kolumn.formats.redpanda.FILTERED` have before it, the delta.
 It grows from entry to entry, and `kolumn.copies.raw_offsets` knows it where a range begins.
@@ -96,15 +96,21 @@ class Deltas:
             self.absent += max(self._begin - (segment.lowest or 0), 0)
         told = None if isinstance(part.offsets, int) else part.offsets.learn(part, self.delta)
         if self.delta is None:
-            text = "raw offsets are returned: by how much those of consumers differ is not known where the log begins"
+            text = "raw offsets are returned: how far consumer offsets differ from them is not known where the log begins"
             searched = f"{part.offsets.searched}; " if part.offsets.searched else ""
-            yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, text, f"{searched}start_delta= says it to a read")
+            yield Remark(
+                segment.path,
+                part.start,
+                Kind.RAW_OFFSETS,
+                None,
+                None,
+                text,
+                f"{searched}if you know the difference, name it in start_delta",
+            )
         elif told is not None:
             yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, told, "the manifest's delta_offset_end")
         elif self.absent:
-            text = (
-                f"{self.absent} raw offsets are absent: offsets after them are right if none of those was of a batch that no consumer has"
-            )
-            yield Remark(
-                segment.path, part.start, Kind.RAW_OFFSETS, None, None, text, "raw offsets have no gaps unless batches are removed"
-            )
+            are = "raw offset is" if self.absent == 1 else "raw offsets are"
+            text = f"{self.absent} {are} absent: later consumer offsets are too high if a batch without consumer offsets was there"
+            evidence = "compaction or damage has removed batches; a bucket's manifest, or another copy, tells the difference after them"
+            yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, text, evidence)

@@ -184,6 +184,8 @@ class Format:
         Whether attributes of an entry apply to all of its records, as in the shipped formats. Otherwise messages have their own.
     transactions_in_sets : bool
         Whether transactions begin and end inside entries.
+    raw_offsets : bool
+        Whether entries have offsets of the log itself, of which consumers do not have all.
     indexed : bool
         Whether a segment has Kafka's index files beside it, and is named by Kafka. Otherwise it is named by its base offset and its term.
     """
@@ -200,6 +202,7 @@ class Format:
     timed_index: bool = False
     as_shipped: bool = False
     transactions_in_sets: bool = False
+    raw_offsets: bool = False
     indexed: bool = True
 
     @property

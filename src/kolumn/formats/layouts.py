@@ -214,8 +214,8 @@ def _bit(fact: Callable[[Layout], int]) -> Callable[[int], int]:
 
 STREAMED = tuple(i for i, one in enumerate(FORMATS) if one.as_shipped and all(layout.streamed for layout in one.own_layouts))
 """Formats, by number, in whose segments streamed batches are read as such."""
-RAW = tuple(one.name for one in FORMATS if one.own_offset is not None)
-"""Names of the formats with raw offsets, some of which consumers do not have."""
+RAW = tuple(one.name for one in FORMATS if one.raw_offsets)
+"""Names of the formats with raw offsets."""
 is_streamed = _flag(lambda layout: layout.streamed)
 """Whether `kolumn.cpu_fallback.stream` decodes such entries."""
 has_castagnoli = _flag(lambda layout: layout.castagnoli)

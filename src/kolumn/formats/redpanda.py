@@ -58,7 +58,7 @@ TYPES = (
 )  # fmt: skip
 """Names of the types, by their numbers, as of December 2024."""
 FILTERED = (2, 19, 23, 25, 34, 38)
-"""Types whose batches have raw offsets, and no offsets of consumers."""
+"""Types whose batches have raw offsets, and no consumer offsets."""
 ELSEWHERE = 36
 """The type of batches whose records are in other objects (cloud topics)."""
 _GHOST, _PLACEHOLDER, _KNOWN = 7, 29, len(TYPES)
@@ -207,5 +207,5 @@ LAYOUT = Layout(
 )  # fmt: skip
 FORMAT = Format(
     "redpanda", {}, v2.MAGIC, own_frame=entry, own_offset=base_offset, own_shapes=shapes, own_believable=believable,
-    own_layouts=(LAYOUT,), as_shipped=True, indexed=False,
+    own_layouts=(LAYOUT,), as_shipped=True, raw_offsets=True, indexed=False,
 )  # fmt: skip

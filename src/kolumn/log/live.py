@@ -274,7 +274,9 @@ def _folder(name: str, why: _Why, is_live: Callable[[FolderEntry], bool], format
     own: Listed = []
     row: dict[str, object] = {"path": shown(name), "kind": str(why[0]), "reason": why[1]}
     try:
-        found = find_segments(name, faults=True, listed=own) if why[1] == _OWN_LOGS else in_directory(name, listed=own)
+        found = (
+            find_segments(name, faults=True, listed=own) if base_name(name) in redpanda.OWN_NAMESPACES else in_directory(name, listed=own)
+        )
         segments = without_replaced([segment for segment in found if segment.fault is None])
     except KolumnError as error:
         return {**row, "reason": f"{why[1]}; {error}"}

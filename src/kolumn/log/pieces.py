@@ -135,6 +135,8 @@ def _until_trouble(
         except StopIteration as end:
             return at_stop(file, end.value, floor, tally)
         entries, chain = chunk.entries, None
+        if file.segment.term is not None:
+            entries.leader_epoch = file.segment.term
         if options.check_crcs:
             check(chunk.source.ctypes.data, chunk.origin, entries.array)
         if payloads and options.errors == "skip":

@@ -1,7 +1,7 @@
 """`scan_pylibcudf`, `scan_cudf`, `read_pylibcudf` and `read_cudf`: records as columns on the GPU."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -15,6 +15,7 @@ from kolumn.core.text import check_payload
 from kolumn.decode.device.resident import ResidentOptions
 from kolumn.decode.host.aborted import matter
 from kolumn.decode.pipeline import scan_ranges
+from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.readers.plan import plan_read
 from kolumn.source.segments import Range
@@ -143,16 +144,18 @@ def _asked(source: keywords.Source, chosen: Options, payload: str) -> tuple[Opti
     check_payload(payload)
     require(chosen.backend)
     plan = plan_read(source, chosen)
-    return replace(plan.options, binary="contiguous"), plan.ranges, resident_options(plan.options, payload)
+    return replace(plan.options, binary="contiguous"), plan.ranges, resident_options(plan.options, payload, plan.ranges)
 
 
-def resident_options(chosen: Options, payload: str) -> ResidentOptions | None:
-    """The options of a read whose columns stay on the GPU, with types of the typed columns.
+def resident_options(chosen: Options, payload: str, ranges: Iterable[Range]) -> ResidentOptions | None:
+    """The options of a read of ranges whose columns stay on the GPU, with types of the typed columns.
 
     None if the host decodes one of these, settles what became of transactions, leaves out what deleted segments have twice, or translates
     raw offsets.
     """
-    if (matter(chosen) and chosen.format == "kip98-draft") or chosen.include_deleted_segments or chosen.format == "redpanda":
+    if (matter(chosen) and chosen.format == "kip98-draft") or chosen.include_deleted_segments:
+        return None
+    if any(part.segment.format in layouts.RAW for part in ranges):
         return None
     values: tuple[Any, ...] = ()
     if chosen.typed:

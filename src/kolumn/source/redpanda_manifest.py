@@ -108,11 +108,11 @@ def parse(name: str, data: bytes) -> Manifest:
     """Parse a manifest of either kind; a KolumnError, with the field and what was found, if it is malformed."""
     try:
         if len(data) > MOST_BYTES:
-            _refuse("the whole", f"at most {MOST_BYTES} bytes", len(data))
+            _refuse("the whole file", f"at most {MOST_BYTES} bytes", len(data))
         # In the binary kind there is a version first.
         return _from_json(data) if data[:1] in (b"{", b" ", b"\n", b"\t", b"\r") else _from_binary(data)
     except _Malformed as error:
-        raise KolumnError(f"{name}: manifest of a partition in Redpanda's bucket, {error}") from None
+        raise KolumnError(f"{name}: malformed manifest, {error}") from None
 
 
 def _refuse(field: str, expected: str, found: object) -> NoReturn:
@@ -165,7 +165,7 @@ class _Bytes:
 
 
 def _from_binary(data: bytes) -> Manifest:
-    top = _Bytes(memoryview(data), "the whole").envelope("the manifest")
+    top = _Bytes(memoryview(data), "the whole file").envelope("the manifest")
     namespace, topic, partition, revision = top.text(), top.text(), top.number("i"), top.number("q")
     segments = _segments(top.bytes())
     for _ in range(top.number("I")):
@@ -283,9 +283,9 @@ def _from_json(data: bytes) -> Manifest:
     try:
         top = json.loads(data)
     except (ValueError, RecursionError) as error:
-        _refuse("the whole", "a JSON object", error)
+        _refuse("the whole file", "a JSON object", error)
     if not isinstance(top, dict):
-        _refuse("the whole", "a JSON object", top)
+        _refuse("the whole file", "a JSON object", top)
     namespace, topic = (_json_text(top, name) for name in ("namespace", "topic"))
     numbers = {name: _json_number(top, name) for name in ("partition", "revision", "last_offset", "start_offset", "cloud_log_size_bytes")}
     numbers |= {name: _json_number(top, name) for name in ("archive_start_offset", "start_kafka_offset")}

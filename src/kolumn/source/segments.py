@@ -196,7 +196,7 @@ class Segment:
 
     @property
     def term(self) -> int | None:
-        """The leader epoch of its records, if its name tells."""
+        """The leader epoch of its entries, if its name tells it instead of their headers."""
         return None if self.raft is None else self.raft.term
 
     @property
@@ -333,6 +333,9 @@ _Known = dict[str, NamedNeighbours | dict[str, Segment]]
 
 def _beside_others(segment: Segment, folders: _Known) -> Segment:
     """A segment that was named, with the attributes that depend on its neighbours."""
+    if segment.raft is not None and segment.copy_id is not None:
+        aborted = storage.look(segment.path + redpanda.TX)
+        return segment if aborted is None else _with_aborted(segment, (aborted.name,))
     base = segment.base_offset
     if base is None or not segment.path.endswith((LOG, SWAP)):
         return segment
@@ -383,17 +386,8 @@ def _find(name: str, folders: _Known, listed: Listed | None) -> list[Segment]:
             return _of_manifests([manifest])
         if (objects := redpanda_folders.of_manifest(entry)) is not None:
             return _of_bucket(objects)
-        alone = _as_they_are([_beside_others(segment, folders) for segment in _segments([naming.checked(entry)])])
-        if alone[0].raft is None or alone[0].copy_id is None:
-            return alone
-        beside = storage.look(alone[0].path + redpanda.TX)
-        return alone if beside is None else [_with_aborted(alone[0], (beside.name,))]
-    own: Listed = []
-    segments = in_directory(entry.name, entries=below, listed=own)
-    if not segments or segments[0].raft is not None:
-        segments, own = _in_redpandas_way(entry.name, below, segments, own)
-    if listed is not None:
-        listed += own
+        return _as_they_are([_beside_others(segment, folders) for segment in _segments([naming.checked(entry)])])
+    segments = _in_folder(entry.name, below, listed)
     if not segments:
         there = naming.nearby(entry.name, in_directory)
         raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories one level below it{there}")
@@ -403,13 +397,7 @@ def _find(name: str, folders: _Known, listed: Listed | None) -> list[Segment]:
 def _matched(entry: FolderEntry, folders: _Known, listed: Listed | None) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if entry.is_folder:
-        below: Listed = []
-        segments = in_directory(entry.name, listed=below)
-        if not segments or segments[0].raft is not None:
-            segments, below = _in_redpandas_way(entry.name, None, segments, below)
-        if listed is not None:
-            listed += below
-        return segments
+        return _in_folder(entry.name, None, listed)
     if listed is not None:
         listed.append(entry)
     if entry.name.endswith(MANIFEST):
@@ -418,15 +406,20 @@ def _matched(entry: FolderEntry, folders: _Known, listed: Listed | None) -> list
     return _as_they_are([_beside_others(segment, folders) for segment in _segments([entry])]) if is_segment else []
 
 
-def _in_redpandas_way(folder: str, entries: Listed | None, segments: list[Segment], listed: Listed) -> tuple[list[Segment], Listed]:
-    """Segments of a folder that has none in Kafka's way, or Redpanda's by chance: its folders of topics may be named as those of Kafka's
-    topic-partitions. And what was listed; both stay what they are if the folder is not Redpanda's."""
-    below: Listed = []
-    found = redpanda_folders.find(folder, entries, below)
-    if not found.folders and not found.objects:
-        return segments, listed
-    segments = [segment for files in found.folders for segment in _as_they_are(_segments_here(files))]
-    return [*segments, *_of_bucket(found.objects)], below
+def _in_folder(folder: str, entries: Listed | None, listed: Listed | None) -> list[Segment]:
+    """Segments of a folder and its subfolders, in Kafka's way or, if there are none, in Redpanda's. Redpanda's folders of topics may be
+    named as those of Kafka's topic-partitions, so some of its segments may be found in Kafka's way."""
+    own: Listed = []
+    segments = in_directory(folder, entries=entries, listed=own)
+    if not segments or segments[0].raft is not None:
+        below: Listed = []
+        found = redpanda_folders.find(folder, entries, below)
+        if found.folders or found.objects:
+            segments = [segment for files in found.folders for segment in _as_they_are(_segments_here(files))]
+            segments, own = [*segments, *_of_bucket(found.objects)], below
+    if listed is not None:
+        listed += own
+    return segments
 
 
 def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | None = None, listed: Listed | None = None) -> list[Segment]:

@@ -250,7 +250,7 @@ class _Run:
         return plan_log(segments, within), within
 
     def _raw_above(self, segments: list[Segment]) -> int:
-        """By how much raw offsets of a log of Redpanda are above those of consumers where it begins, which a table has; 0 of others."""
+        """By how much raw offsets of a log of Redpanda are above consumer offsets where it begins, which a table has; 0 of others."""
         is_raw = segments[0].format in layouts.RAW
         if is_raw and self.options.include_control:
             raise ArgumentError(
@@ -260,8 +260,8 @@ class _Run:
         delta = whole[0].offsets.before(whole[0]) if whole else 0
         if delta is None:
             raise ArgumentError(
-                f"{whole[0].segment.path}: the log does not begin at offset 0, and a table has offsets of consumers: say in start_delta "
-                "how much raw offsets are above them where it begins"
+                f"{whole[0].segment.path}: the log begins later than at raw offset 0, and a table needs consumer offsets: name in "
+                "start_delta how far raw offsets are above them where the log begins"
             )
         return int(delta)
 

@@ -39,7 +39,7 @@ from kolumn.writers.commit.run import Commit
 from kolumn.writers.commit.staged_file import StagedFile, make_folders, writing
 from kolumn.writers.encoders import ENCODERS
 from kolumn.writers.entries import Encoded, EntrySettings, RecordsIn, stored_columns
-from kolumn.writers.names import refuse_segments
+from kolumn.writers.names import refuse_redpanda
 from kolumn.writers.write import IndexEntries
 
 _SUFFIXES = (".index", ".timeindex", ".txnindex")
@@ -127,7 +127,7 @@ def rebuild_index(
             on_damage(piece)
 
     found = without_replaced(find_segments(str(root)))
-    refuse_segments(found, "these index files are for brokers of Kafka")
+    refuse_redpanda(found, "its nodes do not use index files of Kafka")
     segments = [segment for segment in found if segment.base_offset is not None]
     indexes = [_Indexes(segment) for segment in segments if not segment.is_swap]
     folders: dict[str, list[_Indexes]] = {}

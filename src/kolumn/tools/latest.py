@@ -161,7 +161,7 @@ class _Search:
         stable = [part.transactions.last_stable_offset for part in ranges if part.transactions is not None]
         self.stable = min((offset for offset in stable if offset is not None), default=HIGHEST)
         self.first, self.last, self.records = HIGHEST, -1, 0
-        # Transactions go by the offsets of the log, which are not those of consumers in one of Redpanda.
+        # Transactions go by the offsets of the log, which are not consumer offsets in one of Redpanda.
         self._stored = "rawOffset" if segment.format in layouts.RAW else "offset"
 
     def offsets(self, options: Options, on_damage: OnDamage | None) -> Int64s:

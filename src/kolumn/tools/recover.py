@@ -28,7 +28,7 @@ from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import parent, within
 from kolumn.tools.broker_folders import Everything, KeptRun, LogFiles, WrittenPartition, missing, write_side_files
-from kolumn.writers.names import refuse_segments
+from kolumn.writers.names import refuse_redpanda
 from kolumn.writers.outgoing import Place, name_of, outgoing, refuse_data_folder
 
 PARTITIONS_SCHEMA = pa.schema(
@@ -159,7 +159,7 @@ def recover(
     root = name_of(target)
     refuse_data_folder(root, directly=True)
     live = live_segments(source, chosen)
-    refuse_segments(live.segments, "the folders are for brokers of Kafka; errors='skip' keeps what is intact")
+    refuse_redpanda(live.segments, "recover writes folders for brokers of Kafka")
     unread = [segment for segment in live.segments if segment.fault is not None]
     partitions = _partitions([segment for segment in live.segments if segment.fault is None], chosen)
     names = {key: within(root, f"{key[0]}-{key[1]}") for key in partitions}

@@ -5,7 +5,7 @@ batches. Besides, the sizes as a picture, and the table of the KIP-98 draft.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -36,7 +36,7 @@ from kolumn.writers.commit.run import Commit
 from kolumn.writers.commit.staged_file import StagedFile
 from kolumn.writers.encoders import ENCODERS, encode, times_of
 from kolumn.writers.entries import Groups, RecordsIn, codec_of, take_apart
-from kolumn.writers.regroup import Changes, Losses, Regrouped, regrouped
+from kolumn.writers.regroup import Changes, Losses, Regrouped, regrouped, with_data
 from kolumn.writers.write import settings
 
 TARGETS = (("kafka", 0), ("kafka", 1), ("kafka", 2), ("enriched", 1), ("kip98-draft", 2), ("v3-compact", 3), ("kip87", 2))
@@ -166,6 +166,13 @@ def anatomy(piece: Piece) -> Counter[str]:
     return parts
 
 
+def _of_clients(piece: Piece, lost: Losses) -> Piece:
+    """A piece of a log of Redpanda without batches of its own, as a conversion leaves them out."""
+    data = with_data(piece.entries, lost)
+    records = piece.records.filter(pa.array(np.repeat(data, piece.counts)))
+    return replace(piece, entries=piece.entries[data], counts=piece.counts[data], records=records, partial=piece.partial[data])
+
+
 def _count(what: _CountedEntries, layout: int) -> Counter[str]:
     """Bytes of each of `PARTS` in entries of a layout. What is left of an entry's size is ``compression`` if it has a codec, else
     ``lengths``: fields may be longer than they need to be."""
@@ -248,6 +255,8 @@ class _FormatSizes:
         self._samples: dict[int, _Sample] = {}
 
     def add(self, piece: Piece, changes: Changes) -> None:
+        if piece.entries.is_own.any():
+            piece = _of_clients(piece, self.space.lost)
         lacks = not layouts.holds_records(changes.how.layout)
         wanted = (piece.entries.codec == ZSTD).any() if self.asked is None else self.asked == ZSTD
         codec = codec_of("gzip") if lacks and wanted else self.asked

@@ -24,7 +24,7 @@ from kolumn.decode.host import aborted
 from kolumn.decode.host.aborted import Transactions
 from kolumn.decode.host.run import Payloads
 from kolumn.formats import layout as contents
-from kolumn.formats import layouts, legacy, table, v2
+from kolumn.formats import layouts, legacy, redpanda, table, v2
 from kolumn.formats.codecs import NONE, ZSTD
 from kolumn.formats.codecs.known import NAMES
 from kolumn.formats.entries import Entries
@@ -50,6 +50,14 @@ class Losses(Counter[str]):
     def note(self, what: str, count: int) -> None:
         if count:
             self[what] += count
+
+
+def with_data(entries: Entries, lost: Losses) -> Flags:
+    """Flags of batches of Redpanda that hold records of clients; the others are counted as lost."""
+    elsewhere, data = entries.batch_type == redpanda.ELSEWHERE, entries.batch_type == redpanda.DATA
+    lost.note(contents.ELSEWHERE, int(elsewhere.sum()))
+    lost.note(contents.OWN_TYPES, int((~data & ~elsewhere).sum()))
+    return data
 
 
 @dataclass(frozen=True)

@@ -205,8 +205,8 @@ def chunks(
 def header_rows(file: SegmentFile, start: int, stop: int) -> Iterator[Entries]:
     """The entries that begin in bytes [start, stop), by their headers alone, up to where the chain of entries ends."""
     for chunk in chunks(file, start, stop, HEADER_WINDOW, payloads=False):
-        if file.segment.raft is not None:
-            chunk.entries.leader_epoch = file.segment.raft.term
+        if file.segment.term is not None:
+            chunk.entries.leader_epoch = file.segment.term
         yield chunk.entries
 
 

@@ -220,7 +220,7 @@ class _Builder:
         return self.of_table(dtype, table.BATCH_TYPE) if types.all() else numbers(self.repeat(types), dtype, self.repeat(types) == 0)
 
     def raw_offset(self, dtype: pa.DataType) -> pa.Array:
-        """Offsets of Redpanda's records as they were decoded, before they are translated to those of consumers."""
+        """Offsets of Redpanda's records as they were decoded, before they are translated to consumer offsets."""
         if self.entries.batch_type.all():
             return pa.Array.from_buffers(dtype, self.rows, [None, self.columns.offset], 0)
         return numbers(self.offset, dtype, self.repeat(self.entries.batch_type) == 0)

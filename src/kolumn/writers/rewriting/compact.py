@@ -121,7 +121,7 @@ def compact(
     Raises
     ------
     ArgumentError
-        An option is invalid, the target exists, or the format is Redpanda's: convert its log first.
+        An option is invalid, the target exists, or a segment is Redpanda's: convert its log first.
     KolumnError
         The target cannot be written. Nothing is left there then, as after an `ArgumentError` or damage.
     """
@@ -129,7 +129,7 @@ def compact(
         Options.of(format=format, **options), delete_retention_ms, now, first_dirty_offset, merge_bytes, producer_id_expiration_ms,
         index_interval_bytes,
     )  # fmt: skip
-    names = dict(targets(one_directory(live_segments(source, how.options).one_log(), "compact"), target))
+    names = dict(targets(segments_to_compact(source, how.options), target))
     done = Compaction()
     with outgoing(root_of(target), names.values()) as place:
         for _, own in groupby(names, key=folder_of):
@@ -143,6 +143,13 @@ def compact(
             for segment in plan.rest:
                 done.add(written(place, names[segment], partial(copy_segment, segment)))
     return done
+
+
+def segments_to_compact(source: keywords.Source, options: Options) -> list[Segment]:
+    """The segments of a source, each partition in one directory. Raises `ArgumentError` for those of Redpanda."""
+    segments = one_directory(live_segments(source, options).one_log(), "compact")
+    refuse_redpanda(segments, "its batches have no delete horizons, by which brokers of Kafka compact")
+    return segments
 
 
 def folder_of(segment: Segment) -> str:
@@ -167,7 +174,6 @@ class CompactionSettings:
     ) -> "CompactionSettings":  # fmt: skip
         if min(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms) < 0:
             raise ArgumentError("delete_retention_ms, first_dirty_offset and producer_id_expiration_ms: expected 0 or more")
-        refuse_redpanda(options.format, "its batches have no delete horizons, and Redpanda compacts by rules of its own")
         if merge_bytes is not None and merge_bytes < 1:
             raise ArgumentError(f"merge_bytes={merge_bytes}: expected at least 1")
         moment = int(time.time() * 1000) if now is None else now
@@ -299,16 +305,17 @@ def apply_retention(
     Raises
     ------
     ArgumentError
-        An option is invalid, the target exists, or the format is Redpanda's: convert its log first.
+        An option is invalid, the target exists, or a segment is Redpanda's: convert its log first.
     KolumnError
         The target cannot be written. Nothing is left there then, as after an `ArgumentError`.
     """
     if retention_ms < 0:
         raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
     chosen = Options.of(format=format, **options)
-    refuse_redpanda(format, "a segment of Redpanda has to begin at the offset in its name, and Redpanda drops whole ones")
     limit = (int(time.time() * 1000) if now is None else now) - retention_ms
-    names = dict(targets(one_directory(live_segments(source, chosen).one_log(), "apply_retention"), target))
+    segments = one_directory(live_segments(source, chosen).one_log(), "apply_retention")
+    refuse_redpanda(segments, "its head cannot be cut off, since it begins at the offset in its name")
+    names = dict(targets(segments, target))
     done = Retention()
     with outgoing(root_of(target), names.values()) as place:
         for _, own in groupby(names, key=folder_of):

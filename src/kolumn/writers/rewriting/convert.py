@@ -132,7 +132,7 @@ def convert(
     Batches stay batches, and keep base and last offset if the target's format has them; single messages are combined into batches
     of ``batch_bytes``. Batches that have the target's format and codec are copied byte for byte.
 
-    From Redpanda, batches of its own are left out, and raw offsets become those of consumers, if the log begins at offset 0 or a manifest
+    From Redpanda, batches of its own are left out, and raw offsets become consumer offsets, if the log begins at offset 0 or a manifest
     tells how many are left out before it; otherwise offsets stay raw. The term in a segment's name becomes the leader epoch. To Redpanda,
     offsets stay. Batches of format 2 get another header, but keep their records and checksum either way. Transactions get no fences, of
     which Redpanda has one before each: their records and markers are what they were.

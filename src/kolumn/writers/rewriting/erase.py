@@ -50,7 +50,7 @@ from kolumn.values.typed import Typed, stored_columns, typed_batch
 from kolumn.writers.commit.staged_file import StagedFile, writing
 from kolumn.writers.entries import Encoded, EntrySettings, Splice
 from kolumn.writers.last_offsets import LatestOffsets
-from kolumn.writers.names import refuse_segments
+from kolumn.writers.names import refuse_redpanda
 from kolumn.writers.outgoing import outgoing
 from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, Producers, in_place, per_entry, rebuilt
 from kolumn.writers.rewriting.compact import folder_of
@@ -501,10 +501,11 @@ class ErasureWork:
     ) -> "ErasureWork":
         selection = Selection.of(keys, where, (typed.column for typed in chosen.typed))
         live = live_segments(source, chosen)
+        chosen = live.options  # with the format, which segments may have told
         tiers = [segment for segment in live.segments if segment.copy_id is not None]
         if tiers and not can_roll(target):
             raise ArgumentError(f"{target}: the files of a tier keep their names: name a folder")
-        refuse_segments(tiers, "a manifest in its bucket has its size, which an erasure changes")
+        refuse_redpanda(tiers, "the manifest in its bucket has its size, which an erasure changes")
         for segment in tiers:
             if segment.fault is not None:
                 raise segment.fault

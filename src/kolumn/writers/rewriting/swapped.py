@@ -7,29 +7,20 @@ neither such batches nor such offsets.
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-from kolumn.copies.raw_offsets import RawOffsets
+from kolumn.copies.raw_offsets import RawOffsets, logs_of, own_of, refuse_start_delta
 from kolumn.core.arrays import Bytes, Int64s
-from kolumn.core.errors import ArgumentError, shown
+from kolumn.core.errors import shown
 from kolumn.cpu_fallback.encode.batches import swap_headers
 from kolumn.cpu_fallback.machine.address import PAD
 from kolumn.decode.host.aborted import Transactions
-from kolumn.decode.raw_offsets import filtered
 from kolumn.formats import layout as contents
-from kolumn.formats import redpanda
 from kolumn.formats.entries import Entries
-from kolumn.log.pieces import entry_rows
-from kolumn.options import Options
-from kolumn.source.segment_file import SegmentFile
-from kolumn.source.segments import HIGHEST, Range, Segment
-from kolumn.source.storage import parent
+from kolumn.source.segments import Range, Segment
 from kolumn.writers.entries import Encoded
-from kolumn.writers.regroup import Losses
-
-_WALK = Options(errors="skip", check_crcs=False)
+from kolumn.writers.regroup import Losses, with_data
 
 logger = logging.getLogger("kolumn")
 
@@ -55,57 +46,35 @@ class ConsumerOffsets:
         return Transactions(tuple(aborted), tuple((producer, self.of_one(first)) for producer, first in known.open))
 
 
-class _Own(NamedTuple):
-    """A segment, its first raw offset, and for each batch that consumers have no offsets of the raw offset after it, and its length."""
-
-    part: Range
-    first: int
-    after: Int64s
-    length: Int64s
-
-    @classmethod
-    def of(cls, segment: Segment) -> "_Own":
-        first, found = segment.base_offset, [np.zeros((0, 2), np.int64)]
-        with SegmentFile(segment) as file:
-            for entries in entry_rows(file, _WALK):
-                if first is None and len(entries):
-                    first = int(entries.base_offset[0])
-                own = filtered(entries)
-                found.append(np.stack([own.last_offset + 1, own.last_offset + 1 - own.base_offset], axis=1))
-        return cls(Range.whole(segment), HIGHEST if first is None else first, *np.concatenate(found).T)
-
-
 def offsets_of_logs(segments: Iterable[Segment], start_delta: int | None) -> dict[Segment, ConsumerOffsets]:
     """What the offsets of some segments of logs of Redpanda are for consumers, by headers; raw ones where that is not known."""
-    logs, made, untold = dict[object, list[_Own]](), dict[Segment, ConsumerOffsets](), 0
-    for segment in segments:
-        logs.setdefault(parent(segment.path) if segment.topic is None else segment.key, []).append(_Own.of(segment))
-    for log in logs.values():
-        log.sort(key=lambda own: own.first)
-        known = RawOffsets([own.part for own in log], start_delta)
+    made, untold = dict[Segment, ConsumerOffsets](), 0
+    for log in logs_of(segments):
+        parts = [Range.whole(segment) for segment in sorted(log, key=lambda one: one.base_offset or 0)]
+        known = RawOffsets(parts, start_delta)
         untold += known.is_untold
         _tell_of_deleted(log)
-        for own in log:
-            begin = known.before(own.part)
-            delta = np.cumsum(np.append(begin or 0, own.length)) if begin is not None else np.zeros(1, np.int64)
-            if begin is not None and (against := known.learn(own.part, int(delta[-1]))) is not None:
-                logger.warning("%s: %s", shown(own.part.segment.path), against)
-            after = np.append(-1, own.after[: len(delta) - 1])
-            made[own.part.segment] = ConsumerOffsets(after, delta, own is log[-1])
-    if start_delta is not None and untold != 1:
-        raise ArgumentError(f"start_delta={start_delta}: expected one log that needs it, found {untold}: convert that log alone")
+        for part in parts:
+            own, begin = Entries.joined([Entries.room(0), *own_of(part)]), known.before(part)
+            if begin is None:
+                own = own[:0]
+            after, lengths = own.last_offset + 1, own.last_offset + 1 - own.base_offset
+            delta = np.cumsum(np.append(begin or 0, lengths))
+            if begin is not None and (against := known.learn(part, int(delta[-1]))) is not None:
+                logger.warning("%s: %s", shown(part.segment.path), against)
+            made[part.segment] = ConsumerOffsets(np.append(-1, after), delta, part is parts[-1])
+    refuse_start_delta(start_delta, untold, "convert")
     return made
 
 
-def _tell_of_deleted(log: list[_Own]) -> None:
+def _tell_of_deleted(log: list[Segment]) -> None:
     """Warn of records that a manifest says were deleted: batches stay whole, and a broker of Kafka has a file for what is deleted."""
-    for own in log:
-        raft = own.part.segment.raft
-        if raft is not None and raft.log_start:
+    for segment in log:
+        if segment.raft is not None and segment.raft.log_start:
             logger.warning(
                 "%s: the manifest says that records before offset %d were deleted, and those that are there are in the result: note that "
                 "offset in log-start-offset-checkpoint of the new log directory, or records that were deleted come back",
-                shown(own.part.segment.path), raft.log_start,
+                shown(segment.path), segment.raft.log_start,
             )  # fmt: skip
             return
 
@@ -115,10 +84,7 @@ def as_format_2(
 ) -> tuple[Bytes, int, Entries]:
     """Batches of Redpanda as batches of format 2, in memory of their own: the bytes, the position of the first one, and the batches. Those
     that no consumer gets are left out, and counted as lost."""
-    elsewhere, data = entries.batch_type == redpanda.ELSEWHERE, entries.batch_type == redpanda.DATA
-    lost.note(contents.ELSEWHERE, int(elsewhere.sum()))
-    lost.note(contents.OWN_TYPES, int((~data & ~elsewhere).sum()))
-    some = entries[data]
+    some = entries[with_data(entries, lost)]
     if not len(some):
         return source, origin, some
     start, end = int(some.position[0]), int(some[-1].end)
