@@ -19,8 +19,8 @@ COLUMNS = ("key", "value", "offset", "timestamp")
 
 
 def sources() -> dict[str, Path]:
-    made = {f"{kind}, {codec}": data.of_kind(kind, codec) for kind in data.KINDS for codec in ("none", "zstd")}
-    return made | {f"1 KiB batches, {codec}": data.segment(codec, data.SEGMENT_BYTES // 2, 1 << 10) for codec in ("none", "zstd")}
+    made = {f"{kind}, {codec}": data.of_kind(kind, codec, data.SEGMENT_BYTES) for kind in data.KINDS for codec in ("none", "zstd")}
+    return made | {f"1 KiB batches, {codec}": data.segment(codec, data.SEGMENT_BYTES, 1 << 10) for codec in ("none", "zstd")}
 
 
 def best(path: Path, format: keywords.Format) -> float:

@@ -23,6 +23,7 @@ from kolumn.core.errors import ArgumentError, shown
 from kolumn.decode.raw_offsets import filtered
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries
+from kolumn.formats.redpanda import HEADER
 from kolumn.log.pieces import entry_rows
 from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
@@ -250,6 +251,8 @@ def _begins_at_zero(part: Range) -> bool:
     if part.segment.base_offset is not None or part.start > 0:
         return part.segment.lowest == 0 and part.start == 0
     with SegmentFile(part.segment) as file:
+        if file.size >= HEADER and layouts.offset_at(file.format, file.read(0, HEADER), 0) == 0:
+            return True
         first = next(entry_rows(file, _WALK, part), None)
     return first is None or not len(first) or int(first.base_offset[0]) == 0
 
