@@ -4,9 +4,10 @@ from ctypes import addressof, c_int64
 from functools import cache
 from typing import Any
 
-from kolumn.core.deferred import implement, instruction, ir, register_jitable
+from kolumn.core.deferred import cgutils, implement, instruction, ir, register_jitable
 from kolumn.cpu_fallback.machine.address import call, function_address, library
 from kolumn.formats import crc
+from kolumn.formats.words import store32, store64
 
 _ADDRESSES = {name: c_int64() for name in ("crc32_iscsi", "crc32_gzip_refl")}
 """Addresses of ISA-L's functions, 0 if there are none: variables of object code, as ``kolumn.`` and the name."""
@@ -56,6 +57,23 @@ def _crc32c(buf: int, at: int, end: int) -> int:
     return crc.crc32c_from(0xFFFFFFFF, buf, at, end)
 
 
+@instruction
+def _scratch(builder: Any) -> Any:
+    """Address of 40 bytes on the stack."""
+    return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), 5)), ir.IntType(64))
+
+
+@register_jitable
+def _crc32c_of_words(a: int, b: int, c: int, d: int, e: int) -> int:
+    words = _scratch()
+    store64(words, a)
+    store64(words + 8, b)
+    store64(words + 16, c)
+    store64(words + 24, d)
+    store32(words + 32, e)
+    return crc.crc32c_from(0xFFFFFFFF, words, 0, 36)
+
+
 @register_jitable
 def _crc32(buf: int, at: int, end: int) -> int:
     """CRC-32. The function takes and returns it inverted, as zlib's does."""
@@ -67,4 +85,5 @@ def _crc32(buf: int, at: int, end: int) -> int:
 
 implement(crc.crc32c_from, _crc32c_from, target="cpu")
 implement(crc.crc32c, _crc32c, target="cpu")
+implement(crc.crc32c_of_words, _crc32c_of_words, target="cpu")
 implement(crc.crc32, _crc32, target="cpu")

@@ -37,6 +37,20 @@ def test_lengths_and_alignments() -> None:
             assert both(BYTES.ctypes.data, at, at + length) == (crc32c.crc32c(part), zlib.crc32(part)), (length, at)
 
 
+@compiled
+def of_words(a: int, b: int, c: int, d: int, e: int) -> int:
+    return crc.crc32c_of_words(a, b, c, d, e)
+
+
+def test_words() -> None:
+    """Of compiled code, and of Python, to which a word may be signed or not."""
+    for at in range(100):
+        words = BYTES[40 * at : 40 * at + 40].view("<i8").tolist()
+        expected = crc32c.crc32c(BYTES[40 * at : 40 * at + 36].tobytes())
+        assert of_words(*words) == crc.crc32c_of_words(*words) == expected
+        assert crc.crc32c_of_words(*(word % 2**64 for word in words)) == expected
+
+
 def test_any_place() -> None:
     assert isal.link(), "what is tested is ISA-L"
     rng, data = random.Random(11), BYTES.tobytes()

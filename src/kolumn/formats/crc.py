@@ -66,13 +66,6 @@ def crc_eight(t, register: int, low: int, high: int) -> int:  # type: ignore[no-
     return first ^ t[3, high & 0xFF] ^ t[2, (high >> 8) & 0xFF] ^ t[1, (high >> 16) & 0xFF] ^ t[0, high >> 24]
 
 
-def crc_six(t, register: int, half: int, word: int) -> int:  # type: ignore[no-untyped-def]
-    """Add two bytes and four bytes, likewise."""
-    low = register ^ half ^ ((word & 0xFFFF) << 16)
-    first = t[5, low & 0xFF] ^ t[4, (low >> 8) & 0xFF] ^ t[3, (low >> 16) & 0xFF] ^ t[2, low >> 24]
-    return first ^ t[1, (word >> 16) & 0xFF] ^ t[0, word >> 24]
-
-
 def crc_bytes(t, register: int, buf: Buffer, at: int, end: int) -> int:  # type: ignore[no-untyped-def]
     """Add bytes [at, end) to a CRC register, by the slicing tables ``t``. The register is not inverted before or after."""
     while at + 8 <= end:
@@ -92,6 +85,16 @@ def crc32c(buf: Buffer, at: int, end: int) -> int:
 def crc32c_from(register: int, buf: Buffer, at: int, end: int) -> int:
     """CRC-32C of bytes [at, end) after others, which left the register so; unsigned."""
     return crc_bytes(CRC32C, register, buf, at, end) ^ 0xFFFFFFFF
+
+
+def crc32c_of_words(a: int, b: int, c: int, d: int, e: int) -> int:
+    """CRC-32C of four words of eight bytes and one of four, signed or not, as they are in memory in little-endian; unsigned."""
+    register, t, low = 0xFFFFFFFF, CRC32C, 0xFFFFFFFF
+    for word in (a, b, c, d):
+        register = crc_eight(t, register, word & low, (word >> 32) & low)
+    last = register ^ (e & low)
+    register = t[3, last & 0xFF] ^ t[2, (last >> 8) & 0xFF] ^ t[1, (last >> 16) & 0xFF] ^ t[0, (last >> 24) & 0xFF]
+    return register ^ 0xFFFFFFFF
 
 
 def crc32(buf: Buffer, at: int, end: int) -> int:

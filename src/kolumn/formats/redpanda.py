@@ -30,8 +30,10 @@ from kolumn.formats.entry import holds_offset
 from kolumn.formats.layout import Family, Format, Layout, Outline
 from kolumn.formats.memory import (
     Buffer,
+    i16_at,
     i16_little_at,
     i32_little_at,
+    i64_at,
     i64_little_at,
     load8,
     put16,
@@ -62,6 +64,7 @@ FILTERED = (2, 19, 23, 25, 34, 38)
 ELSEWHERE = 36
 """The type of batches whose records are in other objects (cloud topics)."""
 _GHOST, _PLACEHOLDER, _KNOWN = 7, 29, len(TYPES)
+_LOW = (1 << 48) - 1
 _HORIZON = 1 << 6  # attribute of Kafka's batches
 ZERO = 256
 """Stands for type 0 in the batch table, where 0 says that there is no type. It is unknown as well."""
@@ -130,12 +133,20 @@ def _swapped(buf: Buffer, pos: int) -> int:
 
     The fields from the attributes on enter the register as big-endian. A word in big-endian, loaded as little-endian, is the word as it is
     here, loaded as big-endian."""
-    register = crc.crc_six(crc.CRC32C, 0xFFFFFFFF, u32_at(buf, pos + 19) & 0xFFFF, u32_at(buf, pos + 23))
-    register = crc.crc_eight(crc.CRC32C, register, u32_at(buf, pos + 31), u32_at(buf, pos + 27))
-    register = crc.crc_eight(crc.CRC32C, register, u32_at(buf, pos + 39), u32_at(buf, pos + 35))
-    register = crc.crc_eight(crc.CRC32C, register, u32_at(buf, pos + 47), u32_at(buf, pos + 43))
-    register = crc.crc_six(crc.CRC32C, register, u32_at(buf, pos + 49) & 0xFFFF, u32_at(buf, pos + 53))
+    first, most, producer = i64_at(buf, pos + 27), i64_at(buf, pos + 35), i64_at(buf, pos + 43)
+    register = 0xFFFFFFFF ^ crc.crc32c_of_words(
+        (u32_at(buf, pos + 19) & 0xFFFF) | (u32_at(buf, pos + 23) << 16) | _on_top(first),
+        (first >> 16) & _LOW | _on_top(most),
+        (most >> 16) & _LOW | _on_top(producer),
+        (producer >> 16) & _LOW | _on_top(i16_at(buf, pos + 51)),
+        u32_at(buf, pos + 53),
+    )
     return register ^ u32_at(buf, pos + CRC_FROM) ^ u32_little_at(buf, pos + CRC_FROM) ^ 0xFFFFFFFF
+
+
+def _on_top(value: int) -> int:
+    """The low 16 bits of a number as the high ones of a signed word."""
+    return (((value & 0xFFFF) ^ 0x8000) - 0x8000) << 48
 
 
 def put_header(buf: Buffer, pos: int, size: int, row) -> None:  # type: ignore[no-untyped-def]

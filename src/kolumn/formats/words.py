@@ -134,8 +134,8 @@ def known(functions: Iterable[Callable[..., Any]]) -> None:
 
 
 scalar(memory, varint, entry, layout, layouts, *layouts.FILES)
-known((*layouts.CHOSEN, crc.crc_eight, crc.crc_six))
-# The backends provide `crc.crc32c` and `crc.crc32c_from`: a CPU has an instruction for it.
+known((*layouts.CHOSEN, crc.crc_eight))
+# The backends provide `crc.crc32c`, `crc.crc32c_from` and `crc.crc32c_of_words`: a CPU has an instruction for it.
 register_jitable(crc.crc32)
 register_jitable(crc.crc_bytes)
 register_jitable(crc.multiply)
