@@ -197,7 +197,7 @@ def test_a_segment_of_the_other_broker(path: Path) -> None:
     kafka = b"".join(map(redpanda.to_kafka, ENTRIES))
     for data, form, other in ((kafka, "redpanda", "Kafka"), (WHOLE, "kafka", "Redpanda"), (entry(5), "kafka", "Redpanda")):
         path.write_bytes(data)
-        told = f"found a segment of {other}, which is read with format='{other.lower()}'"
+        told = rf"found a segment of {other} \({len(data)} bytes\)\. Read it with format='{other.lower()}'"
         error = raises(kolumn.FormatError, told, kolumn.read, path, format=form)
         assert error.expected == ("a log segment of Redpanda" if form == "redpanda" else "a Kafka log segment")
         rows, left = skipping(path, format=form)

@@ -143,6 +143,13 @@ class KolumnError(Exception):
         return "\n".join(map(str, self.args))
 
 
+_OF_OTHERS = {
+    "a segment of Redpanda": "Read it with format='redpanda'.",
+    "a segment of Kafka": "Read it with format='kafka', under a name that is not Redpanda's.",
+}
+"""What to do about a file, by what it looks like."""
+
+
 class CorruptBatchError(KolumnError):
     """The bytes are damaged.
 
@@ -181,7 +188,8 @@ class CorruptBatchError(KolumnError):
 
     def _advice(self) -> str:
         if self.code == Code.NOT_A_SEGMENT:
-            return "Name the *.log files of a topic-partition directory, or that directory."
+            of_others = (advice for found, advice in _OF_OTHERS.items() if self.found.startswith(found))
+            return next(of_others, "Name the *.log files of a topic-partition directory, or that directory.")
         return "Read with errors='skip' to go on after the damage, or run `kolumn verify` for the full list."
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -143,9 +143,9 @@ def _looks_like(file: SegmentFile) -> str | None:
         return None
     looks = next((name for signature, name in _SIGNATURES.items() if head.startswith(signature)), "text" if _is_text(head) else None)
     if file.format == layouts.KAFKA and _is_redpandas(head):
-        return "a segment of Redpanda, which is read with format='redpanda'"
+        return "a segment of Redpanda"
     if layouts.FORMATS[file.format] is redpanda.FORMAT and _is_kafkas(head, file.size):
-        return "a segment of Kafka, which is read with format='kafka'"
+        return "a segment of Kafka"
     if layouts.has_own_frame(file.format) or len(head) <= entry.PREFIX:
         return looks
     offset, size = i64_at(head, 0), i32_at(head, entry.SIZE_AT)
