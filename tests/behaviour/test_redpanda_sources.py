@@ -280,6 +280,15 @@ def test_records_that_were_deleted_are_not_read(tmp_path: Path) -> None:
         assert offsets(source, start_offset=5, end_offset=31) == [29, 30]
 
 
+def test_a_log_all_of_whose_uploaded_records_were_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The node had more than the bucket when they were deleted."""
+    bucket = Bucket(tmp_path / "b")
+    LOG.in_bucket(bucket, replace(HEAD, start_kafka_offset=10_000))
+    assert offsets(bucket.root) == []
+    assert "the log begins at consumer offset 10000, by start_kafka_offset, after its last record: all were deleted" in caplog.text
+    assert offsets(bucket.root, include_deleted_records=True) == expected()
+
+
 def test_deleted_records_that_are_converted_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     bucket = Bucket(tmp_path / "b")
     LOG.in_bucket(bucket, replace(HEAD, start_kafka_offset=29))

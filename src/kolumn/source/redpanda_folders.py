@@ -264,6 +264,10 @@ def _read_log(files: Listed) -> _Log:
         manifest = place.compared(manifest)
     if not isinstance(manifest, Manifest):
         return _Log(file, place.topic or "", -1 if place.partition is None else place.partition, faults=[(file.name, None, manifest)])
+    if manifest.is_deleted:
+        # A changed digit there looks alike.
+        text = "%s: the log begins at consumer offset %d, by start_kafka_offset, after its last record: all were deleted. %s"
+        logger.warning(text, shown(file.name), manifest.start_consumer_offset, "include_deleted_records=True reads them")
     log = _Log(file, manifest.topic, manifest.partition, manifest.start_consumer_offset)
     stored = {one.base: one for one in _older(log, manifest, files)}
     stored |= {one.base: one for one in manifest.segments if manifest.start_offset is None or one.last >= manifest.start_offset}

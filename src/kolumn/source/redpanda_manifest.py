@@ -94,6 +94,12 @@ class Manifest:
     spilled: list[tuple[int, int]] | None = None
 
     @property
+    def is_deleted(self) -> bool:
+        """Whether all records of its segments were deleted: up to an offset that no segment has yet."""
+        last = max(self.segments, key=lambda stored: stored.last, default=None)
+        return last is not None and (self.start_consumer_offset or 0) > last.last + 1 - (last.delta_end or 0)
+
+    @property
     def start(self) -> int:
         """The first raw offset of the log."""
         known = [offset for offset in (self.start_offset, self.archive_start) if offset is not None]
@@ -343,8 +349,9 @@ def _checked(manifest: Manifest) -> Manifest:
         for field, start, end in (
             ("start_offset", manifest.start_offset, last.last + 1),
             ("archive_start_offset", manifest.archive_start, last.last + 1),
-            ("start_kafka_offset", manifest.start_consumer_offset, last.last + 1 - (last.delta_end or 0)),
         ):
             if start is not None and not 0 <= start <= end:
                 _refuse(field, f"0 to {end}, where the log ends", start)
+    if manifest.start_consumer_offset is not None and manifest.start_consumer_offset < 0:
+        _refuse("start_kafka_offset", "0 or more", manifest.start_consumer_offset)
     return manifest
