@@ -189,13 +189,14 @@ def _of_streamed(file: SegmentFile, chunk: Chunk, streamed: Streamed, options: O
     else:
         result.reached = Reached(end, streamed.following) if count >= known else Reached(chunk.end)
     result.intact = count if streamed.intact is None else streamed.intact
-    _note_other_types(streamed.entries, file, options, result)
+    if file.segment.format in layouts.RAW:
+        _note_other_types(streamed.entries, file, options, result)
     return result
 
 
 def _note_other_types(entries: Entries, file: SegmentFile, options: Options, result: Decoded) -> None:
     """Note Redpanda's batches that hold no records of clients, or warn of those that a caller has to know of."""
-    other = OtherTypes.among(entries) if file.segment.format in layouts.RAW else None
+    other = OtherTypes.among(entries)
     if other is not None and options.remarks:
         result.observed.append(other)
     elif other is not None:
@@ -250,7 +251,8 @@ def _by(
     result.intact = len(good) - len(errors)
     result.valid_bytes = int(good.size.sum() - sum(row.size for _, row, _ in errors.values()))
     result.last_offset = good.last_known_offset(-1)
-    _note_other_types(good, file, options, result)
+    if file.segment.format in layouts.RAW:
+        _note_other_types(good, file, options, result)
     result.inflated_by_cpu = decoder.inflated_by_cpu
     # Of entries with a right checksum and wrong contents nothing else is lost: the chain continues after them.
     if errors and raises:

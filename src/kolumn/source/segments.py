@@ -387,7 +387,12 @@ def _find(name: str, folders: _Known, listed: Listed | None) -> list[Segment]:
         if (objects := redpanda_folders.of_manifest(entry)) is not None:
             return _of_bucket(objects)
         return _as_they_are([_beside_others(segment, folders) for segment in _segments([naming.checked(entry)])])
-    segments = _in_folder(entry.name, below, listed)
+    own: Listed = []
+    segments = in_directory(entry.name, entries=below, listed=own)
+    if not segments or segments[0].raft is not None:
+        segments = _in_redpandas_way(entry.name, below, segments, own)
+    if listed is not None:
+        listed += own
     if not segments:
         there = naming.nearby(entry.name, in_directory)
         raise ArgumentError(f"{name}: no segment (*.log) in this directory nor in topic-partition directories one level below it{there}")
@@ -397,7 +402,11 @@ def _find(name: str, folders: _Known, listed: Listed | None) -> list[Segment]:
 def _matched(entry: FolderEntry, folders: _Known, listed: Listed | None) -> list[Segment]:
     """Segments for a glob's match. A glob often matches index files and checkpoints too, so only directories and segments are used."""
     if entry.is_folder:
-        return _in_folder(entry.name, None, listed)
+        own: Listed = []
+        segments = _in_redpandas_way(entry.name, None, in_directory(entry.name, listed=own), own)
+        if listed is not None:
+            listed += own
+        return segments
     if listed is not None:
         listed.append(entry)
     if entry.name.endswith(MANIFEST):
@@ -406,20 +415,17 @@ def _matched(entry: FolderEntry, folders: _Known, listed: Listed | None) -> list
     return _as_they_are([_beside_others(segment, folders) for segment in _segments([entry])]) if is_segment else []
 
 
-def _in_folder(folder: str, entries: Listed | None, listed: Listed | None) -> list[Segment]:
-    """Segments of a folder and its subfolders, in Kafka's way or, if there are none, in Redpanda's. Redpanda's folders of topics may be
-    named as those of Kafka's topic-partitions, so some of its segments may be found in Kafka's way."""
-    own: Listed = []
-    segments = in_directory(folder, entries=entries, listed=own)
-    if not segments or segments[0].raft is not None:
-        below: Listed = []
-        found = redpanda_folders.find(folder, entries, below)
-        if found.folders or found.objects:
-            segments = [segment for files in found.folders for segment in _as_they_are(_segments_here(files))]
-            segments, own = [*segments, *_of_bucket(found.objects)], below
-    if listed is not None:
-        listed += own
-    return segments
+def _in_redpandas_way(folder: str, entries: Listed | None, segments: list[Segment], listed: Listed) -> list[Segment]:
+    """Segments of a folder that has none in Kafka's way, or Redpanda's by chance: its folders of topics may be named as those of Kafka's
+    topic-partitions. If it is Redpanda's, ``listed`` is replaced too."""
+    below: Listed = []
+    if segments and segments[0].raft is None:
+        return segments
+    found = redpanda_folders.find(folder, entries, below)
+    if not found.folders and not found.objects:
+        return segments
+    listed[:] = below
+    return [*(segment for files in found.folders for segment in _as_they_are(_segments_here(files))), *_of_bucket(found.objects)]
 
 
 def in_directory(folder: str, above: tuple[Any, ...] = (), entries: Listed | None = None, listed: Listed | None = None) -> list[Segment]:
