@@ -4,10 +4,11 @@ import faulthandler
 import random
 import resource
 import zlib
+from collections.abc import Callable
 from functools import cache
 from itertools import groupby, pairwise, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import crc32c
 import pyarrow as pa
@@ -20,6 +21,7 @@ from kit.guarded import guard_columns
 from kit.mutate import Mutant, make_segment, mutate
 from kit.paths import GENERAL, without
 from kolumn.core.errors import Code
+from kolumn.core.keywords import Format
 
 COLUMNS = list(oracle.Row._fields)
 HEADLESS = [name for name in COLUMNS if name != "headers"]
@@ -81,34 +83,50 @@ def expect(condition: bool, text: str) -> None:
         raise AssertionError(text)
 
 
+class Judge(NamedTuple):
+    """How mutants of a format are read, by Kolumn and by a plain reader. ``plain`` has the functions of `kit.oracle`."""
+
+    format: Format
+    plain: Any
+    read: Callable[..., list[oracle.Row]]
+    is_foreign: Callable[[oracle.Segment], bool]  # whether a file of which the plain reader reads nothing may be called no segment
+    claimed: Callable[[bytes, int], bytes]  # the entry at a position, by its length
+    fits_shorter: Callable[[bytes], bool]
+    intact_after: Callable[[bytes, int], bool]
+
+
 def compare(seed: int, path: Path) -> None:
+    """All modes of reading one mutant of Kafka's formats."""
+    judged(KAFKA, *make(seed), seed, path)
+
+
+def judged(judge: Judge, entries: list[bytes], mutant: Mutant, seed: int, path: Path) -> None:
     """All modes of reading one mutant, one of them by both paths."""
-    entries, mutant = make(seed)
     path.write_bytes(mutant.data)
     rng = random.Random(seed + 1)
     options = rng.choices(OPTIONS, (6, 6, 2, 2, 1))[0]
     both = rng.randrange(3)
     for check_crcs in (True, False):
-        strict(path, both == check_crcs, mutant, oracle.read(mutant.data, check_crcs), check_crcs=check_crcs, **options)
-    skipping(path, both == 2, mutant, entries, **options)
+        strict(judge, path, both == check_crcs, mutant, judge.plain.read(mutant.data, check_crcs), check_crcs=check_crcs, **options)
+    skipping(judge, path, both == 2, mutant, entries, **options)
 
 
-def strict(path: Path, both: bool, mutant: Mutant, expected: oracle.Segment, **options: Any) -> None:
+def strict(judge: Judge, path: Path, both: bool, mutant: Mutant, expected: oracle.Segment, **options: Any) -> None:
     """``errors="raise"``: the same rows, or an error at the same position."""
     try:
-        found = read(path, both, **options)
+        found = judge.read(path, both, **options)
     except kolumn.CorruptBatchError as error:
         if error.position == expected.first_error:
             return
-        if error.code == Code.NOT_A_SEGMENT and not expected.entries:
+        if error.code == Code.NOT_A_SEGMENT and judge.is_foreign(expected):
             # Java takes a file of which it reads nothing for a log that was cut.
             return
         lost = expected.stop == "truncated" and expected.first_error is None and error.position == expected.position
         # An intact entry may begin in the last bytes of the one before: what is gone there equals the zeros of its offset.
-        beyond = fits_shorter(mutant.data[error.position :]) or intact_after(mutant.data, max(error.position - 8, -1))
-        expect(lost and beyond, f"{options}: error where Java has none: {error}")
+        beyond = judge.fits_shorter(mutant.data[error.position :]) or judge.intact_after(mutant.data, max(error.position - 8, -1))
+        expect(lost and beyond, f"{options}: error where the plain reader has none: {error}")
         return
-    expect(expected.first_error is None, f"{options}: no error; Java has one at {expected.first_error}: {_error(expected)}")
+    expect(expected.first_error is None, f"{options}: no error; the plain reader has one at {expected.first_error}: {_error(expected)}")
     expect(found == expected.rows(), f"{options}: rows differ: {first_difference(found, expected.rows())}")
     if mutant.ordered and options["check_crcs"] and increasing(expected.rows()):
         after = [at for at, _ in mutant.untouched if at > expected.position]
@@ -146,14 +164,14 @@ def increasing(rows: list[oracle.Row]) -> bool:
     return all(one.offset < other.offset for one, other in pairwise(rows))
 
 
-def skipping(path: Path, both: bool, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
-    """``errors="skip"``: all rows of all intact entries, of damaged ones the rows that `oracle.sound_rows` finds; other functions agree."""
-    expected = oracle.read(mutant.data)
-    found = read(path, both, errors="skip", **options)
+def skipping(judge: Judge, path: Path, both: bool, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
+    """``errors="skip"``: all rows of all intact entries, of damaged ones the rows that are sound, and no others; other functions agree."""
+    expected = judge.plain.read(mutant.data)
+    found = judge.read(path, both, errors="skip", **options)
     by_position = {at: list(rows) for at, rows in groupby(found, key=lambda row: row.position)}
     expect(list(by_position) == sorted(by_position), "skip: order")
     for entry in expected.entries:
-        if rows := oracle.sound_rows(mutant.data[entry.position : entry.position + entry.size], entry.position):
+        if rows := judge.plain.sound_rows(mutant.data[entry.position : entry.position + entry.size], entry.position):
             lost = "intact entry at {} is lost or differs" if entry.error is None else "sound records at {} are not what is read"
             expect(by_position.get(entry.position) == rows, "skip: " + lost.format(entry.position))
     if mutant.ordered and increasing(found):
@@ -161,18 +179,19 @@ def skipping(path: Path, both: bool, mutant: Mutant, entries: list[bytes], **opt
         for at, index in mutant.untouched:
             if skipped_whole(expected, at) or (expected.stop == "truncated" and after < 2 and at > expected.position):
                 continue
-            rows = oracle.read_entry(entries[index], at).rows
+            rows = judge.plain.read_entry(entries[index], at).rows
             expect(by_position.get(at, []) == rows, f"skip: untouched entry at {at} is lost or differs")
     for at, rows in by_position.items():
-        size = int.from_bytes(mutant.data[at + 8 : at + 12], "big", signed=True)
-        expect(oracle.sound_rows(mutant.data[at : at + 12 + size], at) == rows, f"skip: rows from a damaged entry at {at}")
-    listed = kolumn.batches(path, errors="skip", **{name: one for name, one in options.items() if name != "binary"})
+        expect(judge.plain.sound_rows(judge.claimed(mutant.data, at), at) == rows, f"skip: rows from a damaged entry at {at}")
+    asked = {name: one for name, one in options.items() if name != "binary"}
+    listed = kolumn.batches(path, format=judge.format, errors="skip", **asked)
     missing = set(by_position) - set(listed.filter(listed["crcValid"])["position"].to_pylist())
     expect(not missing, f"batches: the entries at {missing} are read and not listed")
-    report = kolumn.verify(path, threads=1)
+    report = kolumn.verify(path, format=judge.format, threads=1)
     expect(report.records == len(found), f"verify: {report.records} records, {len(found)} read")
     expect(report.ok or expected.first_error is not None or expected.stop == "truncated", f"verify: {report.damage.to_pylist()}")
-    expect(not report.ok or expected.first_error is None, f"verify: ok, but Java stops at {expected.first_error}: {_error(expected)}")
+    stops = f"the plain reader stops at {expected.first_error}: {_error(expected)}"
+    expect(not report.ok or expected.first_error is None, f"verify: ok, but {stops}")
 
 
 def skipped_whole(segment: oracle.Segment, position: int) -> bool:
@@ -184,6 +203,13 @@ def skipped_whole(segment: oracle.Segment, position: int) -> bool:
                 return True
             return following.error is None if following else segment.stop in ("end", "zeros")
     return False
+
+
+def _claimed(data: bytes, at: int) -> bytes:
+    return data[at : at + 12 + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)]
+
+
+KAFKA = Judge("kafka", oracle, read, lambda segment: not segment.entries, _claimed, fits_shorter, intact_after)
 
 
 def first_difference(found: list[oracle.Row], expected: list[oracle.Row]) -> str:

@@ -3,7 +3,6 @@
 import faulthandler
 import random
 import struct
-from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,11 @@ import pyarrow as pa
 import kolumn
 from kit import oracle, redpanda
 from kit.corpus import small_segments
-from kit.differential import OPTIONS, SECONDS_EACH, expect, expect_same, first_difference, increasing, rows_of
+from kit.differential import SECONDS_EACH, Judge, expect_same, judged, rows_of
 from kit.encoder import Record, batch, with_crc
 from kit.fuzz import replay
 from kit.mutate import ANYWHERE, HOSTILE, INSIDE, Mutant, anywhere, make_entry, make_records
 from kit.paths import GENERAL, without
-from kolumn.core.errors import Code
 
 COLUMNS = ["rawOffset", *oracle.Row._fields[1:]]
 HEADLESS = [name for name in COLUMNS if name != "headers"]
@@ -97,15 +95,8 @@ def _inside(rng: random.Random, kafka: bytes) -> bytes:
 
 
 def compare(seed: int, path: Path) -> None:
-    """All modes of reading one mutant, one of them by both paths."""
-    entries, mutant = make(seed)
-    path.write_bytes(mutant.data)
-    rng = random.Random(seed + 1)
-    options = rng.choices(OPTIONS, (6, 6, 2, 2, 1))[0]
-    both = rng.randrange(3)
-    for check_crcs in (True, False):
-        strict(path, both == check_crcs, mutant, redpanda.read(mutant.data, check_crcs), check_crcs=check_crcs, **options)
-    skipping(path, both == 2, mutant, entries, **options)
+    """All modes of reading one mutant."""
+    judged(REDPANDA, *make(seed), seed, path)
 
 
 def read(path: Path, both: bool, **options: Any) -> list[oracle.Row]:
@@ -127,29 +118,6 @@ def _outcome(path: Path, columns: list[str], options: dict[str, Any]) -> Any:
         return error
     table.validate(full=True)
     return table
-
-
-def strict(path: Path, both: bool, mutant: Mutant, expected: oracle.Segment, **options: Any) -> None:
-    """``errors="raise"``: the same rows, or an error at the same position."""
-    try:
-        found = read(path, both, **options)
-    except kolumn.CorruptBatchError as error:
-        if error.position == expected.first_error or (error.code == Code.NOT_A_SEGMENT and not expected.rows()):
-            return
-        lost = expected.stop == "truncated" and expected.first_error is None and error.position == expected.position
-        beyond = fits_shorter(mutant.data[error.position :]) or intact_after(mutant.data, max(error.position - 8, -1))
-        expect(lost and beyond, f"{options}: error where there is none: {error}")
-        return
-    expect(expected.first_error is None, f"{options}: no error; expected at {expected.first_error}: {_error(expected)}")
-    expect(found == expected.rows(), f"{options}: rows differ: {first_difference(found, expected.rows())}")
-    if mutant.ordered and options["check_crcs"] and increasing(expected.rows()):
-        after = [at for at, _ in mutant.untouched if at > expected.position]
-        # One batch alone may as well lie inside the value of a record of the last one, which was cut.
-        expect(len(after) < 2, f"{options}: intact entries at {after} are lost in silence after {expected.position}")
-
-
-def _error(segment: oracle.Segment) -> str:
-    return next((entry.error for entry in segment.entries if entry.error), segment.stop)
 
 
 def fits_shorter(entry: bytes) -> bool:
@@ -177,42 +145,7 @@ def claimed(data: bytes, at: int) -> bytes:
     return data[at : at + size] if redpanda.HEADER <= size <= len(data) - at else b""
 
 
-def skipping(path: Path, both: bool, mutant: Mutant, entries: list[bytes], **options: Any) -> None:
-    """``errors="skip"``: all rows of all intact batches, of damaged ones the rows that are sound, and no others; other functions agree."""
-    expected = redpanda.read(mutant.data)
-    found = read(path, both, errors="skip", **options)
-    by_position = {at: list(rows) for at, rows in groupby(found, key=lambda row: row.position)}
-    expect(list(by_position) == sorted(by_position), "skip: order")
-    for entry in expected.entries:
-        if rows := redpanda.sound_rows(mutant.data[entry.position : entry.position + entry.size], entry.position):
-            lost = "intact entry at {} is lost or differs" if entry.error is None else "sound records at {} are not what is read"
-            expect(by_position.get(entry.position) == rows, "skip: " + lost.format(entry.position))
-    if mutant.ordered and increasing(found):
-        after = sum(at > expected.position for at, _ in mutant.untouched)
-        for at, index in mutant.untouched:
-            if skipped_whole(expected, at) or (expected.stop == "truncated" and after < 2 and at > expected.position):
-                continue
-            rows = redpanda.read_entry(entries[index], at).rows
-            expect(by_position.get(at, []) == rows, f"skip: untouched entry at {at} is lost or differs")
-    for at, rows in by_position.items():
-        expect(redpanda.sound_rows(claimed(mutant.data, at), at) == rows, f"skip: rows from a damaged entry at {at}")
-    listed = kolumn.batches(path, format="redpanda", errors="skip", **{name: one for name, one in options.items() if name != "binary"})
-    missing = set(by_position) - set(listed.filter(listed["crcValid"])["position"].to_pylist())
-    expect(not missing, f"batches: the entries at {missing} are read and not listed")
-    report = kolumn.verify(path, format="redpanda", threads=1)
-    expect(report.records == len(found), f"verify: {report.records} records, {len(found)} read")
-    expect(report.ok or expected.first_error is not None or expected.stop == "truncated", f"verify: {report.damage.to_pylist()}")
-    expect(not report.ok or expected.first_error is None, f"verify: ok, but there is damage at {expected.first_error}")
-
-
-def skipped_whole(segment: oracle.Segment, position: int) -> bool:
-    """Whether the position lies inside a batch that is intact, or whose length leads on: what is inside is never looked at."""
-    for entry, following in zip_longest(segment.entries, segment.entries[1:]):
-        if entry.position < position < entry.position + entry.size:
-            if entry.error is None:
-                return True
-            return following.error is None if following else segment.stop in ("end", "zeros")
-    return False
+REDPANDA = Judge("redpanda", redpanda, read, lambda segment: not segment.rows(), claimed, fits_shorter, intact_after)
 
 
 def compare_bounded(seed: int, folder: Path) -> None:
