@@ -152,18 +152,17 @@ def share(options: LoadOptions, groups: dict[Key, list[Segment]], limits: Mappin
     target = even(size, options.split_bytes, options.slots)
     if options.min_partitions is not None:
         target = max(1, min(target, size // options.min_partitions))
-    offsets = {part.segment.path: part.offsets for part in chosen if part.offsets is not None}
+    offsets: dict[str, RawOffsets] = {part.segment.path: part.offsets for part in chosen if part.offsets is not None}
     # Nothing of a log goes to other processes but what is known of a range.
     counts = dict(_parts((replace(part, offsets=None) if part.offsets else part for part in chosen), target, options.max_records, run))
-    for part in [part for part in counts if part.segment.path in offsets]:
-        object.__setattr__(part, "offsets", offsets[part.segment.path].before(part))
     packed = pack(with_transactions(list(counts), options.decode), target, counts, options.max_records)
-    return [Split(tuple(map(_with_delta, group)), limits) for group in packed]
+    return [Split(tuple(_with_delta(part, offsets) for part in group), limits) for group in packed]
 
 
-def _with_delta(part: Range) -> Range:
+def _with_delta(part: Range, offsets: Mapping[str, RawOffsets]) -> Range:
     """A range of Redpanda's with the number that translates its first raw offset, so that its task reads no headers before it."""
-    return replace(part, offsets=part.offsets.before(part)) if isinstance(part.offsets, RawOffsets) else part
+    known = offsets.get(part.segment.path)
+    return part if known is None else replace(part, offsets=known.before(part))
 
 
 def _parts(chosen: Iterable[Range], target: int, records: int | None, run: Run) -> Iterator[tuple[Range, int]]:

@@ -142,7 +142,7 @@ def _looks_like(file: SegmentFile) -> str | None:
         # The file is empty, or begins with preallocated zeros.
         return None
     looks = next((name for signature, name in _SIGNATURES.items() if head.startswith(signature)), "text" if _is_text(head) else None)
-    if file.format == layouts.KAFKA and _is_redpandas(head):
+    if file.format == layouts.KAFKA and is_redpandas(head):
         return "a segment of Redpanda"
     if layouts.FORMATS[file.format] is redpanda.FORMAT and _is_kafkas(head, file.size):
         return "a segment of Kafka"
@@ -159,8 +159,8 @@ def _looks_like(file: SegmentFile) -> str | None:
     return (looks or "bytes in which no batch begins") if sum(wrong) >= _SMALLEST_WRONG else None
 
 
-def _is_redpandas(head: bytes) -> bool:
-    """Whether a file begins like a batch of Redpanda."""
+def is_redpandas(head: bytes) -> bool:
+    """Whether a file begins with a batch of Redpanda, by the checksum of its header."""
     return len(head) >= redpanda.HEADER and redpanda.header_crc(head) == crc32c(head[: redpanda.HEADER], redpanda.HEADER_CRC_FROM)
 
 
@@ -211,16 +211,13 @@ def _truncated(file: SegmentFile, stop: Stop, floor: int, tally: Tally) -> Troub
         _active(file, stop.position, floor, tally)
         return None
     head = file.read(stop.position, min(stop.position + entry.PREFIX, file.size))
-    base = layouts.offset_at(file.format, head, 0) if left >= entry.PREFIX or (left >= entry.SIZE_AT and not _is_late(file)) else None
+    # Other fields may be in front of the offset.
+    least = entry.SIZE_AT if layouts.FORMATS[file.format].own_offset is None else entry.PREFIX
+    base = layouts.offset_at(file.format, head, 0) if left >= least else None
     expected = f"an entry that ends inside the file, since the segment is rolled ({_next(file)} follows)"
     found = f"the first {left} byte{'' if left == 1 else 's'}" + (f" of {stop.size} bytes" if stop.size > left else "")
     error = CorruptBatchError(file.path, stop.position, Code.TRUNCATED, base_offset=base, expected=expected, found=found)
     return Trouble(stop.position, floor, error, file.size, lost=_up_to_next(file, floor))
-
-
-def _is_late(file: SegmentFile) -> bool:
-    """Whether other fields are in front of an entry's offset."""
-    return layouts.FORMATS[file.format].own_offset is not None
 
 
 def _zeros(file: SegmentFile, position: int, floor: int, tally: Tally) -> Trouble | None:

@@ -21,7 +21,7 @@ _BEFORE_ALL = -(2**63)
 
 
 def filtered(entries: Entries) -> Entries:
-    """The batches with raw offsets and no offsets of consumers, among those whose headers are right."""
+    """The batches with raw offsets and no consumer offsets, among those whose headers are right."""
     return entries[np.isin(entries.batch_type, FILTERED) & _is_sound(entries)]
 
 
@@ -74,7 +74,7 @@ class Deltas:
         self.delta = int(after[-1])
 
     def translated(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with offsets of consumers in its column ``offset``; null in records of batches that no consumer has."""
+        """The batch with consumer offsets in its column ``offset``; null in records of batches that no consumer has."""
         at = batch.schema.get_field_index("offset")
         if at < 0 or self.delta is None or (self.delta == 0 and self._count == 1):
             return batch
@@ -98,15 +98,8 @@ class Deltas:
         if self.delta is None:
             text = "raw offsets are returned: how far consumer offsets differ from them is not known where the log begins"
             searched = f"{part.offsets.searched}; " if part.offsets.searched else ""
-            yield Remark(
-                segment.path,
-                part.start,
-                Kind.RAW_OFFSETS,
-                None,
-                None,
-                text,
-                f"{searched}if you know the difference, name it in start_delta",
-            )
+            evidence = f"{searched}if you know the difference, name it in start_delta"
+            yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, text, evidence)
         elif told is not None:
             yield Remark(segment.path, part.start, Kind.RAW_OFFSETS, None, None, told, "the manifest's delta_offset_end")
         elif self.absent:

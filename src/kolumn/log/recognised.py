@@ -1,18 +1,15 @@
 """Which segments are Redpanda's, where the caller named no format: those with its names, and what begins with its batch and has no base
 offset in its name."""
 
-import struct
 from dataclasses import replace
 
-import numpy as np
-
+from kolumn.damage.segment_end import is_redpandas
 from kolumn.formats import redpanda
+from kolumn.formats.entry import MAGIC_AT
 from kolumn.source.segments import Segment
 from kolumn.source.storage import is_url
 
 FORMAT = redpanda.FORMAT.name
-_SIZE, _KIND = struct.Struct("<4xi"), 16
-_LARGEST = 1 << 30
 
 
 def recognised(segments: list[Segment]) -> list[Segment]:
@@ -30,7 +27,9 @@ def _is_redpandas(segment: Segment) -> bool:
         return False
     if segment.path.endswith(".checkpoint") or (segment.memory is None and is_url(segment.path)):
         return False
-    return _begins_with_a_batch(_head(segment))
+    head = _head(segment)
+    # Type 0, where Kafka has its first magic, is none of Redpanda's.
+    return head[MAGIC_AT : MAGIC_AT + 1] != b"\0" and is_redpandas(head)
 
 
 def _head(segment: Segment) -> bytes:
@@ -41,10 +40,3 @@ def _head(segment: Segment) -> bytes:
             return file.read(redpanda.HEADER)
     except OSError:
         return b""
-
-
-def _begins_with_a_batch(head: bytes) -> bool:
-    """Whether some bytes are a header with the right checksum, which costs more to compare than the fields that Kafka has elsewhere."""
-    if len(head) < redpanda.HEADER or not redpanda.HEADER <= _SIZE.unpack_from(head)[0] <= _LARGEST or not head[_KIND]:
-        return False
-    return redpanda.has_header(np.frombuffer(head, np.uint8), 0)
