@@ -90,7 +90,7 @@ TRANSLATED = (*READING, "start_delta")
 """Of commands that return consumer offsets, which are not those of Redpanda's segments."""
 READING_KAFKA = tuple(name for name in READING if name != "format")
 PAYLOADS = tuple(
-    name for column in ("value_", "key_") for name in PAYLOAD_DEFAULTS if name.startswith(column) and not name.endswith(("skip", "sample"))
+    name for column in ("value_", "key_") for name in PAYLOAD_DEFAULTS if name.startswith(column) and not name.endswith("sample")
 )
 _FIELDS = {"help": "Fields to decode, comma-separated."}
 _SCHEMA = 'Schema of {0}, a file or text: of Avro, .proto, or JSON such as \'{{"id": "int64"}}\'.'

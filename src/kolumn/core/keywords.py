@@ -41,7 +41,11 @@ WrittenFormat = Literal["avro", "protobuf", "json"]
 PayloadSchema = object  # types of the fields by their names, an Arrow schema, or a schema of Avro or Protobuf
 PayloadSchemas = object  # where writers' schemas come from: a path, a folder, a URL, a mapping or a callable
 PayloadAs = Literal["struct", "columns"]
-PayloadErrors = Literal["keep", "raise"]
+PayloadErrors = Literal["null-field", "keep", "raise"]
+PayloadUnit = Literal["s", "ms", "us", "ns"]
+PayloadUnions = Literal["types", "members"]
+PayloadEnvelope = Literal["debezium", "connect", "auto"]
+PayloadSubject = Literal["topic", "record", "topic-record"]
 Decode = Literal["internal"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
 ROW_GROUP_ROWS = 128 << 10  # records of a row group in Parquet files, unless a call says otherwise
@@ -127,14 +131,40 @@ class PayloadOptions(TypedDict, total=False):
     key_as: PayloadAs | None
     value_framing: Annotated[str, "auto", "What precedes values; by default it is recognised."]
     key_framing: str
-    value_errors: Annotated[PayloadErrors, "keep", "'keep' values that are not valid as nulls, or 'raise' an error."]
+    value_errors: Annotated[
+        PayloadErrors,
+        "null-field",
+        "What a field that cannot be decoded costs: 'null-field' itself, 'keep' the whole value, which is null then; 'raise' an error.",
+    ]
     key_errors: PayloadErrors
     value_separator: Annotated[str, ",", "Between the fields of csv."]
     key_separator: str
-    value_skip: Annotated[int, 0, "Bytes in front of each value of avro that are left out."]
+    value_skip: Annotated[int, 0, "Bytes in front of each value that are left out, before a framing is recognised."]
     key_skip: int
     value_sample: Annotated[int, 1000, "How many values a type of json is inferred from."]
     key_sample: int
+    value_max_depth: Annotated[
+        int, 1, "How often a type of avro, protobuf or JSON Schema that contains itself is nested before the rest is a field of JSON text."
+    ]
+    key_max_depth: int
+    value_time_unit: Annotated[
+        PayloadUnit | None, None, "Unit of all timestamps in values, to which their digits are cut off; by default that of their types."
+    ]
+    key_time_unit: PayloadUnit | None
+    value_unions: Annotated[
+        PayloadUnions, "types", "Names of the fields of an Avro union: its 'types', or 'members' (member0, member1, …), as in Spark."
+    ]
+    key_unions: PayloadUnions
+    value_envelope: Annotated[
+        PayloadEnvelope | None, None, "An envelope that is taken off values: 'debezium', 'connect' (schema and payload), or 'auto'."
+    ]
+    key_envelope: PayloadEnvelope | None
+    value_subject: Annotated[
+        PayloadSubject, "topic", "The subject of values by Confluent's strategies: of the 'topic', the 'record', or both, 'topic-record'."
+    ]
+    key_subject: PayloadSubject
+    value_as_of: Annotated[Time | None, None, "The time as of which a topic _schemas is read: ms since 1970, a datetime, or ISO 8601."]
+    key_as_of: Time | None
     decode: Annotated[Decode | None, None, "'internal': keys and values of internal topics and control records, as structs."]
 
 

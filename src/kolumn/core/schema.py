@@ -108,8 +108,13 @@ LEFT_OUT_SCHEMA = pa.schema(
 """One row for each segment, folder, or group of files in a folder that a read does not return. Kinds: `kolumn.log.live.LeftOut`.
 What ``path`` names can be read by itself. ``records`` are those that headers tell, without control records; null if they do not."""
 
-PAYLOAD_COLUMNS: dict[str, pa.DataType] = {"Valid": pa.bool_(), "SchemaId": pa.int64(), "Raw": pa.binary()}
-"""Columns beside a typed ``value`` or ``key``, named ``valueValid`` and so on."""
+PROBLEMS = pa.list_(pa.string())
+PAYLOAD_COLUMNS: dict[str, pa.DataType] = {"Valid": pa.bool_(), "SchemaId": pa.int64(), "Problems": PROBLEMS, "Raw": pa.binary()}
+"""Columns beside a typed ``value`` or ``key``, named ``valueValid`` and so on.
+
+``valueProblems`` has the dotted paths of the fields that are null because they could not be decoded, "$" for the whole value; it is null
+where there are none, which are the rows with ``valueValid``, and those of null.
+"""
 
 
 def beside(column: str) -> dict[str, pa.DataType]:

@@ -11,6 +11,7 @@ from isal import isal_zlib
 
 from kolumn.core.arrays import Bytes
 from kolumn.core.errors import Code, CorruptBatchError, LimitError, error_kind, escaped, shown
+from kolumn.core.lost import LostValues
 from kolumn.core.schema import REMARK_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.cpu_fallback.machine.checksum import crc32c
@@ -94,10 +95,13 @@ class Skipped:
         Each damaged stretch, in the order of the read: the same rows as in the damage table of `kolumn.verify`.
     limits : list of Damage
         Each batch that is over a limit, likewise. It is not damaged.
+    values : LostValues
+        What could not be decoded of typed keys and values, whatever ``errors`` says.
     """
 
     damage: list[Damage] = field(default_factory=list)
     limits: list[Damage] = field(default_factory=list)
+    values: LostValues = field(default_factory=LostValues)
 
     def __call__(self, piece: Damage) -> None:
         """Add what was left out at one place."""
@@ -107,6 +111,7 @@ class Skipped:
         """Add all that another read left out."""
         self.damage += other.damage
         self.limits += other.limits
+        self.values.update(other.values)
 
     @property
     def pieces(self) -> list[Damage]:
@@ -145,7 +150,7 @@ class Skipped:
     def __str__(self) -> str:
         damage = _counted(self.damage, "damaged stretch", "damaged stretches") if self.damage else ""
         limits = _counted(self.limits, "batch over a limit", "batches over a limit") if self.limits else ""
-        return "; ".join(filter(None, (damage, limits))) or "nothing left out"
+        return "; ".join(filter(None, (damage, limits, str(self.values)))) or "nothing left out"
 
 
 def _counted(pieces: list[Damage], singular: str, plural: str) -> str:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from kolumn.core.buffers import int64s, keep
 from kolumn.core.errors import Code, NoMemoryError
 from kolumn.core.threads import DECODE, RunAhead, Workers, forked, keep_forever, workers
-from kolumn.damage.findings import OnDamage, Tally, Trouble, damage_of_fault
+from kolumn.damage.findings import OnDamage, Skipped, Tally, Trouble, damage_of_fault
 from kolumn.damage.search import Floor
 from kolumn.damage.segment_end import at_stop, compare_start, rest_after
 from kolumn.decode.chunk import Batch, Decoded, Decoder, decode_chunk, decoder_of
@@ -61,17 +61,20 @@ def scan_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Decode ranges in order; batches of `chunk.Batch`, in host memory unless the options are for columns on a device.
 
-    ``damage`` is called with every damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and its tally when the range
-    is done. ``decoder`` is that of the options, if it is known. With a ``predicate`` only records that match are returned; nothing is typed
-    then. The call itself raises `MissingError` if a GPU was requested, and there is
-    none. After the records before it come:
+    ``damage`` is called with every damaged part that ``errors="skip"`` leaves out; a `Skipped` gets what is lost of values too. ``tally``
+    is called with each range and its tally when the range is done. ``decoder`` is that of the options, if it is known. With a
+    ``predicate`` only records that match are returned; nothing is typed then. The call itself raises `MissingError` if a GPU was
+    requested, and there is none. After the records before it come:
     `CorruptBatchError` for a damaged entry, with ``errors="raise"``; `PayloadError` for a value or key that is not valid, with
     ``value_errors`` or ``key_errors`` "raise"; `NoMemoryError` if there is no memory for a chunk (`LimitError` if a single entry
     decompresses to too much); `KolumnError` in a process that was forked after the first batch.
     """
     watched = options.watched if options.typed else options
     batches = _Scan(watched, damage, tally, decoder or decoder_of(options.backend), predicate).batches(ranges)
-    return finished(batches, options.columns, options.binary, options.typed) if options.typed else batches
+    if not options.typed:
+        return batches
+    on_lost = damage.values.update if isinstance(damage, Skipped) else None
+    return finished(batches, options.columns, options.binary, options.typed, on_lost)
 
 
 class _Done(NamedTuple):

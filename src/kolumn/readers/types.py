@@ -152,7 +152,7 @@ def _plain(options: Options, columns: tuple[str, ...]) -> Options:
 
 
 def _inferred(typed: Typed, options: Options, ranges: Sequence[Range]) -> pa.StructType:
-    from kolumn.values.json import inferred
+    from kolumn.values.json_inference import inferred
 
     values: list[bytes] = []
     for batch in scan_ranges(ranges, _plain(options, (typed.column,))):

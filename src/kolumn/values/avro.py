@@ -18,7 +18,7 @@ from kolumn.formats.words import load64
 from kolumn.values import avro_resolve as resolve
 from kolumn.values.avro_resolve import Branches, Constant, Member, MismatchError, Plan, RecordFields, Skip, Value, may_be_empty, members
 from kolumn.values.avro_schema import SchemaNode, parse, title
-from kolumn.values.decoder import Bodies
+from kolumn.values.decoder import Bodies, Salvaged, nothing_salvaged
 from kolumn.values.memory import LARGEST, ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
 from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.wire import avro
@@ -333,6 +333,9 @@ class AvroDecoder:
             counts = [load64(target.counts + target.stride * level) for level in range(1, target.level_count)]
             self._elements = max([0.0, *(1.2 * count / rows for count in counts)])
         return memory.array(rows), valid
+
+    def salvage(self, bodies: Bodies) -> Salvaged:
+        return nothing_salvaged(self.type, len(bodies))
 
     def programs(self, schemas: Sequence[Schema]) -> list[AvroProgram | None]:
         """The reader's own program, then those of writers' schemas; None for schemas that cannot be read."""

@@ -5,7 +5,7 @@ types of fields as callers name them, for formats without a schema of their own.
 import ctypes
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, unknown
+from kolumn.core.lost import WHOLE
 from kolumn.values.schemas.schema import Schema
 
 
@@ -44,6 +45,19 @@ class Bodies:
     def __len__(self) -> int:
         return len(self.address)
 
+    def rows(self, chosen: Int64s) -> "Bodies":
+        """Those of some rows."""
+        columns: dict[str, Any] = {name: getattr(self, name)[chosen] for name in ("address", "length", "prefix", "framing", "schema")}
+        return replace(self, **columns)
+
+    def payload(self, row: int) -> bytes:
+        """A copy of the body of a row."""
+        return ctypes.string_at(int(self.address[row]), int(self.length[row]))
+
+
+Salvaged = tuple[pa.Array, list[tuple[str, ...]]]
+"""The column of some bodies, with all that could be had of them, and the paths of what each of them lost, none of a valid one."""
+
 
 class ValueDecoder(Protocol):
     """Decodes bodies of one format into a column of ``type``, which is known before. Threads use one decoder at the same time."""
@@ -52,6 +66,17 @@ class ValueDecoder(Protocol):
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """The column, of ``type``, and which rows are valid. A row that is not valid is null; no other row is affected."""
+
+    def salvage(self, bodies: Bodies) -> Salvaged:
+        """What can be had of bodies that `decode` does not return, by a plain reader, row by row; none of them is null. A field that cannot
+        be decoded is null, or what is around it where it cannot be; its dotted path, as in ``value_columns``, without steps for elements,
+        is among the row's. `WHOLE` is the path of a value of which nothing can be had: it is null. A row without a path is valid.
+        """
+
+
+def nothing_salvaged(type: pa.DataType, count: int) -> Salvaged:
+    """All of some values is lost."""
+    return pa.nulls(count, type), [(WHOLE,)] * count
 
 
 _OFFSETS = {pa.binary(): np.int32, pa.string(): np.int32, pa.large_binary(): np.int64, pa.large_string(): np.int64}

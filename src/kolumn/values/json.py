@@ -12,10 +12,8 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from kolumn.core.arrays import Bytes, Flags, Int64s
-from kolumn.core.errors import ArgumentError
 from kolumn.core.paths import JSON, turned_off
 from kolumn.cpu_fallback.values.json import decode_objects, write_lines
-from kolumn.values.decoder import Bodies, is_deep, spread
+from kolumn.values.decoder import Bodies, Salvaged, nothing_salvaged, spread
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
 from kolumn.values.wire.json import BOOLEAN, DOUBLE, FIELD, FLOAT, FRAME, INTEGER, LIST, OBJECT, TEXT, JsonProgram
 from kolumn.values.wire.json_numbers import LEAST, MOST
@@ -62,6 +59,9 @@ class JsonDecoder:
         valid, order = valid.copy(), np.arange(len(array))
         valid[left], order[left] = fine, len(array) + np.arange(len(left))
         return pa.concat_arrays([array, others]).take(pa.array(order)), valid
+
+    def salvage(self, bodies: Bodies) -> Salvaged:
+        return nothing_salvaged(self.type, len(bodies))
 
 
 def _decided(tables: "JsonTables", bodies: Bodies) -> tuple[pa.Array, Flags]:
@@ -367,152 +367,3 @@ def _power_of_five(exponent: int) -> int:
         return (1 << bits + 127) // power + 1
     wide = (1 << 2 * bits + 128) // power + 1
     return wide >> wide.bit_length() - 128
-
-
-_PLAIN = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
-_UNMAPPED = ("allOf", "not", "if", "patternProperties", "prefixItems")
-
-
-def type_of(text: str, where: str = "value_schema") -> pa.StructType:
-    """The type of the objects that a JSON Schema describes; every field is nullable. ``$ref`` may name definitions of the same text.
-    `ArgumentError` if it is no schema of an object, or names what has no type, and where that is; ``where`` is what the schema is.
-    """
-    try:
-        root = json.loads(text)
-    except ValueError as error:
-        raise ArgumentError(f"{where}: not a JSON Schema: {error}") from error
-    type = _Mapper(root, where).type(root, "$", ())
-    if not pa.types.is_struct(type):
-        raise ArgumentError(f"{where}: a JSON Schema of {type}: expected one of an object")
-    return type
-
-
-class _Mapper:
-    def __init__(self, root: object, where: str) -> None:
-        self.root, self.where = root, where
-
-    def type(self, node: object, path: str, within: tuple[str, ...]) -> pa.DataType:
-        if not isinstance(node, Mapping):
-            raise self._unmapped(path, repr(node))
-        if "$ref" in node:
-            ref = node["$ref"]
-            if ref in within:
-                raise self._unmapped(path, f"{ref}, which contains itself")
-            return self.type(self._target(ref, path), path, (*within, ref))
-        for name in _UNMAPPED:
-            if name in node:
-                raise self._unmapped(path, name)
-        for name in ("oneOf", "anyOf"):
-            if name in node:
-                others = [other for other in node[name] if not (isinstance(other, Mapping) and other.get("type") == "null")]
-                if len(others) != 1:
-                    raise self._unmapped(path, f"{name} of {len(others)} types")
-                return self.type(others[0], path, within)
-        return self._of_type(node, path, within)
-
-    def _of_type(self, node: Mapping[str, Any], path: str, within: tuple[str, ...]) -> pa.DataType:
-        type = node.get("type")
-        if isinstance(type, list):
-            others = [other for other in type if other != "null"]
-            type = others[0] if len(others) == 1 else "number" if sorted(others) == ["integer", "number"] else type
-        if type is None:
-            values = node.get("enum", [node.get("const")])
-            is_text = bool(values) and all(isinstance(value, str) for value in values)
-            type = "object" if "properties" in node else "string" if is_text else None
-        if type == "object" and isinstance(node.get("properties"), Mapping) and node["properties"]:
-            return pa.struct([(name, self.type(field, f"{path}.{name}", within)) for name, field in node["properties"].items()])
-        if type == "array" and isinstance(node.get("items"), Mapping):
-            return pa.list_(self.type(node["items"], f"{path}[]", within))
-        if isinstance(type, str) and type in _PLAIN:
-            return _PLAIN[type]
-        incomplete = {"object": "an object without properties", "array": "an array without items"}
-        raise self._unmapped(path, incomplete.get(str(type), f"type {type!r}"))
-
-    def _target(self, ref: object, path: str) -> object:
-        node = self.root
-        steps = str(ref).split("/")
-        if steps[0] != "#":
-            raise self._unmapped(path, f"$ref {ref!r} outside of the schema")
-        for step in steps[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            if not isinstance(node, Mapping) or name not in node:
-                raise self._unmapped(path, f"$ref {ref!r}, which is not there")
-            node = node[name]
-        return node
-
-    def _unmapped(self, path: str, what: str) -> ArgumentError:
-        return ArgumentError(f"{self.where}: {path}: {what} has no column: name the types of the fields in value_schema")
-
-
-_NONE = pa.null()
-
-
-def inferred(values: Iterable[bytes | None], where: str = "value_schema") -> pa.StructType | None:
-    """The type that all objects among the values fit; None if none of them is an object with a member. Integers are int64, or float64 where
-    one is larger; text stays text; a member that is always null, or an empty list, is text. Values that are no objects, or are nested too
-    deeply (`MOST_NESTED`), are left out. `ArgumentError` names a member whose values do not fit together.
-    """
-    type: Any = _NONE
-    for value in values:
-        members = _object(value)
-        if members:
-            type = _merged(type, _type_of(members, "", where), "", where)
-    return None if type is _NONE else _complete(type)
-
-
-def _object(value: bytes | None) -> dict[str, Any] | None:
-    try:
-        parsed = json.loads((value or b"").decode())
-    except (ValueError, RecursionError):
-        return None
-    return parsed if isinstance(parsed, dict) and not is_deep(parsed, _inner) else None
-
-
-def _inner(value: object) -> Iterable[object]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-
-
-def _type_of(value: Any, path: str, where: str) -> Any:
-    """The type of a value: Arrow's, a dict for an object, a list of one type for a list."""
-    if value is None:
-        return _NONE
-    if isinstance(value, bool):
-        return pa.bool_()
-    if isinstance(value, int):
-        return pa.int64() if -(2**63) <= value < 2**63 else pa.float64()
-    if isinstance(value, float):
-        return pa.float64()
-    if isinstance(value, str):
-        return pa.string()
-    if isinstance(value, Mapping):
-        return {name: _type_of(member, f"{path}.{name}", where) for name, member in value.items()}
-    path, type = f"{path}[]", _NONE
-    for element in value:
-        type = _merged(type, _type_of(element, path, where), path, where)
-    return [type]
-
-
-def _merged(left: Any, right: Any, path: str, where: str) -> Any:
-    if left is _NONE or right is _NONE:
-        return right if left is _NONE else left
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left | {name: _merged(left.get(name, _NONE), type, f"{path}.{name}", where) for name, type in right.items()}
-    if isinstance(left, list) and isinstance(right, list):
-        return [_merged(left[0], right[0], f"{path}[]", where)]
-    if left == right:
-        return left
-    if isinstance(left, pa.DataType) and isinstance(right, pa.DataType) and {left, right} == {pa.int64(), pa.float64()}:
-        return pa.float64()
-    raise ArgumentError(f"{path.removeprefix('.')}: {_shown(left)} in one value and {_shown(right)} in another: say its type in {where}")
-
-
-def _shown(type: object) -> str:
-    return "an object" if isinstance(type, dict) else "a list" if isinstance(type, list) else str(type)
-
-
-def _complete(type: Any) -> Any:
-    if isinstance(type, dict):
-        return pa.struct([(name, _complete(inner)) for name, inner in type.items()]) if type else pa.string()
-    if isinstance(type, list):
-        return pa.list_(_complete(type[0]))
-    return pa.string() if type is _NONE else type

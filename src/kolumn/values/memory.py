@@ -12,7 +12,7 @@ keeps a cursor for each value in each of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from kolumn.core.arrays import AnyArray, Int64s
 from kolumn.core.recycle import take_array
+from kolumn.values.extensions import stored_type
 from kolumn.values.wire.columns import NULL_BYTES, NULL_LIST, NULL_STRUCT, NULL_WORD, ColumnTables, full_column, full_level
 
 Path = tuple[str, ...]
@@ -89,6 +90,7 @@ class ColumnLayout:
     ) -> LayoutNode:
         column, width, child_level, fill = -1, 0, -1, NULL_WORD
         children: tuple[LayoutNode, ...] = ()
+        given, type = type, stored_type(type)
         if pa.types.is_struct(type):
             if nullable:
                 fill, column = NULL_STRUCT, self._column(NULL_STRUCT, 0, level, True)
@@ -110,7 +112,7 @@ class ColumnLayout:
             fills += [inner for child in children for inner in self.fills[child.first_fill : child.first_fill + child.fills]]
         self.fills += fills
         own = tuple(symbols.get(path, ()))
-        return LayoutNode(name, type, level, column, width, nullable, child_level, children, own, first, len(fills))
+        return LayoutNode(name, given, level, column, width, nullable, child_level, children, own, first, len(fills))
 
     def _column(self, kind: int, width: int, level: int, nullable: bool) -> int:
         spec = ColumnSpec(kind, width, level, nullable)
@@ -123,6 +125,7 @@ class ColumnLayout:
 
 
 def _count_bytes(type: pa.DataType) -> int:
+    type = stored_type(type)
     if pa.types.is_struct(type):
         return sum(_count_bytes(field.type) for field in type)
     if pa.types.is_map(type):
@@ -210,6 +213,8 @@ class ColumnMemory:
         return self._array(self.layout.root, rows)
 
     def _array(self, node: LayoutNode, rows: int) -> pa.Array:
+        if isinstance(node.type, pa.BaseExtensionType):
+            return pa.ExtensionArray.from_storage(node.type, self._array(replace(node, type=node.type.storage_type), rows))
         mask, nulls = self._mask(node, rows)
         type, data, ends = node.type, self._data[node.column], self._ends[node.column]
         if node.child_level >= 0:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kolumn.core.arrays import AnyArray, Flags, Int64s
 from kolumn.core.errors import ArgumentError
 from kolumn.cpu_fallback.values.protobuf import Rows, repeated_keys, write_rows
-from kolumn.values.decoder import Bodies
+from kolumn.values.decoder import Bodies, Salvaged, nothing_salvaged
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
 from kolumn.values.protobuf_schema import TIMES, Place, Shape, file_of, has_required, is_closed, shape, symbols
 from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
@@ -85,6 +85,9 @@ class ProtobufDecoder:
                 # Written again without these rows, so that nothing of them is left in the column.
                 array, valid = self._raw(bodies, np.where(lacking, -1, length))
         return finished(self.shape, array), valid
+
+    def salvage(self, bodies: Bodies) -> Salvaged:
+        return nothing_salvaged(self.type, len(bodies))
 
     def _raw(self, bodies: Bodies, length: Int64s) -> tuple[pa.Array, Flags]:
         count = len(length)

@@ -8,6 +8,7 @@ null in a value whose other fields stay; such a value is not valid. Values of "f
 """
 
 from collections.abc import Sequence
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +16,21 @@ import pyarrow.compute as pc
 
 from kolumn.core.arrays import Flags
 from kolumn.core.errors import ArgumentError, unknown
+from kolumn.core.lost import WHOLE
 from kolumn.core.text import is_utf8
-from kolumn.values.decoder import NOT_OF_CSV, TYPES, Bodies, array_of, fixed_type, mapping_of, named_type, spread, within
+from kolumn.values.decoder import (
+    NOT_OF_CSV,
+    TYPES,
+    Bodies,
+    Salvaged,
+    array_of,
+    fixed_type,
+    mapping_of,
+    named_type,
+    nothing_salvaged,
+    spread,
+    within,
+)
 
 _TEXT = pa.large_string()
 _INTEGER = r"\A[+-]?[0-9]+\z"
@@ -36,19 +50,30 @@ class SeparatedDecoder:
         self.type: pa.DataType = pa.struct([(name, type) for name, type in self._fields if name in self._wanted])
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
+        array, whole, wrong = self._columns(bodies)
+        return array, whole & ~np.logical_or.reduce(wrong)
+
+    def salvage(self, bodies: Bodies) -> Salvaged:
+        array, whole, wrong = self._columns(bodies)
+        names = [name for name, _ in self._fields]
+        rows = zip(whole.tolist(), np.stack(wrong, 1).tolist(), strict=True)
+        return array, [tuple(compress(names, own)) if there else (WHOLE,) for there, own in rows]
+
+    def _columns(self, bodies: Bodies) -> tuple[pa.Array, Flags, list[Flags]]:
+        """The column, the rows that have the right number of fields, and for each field the rows in which it is wrong."""
         there = bodies.length >= 0
         text = array_of(bodies, there)
         utf8 = _flags(is_utf8(text))
         lines = pc.replace_substring_regex(text.filter(pa.array(utf8)).cast(_TEXT), pattern=r"(\r\n|\n|\r)\z", replacement="")
         cells, fine = self._split(lines)
         whole = within(there, within(utf8, fine))
-        columns, right = [], np.ones(int(fine.sum()), bool)
+        columns, wrong = [], []
         for (name, type), cell in zip(self._fields, cells, strict=True):
-            column, wrong = _converted(cell, type)
-            right &= ~wrong
+            column, unfit = _converted(cell, type)
+            wrong.append(within(whole, unfit))
             if name in self._wanted:
                 columns.append(column)
-        return spread(pa.StructArray.from_arrays(columns, fields=list(self.type)), whole), within(whole, right)
+        return spread(pa.StructArray.from_arrays(columns, fields=list(self.type)), whole), whole, wrong
 
     def _split(self, lines: pa.LargeStringArray) -> tuple[list[pa.LargeStringArray], Flags]:
         """The fields of lines that have the right number of them, and which lines these are."""
@@ -186,3 +211,6 @@ class FixedDecoder:
             # Any byte but 0 is true; NumPy's own cast would keep the byte.
             columns.append(pa.array(rows[name].view(np.uint8) != 0 if dtype.kind == "b" else np.ascontiguousarray(rows[name], dtype)))
         return spread(pa.StructArray.from_arrays(columns, fields=list(self.type)), fine), fine
+
+    def salvage(self, bodies: Bodies) -> Salvaged:
+        return nothing_salvaged(self.type, len(bodies))

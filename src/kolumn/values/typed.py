@@ -3,6 +3,7 @@ of record batches into typed columns, in the thread that made the batch.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pyarrow as pa
 
+from kolumn.core import keywords
 from kolumn.core.arrays import Flags
 from kolumn.core.errors import ArgumentError, PayloadError, unknown
-from kolumn.core.keywords import PAYLOAD_DEFAULTS, Decode, PayloadAs, PayloadErrors, PayloadFormat
-from kolumn.core.schema import RECORD_COLUMNS, beside, record_schema
+from kolumn.core.keywords import PAYLOAD_DEFAULTS, Decode
+from kolumn.core.lost import TOLD, WHOLE, LostValues, OnLost
+from kolumn.core.schema import PROBLEMS, RECORD_COLUMNS, beside, record_schema
 from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, is_deep, nested_type, only_fields
 from kolumn.values.schemas.schema import Kind, Schema, Schemas
 
@@ -25,11 +28,18 @@ if TYPE_CHECKING:
     from kolumn.values.framing import PayloadFramer
     from kolumn.values.internal.messages import InternalDecoder
 
+logger = logging.getLogger("kolumn.values")
 INTERNAL = "internal"  # The format of keys and values with ``decode="internal"``.
-_CHOICES = {"format": get_args(PayloadFormat), "as": get_args(PayloadAs), "errors": get_args(PayloadErrors)}
+_CHOICES = {
+    "format": get_args(keywords.PayloadFormat), "as": get_args(keywords.PayloadAs), "errors": get_args(keywords.PayloadErrors),
+    "time_unit": get_args(keywords.PayloadUnit), "unions": get_args(keywords.PayloadUnions),
+    "envelope": get_args(keywords.PayloadEnvelope), "subject": get_args(keywords.PayloadSubject),
+}  # fmt: skip
+_REGISTERED = ("avro", "protobuf", "json", "registry")
 _OWNERS: dict[str, tuple[str, ...]] = {
-    "schemas": ("avro", "protobuf", "json", "registry"), "message": ("protobuf", "registry"), "skip": ("avro",), "separator": ("csv",),
-    "sample": ("json",),
+    "schemas": _REGISTERED, "message": ("protobuf", "registry"), "separator": ("csv",), "sample": ("json",), "max_depth": _REGISTERED,
+    "time_unit": _REGISTERED, "unions": ("avro", "registry"), "envelope": ("avro", "json", "registry"), "subject": _REGISTERED,
+    "as_of": _REGISTERED,
 }  # fmt: skip
 """Options that only some formats have."""
 _WHERE = ("offset", "segment")  # Columns that the error about a value needs.
@@ -54,10 +64,16 @@ class Typed:
     message: str | None = None
     columns: tuple[str, ...] | None = None
     framing: str = "auto"
-    errors: str = "keep"
+    errors: str = "null-field"
     separator: str = ","
     skip: int = 0
     sample: int = 1000
+    max_depth: int = 1
+    time_unit: str | None = None
+    unions: str = "types"
+    envelope: str | None = None
+    subject: str = "topic"
+    as_of: keywords.Time | None = None
     flat: bool = False
     reader: Any = None
     open_schemas: Callable[[], Schemas] | None = None
@@ -95,7 +111,8 @@ class Typed:
 
             return ProtobufDecoder(schema, self.message, columns, schemas=self.writers)
         if self.kind == "json":
-            from kolumn.values.json import JsonDecoder, type_of
+            from kolumn.values.json import JsonDecoder
+            from kolumn.values.json_schema import type_of
 
             type = type_of(schema.text, where) if isinstance(schema, Schema) else nested_type(schema, where)
             return JsonDecoder(type if columns is None else only_fields(type, columns, self.option("columns")))
@@ -212,13 +229,14 @@ def _of_internal(options: Mapping[str, Any]) -> tuple[Typed, ...]:
 
 def _checked(column: str, own: dict[str, Any]) -> Typed:
     format, flat = own["format"], own.pop("as")
-    for name, value in (("format", format), ("as", "struct" if flat is None else flat), ("errors", own["errors"])):
-        if value not in _CHOICES[name]:
-            raise ArgumentError(f"{column}_{name}={value!r}: {_expected(value, _CHOICES[name])}")
+    chosen = {**own, "as": "struct" if flat is None else flat}
+    for name, choices in _CHOICES.items():
+        if chosen[name] not in choices and not (chosen[name] is None and PAYLOAD_DEFAULTS[f"{column}_{name}"] is None):
+            raise ArgumentError(f"{column}_{name}={chosen[name]!r}: {_expected(chosen[name], choices)}")
     for name, owners in _OWNERS.items():
         if own[name] != PAYLOAD_DEFAULTS[f"{column}_{name}"] and format not in owners:
             raise ArgumentError(f"{column}_{name}={own[name]!r}: for {column}_format={' or '.join(map(repr, owners))} only")
-    for name, least in (("skip", 0), ("sample", 1)):
+    for name, least in (("skip", 0), ("sample", 1), ("max_depth", 0)):
         if isinstance(own[name], bool) or not isinstance(own[name], int) or own[name] < least:
             raise ArgumentError(f"{column}_{name}={own[name]!r}: expected an integer, at least {least}")
     separator = own["separator"]
@@ -250,15 +268,16 @@ def stored_columns(columns: Iterable[str], typed: Sequence[Typed]) -> tuple[str,
     """Record columns that a batch needs for these columns; keys and values are payloads in it."""
     names: dict[str, None] = {}
     for name in columns:
-        owner = next((owner for owner in typed if name in owner.names or name == _reason(owner)), None)
+        owner = next((owner for owner in typed if name in owner.names or name in (_reason(owner), _lost(owner))), None)
         names |= {name: None} if owner is None else dict.fromkeys((owner.column, *owner.looks_at))
     return tuple(names)
 
 
 def watched_columns(columns: tuple[str, ...], typed: Sequence[Typed]) -> tuple[str, ...]:
-    """The columns, and those by which an error about a value is found and told, where the options ask for it."""
-    strict = [owner for owner in typed if owner.errors == "raise" and any(name in columns for name in owner.names)]
-    added = (*_WHERE, *map(_reason, strict)) if strict else ()
+    """The columns, those that tell what was lost of values, and those by which an error about a value is found, where it is one."""
+    used = [owner for owner in typed if any(name in columns for name in owner.names)]
+    strict = [owner for owner in used if owner.errors == "raise"]
+    added = (*map(_lost, used), *((*_WHERE, *map(_reason, strict)) if strict else ()))
     return (*columns, *(name for name in added if name not in columns))
 
 
@@ -279,30 +298,47 @@ def typed_batch(batch: pa.RecordBatch, columns: Sequence[str], typed: Sequence[T
     stored = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays = dict(stored)
     for owner in typed:
-        if any(name in columns for name in (*owner.names, _reason(owner))):
+        if any(name in columns for name in (*owner.names, _reason(owner), _lost(owner))):
             is_internal = owner.format == INTERNAL
             arrays |= _internal(owner, stored) if is_internal else _decoded(owner, stored[owner.column], stored.get("headers"), columns)
     return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
 
 
-def finished(batches: Iterator[pa.RecordBatch], columns: Sequence[str], binary: str, typed: Sequence[Typed]) -> Iterator[pa.RecordBatch]:
-    """Batches as callers get them, from those with `watched_columns`. Raises `PayloadError` at the first record whose value or key is not
-    valid, after the records before it.
+def finished(
+    batches: Iterator[pa.RecordBatch], columns: Sequence[str], binary: str, typed: Sequence[Typed], on_lost: OnLost | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Batches as callers get them, from those with `watched_columns`. When no more are taken, what was lost is told to ``on_lost``, and in
+    one warning. Raises `PayloadError` at the first record whose value or key is not valid, after the records before it.
     """
     schema = schema_of(columns, binary, typed)
     flat = {owner.column for owner in typed if owner.column in columns and owner.flat and pa.types.is_struct(owner.type)}
-    for batch in batches:
-        good, error = _judged(batch, typed)
-        if good.num_rows:
-            arrays = [array for name in columns for array in (good.column(name).flatten() if name in flat else [good.column(name)])]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-        if error is not None:
-            raise error
+    lost = LostValues()
+    try:
+        for batch in batches:
+            good, error = _judged(batch, typed)
+            for owner in typed:
+                if _lost(owner) in good.schema.names:
+                    lost.add(owner.column, good.column(_lost(owner)))
+            if good.num_rows:
+                arrays = [array for name in columns for array in (good.column(name).flatten() if name in flat else [good.column(name)])]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+            if error is not None:
+                raise error
+    finally:
+        if lost.values:
+            logger.warning("%s: the columns %s say where", lost, ", ".join(f"{column}Problems" for column in sorted(lost.values)))
+            if on_lost is not None:
+                on_lost(lost)
 
 
 def _reason(owner: Typed) -> str:
     """Name of the column that says what is wrong with a payload; no column of a caller has a space."""
     return f"{owner.column} error"
+
+
+def _lost(owner: Typed) -> str:
+    """Name of the column with what was lost of each payload, of type `PROBLEMS`, or null where nothing was."""
+    return f"{owner.column} lost"
 
 
 def _fields(name: str, binary: str, typed: Sequence[Typed]) -> list[pa.Field]:
@@ -321,36 +357,72 @@ def _fields(name: str, binary: str, typed: Sequence[Typed]) -> list[pa.Field]:
 def _internal(owner: Typed, stored: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     plain = {name: stored[name].cast(pa.binary()) if name in ("key", "value") else stored[name] for name in owner.looks_at}
     values, valid = owner.of_internal.decode(plain)
-    valid_name, id_name, raw_name = beside(owner.column)
-    return {owner.column: values, valid_name: pa.array(valid), id_name: pa.nulls(len(values), pa.int64()), raw_name: stored[owner.column]}
+    valid_name, id_name, problems_name, raw_name = beside(owner.column)
+    lost = _problems(_wrong(plain[owner.column], valid), {})
+    return {
+        owner.column: values, valid_name: pa.array(valid), id_name: pa.nulls(len(values), pa.int64()), raw_name: stored[owner.column],
+        problems_name: lost.cast(PROBLEMS), _lost(owner): lost,
+    }  # fmt: skip
 
 
 def _decoded(owner: Typed, payload: pa.Array, headers: pa.ListArray | None, columns: Sequence[str]) -> dict[str, pa.Array]:
     plain = payload.cast(pa.binary())
     bodies, schema_id = owner.framer.bodies(plain, headers)
-    valid_name, id_name, raw_name = beside(owner.column)
+    valid_name, id_name, problems_name, raw_name = beside(owner.column)
     arrays: dict[str, pa.Array] = {id_name: schema_id, raw_name: payload}
-    if any(name in columns for name in (owner.column, valid_name, _reason(owner))):
+    if any(name in columns for name in (owner.column, valid_name, problems_name, _reason(owner), _lost(owner))):
         values, valid = owner.decoder.decode(bodies)
-        arrays |= {owner.column: values, valid_name: pa.array(valid)}
+        values, valid, fields = _salvaged(owner, bodies, values, valid)
+        lost = _problems(_wrong(plain, valid), fields)
+        arrays |= {owner.column: values, valid_name: pa.array(valid), problems_name: lost.cast(PROBLEMS), _lost(owner): lost}
         if _reason(owner) in columns:
-            arrays[_reason(owner)] = _reasons(owner, plain, bodies, valid)
+            arrays[_reason(owner)] = _reasons(owner, plain, bodies, valid, fields)
     return arrays
 
 
-def _reasons(owner: Typed, payload: pa.BinaryArray, bodies: "Bodies", valid: Flags) -> pa.Array:
-    """What is wrong with each payload, null for those that are right or null."""
-    wrong = ~valid
-    if payload.null_count:
-        wrong &= payload.is_valid().to_numpy(zero_copy_only=False)
-    reasons: list[str | None] = [None] * len(valid)
+def _salvaged(owner: Typed, bodies: "Bodies", values: pa.Array, valid: Flags) -> tuple[pa.Array, Flags, dict[int, tuple[str, ...]]]:
+    """The column with what can be had of values that are not valid; which are valid now; and the lost fields of others by their rows."""
+    left = np.flatnonzero(~valid & (np.asarray(bodies.length) >= 0))
+    if not len(left):
+        return values, valid, {}
+    others, lost = owner.decoder.salvage(bodies.rows(left))
+    valid, order = valid.copy(), np.arange(len(values))
+    valid[left] = fine = np.array([not paths for paths in lost], bool)
+    if owner.errors == "null-field":
+        fine[:] = True
+    if fine.any():
+        order[left[fine]] = len(values) + np.flatnonzero(fine)
+        values = pa.concat_arrays([values, others]).take(pa.array(order))
+    return values, valid, {row: paths for row, paths in zip(left.tolist(), lost, strict=True) if paths}
+
+
+def _wrong(payload: pa.BinaryArray, valid: Flags) -> Flags:
+    """Which payloads are not valid, of those that are there."""
+    return ~valid & payload.is_valid().to_numpy(zero_copy_only=False) if payload.null_count else ~valid
+
+
+def _problems(wrong: Flags, fields: Mapping[int, tuple[str, ...]]) -> pa.Array:
+    """The lost fields of each row, the whole value where nothing else is said; of type null if no row has any."""
+    if not wrong.any():
+        return pa.nulls(len(wrong))
+    problems: list[tuple[str, ...] | None] = [None] * len(wrong)
     for row in np.flatnonzero(wrong).tolist():
+        problems[row] = fields.get(row, (WHOLE,))
+    return pa.array(problems, PROBLEMS)
+
+
+def _reasons(owner: Typed, payload: pa.BinaryArray, bodies: "Bodies", valid: Flags, fields: Mapping[int, tuple[str, ...]]) -> pa.Array:
+    """What is wrong with each payload, null for those that are right or null."""
+    reasons: list[str | None] = [None] * len(valid)
+    for row in np.flatnonzero(_wrong(payload, valid)).tolist():
         data: bytes = payload[row].as_py()
         begin = repr(data[:_SHOWN]) + ("…" if len(data) > _SHOWN else "")
         if bodies.length[row] < 0:
             reasons[row] = f"{len(data)} bytes, {begin}: what names its schema is malformed, unknown, or says that it is no binary Avro"
         else:
-            reasons[row] = f"{len(data)} bytes, {begin}: not {owner.format} of the type {owner.type}"
+            named = [path for path in fields.get(row, ()) if path != WHOLE]
+            which = f", which {', '.join(named[:TOLD])} does not fit" if named else ""
+            reasons[row] = f"{len(data)} bytes, {begin}: not {owner.format} of the type {owner.type}{which}"
     return pa.array(reasons, pa.string())
 
 

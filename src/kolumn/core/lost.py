@@ -1,0 +1,43 @@
+"""What was lost of typed keys and values, counted."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+WHOLE = "$"  # The path of a value as a whole.
+TOLD = 8  # Fields that an error or a warning names.
+
+
+@dataclass
+class LostValues:
+    """What was lost of values. ``values`` counts those with a loss by their column; ``fields`` losses by column and dotted path of a field,
+    "$" for the value as a whole.
+    """
+
+    values: Counter[str] = field(default_factory=Counter)
+    fields: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, column: str, problems: pa.Array) -> None:
+        """Count the rows of a column of problems; one of type null has none."""
+        if pa.types.is_null(problems.type) or problems.null_count == len(problems):
+            return
+        self.values[column] += len(problems) - problems.null_count
+        for entry in problems.flatten().value_counts().to_pylist():
+            self.fields[column, entry["values"]] += entry["counts"]
+
+    def update(self, other: "LostValues") -> None:
+        self.values.update(other.values)
+        self.fields.update(other.fields)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{count} {column}{'s' if count > 1 else ''} lost {self._what(column)}" for column, count in self.values.items())
+
+    def _what(self, column: str) -> str:
+        found = [(path, count) for (owner, path), count in self.fields.most_common() if owner == column]
+        told = [f"{'all' if path == WHOLE else path} ({count})" for path, count in found[:TOLD]]
+        return ", ".join(told) + (f" and {len(found) - TOLD} other fields" if len(found) > TOLD else "")
+
+
+OnLost = Callable[[LostValues], None]
