@@ -163,6 +163,11 @@ class Typed:
     def names(self) -> tuple[str, ...]:
         return (self.column, *beside(self.column))
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The columns by which a caller may see what is lost."""
+        return (self.column, f"{self.column}Valid", f"{self.column}Problems")
+
     def option(self, name: str) -> str:
         return f"{self.column}_{name}"
 
@@ -275,9 +280,9 @@ def stored_columns(columns: Iterable[str], typed: Sequence[Typed]) -> tuple[str,
 
 def watched_columns(columns: tuple[str, ...], typed: Sequence[Typed]) -> tuple[str, ...]:
     """The columns, those that tell what was lost of values, and those by which an error about a value is found, where it is one."""
-    used = [owner for owner in typed if any(name in columns for name in owner.names)]
-    strict = [owner for owner in used if owner.errors == "raise"]
-    added = (*map(_lost, used), *((*_WHERE, *map(_reason, strict)) if strict else ()))
+    strict = [owner for owner in typed if owner.errors == "raise" and any(name in columns for name in owner.names)]
+    added = [*_WHERE, *map(_reason, strict)] if strict else []
+    added += [_lost(owner) for owner in typed if any(name in columns for name in owner.told)]
     return (*columns, *(name for name in added if name not in columns))
 
 
@@ -421,7 +426,7 @@ def _reasons(owner: Typed, payload: pa.BinaryArray, bodies: "Bodies", valid: Fla
             reasons[row] = f"{len(data)} bytes, {begin}: what names its schema is malformed, unknown, or says that it is no binary Avro"
         else:
             named = [path for path in fields.get(row, ()) if path != WHOLE]
-            which = f", which {', '.join(named[:TOLD])} does not fit" if named else ""
+            which = f", of which {', '.join(named[:TOLD])} {'do' if len(named) > 1 else 'does'} not fit" if named else ""
             reasons[row] = f"{len(data)} bytes, {begin}: not {owner.format} of the type {owner.type}{which}"
     return pa.array(reasons, pa.string())
 
