@@ -6,7 +6,6 @@ import json
 import pickle
 import random
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,60 +17,32 @@ import kolumn
 from kit.avro_values import encoded
 from kit.outcome import raises
 from kit.replicas import flip
+from kit.schemas_topic import (
+    GUID,
+    RECORD,
+    Record,
+    delete_subject,
+    framed,
+    gone,
+    id_of,
+    listed,
+    packed,
+    topic,
+    version,
+    write,
+    write_values,
+)  # fmt: skip
 from kolumn.core.errors import ArgumentError
-from kolumn.readers.schemas import TopicSchemas, schemas_of
+from kolumn.readers.schemas import schemas_of
 from kolumn.values.schemas.schema import Reference, Schema
 
-Record = tuple[bytes | None, bytes | None]
-RECORD = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'
 PROTO = 'syntax = "proto3"; import "inner.proto"; message M { I i = 1; }'
-GUID = UUID(bytes=hashlib.md5(RECORD.encode()).digest())
-
-
-def packed(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def version(subject: str, number: int, id: int, text: str = RECORD, **more: Any) -> Record:
-    """A version of a subject as Confluent's registry writes it."""
-    key = {"keytype": "SCHEMA", "subject": subject, "version": number, "magic": 1}
-    return packed(key), packed({"subject": subject, "version": number, "id": id, **more, "schema": text, "deleted": False} | more)
-
-
-def gone(subject: str, number: int) -> Record:
-    return version(subject, number, 0)[0], None
-
-
-def delete_subject(subject: str, last: int) -> Record:
-    return packed({"keytype": "DELETE_SUBJECT", "subject": subject, "magic": 0}), packed({"subject": subject, "version": last})
-
 
 OTHERS = [
     (packed({"keytype": "NOOP", "magic": 0}), None),
     (packed({"keytype": "CONFIG", "subject": None, "magic": 0}), packed({"compatibilityLevel": "FULL"})),
     (packed({"keytype": "MODE", "subject": "x", "magic": 0}), packed({"mode": "READWRITE"})),
 ]
-
-
-def write(folder: Path, records: Iterable[Record], **how: Any) -> Path:
-    keys, values = zip(*records, strict=True)
-    table = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
-    kolumn.write(table, folder, **{"batch_bytes": 3000, **how})
-    return folder
-
-
-def listed(*where: Any) -> TopicSchemas:
-    found = schemas_of(*where)
-    assert isinstance(found, TopicSchemas)
-    return found
-
-
-def topic(tmp_path: Path, *records: Record, **how: Any) -> TopicSchemas:
-    return listed(write(tmp_path / "_schemas-0", records, **how))
-
-
-def id_of(schema: Schema | None) -> int | None:
-    return None if schema is None else schema.id
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
@@ -142,11 +113,11 @@ def test_as_redpanda_writes(tmp_path: Path) -> None:
         (key(5, keytype="SCHEMA", subject="r", version=4), None),
     )
     assert found.malformed == 0
-    assert [one.is_deleted for one in found.registered()] == [True, True, False]
+    assert [(one.is_deleted, one.is_gone) for one in found.registered()] == [(True, False), (True, False), (False, False), (True, True)]
     assert found.newest("r") == Schema("AVRO", '"float"', (), 3, UUID(bytes=hashlib.md5(b'"float"').digest()))
 
 
-def test_deleted_versions_are_found_by_id_until_the_last_one_is_gone(tmp_path: Path) -> None:
+def test_deleted_versions_are_found_by_id_while_their_records_are_there(tmp_path: Path) -> None:
     soft = version("soft", 1, 1, '"int"'), version("soft", 2, 2, '"long"'), version("soft", 2, 2, '"long"', deleted=True)
     subject = version("subject", 1, 3, '"bytes"'), version("subject", 2, 4, '"float"'), delete_subject("subject", 1)
     hard = version("hard", 1, 5, '"string"'), version("hard", 2, 6, '"null"'), gone("hard", 2), gone("never", 1)
@@ -154,17 +125,19 @@ def test_deleted_versions_are_found_by_id_until_the_last_one_is_gone(tmp_path: P
     clear = packed({"keytype": "CLEAR_SUBJECT", "subject": "cleared", "magic": 0}), packed({"subject": "cleared"})
     found = topic(tmp_path, *soft, *subject, *hard, *cleared, clear)
     assert found.malformed == 0
-    assert [id_of(found.by_id(id)) for id in range(1, 8)] == [1, 2, 3, 4, 5, None, None]
+    assert [id_of(found.by_id(id)) for id in range(1, 10)] == [*range(1, 9), None]
     assert [id_of(found.newest(subject)) for subject in ("soft", "subject", "hard", "cleared")] == [1, 4, 5, 8]
     assert id_of(found.version("soft", 2)) == 2
-    assert [one.schema.id for one in found.registered() if one.is_deleted] == [2, 3]
+    assert [one.schema.id for one in found.registered() if one.is_deleted] == [7, 6, 2, 3]
+    assert [one.schema.id for one in found.registered() if one.is_gone] == [7, 6]
+    assert (found.version("hard", 2), found.version("cleared", 1)) == (found.by_id(6), found.by_id(7))
     # A registry refuses another schema with an id; it may share the id with the same schema.
     refused = version("c", 1, 1, '"long"'), gone("a", 1), version("d", 1, 1, '"bytes"')
     one = version("a", 1, 1, '"int"'), version("b", 1, 1, '"int"')
     found = topic(tmp_path / "2", *one, *refused, gone("b", 1), version("e", 1, 1, '"float"'))
     assert found.malformed == 2
     assert found.by_id(1).text == '"float"'
-    assert [one.subject for one in found.registered()] == ["e"]
+    assert [(one.subject, one.is_gone) for one in found.registered()] == [("a", True), ("b", True), ("e", False)]
 
 
 def test_contexts(tmp_path: Path) -> None:
@@ -261,14 +234,6 @@ VERSIONS = [
 IDS = [7, 3, 12]
 """Ids do not grow with versions: another subject may have had the same schema before."""
 ROWS = 400
-
-
-def write_values(folder: Path, values: Iterable[bytes | None]) -> Path:
-    return write(folder, [(None, value) for value in values])
-
-
-def framed(id: int, schema: Any, datum: Any) -> bytes:
-    return b"\0" + id.to_bytes(4, "big") + encoded(schema, datum)
 
 
 def order(i: int) -> tuple[int, dict[str, Any], dict[str, Any]]:
@@ -398,7 +363,7 @@ def test_subjects_named_by_records(tmp_path: Path) -> None:
     given = json.dumps(PAYMENTS[0]).replace('"pay.Money"', json.dumps(MONEY[0]))
     found = kolumn.read(tmp_path / "bare-0", value_format="registry", value_schema=given, columns=["value"])
     assert found["value"].to_pylist() == [{"amount": {"units": i}} for i in range(90)]
-    with pytest.raises(ArgumentError, match=r"no schema of mixed-value .*the first values have schemas of pay\.Money, pay\.Payment: name"):
+    with pytest.raises(ArgumentError, match=r"no subject mixed-value .*the first values have schemas of pay\.Money, pay\.Payment: name"):
         kolumn.read(tmp_path / "mixed-0", value_format="registry")
-    with pytest.raises(ArgumentError, match="no schema of plain-value in value_schemas: name one in value_schema"):
+    with pytest.raises(ArgumentError, match=r"no subject plain-value .*none of the first values names a schema that is there: name a"):
         kolumn.read(tmp_path / "plain-0", value_format="registry")

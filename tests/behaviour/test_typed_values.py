@@ -291,7 +291,7 @@ def test_a_collection_without_subjects(topics: Path) -> None:
     found = kolumn.read(topics, value_format="registry", value_schemas=collection({}, first=of_schema(y="string")))
     assert found["value"].to_pylist() == [{"y": None}, {"y": "t"}]
     write(topics / "c-0", [b"\0\0\0\0\2{}"])
-    words = "no schema of c-value in value_schemas"
+    words = "no subject c-value in value_schemas"
     raises(kolumn.ArgumentError, words, kolumn.read, topics / "c-0", value_format="registry", value_schemas=collection({}))
     with pytest.raises(kolumn.ArgumentError, match="the newest schema is of JSON; take 'registry'"):
         kolumn.read(topics, value_format="avro", value_schemas=collection({}, of_schema(x="integer")))

@@ -277,7 +277,7 @@ READERS = [
     Reader("convert", partial(written, by=partial(kolumn.convert, magic=1))),
     Reader("compact", partial(written, by=kolumn.compact)),
     # Keys and values as the schemas are made of; those of this log are none.
-    Reader("schemas-topic", lambda _, log, scratch: [value for _, value in records_of([str(log)], kolumn.Skipped())]),
+    Reader("schemas-topic", lambda _, log, scratch: [value for _, value, _ in records_of([str(log)], kolumn.Skipped())]),
     Reader("open-transactions", lambda _, log, scratch: kolumn.open_transactions(log, now=0).to_pylist()),
     Reader("audit", lambda _, log, scratch: kolumn.audit(log, now=0).findings.select(["kind", "firstOffset"]).to_pylist()),
     Reader("spark", spark_read, plan=spark_plan),

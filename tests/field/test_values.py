@@ -63,9 +63,9 @@ PYD = [{"id": 1, "price": 1.5, "flag": True}, {"id": 2, "price": 3.0, "flag": No
         ("schemas-legacy-keys", "live", {}, [{"a": 1}, {"a": 2}]),
         ("schemas-legacy-keys", "soft", {}, [{"a": 1, "b": "q"}]),
         ("schemas-legacy-keys", "cl", {}, [{"a": 1}]),
-        not_yet("a deleted subject has no type of a column", "schemas-legacy-keys", "ds", {}, [{"a": 1, "b": "q"}]),
-        not_yet("a schema that was deleted for good is not kept", "schemas-legacy-keys", "gone", {}, [{"a": 1}]),
-        not_yet("ids of contexts are not known", "schemas-legacy-keys", "ctx", {}, [{"a": 1, "b": "q"}]),
+        ("schemas-legacy-keys", "ds", {}, [{"a": 1, "b": "q"}]),
+        ("schemas-legacy-keys", "gone", {}, [{"a": 1}]),
+        ("schemas-legacy-keys", "ctx", {}, [{"a": 1, "b": "q"}]),
         # Message indexes as old Python clients wrote them name the same messages.
         *(message(name, "new", 3) for name in MESSAGES),
         message("first", "old", 3),

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import pickle
 import threading
 import time
 import traceback
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ import kolumn
 from kolumn.values.schemas import collections as service
 from kolumn.values.schemas.collections import ServiceSchemas
 from kolumn.values.schemas.schema import UnreadableSchemasError
+from kolumn.values.schemas.subjects import Naming
 
 A = '{"type":"record","name":"A","fields":[{"name":"b","type":["null","B"]}]}'
 B = '{"type":"record","name":"B","fields":[{"name":"a","type":["null","A"]}]}'
@@ -31,10 +34,15 @@ ANSWERS: dict[int, Any] = {
     1: {"schema": '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'}, 2: b"no JSON", 3: [1, 2],
     4: {"schema": "x", "schemaType": "XML"}, 5: {"schema": 5}, 6: {}, 7: b'{"schema":"\\ud800"}',
     8: {"schema": '"int"', "references": [{"name": "x"}]}, 9: CYCLES["A"], 10: {"schema": "message {", "schemaType": "PROTOBUF"},
-    11: b"[" * 100_000,
+    11: b"[" * 100_000, 12: {"schema": '"int"'}, 13: {"schema": '"long"'},
 }  # fmt: skip
 
 
+BY_SUBJECT: dict[tuple[str, str], Any] = {("12", "ctx-value"): {"schema": '"bytes"'}, ("13", "no-value"): None}
+"""Answers to an id with a subject, which may be in another context; None is 404."""
+DEAD = {"versions": [1, 3], "1": {"subject": "dead-value", "version": 1, "id": 12, "schema": '"int"'},
+        "3": {"subject": "dead-value", "version": 3, "id": 13, "schema": '"long"'}}  # fmt: skip
+"""All versions of this subject are deleted."""
 PIECES = {"98": b"[" * 65536, "97": b" ", "96": b"X"}
 """What is answered again and again; of 96 in the headers."""
 
@@ -47,9 +55,18 @@ class Registry(BaseHTTPRequestHandler):
     ended: ClassVar[threading.Event] = threading.Event()
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
+        path, _, query = self.path.partition("?")
         self.asked[path] += 1
         last = path.rpartition("/")[2]
+        by_subject = last, dict(parse_qsl(query)).get("subject", "")
+        if by_subject in BY_SUBJECT:
+            given = BY_SUBJECT[by_subject]
+            return self._answer(200 if given else 404, given or {"error_code": 40403, "message": "Schema not found"})
+        if path == "/subjects":
+            return self._answer(200, ["dead-value"] if "deleted=true" in query else [])
+        if path.startswith("/subjects/dead-value/"):
+            is_there = last in DEAD and "deleted=true" in query
+            return self._answer(200 if is_there else 404, DEAD[last] if is_there else {"error_code": 40401, "message": "Subject not found"})
         if path.startswith("/subjects/"):
             name = path.split("/")[2]
             return self._answer(200, {"subject": name, "version": 1, "id": 9, **CYCLES[name]} if name in CYCLES else {})
@@ -212,3 +229,44 @@ def test_a_registry_that_fails_ends_the_read(url: str, tmp_path: Path, format: s
     how: dict[str, Any] = {"value_format": format, "value_schema": schema, "value_schemas": {"url": f"http://{url}", "max.retries": 0}}
     with pytest.raises(kolumn.ArgumentError, match="answered 500"):
         kolumn.read(tmp_path / "o-0", **how)
+
+
+def test_ids_are_asked_for_with_the_subject(url: str, tmp_path: Path) -> None:
+    """The registry decides in which context it is; one that does not know the id of the subject is asked without."""
+    found = schemas_at(url)
+    for naming, right in (
+        (Naming("topic", "value", ("ctx",)), '"bytes"'), (Naming("topic", "value", ("a", "b")), '"int"'),
+        (Naming("record", "value", ("ctx",)), '"int"'), (Naming("topic", "key", ("ctx",)), '"int"'),
+    ):  # fmt: skip
+        near = found.within(naming)
+        assert (near.by_id(12).text, pickle.loads(pickle.dumps(near)).by_id(12).text, found.by_id(12).text) == (right, right, '"int"')
+    assert found.within(Naming("topic", "value", ("no",))).by_id(13).text == '"long"'
+    assert found.within(Naming("topic", "value", ("no",))).by_id(404) is None
+
+    class Older:
+        """A client whose method takes no subject."""
+
+        def get_schema(self, schema_id: int) -> Any:
+            return SchemaRegistryClient({"url": f"http://{url}"}).get_schema(schema_id)
+
+    assert ServiceSchemas(Older()).within(Naming("topic", "value", ("ctx",))).by_id(12).text == '"int"'
+    kolumn.write(pa.table({"value": pa.array([b"\0\0\0\0\x0c\2q"], pa.binary())}), tmp_path / "ctx-0")
+    how: dict[str, Any] = {"value_format": "avro", "value_schema": '"bytes"', "columns": ["value"]}
+    assert kolumn.read(tmp_path / "ctx-0", value_schemas=f"http://{url}", **how)["value"].to_pylist() == [b"q"]
+
+
+def test_the_newest_of_deleted_versions(url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = schemas_at(url)
+    with caplog.at_level(logging.WARNING, "kolumn"):
+        assert [found.newest("dead-value").id for _ in range(2)] == [13, 13]
+    assert [one.getMessage().partition(f"{url}: ")[2] for one in caplog.records] == [
+        "all versions of dead-value are deleted: the newest of them, version 3, is taken"
+    ]
+    assert [(one.subject, one.version, one.schema.id, one.is_deleted) for one in found.registered()] == [
+        ("dead-value", 1, 12, True), ("dead-value", 3, 13, True)
+    ]  # fmt: skip
+    kolumn.write(pa.table({"value": pa.array([b"\0\0\0\0\x0d\2"], pa.binary())}), tmp_path / "dead-0")
+    given: dict[str, Any] = {"value_format": "registry", "value_schemas": f"http://{url}", "columns": ["value"]}
+    assert kolumn.read(tmp_path / "dead-0", **given)["value"].to_pylist() == [1]
+    with pytest.raises(kolumn.ArgumentError, match="only a topic _schemas on disk has the times"):
+        kolumn.read(tmp_path / "dead-0", value_as_of=1, **given)

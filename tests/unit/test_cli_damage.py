@@ -232,6 +232,41 @@ def test_schemas_as_a_table_as_json_and_as_text(logs: Path) -> None:
     assert (missing.returncode, missing.stdout, "no schema has the id 9" in missing.stderr) == (2, "", True)
 
 
+def test_deleted_schemas_contexts_and_moments(tmp_path: Path) -> None:
+    def version(subject: str, id: int, text: str, **more: object) -> tuple[bytes, bytes]:
+        key = {"keytype": "SCHEMA", "subject": subject, "version": 1, "magic": 1}
+        return json.dumps(key).encode(), json.dumps({"subject": subject, "version": 1, "id": id, "schema": text, **more}).encode()
+
+    soft, lost, here = version("soft", 1, '"int"', deleted=True), version("lost", 2, '"long"'), version("here", 3, RECORD)
+    others = version(":.c:x", 3, '"int"'), version(":.d:x", 3, '"float"'), version(":.c:y", 4, '"int"'), version(":.d:y", 4, '"long"')
+    alias = b'{"keytype":"CONFIG","subject":"old"}', b'{"alias":"here"}'
+    keys, values = zip(soft, lost, here, (lost[0], None), *others, alias, (b'{"keytype":"NEW"}', None), strict=True)
+    times = pa.array([1000 * number for number in range(len(keys))], pa.timestamp("ms", "UTC"))
+    kolumn.write(pa.table({"key": keys, "value": values, "timestamp": times}), tmp_path / "_schemas-0")
+    out = run("schemas", tmp_path)
+    rows = [line.split(maxsplit=4)[:1] + line.split()[4:] for line in out.stdout.splitlines()[1:]]
+    assert rows == [[":.c:x"], [":.c:y"], [":.d:x"], [":.d:y"], ["here"], ["lost", "for", "good"], ["soft", "yes"]]
+    assert (out.returncode, out.stderr) == (0, "aliases: old → here\nleft out: 1 record with a key of an unknown type\n")
+    marks = [
+        (row["subject"], row["deleted"], row.get("deletedForGood"))
+        for row in map(json.loads, run("schemas", tmp_path, "--json").stdout.splitlines())
+    ]
+    assert marks[-3:] == [("here", False, None), ("lost", True, True), ("soft", True, None)]
+    out = run("schemas", tmp_path, "--id", 3)
+    assert (out.stdout, out.stderr.splitlines()[0]) == (
+        f"{RECORD}\n",
+        f"the contexts ., .c, .d have the id 3: {tmp_path}/contexts/.d is one of them",
+    )
+    out = run("schemas", tmp_path, "--id", 4)
+    assert (
+        out.returncode,
+        f"the contexts .c, .d have other schemas with the id 4: name one, as in {tmp_path}/contexts/.c" in out.stderr,
+    ) == (2, True)
+    assert run("schemas", f"{tmp_path}/contexts/.d", "--id", 4).stdout == '"long"\n'
+    out = run("schemas", tmp_path, "--as-of", "1970-01-01T00:00:02")
+    assert [line.split()[0] for line in out.stdout.splitlines()[1:]] == ["here", "lost", "soft"]
+
+
 def test_files_and_nothing(tmp_path: Path) -> None:
     for source in (tmp_path, tmp_path / "no"):
         out = run("schemas", source)

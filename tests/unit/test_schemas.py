@@ -20,6 +20,7 @@ from kit.outcome import raises
 from kolumn.readers.schemas import schemas_of
 from kolumn.values.schemas.collections import AskedSchemas, ListedSchemas, given_schemas, kind_of
 from kolumn.values.schemas.schema import Reference, Registered, Schema, canonical_form, fingerprint_of, guid_of, rabin
+from kolumn.values.schemas.subjects import context_of, qualified, record_name
 
 RECORD = '{"type":"record","name":"O","fields":[{"name":"id","type":"long"}]}'
 
@@ -132,6 +133,20 @@ def test_ids_count_within_a_context() -> None:
     assert [None if one is None else one.id for one in (found.newest("alone"), found.newest("y"), found.newest(":.b:y"))] == [5, None, 2]
     assert found.version("alone", 4) is found.version(":.a:alone", 4) is found.version("alone", -1) is not None
     assert found.by_guid(guid_of('"double"')) == schema(5, '"double"')
+
+
+def test_names_of_records() -> None:
+    titled, named = '{"title":"T","type":"object"}', '{"type":"record","name":"R","namespace":"a.b","fields":[]}'
+    for kind, text, name in (
+        ("AVRO", named, "a.b.R"), ("AVRO", '{"type":"record","name":"c.R","namespace":"a.b","fields":[]}', "c.R"), ("AVRO", RECORD, "O"),
+        ("AVRO", '{"type":"enum","name":"E","symbols":[]}', None), ("AVRO", '"int"', None), ("AVRO", f"[{named}]", None),
+        ("AVRO", '{"type":"record","name":3}', None), ("AVRO", '{"type":"record"}', None), ("AVRO", "[" * 100_000, None),
+        ("JSON", "true", None),
+        ("AVRO", "{", None), ("JSON", titled, "T"), ("JSON", '{"title":""}', None), ("JSON", '{"title":["T"]}', None),
+    ):  # fmt: skip
+        assert record_name(Schema(kind, text)) == name  # type: ignore[arg-type]
+    assert (context_of(":.a:b:c"), context_of(":.:b"), context_of("b"), context_of(None)) == (("a", "b:c"), ("", "b"), ("", "b"), ("", ""))
+    assert (qualified("a", "b"), qualified("", "b")) == (":.a:b", "b")
 
 
 def test_the_newest_version_is_not_deleted() -> None:

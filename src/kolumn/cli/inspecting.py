@@ -273,49 +273,61 @@ def schemas(
         ),
     ],
     id: Annotated[int | None, typer.Option(help="Print the text of the schema with this id.")] = None,
+    as_of: Annotated[str | None, typer.Option(help="A moment, inclusive: ms since 1970, or ISO 8601, UTC by default.")] = None,
     json: JsonInPipes = None,
 ) -> int:
     """List schemas: subject, version, id, type, what they refer to, and whether they are deleted.
 
-    The topic `_schemas` of a cluster is read from disk; no registry has to run. Records of it that are damaged or malformed are left
+    The topic `_schemas` of a cluster is read from disk; no registry has to run. What a registry deleted for good is listed as long as
+    its record is there. `/contexts/.name` after the path lists what is in one context. Records that are damaged or malformed are left
     out, and are counted on standard error.
 
     Example: `kolumn schemas /var/lib/kafka --id 7 > orders.avsc`
     """
-    from kolumn.readers.schemas import TopicSchemas, schemas_of
+    from kolumn.options import milliseconds
+    from kolumn.readers.schemas import UNKNOWN_KEY, TopicSchemas, schemas_of
+    from kolumn.values.schemas.collections import ListedSchemas
 
-    known = schemas_of(source)
+    known = schemas_of(source, as_of=None if as_of is None else milliseconds("--as-of", as_of))
     if id is not None:
         schema = known.by_id(id)
+        contexts = [f".{name}" for name in known.contexts_of(id)] if isinstance(known, ListedSchemas) else []
         if schema is None:
-            raise ArgumentError(f"{source}: no schema has the id {id}")
+            several = f"the contexts {', '.join(contexts)} have other schemas with the id {id}: name one, as in {source}/contexts/"
+            raise ArgumentError(f"{several}{contexts[0]}" if contexts else f"{source}: no schema has the id {id}")
+        if len(contexts) > 1:
+            note(f"the contexts {', '.join(contexts)} have the id {id}: {source}/contexts/{contexts[-1]} is one of them")
         if json:
             print_json(_schema_row(None, None, schema, None))
         else:
             typer.echo(schema.text)
     elif is_json(json):
-        print_json(*(_schema_row(own.subject, own.version, own.schema, own.is_deleted) for own in known.registered()))
+        print_json(*(_schema_row(own.subject, own.version, own.schema, own.is_deleted, own.is_gone) for own in known.registered()))
     else:
         print_table("", ["subject", "version", "id", "type", "references", "deleted"], [_schema_cells(own) for own in known.registered()])
     if not isinstance(known, TopicSchemas):
         return OK
-    if known.malformed:
-        note(f"left out: {counted(known.malformed, 'record')} with a malformed key or value, or another schema's id")
-    return say(known.skipped) or (DAMAGE if known.malformed else OK)
+    if known.aliases:
+        note(f"aliases: {', '.join(f'{name} → {other}' for name, other in sorted(known.aliases.items()))}")
+    for why, count in known.left_out.items():
+        note(f"left out: {counted(count, 'record')} with {why}")
+    return say(known.skipped) or (DAMAGE if known.left_out.keys() - {UNKNOWN_KEY} else OK)
 
 
 def _schema_cells(own: "Registered") -> list[Any]:
     references = ", ".join(f"{ref.name} ({ref.subject} {ref.version})" for ref in own.schema.references)
     name = own.subject if own.subject is not None else "" if own.schema.id is not None else str(own.schema.guid or "")
-    return [name, own.version, own.schema.id, own.schema.kind, references, "yes" if own.is_deleted else ""]
+    return [name, own.version, own.schema.id, own.schema.kind, references, "for good" if own.is_gone else "yes" if own.is_deleted else ""]
 
 
-def _schema_row(subject: str | None, version: int | None, schema: "Schema", is_deleted: bool | None) -> dict[str, Any]:
+def _schema_row(
+    subject: str | None, version: int | None, schema: "Schema", is_deleted: bool | None, is_gone: bool = False
+) -> dict[str, Any]:
     row = {
         "subject": subject, "version": version, "id": schema.id, "guid": None if schema.guid is None else str(schema.guid),
         "schemaType": schema.kind,
         "references": [{"name": ref.name, "subject": ref.subject, "version": ref.version} for ref in schema.references],
-        "schema": schema.text, "deleted": is_deleted,
+        "schema": schema.text, "deleted": is_deleted, "deletedForGood": is_gone or None,
     }  # fmt: skip
     return {name: value for name, value in row.items() if value is not None or name in ("id", "guid")}
 

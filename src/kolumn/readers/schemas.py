@@ -6,10 +6,12 @@ registry, Karapace and Redpanda keep everything.
             "deleted":false}
 
 A later record of a version replaces an earlier one, and a null value deletes it. Other keys: DELETE_SUBJECT marks all versions, or those up
-to one, as deleted, CLEAR_SUBJECT removes those that are; NOOP, CONFIG, MODE and so on concern no schema. Redpanda's keys have ``seq``, the
-offset at which the writer expected the record: of two writers that expected the same offset the first one wins.
+to one, as deleted, CLEAR_SUBJECT removes those that are; CONFIG may have an alias, a name of another subject; NOOP, MODE and so on concern
+no schema. Redpanda's keys have ``seq``, the offset at which the writer expected the record: of two writers that expected the same offset
+the first one wins. What a registry has deleted for good is known as long as its record is in the log.
 
-Sources: ``SchemaKey``, ``SchemaValue``, ``KafkaStoreMessageHandler`` of confluentinc/schema-registry; Redpanda's ``storage.h``.
+Sources: ``SchemaKey``, ``SchemaValue``, ``KafkaStoreMessageHandler``, ``AliasFilter`` of confluentinc/schema-registry; Redpanda's
+``storage.h``.
 """
 
 import base64
@@ -17,10 +19,13 @@ import binascii
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
+
+import pyarrow as pa
 
 from kolumn.copies.ranges import topic_rows
 from kolumn.core import keywords
@@ -34,6 +39,7 @@ from kolumn.source.segments import named_parts
 from kolumn.values.schemas import collections
 from kolumn.values.schemas.collections import AskedSchemas, ListedSchemas, ServiceSchemas, Text, given_schemas, named_schemas
 from kolumn.values.schemas.schema import Collection, Kind, Reference, Registered, Schema, guid_of
+from kolumn.values.schemas.subjects import context_of, qualified
 
 Given = str | os.PathLike[str] | Mapping[Any, Any] | Callable[[Any], Text | None] | Collection | collections.Client
 """What `schemas_of` takes: a path, a URL, a dict, a function, a collection, a client of confluent-kafka."""
@@ -42,23 +48,41 @@ _METHODS = ("by_id", "by_guid", "by_fingerprint", "version", "newest", "only")
 TOPIC = "_schemas-0"  # Directory of the topic's only partition.
 _ALL = 2**63 - 1
 _KINDS: dict[str, Kind] = {"AVRO": "AVRO", "PROTOBUF": "PROTOBUF", "JSON": "JSON"}
-_OTHERS = {"NOOP", "CONFIG", "MODE", "CONTEXT", "ASSOC"}
+UNKNOWN_KEY = "a key of an unknown type"
+"""Why a record is left out that a newer registry may have written: it need not be damage."""
+_OTHERS = {"NOOP", "MODE", "CONTEXT", "ASSOC"}
+_CONTEXT = re.compile(r"(.+)/contexts/:?\.([^:/]*):?/?")
 
 
-def schemas_of(given: Given | None, source: keywords.Source | None = None, kind: Kind | None = None) -> Collection:
+def schemas_of(
+    given: Given | None, source: keywords.Source | None = None, kind: Kind | None = None, as_of: int | None = None
+) -> Collection:
     """The collection of schemas that a caller names; threads may use it at the same time.
 
     ``given`` is a path (or a URL of storage): a directory `_schemas-0`, one of its segments, a log directory that has one, a folder of
     files `<id>.avsc`, `<subject>.avsc`, `.proto` or `.json`, or one such file. Or a URL of a registry (http://, https://, mock://), a dict
     with its configuration (``url``), or a client of confluent-kafka; a dict or a function (`kolumn.values.schemas.collections`), or a
     collection. None: the topic `_schemas` that lies beside ``source``, which is read, or in it. ``kind`` is that of schemas that are text.
-    `ArgumentError` if there are no schemas there; `MissingError` if a package is missing for the registry or the URL.
+
+    As in URLs of Confluent's registry, ``/contexts/.name`` after the path of a topic chooses what is in one context of it. With ``as_of``,
+    ms since 1970, later records of the topic do not count. `ArgumentError` if there are no schemas there, or they have no times;
+    `MissingError` if a package is missing for the registry or the URL.
     """
+    found = _schemas_of(given, source, kind, as_of)
+    if as_of is not None and (not isinstance(found, TopicSchemas) or found is given):
+        raise ArgumentError(
+            "as_of: only a topic _schemas on disk has the times of its schemas; a running registry, files, dicts and functions have none: "
+            "name the directory of the topic"
+        )
+    return found
+
+
+def _schemas_of(given: Given | None, source: keywords.Source | None, kind: Kind | None, as_of: int | None) -> Collection:
     if given is None:
-        return _beside(source)
+        return _beside(source, as_of)
     if isinstance(given, str | os.PathLike):
         name = storage.plain(os.fspath(given))
-        return ServiceSchemas(name) if _SERVICE.match(name) else _of_path(name)
+        return ServiceSchemas(name) if _SERVICE.match(name) else _of_path(name, as_of)
     if isinstance(given, Mapping):
         return ServiceSchemas(given) if "url" in given else given_schemas(given, kind)
     if all(hasattr(given, method) for method in _METHODS):
@@ -70,7 +94,7 @@ def schemas_of(given: Given | None, source: keywords.Source | None = None, kind:
     raise ArgumentError(f"value_schemas={given!r}: expected a path, a URL, a dict or a function")
 
 
-def _beside(source: keywords.Source | None) -> Collection:
+def _beside(source: keywords.Source | None, as_of: int | None) -> Collection:
     """The topic `_schemas` in or beside the directories of a source."""
     is_folder: dict[str, bool] = {}
     for part in named_parts(source):
@@ -82,7 +106,7 @@ def _beside(source: keywords.Source | None) -> Collection:
     if not folders:
         seen = f"there is no {', no '.join(is_folder)}" if is_folder else f"nothing is at {source!r}" if source else "no source is given"
         raise ArgumentError(f"no schemas: {seen}; name them by value_schemas: a path, a URL, a dict or a function")
-    return topic_schemas(folders)
+    return topic_schemas(folders, as_of)
 
 
 def _candidates(name: str) -> Iterable[str]:
@@ -97,18 +121,25 @@ def _candidates(name: str) -> Iterable[str]:
         yield storage.within(storage.parent(folder), TOPIC)
 
 
-def _of_path(name: str) -> Collection:
-    named = storage.look(name)
+def _of_path(name: str, as_of: int | None) -> Collection:
+    named, context = storage.look(name), None
+    if named is None and (chosen := _CONTEXT.fullmatch(name)):
+        name, context = chosen[1], chosen[2]
+        named = storage.look(name)
     if named is None:
         raise MissingPathError(f"{name}: no such file or directory")
-    if not named.is_folder:
-        return _files([named]) if os.path.splitext(name)[1] in collections.SUFFIXES else topic_schemas([name])
-    entries = storage.listing(named.name)
+    if not named.is_folder and os.path.splitext(name)[1] not in collections.SUFFIXES:
+        return topic_schemas([name], as_of, context)
+    entries = storage.listing(named.name) if named.is_folder else []
     if any(entry.is_folder and storage.base_name(entry.name) == TOPIC for entry in entries):
-        return topic_schemas([storage.within(named.name, TOPIC)])
+        return topic_schemas([storage.within(named.name, TOPIC)], as_of, context)
     files = [entry for entry in entries if not entry.is_folder]
     if any(file.name.endswith(LOG) for file in files):
-        return topic_schemas([name])
+        return topic_schemas([name], as_of, context)
+    if context is not None:
+        raise ArgumentError(f"{name}: contexts are those of a topic _schemas, which is not there")
+    if not named.is_folder:
+        return _files([named])
     files = [file for file in files if os.path.splitext(file.name)[1] in collections.SUFFIXES]
     if not files:
         raise ArgumentError(
@@ -129,50 +160,101 @@ def _files(files: list[storage.FolderEntry]) -> ListedSchemas:
 
 
 class TopicSchemas(ListedSchemas):
-    """The schemas of a topic `_schemas`. ``skipped`` is damage that was left out, ``malformed`` the number of records that were left out:
-    their keys or values are not those of the topic, or their id already has another schema.
+    """The schemas of a topic `_schemas`. ``skipped`` is damage that was left out; ``left_out`` counts other records by why they were."""
+
+    def __init__(self, registered: Iterable[Registered], aliases: Mapping[str, str], skipped: Skipped, left_out: Counter[str]) -> None:
+        super().__init__(registered, aliases)
+        self.skipped, self.left_out = skipped, left_out
+
+    @property
+    def malformed(self) -> int:
+        return self.left_out.total()
+
+
+def topic_schemas(folders: list[str], as_of: int | None = None, context: str | None = None) -> TopicSchemas:
+    """The schemas that a topic `_schemas` has on disk, all of them or those of a context, without which they are named then; of several
+    directories that are copies of it, each offset is read once. `ArgumentError` if there are no segments, none of their records belongs to
+    such a topic, or nothing is as old as ``as_of`` or in the context.
     """
+    skipped, versions, where = Skipped(), _Versions(), ", ".join(folders)
+    first: int | None = None
+    for key, value, timestamp in records_of(folders, skipped):
+        if as_of is None or (timestamp is not None and timestamp <= as_of):
+            versions.add(key, value)
+        elif timestamp is None:
+            versions.left_out["no timestamp"] += 1
+        elif first is None:
+            first = timestamp
+    if versions.left_out and not versions.known:
+        raise ArgumentError(f"{where}: not a topic _schemas: none of its {versions.left_out.total()} records has a key of one")
+    if first is not None and not versions.known:
+        raise ArgumentError(f"{where}: no schemas as of {_time(as_of)}: its first record is of {_time(first)}")
+    registered, aliases = versions.listed(), versions.aliases
+    if context is not None:
+        contexts = {context_of(entry.subject)[0] for entry in registered}
+        if context not in contexts:
+            raise ArgumentError(f"{where}: no context .{context}: it has {', '.join(f'.{name}' for name in sorted(contexts)) or 'none'}")
+        within = ((entry, *context_of(entry.subject)) for entry in registered)
+        registered = [replace(entry, subject=name) for entry, own, name in within if own == context]
+        aliases = {context_of(name)[1]: context_of(other)[1] for name, other in aliases.items() if context_of(name)[0] == context}
+    return TopicSchemas(_with_qualified_references(registered), aliases, skipped, versions.left_out)
 
-    def __init__(self, registered: Iterable[Registered], skipped: Skipped, malformed: int) -> None:
-        super().__init__(registered)
-        self.skipped, self.malformed = skipped, malformed
+
+def _time(milliseconds: int | None) -> str:
+    return str(pa.scalar(milliseconds, pa.timestamp("ms", "UTC")).cast(pa.string()))
 
 
-def topic_schemas(folders: list[str]) -> TopicSchemas:
-    """The schemas that a topic `_schemas` has on disk; of several directories that are copies of it, each offset is read once.
-    `ArgumentError` if there are no segments, or none of their records belongs to such a topic.
-    """
-    skipped, versions = Skipped(), _Versions()
-    for key, value in records_of(folders, skipped):
-        versions.add(key, value)
-    if versions.malformed and not versions.known:
-        raise ArgumentError(f"{', '.join(folders)}: not a topic _schemas: none of its {versions.malformed} records has a key of one")
-    return TopicSchemas(versions.registered.values(), skipped, versions.malformed)
+def _with_qualified_references(registered: list[Registered]) -> Iterator[Registered]:
+    """References are to subjects of the context that the schema is in, unless they name another one."""
+    subjects = {entry.subject for entry in registered}
+    for entry in registered:
+        context, references = context_of(entry.subject)[0], entry.schema.references
+        if context and references:
+            own = [qualified(context, used.subject) for used in references]
+            used = tuple(replace(used, subject=name) if name in subjects else used for used, name in zip(references, own, strict=True))
+            yield replace(entry, schema=replace(entry.schema, references=used))
+        else:
+            yield entry
 
 
-def records_of(folders: list[str], skipped: Skipped) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Keys and values of a partition in the order of offsets, each offset once, without what is damaged."""
-    for batch in topic_rows(segments_of_source(folders), ("key", "value"), on_damage=skipped):
-        for key, value in zip(*batch.columns, strict=True):
-            yield key.as_py(), value.as_py()
+def records_of(folders: list[str], skipped: Skipped) -> Iterator[tuple[bytes | None, bytes | None, int | None]]:
+    """Keys, values and times, in ms since 1970, of a partition in the order of offsets, each offset once, without what is damaged."""
+    for batch in topic_rows(segments_of_source(folders), ("key", "value", "timestamp"), on_damage=skipped):
+        key, value, time = batch.columns
+        times = time.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64())
+        yield from zip(key.to_pylist(), value.to_pylist(), times.to_pylist(), strict=True)
+
+
+class _LeftOutError(ValueError):
+    """Why a record is left out, if it is well-formed."""
 
 
 class _Versions:
-    """The versions after some records: of ``known`` ones, and of ``malformed`` ones, which belong to no such topic."""
+    """The versions after some records: of ``known`` ones, and of those that belong to no such topic, counted by why they are left out."""
 
     def __init__(self) -> None:
-        self.known = self.malformed = 0
+        self.known = 0
+        self.left_out: Counter[str] = Counter()
         self.registered: dict[tuple[str, int], Registered] = {}
+        self.aliases: dict[str, str] = {}
+        self._gone: dict[object, Registered] = {}
+        """What was replaced or deleted for good, the last one at the end."""
         self._owners: dict[tuple[str, int], set[tuple[str, int]]] = {}
         """Which versions have an id of a context."""
         self._sequences: set[int] = set()
+
+    def listed(self) -> list[Registered]:
+        there = {_identity(entry) for entry in self.registered.values()}
+        return [*self.registered.values(), *(entry for key, entry in reversed(self._gone.items()) if key not in there)]
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         try:
             self._add(_object(key), None if value is None else _object(value))
             self.known += 1
+        except _LeftOutError as error:
+            self.left_out[str(error)] += 1
         except (ValueError, KeyError, TypeError, RecursionError):
-            self.malformed += 1
+            self.left_out["a malformed key or value"] += 1
 
     def _add(self, key: dict[str, Any], value: dict[str, Any] | None) -> None:
         keytype, sequence = key["keytype"], key.get("seq")
@@ -188,8 +270,10 @@ class _Versions:
                 version = value.get("version")
                 last = _ALL if version is None else _number(version)
                 self._delete(_text(value["subject"]), last if keytype == "DELETE_SUBJECT" else None)
+        elif keytype == "CONFIG":
+            self._configure(key.get("subject"), value)
         elif keytype not in _OTHERS:
-            raise ValueError(keytype)
+            raise _LeftOutError(UNKNOWN_KEY)
 
     def _put(self, version: tuple[str, int], value: dict[str, Any] | None) -> None:
         if value is None:
@@ -199,18 +283,20 @@ class _Versions:
         owners = self._owners_of(version, schema)
         if any(self.registered[owner].schema.text != schema.text for owner in owners if owner != version):
             # A registry refuses such a record too.
-            raise ValueError("another schema has this id")
+            raise _LeftOutError("another schema's id")
         self._remove(version)
         owners.add(version)
         self.registered[version] = Registered(*version, schema, value.get("deleted") is True)
 
     def _owners_of(self, version: tuple[str, int], schema: Schema) -> set[tuple[str, int]]:
-        return self._owners.setdefault((collections.context_of(version[0])[0], schema.id or 0), set())
+        return self._owners.setdefault((context_of(version[0])[0], schema.id or 0), set())
 
     def _remove(self, version: tuple[str, int]) -> None:
         old = self.registered.pop(version, None)
         if old is not None:
             self._owners_of(version, old.schema).discard(version)
+            self._gone.pop(_identity(old), None)
+            self._gone[_identity(old)] = replace(old, is_deleted=True, is_gone=True)
 
     def _delete(self, subject: str, last: int | None) -> None:
         """Mark versions up to ``last`` as deleted, or without ``last`` remove those that are."""
@@ -219,6 +305,19 @@ class _Versions:
                 self._remove(version)
             elif last is not None and version[1] <= last:
                 self.registered[version] = replace(entry, is_deleted=True)
+
+    def _configure(self, subject: object, value: dict[str, Any] | None) -> None:
+        if is_text(subject):
+            alias = None if value is None else value.get("alias")
+            self.aliases.pop(subject, None)
+            if is_text(alias) and alias:
+                context, _ = context_of(subject)
+                self.aliases[subject] = alias if context_of(alias)[0] else qualified(context, alias)
+
+
+def _identity(entry: Registered) -> object:
+    """What is the same in records of a version that differ in metadata alone."""
+    return entry.subject, entry.version, entry.schema.id, entry.schema.text, entry.schema.references
 
 
 def _object(data: bytes | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The types of typed columns, known before a read begins: given by the caller, said by schemas, or inferred from the first values."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -11,10 +11,11 @@ import pyarrow as pa
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Source
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.options import Options
+from kolumn.options import Options, milliseconds
 from kolumn.source.segments import Range, named_parts
-from kolumn.values.schemas.collections import ListedSchemas
-from kolumn.values.schemas.schema import Kind, Schema, Schemas
+from kolumn.values.schemas.collections import AskedSchemas, ListedSchemas, ServiceSchemas
+from kolumn.values.schemas.schema import Kind, Registered, Schema, Schemas
+from kolumn.values.schemas.subjects import Naming, record_name
 from kolumn.values.typed import INTERNAL, KINDS, Typed, reader_of
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Rang
         return typed
     if typed.format == INTERNAL:
         return typed.of(_reading(options, ranges))
-    # It opens the writers' schemas in any process.
-    opener = partial(_open, typed.schemas, tuple(named_parts(source))) if typed.schemas is not None or typed.format == "registry" else None
+    opener = _opener(typed, source, ranges)
     if typed.schema is not None and typed.format != "registry":
         return typed.of(reader_of(typed), opener)
     if typed.format == "json" and typed.schemas is None:
@@ -53,11 +53,11 @@ def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Rang
     if opener is None:
         raise ArgumentError(f"{typed.option('format')}={typed.format!r} needs {typed.option('schema')}, or {typed.option('schemas')}")
     found = typed.of(None, opener)
-    newest = _of_topics(found, ranges)
+    newest = _of_topics(found, ranges) if typed.subject == "topic" else None
     if typed.schema is not None:
         reader = reader_of(typed, _kind(typed.schema) if newest is None else newest.kind)
     else:
-        reader = newest or _of_first_values(found, options, ranges)
+        reader = newest or (_of_first_values if typed.subject == "topic" else _of_records)(found, options, ranges)
         if typed.format in KINDS and reader.kind != KINDS[typed.format]:
             raise ArgumentError(f"{typed.option('format')}={typed.format!r}: the newest schema is of {reader.kind}; take 'registry'")
     # The collection that was opened stays with the read.
@@ -89,22 +89,41 @@ def _kind(schema: object) -> Kind:
     return schema.kind if isinstance(schema, Schema) else "PROTOBUF"
 
 
-def _open(given: object, source: Source) -> Schemas:
-    if hasattr(given, "by_id"):
-        return cast(Schemas, given)
-    from kolumn.readers.schemas import schemas_of
+def _opener(typed: Typed, source: Source, ranges: Iterable[Range]) -> Callable[[], Schemas] | None:
+    """What opens the writers' schemas in any process; None if a read has none."""
+    as_of = None if typed.as_of is None else milliseconds(typed.option("as_of"), typed.as_of)
+    if typed.schemas is not None or typed.format == "registry":
+        return partial(_open, typed.schemas, tuple(named_parts(source)), as_of, _naming(typed, ranges))
+    if as_of is not None or typed.subject != "topic":
+        unused = typed.option("as_of" if as_of is not None else "subject")
+        raise ArgumentError(f"{unused} goes with {typed.option('schemas')}: without it no schema is looked up")
+    return None
 
-    return schemas_of(cast(Any, given), source)
+
+def _naming(typed: Typed, ranges: Iterable[Range]) -> Naming:
+    topics = sorted({part.segment.topic for part in ranges if part.segment.topic is not None})
+    return Naming(typed.subject, typed.column, tuple(topics))
+
+
+def _open(given: object, source: Source, as_of: int | None, naming: Naming) -> Schemas:
+    found: Schemas
+    if hasattr(given, "by_id") and as_of is None:
+        found = cast(Schemas, given)
+    else:
+        from kolumn.readers.schemas import schemas_of
+
+        found = schemas_of(cast(Any, given), source, as_of=as_of)
+    return found.within(naming) if isinstance(found, ListedSchemas | ServiceSchemas) else found
 
 
 def _of_topics(typed: Typed, ranges: Iterable[Range]) -> Schema | None:
     """The newest schema of the topics that are read, None if they have no subjects."""
-    schemas = typed.writers
+    schemas, naming = typed.writers, _naming(typed, ranges)
     assert schemas is not None
-    topics = sorted({part.segment.topic for part in ranges if part.segment.topic is not None})
-    found = {topic: newest for topic in topics if (newest := schemas.newest(f"{topic}-{typed.column}")) is not None}
+    newest = zip(naming.topics, map(schemas.newest, naming.by_topic()), strict=True)
+    found = {topic: schema for topic, schema in newest if schema is not None}
     # Of a caller's schema only the kind is asked for.
-    if len({(newest.kind, newest.text if typed.schema is None else "") for newest in found.values()}) > 1:
+    if len({(schema.kind, schema.text if typed.schema is None else "") for schema in found.values()}) > 1:
         raise ArgumentError(
             f"{typed.column}: the newest schemas of the topics {', '.join(found)} differ: read one of them, or say by topic=… whose schema "
             f"counts, or give {typed.option('schema')}"
@@ -113,24 +132,94 @@ def _of_topics(typed: Typed, ranges: Iterable[Range]) -> Schema | None:
 
 
 def _of_first_values(typed: Typed, options: Options, ranges: Sequence[Range]) -> Schema:
-    """The newest schema of the subject that all schemas of the first values are of: its name may be that of the record."""
+    """The newest schema of the subject that all schemas of the first values are of: its name may be that of the record. A subject without
+    a version that is not deleted counts if there is no other.
+    """
     schemas, seen = typed.writers, _seen(typed, options, ranges)
     assert schemas is not None
     if seen and not isinstance(schemas, ListedSchemas):
         return max(seen, key=lambda schema: schema.id or 0)
-    own: dict[str, set[object]] = {}
+    own: dict[str, list[Registered]] = {}
+    if isinstance(schemas, ListedSchemas):
+        _check_contexts(typed, schemas, ranges)
     for version in schemas.registered() if isinstance(schemas, ListedSchemas) else ():
         if version.subject is not None:
-            own.setdefault(version.subject, set()).add((version.schema.text, version.schema.references))
+            own.setdefault(version.subject, []).append(version)
     texts = {(schema.text, schema.references) for schema in seen}
-    newest = {subject: schemas.newest(subject) for subject, there in own.items() if texts and texts <= there}
-    if len({(found.text, found.references) for found in newest.values() if found is not None}) == 1:
-        return next(found for found in newest.values() if found is not None)
-    topics = sorted({part.segment.topic for part in ranges if part.segment.topic is not None})
-    asked = " or ".join(f"{topic}-{typed.column}" for topic in topics) or "a topic without a name"
-    others = sorted(newest or {subject for subject, there in own.items() if texts & there})
-    why = f", and the first {typed.column}s have schemas of {', '.join(others)}" if others else ""
-    raise ArgumentError(f"no schema of {asked} in {typed.option('schemas')}{why}: name one in {typed.option('schema')}")
+    there = {subject: texts & {(one.schema.text, one.schema.references) for one in versions} for subject, versions in own.items()}
+    fit = [subject for subject, some in there.items() if some and some == texts]
+    fit = [subject for subject in fit if not all(version.is_deleted for version in own[subject])] or fit
+    newest = {(one.text, one.references): one for subject in fit if (one := schemas.newest(subject)) is not None}
+    if len(newest) == 1:
+        return next(iter(newest.values()))
+    raise ArgumentError(_without_subject(typed, ranges, seen, sorted(fit or (subject for subject, some in there.items() if some))))
+
+
+def _check_contexts(typed: Typed, schemas: ListedSchemas, ranges: Iterable[Range]) -> None:
+    """Raise `ArgumentError` if the subject of a topic is one of several contexts, and not of the default one."""
+    given = typed.option("schemas")
+    for subject in _naming(typed, ranges).by_topic():
+        contexts = [f".{context}" for context in schemas.contexts_with(subject)]
+        if contexts:
+            raise ArgumentError(
+                f"{subject} has other schemas in the contexts {', '.join(contexts)}: name one by the path of the topic in {given}, as in "
+                f"{given}='…/_schemas-0/contexts/{contexts[0]}', or name a schema in {typed.option('schema')}"
+            )
+
+
+def _without_subject(typed: Typed, ranges: Iterable[Range], seen: Sequence[Schema], others: list[str]) -> str:
+    """What is said if the names of topics lead to no schema. ``others`` are subjects that have some of the ``seen`` schemas."""
+    asked, given = _naming(typed, ranges).by_topic(), typed.option("schemas")
+    own = typed.option("schema")
+    if any(schema.kind == "PROTOBUF" for schema in seen):
+        own = f"{own}, and its message in {typed.option('message')}"
+    if not seen:
+        why = f"none of the first {typed.column}s names a schema that is there"
+    elif not others:
+        why = f"the first {typed.column}s have schemas without a subject, {', '.join(str(schema.id or schema.guid) for schema in seen)}"
+    else:
+        why = f"the first {typed.column}s have schemas of {', '.join(others)}"
+    return f"no subject {' or '.join(asked) or 'of a topic without a name'} in {given}, and {why}: name a schema in {own}"
+
+
+def _of_records(typed: Typed, options: Options, ranges: Sequence[Range]) -> Schema:
+    """The newest schema of the subject of the record that the first values have, by Confluent's strategies."""
+    schemas, seen, naming = typed.writers, _seen(typed, options, ranges), _naming(typed, ranges)
+    assert schemas is not None
+    strategy, given, own = f"{typed.option('subject')}={typed.subject!r}", typed.option("schemas"), typed.option("schema")
+    if not seen:
+        raise ArgumentError(f"{strategy}: none of the first {typed.column}s names a schema in {given}: name one in {own}")
+    names = dict.fromkeys(name for schema in seen for name in _record_names(typed, schema, schemas))
+    if not names:
+        raise ArgumentError(f"{strategy}: the schemas of the first {typed.column}s name no record, message or title: name one in {own}")
+    asked = {subject: name for name in names for subject in naming.by_record(name)}
+    newest = {subject: found for subject in asked if (found := schemas.newest(subject)) is not None}
+    records = dict.fromkeys(asked[subject] for subject in newest)
+    if len(records) > 1:
+        message = f"or a message in {typed.option('message')}; " if any(schema.kind == "PROTOBUF" for schema in seen) else ""
+        raise ArgumentError(
+            f"{strategy}: the first {typed.column}s are of several records, {', '.join(records)}: name the schema of one of them in {own}, "
+            f"{message}{typed.column}s of the others are null then"
+        )
+    if len({(found.kind, found.text) for found in newest.values()}) > 1:
+        raise ArgumentError(f"{strategy}: the newest schemas of {', '.join(newest)} differ: read one of these topics, or name one in {own}")
+    if newest:
+        return next(iter(newest.values()))
+    if isinstance(schemas, AskedSchemas) and len(names) == 1:
+        # A function knows no subjects.
+        return max(seen, key=lambda schema: schema.id or 0)
+    raise ArgumentError(f"{strategy}: no subject {' or '.join(asked)} in {given}: name a schema in {own}")
+
+
+def _record_names(typed: Typed, schema: Schema, schemas: Schemas) -> list[str]:
+    """Names of the records that a schema may be registered by: of Protobuf all messages of its file, or the one that the caller names."""
+    if schema.kind != "PROTOBUF":
+        name = record_name(schema)
+        return [] if name is None else [name]
+    from kolumn.values.protobuf_schema import file_of
+
+    names, wanted = file_of(schema, schemas).places(), typed.message
+    return [name for name in names if wanted is None or name == wanted or name.endswith(f".{wanted}")]
 
 
 def _seen(typed: Typed, options: Options, ranges: Sequence[Range]) -> Sequence[Schema]:

@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
+from copy import copy
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any, Protocol
 from urllib.parse import unquote
 from uuid import UUID
@@ -20,47 +22,76 @@ from uuid import UUID
 from kolumn.core.errors import ArgumentError, MissingPackageError
 from kolumn.core.text import is_text
 from kolumn.values.schemas.schema import Collection, Kind, Reference, Registered, Schema, UnreadableSchemasError, fingerprint_of, guid_of
+from kolumn.values.schemas.subjects import Naming, context_of
 
 logger = logging.getLogger("kolumn")
-_QUALIFIED = re.compile(r":\.([^:]*):(.*)", re.DOTALL)
-
-
-def context_of(subject: str) -> tuple[str, str]:
-    """Context and name of a subject: ``:.context:name``; the default context is ""."""
-    match = _QUALIFIED.fullmatch(subject)
-    return ("", subject) if match is None else (match[1], match[2])
 
 
 class ListedSchemas(Collection):
-    """Schemas by id, GUID, fingerprint, and version of a subject. Ids count within a context of a registry, and the prefixes of values name
-    no context: an id means the schema of the default context, or else the schema that all other contexts with the id agree on. If a context
-    has several schemas with an id, the first one counts. A subject that is in one other context alone is found without it.
+    """Schemas by id, GUID, fingerprint, and version of a subject.
+
+    Ids count within a context of a registry, and the prefixes of values name no context. An id means the schema that has it in a subject
+    of the read (`within`), as Confluent's registry answers a deserializer; or else in the contexts that these subjects are in, if none is
+    in the default one; or else in the default context; or else the schema that all other contexts with the id agree on. If several schemas
+    of a context have an id, one that is not deleted for good counts. A subject that is in one other context alone is found without it.
+    ``aliases`` are names of subjects that stand for others.
     """
 
-    def __init__(self, registered: Iterable[Registered]) -> None:
-        self._all = tuple(registered)
-        self._by_id: dict[int, dict[str, Schema]] = {}
+    def __init__(self, registered: Iterable[Registered], aliases: Mapping[str, str] | None = None) -> None:
+        self._all = tuple(sorted(registered, key=_rank))
+        self.aliases = dict(aliases or {})
+        self._by_id: dict[int, list[Registered]] = {}
         self._by_guid: dict[UUID, Schema] = {}
         self._subjects: dict[str, dict[int, Registered]] = {}
         self._qualified: dict[str, set[str]] = {}
         self._by_fingerprint: dict[int, Schema] | None = None
+        self._near: set[str] = set()
+        self._around: set[str] = set()
+        self._told: set[object] = set()
         for entry in self._all:
-            schema, (context, name) = entry.schema, context_of(entry.subject or "")
+            schema = entry.schema
             if schema.id is not None:
-                self._by_id.setdefault(schema.id, {}).setdefault(context, schema)
+                self._by_id.setdefault(schema.id, []).append(entry)
             for guid in (schema.guid, guid_of(schema.text, schema.references)):
                 if guid is not None:
                     self._by_guid.setdefault(guid, schema)
             if entry.subject is not None and entry.version is not None:
-                self._subjects.setdefault(entry.subject, {})[entry.version] = entry
-                self._qualified.setdefault(name, set()).add(entry.subject)
+                self._subjects.setdefault(entry.subject, {}).setdefault(entry.version, entry)
+                self._qualified.setdefault(context_of(entry.subject)[1], set()).add(entry.subject)
+        for entries in self._by_id.values():
+            entries.sort(key=lambda entry: (entry.is_gone, context_of(entry.subject)[0], entry.is_deleted))
+
+    def within(self, naming: Naming) -> "ListedSchemas":
+        """The same for values whose subjects are named so."""
+        made = copy(self)
+        made._near = {subject for name, own in self._qualified.items() if naming.may_name(name) for subject in own}
+        made._near |= {self._aliased(subject) for subject in naming.by_topic()}
+        contexts = {context_of(subject)[0] for subject in made._near if subject in self._subjects}
+        made._around = set() if "" in contexts else contexts
+        return made
 
     def by_id(self, id: int) -> Schema | None:
-        schemas = self._by_id.get(id, {})
-        if "" in schemas:
-            return schemas[""]
-        same = len({(schema.text, schema.references) for schema in schemas.values()}) == 1
-        return next(iter(schemas.values())) if same else None
+        entries = self._by_id.get(id, [])
+        near = [entry for entry in entries if entry.subject in self._near]
+        around = [entry for entry in entries if context_of(entry.subject)[0] in self._around]
+        default = [entry for entry in entries if not context_of(entry.subject)[0]]
+        among = near or around or default
+        chosen = among[0] if among else _agreed(entries)
+        if chosen is None:
+            return None
+        context, text = context_of(chosen.subject)[0], chosen.schema.text
+        same = [entry for entry in entries if context_of(entry.subject)[0] == context]
+        others = [entry for entry in (*same, *among) if entry.schema.text != text]
+        if others:
+            self._tell(
+                id, "several schemas have the id %d: that of %s counts, not that of %s", id, _named(chosen),
+                ", ".join(sorted({*map(_named, others)})),
+            )  # fmt: skip
+        return chosen.schema
+
+    def contexts_of(self, id: int) -> list[str]:
+        """The contexts that have an id."""
+        return sorted({context_of(entry.subject)[0] for entry in self._by_id.get(id, ())})
 
     def by_guid(self, guid: UUID) -> Schema | None:
         return self._by_guid.get(guid)
@@ -82,12 +113,19 @@ class ListedSchemas(Collection):
     def version(self, subject: str, version: int) -> Schema | None:
         if version < 0:
             return self.newest(subject)
-        entry = self._versions(subject).get(version)
+        meant = self._meant(subject)
+        entry = self._subjects[meant[0]].get(version) if len(meant) == 1 else None
         return None if entry is None else entry.schema
 
     def newest(self, subject: str) -> Schema | None:
-        versions = [entry for _, entry in sorted(self._versions(subject).items()) if not entry.is_deleted]
-        return versions[-1].schema if versions else None
+        found = [_newest(self._subjects[own]) for own in self._meant(self._aliased(subject))]
+        best = min(map(_rank, found), default=0)
+        newest = _agreed([entry for entry in found if _rank(entry) == best])
+        if newest is None:
+            return None
+        if newest.is_deleted:
+            self._tell(newest.subject, "all versions of %s are deleted: the newest of them, %s, is taken", subject, _named(newest))
+        return newest.schema
 
     def only(self) -> Schema | None:
         if self._subjects or not self._all:
@@ -97,13 +135,49 @@ class ListedSchemas(Collection):
         return max(numbered, key=lambda schema: schema.id or 0) if numbered else schemas[0] if len(schemas) == 1 else None
 
     def registered(self) -> Iterator[Registered]:
-        return iter(sorted(self._all, key=lambda entry: (entry.subject or "", entry.version or 0, entry.schema.id or 0)))
+        def place(entry: Registered) -> tuple[object, ...]:
+            return entry.subject or "", entry.version or 0, not entry.is_gone, entry.schema.id or 0
 
-    def _versions(self, subject: str) -> dict[int, Registered]:
-        if subject in self._subjects:
-            return self._subjects[subject]
-        qualified = self._qualified.get(subject, set())
-        return self._subjects[next(iter(qualified))] if len(qualified) == 1 else {}
+        return iter(sorted(self._all, key=place))
+
+    def contexts_with(self, subject: str) -> list[str]:
+        """The contexts other than the default one that have a subject which is named without one, if there are several."""
+        meant = self._meant(self._aliased(subject))
+        return [context_of(own)[0] for own in meant] if len(meant) > 1 else []
+
+    def _meant(self, subject: str) -> list[str]:
+        """The subjects that one may mean which is named without a context."""
+        return [subject] if subject in self._subjects else sorted(self._qualified.get(subject, ()))
+
+    def _aliased(self, subject: str) -> str:
+        """What a subject stands for: an alias of an alias does not count. An alias of a context is found without it, as a subject is."""
+        owners = [owner for owner in self.aliases if context_of(owner)[1] == subject and subject not in self._subjects]
+        owner = subject if subject in self.aliases or len(owners) != 1 else owners[0]
+        return self.aliases.get(owner, subject)
+
+    def _tell(self, about: object, text: str, *given: object) -> None:
+        if about not in self._told:
+            self._told.add(about)
+            logger.warning(text, *given)
+
+
+def _rank(entry: Registered) -> int:
+    return entry.is_deleted + entry.is_gone
+
+
+def _newest(versions: dict[int, Registered]) -> Registered:
+    return min((entry for _, entry in sorted(versions.items(), reverse=True)), key=_rank)
+
+
+def _agreed(entries: list[Registered]) -> Registered | None:
+    """The first of some schemas if they are all the same, without those that are gone if there are others."""
+    there = [entry for entry in entries if not entry.is_gone] or entries
+    return there[0] if len({(entry.schema.text, entry.schema.references) for entry in there}) == 1 else None
+
+
+def _named(entry: Registered) -> str:
+    own = f"version {entry.version} of {entry.subject}" if entry.subject is not None else f"schema {entry.schema.id}"
+    return f"{own}, which only its record still has" if entry.is_gone else own
 
 
 Text = str | bytes | Schema | Mapping[str, Any] | list[Any]  # A schema: its text, the JSON of its text already parsed, or a `Schema`.
@@ -285,15 +359,16 @@ class ServiceSchemas(Collection):
 
     A schema whose type or text is not one of a registry is not there, and after 500 ids without a schema no other id is asked for, both
     with a warning. ``to`` is a URL (http://, https://, or mock:// for an empty registry in memory), which may have a user and a password;
-    the configuration of confluent-kafka's ``SchemaRegistryClient``, with ``url``; or such a client.
+    the configuration of confluent-kafka's ``SchemaRegistryClient``, with ``url``; or such a client. ``subject`` is that of the values: in
+    which context their ids count is decided by the registry, as for a deserializer.
 
     Raises `MissingError` without confluent-kafka, `ArgumentError` if the configuration is invalid. Methods raise `UnreadableSchemasError`
     if the registry can't be reached, refuses to answer, or an answer has more than 16 MiB or takes longer than 30 s, or than three minutes
     with all that is asked again.
     """
 
-    def __init__(self, to: "str | Mapping[str, Any] | Client") -> None:
-        self._to = to
+    def __init__(self, to: "str | Mapping[str, Any] | Client", subject: str | None = None) -> None:
+        self._to, self._subject = to, subject
         given = {"url": to} if isinstance(to, str) else to if isinstance(to, Mapping) else getattr(to, "conf", {})
         self._secrets = _secrets_of(given)
         self._name = _IN_URL.sub("//", str(given.get("url") or "the schema registry"))
@@ -303,13 +378,26 @@ class ServiceSchemas(Collection):
         self._known: dict[object, Schema | None] = {}
         self._absent = 0
 
-    def __reduce__(self) -> tuple[type["ServiceSchemas"], tuple[Any]]:
-        return ServiceSchemas, (self._to,)
+    def __reduce__(self) -> tuple[type["ServiceSchemas"], tuple[Any, str | None]]:
+        return ServiceSchemas, (self._to, self._subject)
+
+    def within(self, naming: Naming) -> "ServiceSchemas":
+        """The same for values whose subjects are named so."""
+        made, subjects = copy(self), naming.by_topic()
+        made._subject = subjects[0] if len(subjects) == 1 and _takes(self._client.get_schema, "subject_name") else None
+        made._known = {}
+        return made
 
     def by_id(self, id: int) -> Schema | None:
         """The schema with an id. The registry is asked only for ids that it could have given: 1 .. 2**31 - 1."""
         may_ask = 0 < id < 1 << 31 and (id in self._known or self._absent < _MOST_ABSENT)
-        return self._asked(id, lambda: self._schema(self._client.get_schema(id), id, None)) if may_ask else None
+        if not may_ask:
+            return None
+        asks = [lambda: self._schema(self._client.get_schema(id), id, None)]
+        if self._subject is not None:
+            # Registries without contexts do not know an id of another subject by this one.
+            asks.insert(0, lambda: self._schema(self._client.get_schema(id, subject_name=self._subject), id, None))
+        return self._asked(id, *asks)
 
     def by_guid(self, guid: UUID) -> Schema | None:
         """The schema with a GUID; its id is not known, since the registry does not return it."""
@@ -322,18 +410,30 @@ class ServiceSchemas(Collection):
 
     def newest(self, subject: str) -> Schema | None:
         """The newest version of a subject. It is remembered too, so that all of a read sees the same one."""
-        return self._asked((subject, "newest"), lambda: self._of_version(self._client.get_latest_version(subject)))
+        newest = partial(self._client.get_latest_version, subject)
+        return self._asked((subject, "newest"), lambda: self._of_version(newest()), lambda: self._newest_deleted(subject))
+
+    def _newest_deleted(self, subject: str) -> Schema | None:
+        versions = self._client.get_versions(subject, deleted=True) if _takes(self._client.get_versions, "deleted") else ()
+        if not versions:
+            return None
+        newest = max(versions)
+        logger.warning("%s: all versions of %s are deleted: the newest of them, version %d, is taken", self._name, subject, newest)
+        return self._of_version(self._client.get_version(subject, newest, deleted=True))
 
     def registered(self) -> Iterator[Registered]:
-        """All versions of all subjects that are not deleted; one request for each."""
-        for subject in sorted(self._answer(self._client.get_subjects) or ()):
-            for version in sorted(self._answer(partial(self._client.get_versions, subject)) or ()):
+        """All versions of all subjects, deleted ones too; two requests for each subject, and one for each version."""
+        all = {"deleted": True} if _takes(self._client.get_subjects, "deleted") and _takes(self._client.get_versions, "deleted") else {}
+        for subject in sorted(self._answer(partial(self._client.get_subjects, **all)) or ()):
+            live = {*(self._answer(partial(self._client.get_versions, subject)) or ())}
+            for version in sorted(live.union(self._answer(partial(self._client.get_versions, subject, **all)) or ())):
                 if (schema := self.version(subject, version)) is not None:
-                    yield Registered(subject, version, schema)
+                    yield Registered(subject, version, schema, version not in live)
 
-    def _asked(self, key: object, ask: Callable[[], Schema | None]) -> Schema | None:
+    def _asked(self, key: object, *asks: Callable[[], Schema | None]) -> Schema | None:
+        """The first answer that is a schema."""
         if key not in self._known:
-            self._known[key] = self._answer(ask)
+            self._known[key] = next((found for ask in asks if (found := self._answer(ask)) is not None), None)
             if self._known[key] is None and isinstance(key, int):
                 self._absent += 1
                 if self._absent == _MOST_ABSENT:
@@ -401,6 +501,11 @@ class ServiceSchemas(Collection):
             return Schema(kind, answer.schema_str, references, id, guid)
         logger.warning("%s: schema %s is left out: expected %s, found %s", self._name, id or guid, expected, what)
         return None
+
+
+def _takes(method: Callable[..., Any], name: str) -> bool:
+    """Whether a method of a client, which may be an older one or the caller's own, has a parameter."""
+    return name in signature(method).parameters
 
 
 def _secrets_of(configuration: Mapping[str, Any]) -> list[str]:

@@ -48,13 +48,15 @@ class Schema:
 @dataclass(frozen=True)
 class Registered:
     """A schema and where a collection has it. ``subject`` is None for schemas that are known by id, GUID or file name alone. A version
-    that ``is_deleted`` is still found by its id, as in a registry.
+    that ``is_deleted`` is still found by its id, as in a registry. One that ``is_gone`` too was deleted for good, or was replaced: a
+    registry has it no more, but the topic `_schemas` still has its record.
     """
 
     subject: str | None
     version: int | None
     schema: Schema
     is_deleted: bool = False
+    is_gone: bool = False
 
 
 class UnreadableSchemasError(ArgumentError):
@@ -83,7 +85,7 @@ class Schemas(Protocol):
         return None
 
     def newest(self, subject: str) -> Schema | None:
-        """The newest version of a subject that is not deleted."""
+        """The newest version of a subject that is not deleted; the newest deleted one, which is logged, if all are."""
         return None
 
     def only(self) -> Schema | None:
