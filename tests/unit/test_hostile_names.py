@@ -94,7 +94,7 @@ def arguments(disk: Path, work: Path) -> dict[str, list[list[object]]]:
     }  # fmt: skip
     return {
         **dict.fromkeys(("cat", "stats"), skipping), **writers, **dict.fromkeys(("overview", "verify"), several),
-        **dict.fromkeys(("explain", "inspect", "space", "schemas", "groups", "transactions", "audit"), one),
+        **dict.fromkeys(("explain", "inspect", "space", "groups", "transactions", "audit"), one), "schemas": [*one, ["--infer", disk]],
         "apply-retention": [["--retention-ms", "1", disk, "-o", target / "clean"], ["--retention-ms", "1", missing, "-o", target]],
         "report": [[disk, "-o", work / f"{NAME}.html"], [disk, "-o", missing / "x.html"]],
         "history": [["--key", NAME, "--values", disk], ["--header", f"{NAME}={NAME}", disk], ["--key", "a", missing]],

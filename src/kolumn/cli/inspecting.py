@@ -265,16 +265,24 @@ def _cell(value: object) -> object:
 
 
 @command
+@with_read_options(
+    *("topic", "partition", "start_offset", "end_offset", "start_timestamp", "end_timestamp", "value_framing", "value_skip", "value_sample")
+)
 def schemas(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="A log directory with `_schemas-0`, that directory, a folder of .avsc, .proto or .json files, or a URL."
+            metavar="SOURCE",
+            help="A log directory with `_schemas-0`, that directory, a folder of .avsc, .proto or .json files, or a URL; with --infer "
+            "segments, as elsewhere.",
         ),
     ],
     id: Annotated[int | None, typer.Option(help="Print the text of the schema with this id.")] = None,
     as_of: Annotated[str | None, typer.Option(help="A moment, inclusive: ms since 1970, or ISO 8601, UTC by default.")] = None,
+    infer: Annotated[bool, typer.Option("--infer", help="Print a schema of the JSON values in segments, for --value-schema.")] = False,
+    key: Annotated[bool, typer.Option("--key", help="With --infer: of the keys, for --key-schema.")] = False,
     json: JsonInPipes = None,
+    **options: OptionValue,
 ) -> int:
     """List schemas: subject, version, id, type, what they refer to, and whether they are deleted.
 
@@ -282,8 +290,19 @@ def schemas(
     its record is there. `/contexts/.name` after the path lists what is in one context. Records that are damaged or malformed are left
     out, and are counted on standard error.
 
+    With `--infer` the first values of a topic say their type. It is printed as JSON to edit, and standard error has a table of what was
+    seen of each field, and why a type is wider than the values. The options after `--json` go with it, and with `--key` those about
+    values are about keys.
+
     Example: `kolumn schemas /var/lib/kafka --id 7 > orders.avsc`
     """
+    if infer:
+        if id is not None or as_of is not None:
+            raise ArgumentError("--infer finds a type by values, --id and --as-of are about registered schemas: leave one out")
+        return _infer(source, "key" if key else "value", bool(json), options)
+    if key or options:
+        named = "key" if key else next(iter(options))
+        raise ArgumentError(f"--{named.replace('_', '-')} goes with --infer, which finds the type of JSON values in segments")
     from kolumn.options import milliseconds
     from kolumn.readers.schemas import UNKNOWN_KEY, TopicSchemas, schemas_of
     from kolumn.values.schemas.collections import ListedSchemas
@@ -312,6 +331,28 @@ def schemas(
     for why, count in known.left_out.items():
         note(f"left out: {counted(count, 'record')} with {why}")
     return say(known.skipped) or (DAMAGE if known.left_out.keys() - {UNKNOWN_KEY} else OK)
+
+
+def _infer(source: str, column: str, json: bool, options: dict[str, Any]) -> int:
+    """Print the type that the first payloads of a column have in common."""
+    import kolumn
+    from kolumn.readers.inferred import infer
+    from kolumn.values.json_inference import spelled, type_text
+
+    skipped = kolumn.Skipped()
+    found = infer(source, column, skipped, **{name.replace("value_", f"{column}_"): value for name, value in options.items()})
+    fields = found.fields
+    if json:
+        rows = [{"path": one.path, "type": type_text(one.type), "seen": dict(one.seen), "why": one.why} for one in fields]
+        print_json({"schema": spelled(found.type), "values": found.values, "fields": rows})
+        return say(skipped)
+    schema = spelled(found.type)
+    typer.echo(schema if isinstance(schema, str) else tables.json_lines(schema))
+    counts = [", ".join(f"{kind} {count}" for kind, count in one.seen.items()) for one in fields]
+    cells = [[one.path, type_text(one.type), seen, one.why] for one, seen in zip(fields, counts, strict=True)]
+    title = f"Of {counted(found.values, column)}:"
+    typer.echo("\n".join(tables.layout(title, ["field", "type", "seen", "widened"], cells, tables.terminal_width(), False)), err=True)
+    return say(skipped)
 
 
 def _schema_cells(own: "Registered") -> list[Any]:

@@ -1,5 +1,6 @@
 """Tables for people: as wide as necessary, or one line for each cell if the terminal is too narrow."""
 
+import json
 import os
 import shutil
 import sys
@@ -26,6 +27,12 @@ def print_left_out(rows: Rows) -> None:
     if rows:
         print_rows("Left out, since no part of the log; what is named is read", rows)
         print()
+
+
+def json_lines(value: object) -> str:
+    """JSON to edit, on several lines; ASCII alone if a text in it would make a terminal act."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return text if text.replace("\n", "").isprintable() else json.dumps(value, indent=2)
 
 
 def terminal_width() -> int | None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from kolumn.core.errors import ArgumentError
+from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import Source
+from kolumn.damage.findings import OnDamage
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options, milliseconds
 from kolumn.source.segments import Range, named_parts
@@ -240,18 +241,21 @@ def _plain(options: Options, columns: tuple[str, ...]) -> Options:
     return replace(options, columns=columns, typed=(), threads=1, backend="cpu", on_progress=None, binary="contiguous")
 
 
-def _inferred(typed: Typed, options: Options, ranges: Sequence[Range]) -> pa.StructType:
-    from kolumn.values.json_inference import inferred
-
-    values: list[bytes] = []
-    for batch in scan_ranges(ranges, _plain(options, (typed.column,))):
-        values += batch.column(typed.column).drop_null().slice(0, typed.sample - len(values)).to_pylist()
+def first_values(typed: Typed, options: Options, ranges: Sequence[Range], on_damage: OnDamage | None = None) -> list[bytes | None]:
+    """The bodies of the first values that are there, ``sample`` of them at most; None where what precedes a body is malformed."""
+    values: list[bytes | None] = []
+    for batch in scan_ranges(ranges, _plain(options, (typed.column, *typed.looks_at)), on_damage):
+        part = batch.filter(batch.column(0).is_valid()).slice(0, typed.sample - len(values))
+        bodies, _ = typed.framer.bodies(part.column(0), part.column(1) if typed.looks_at else None)
+        values += [bodies.payload(row) if bodies.length[row] >= 0 else None for row in range(len(bodies))]
         if len(values) == typed.sample:
             break
-    found = inferred(values, typed.option("schema"))
-    if found is None:
-        raise ArgumentError(
-            f"none of the first {len(values)} {typed.column}s is a JSON object with members: say its type in {typed.option('schema')}"
-        )
-    logger.info("%s: the type inferred from the first %d values is %s", typed.column, len(values), found)
-    return found
+    return values
+
+
+def _inferred(typed: Typed, options: Options, ranges: Sequence[Range]) -> pa.DataType:
+    from kolumn.values.json_inference import inferred
+
+    found = inferred(first_values(typed, options, ranges), typed.option("schema"))
+    logger.info("%s: the type inferred from the first %d values is %s", typed.column, found.values, shown(str(found)))
+    return found.type

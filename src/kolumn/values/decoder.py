@@ -248,7 +248,9 @@ def wanted_fields(columns: Iterable[str]) -> dict[str, Any]:
 
 
 def only_fields(type: pa.DataType, names: tuple[str, ...], where: str) -> pa.DataType:
-    """A struct with the named fields alone; dotted names are fields of structs, also of those in lists. `ArgumentError` for others."""
+    """A struct with the named fields alone; dotted names are fields of structs, also of those in lists and maps. `ArgumentError` for
+    others.
+    """
     if not pa.types.is_struct(type):
         raise ArgumentError(f"{where}: {type} has no fields")
     inner: dict[str, list[str]] = {}
@@ -263,6 +265,12 @@ def only_fields(type: pa.DataType, names: tuple[str, ...], where: str) -> pa.Dat
 def _narrowed(field: pa.Field, rests: list[str], where: str) -> pa.Field:
     if "" in rests:
         return field
-    if pa.types.is_list(field.type):
-        return field.with_type(pa.list_(only_fields(field.type.value_type, tuple(rests), where)))
-    return field.with_type(only_fields(field.type, tuple(rests), where))
+    return field.with_type(_fields_within(field.type, tuple(rests), where))
+
+
+def _fields_within(type: pa.DataType, names: tuple[str, ...], where: str) -> pa.DataType:
+    if pa.types.is_list(type):
+        return pa.list_(_fields_within(type.value_type, names, where))
+    if pa.types.is_map(type):
+        return pa.map_(type.key_type, _fields_within(type.item_type, names, where))
+    return only_fields(type, names, where)

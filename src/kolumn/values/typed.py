@@ -114,7 +114,9 @@ class Typed:
             from kolumn.values.json import JsonDecoder
             from kolumn.values.json_schema import type_of
 
-            type = type_of(schema.text, where) if isinstance(schema, Schema) else nested_type(schema, where)
+            look_up = None if self.writers is None else self.writers.version
+            is_written = isinstance(schema, Schema)
+            type = type_of(schema, where, look_up, self.max_depth) if is_written else nested_type(schema, where)
             return JsonDecoder(type if columns is None else only_fields(type, columns, self.option("columns")))
         from kolumn.values.separated import FixedDecoder, SeparatedDecoder
 
@@ -199,7 +201,10 @@ def _json_schema(schema: object) -> Schema | None:
         except (ValueError, RecursionError):
             # What is wrong with it is said where it is read.
             return None
-    if isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping) and schema.get("type", "object") == "object":
+    if not isinstance(schema, Mapping):
+        return None
+    is_object = isinstance(schema.get("properties"), Mapping) and schema.get("type", "object") == "object"
+    if is_object or "json-schema.org" in str(schema.get("$schema")):
         return Schema("JSON", json.dumps(schema))
     return None
 
