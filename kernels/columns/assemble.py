@@ -200,7 +200,10 @@ def _bytes(column: pa.Array, payload: str) -> pa.Array:
 
 
 def _nested(column: pa.Array, payload: str) -> pa.Array:
-    """Structs, lists and maps with members of known types; a map is a list of structs, labels are text, times of day are numbers."""
+    """Structs, lists and maps with members of known types; a map is a list of structs, labels and JSON are text, times of day
+    are numbers."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
     type = column.type
     if pa.types.is_struct(type):
         members = [_nested(column.field(i), payload) for i in range(type.num_fields)]

@@ -3,11 +3,12 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from kolumn.core.buffers import flags
 from kolumn.core.errors import ArgumentError
-from kolumn.core.schema import beside
+from kolumn.core.lost import WHOLE
+from kolumn.core.schema import PROBLEMS, beside
 from kolumn.kernels.columns.gather import headers_of
 from kolumn.kernels.columns.table import Column, bytes_column, on_host
 from kolumn.kernels.fields.records import DevicePayloads, DeviceRecords
@@ -19,7 +20,7 @@ from kolumn.kernels.values.uploaded import uploaded
 from kolumn.values.avro import AvroDecoder
 from kolumn.values.memory import nodes
 from kolumn.values.protobuf import ProtobufDecoder
-from kolumn.values.typed import Typed
+from kolumn.values.typed import Typed, decoded
 
 
 @dataclass(frozen=True)
@@ -47,39 +48,36 @@ class Values:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The column and those beside it: flags of validity, schema ids, payloads."""
+        """The column and those beside it: flags of validity, schema ids, problems, payloads."""
         return (self.typed.column, *beside(self.typed.column))
 
 
-Fields = tuple[dict[str, Column], Column]
-"""Columns of fields, and flags of validity."""
+Fields = dict[str, Column]  # Columns of fields, or of the value, by their names.
 
 
 def typed_columns(device: Runtime, records: DeviceRecords | None, how: Values, asked: Collection[str], payload: str) -> dict[str, Column]:
     """The columns of a typed column that are ``asked`` for, by their names; with fields as columns, these under their own. ``records`` is
     None for no rows; ``payload`` is "binary" or "string": what the payload is as a column."""
-    name, valid, schema_id, raw = how.names
+    name, valid, schema_id, problems, raw = how.names
     payloads = DevicePayloads(device.empty(0), device.empty(0), 0) if records is None else getattr(records, name)
     headers = None if records is None or not how.typed.framer.needs_headers else _headers(device, records)
     found: dict[str, Column] = {}
     if raw in asked:
         found[raw] = bytes_column(device, payloads, payload == "string")
-    if not {name, valid, schema_id} & set(asked):
+    if not {name, valid, schema_id, problems} & set(asked):
         return found
     bodies = how.framer.bodies(device, payloads, headers)
     if bodies is not None and schema_id in asked:
         found[schema_id] = bodies.schema_ids(device)
-    if bodies is not None and not {name, valid} & set(asked):
+    if bodies is not None and not {name, valid, problems} & set(asked):
         return found
-    made = None if bodies is None else _of_bodies(device, bodies, how)
-    if made is None:
-        made, found[schema_id] = _of_host(device, payloads, headers, how)
-    columns, found[valid] = made
-    return {**found, **columns}
+    made = None if bodies is None else _of_bodies(device, payloads, bodies, how, asked)
+    return {**found, **(_of_host(device, payloads, headers, how, asked) if made is None else made)}
 
 
-def _of_bodies(device: Runtime, bodies: DeviceBodies, how: Values) -> Fields | None:
-    """Columns of values and their flags; None if the host has to decode them."""
+def _of_bodies(device: Runtime, payloads: DevicePayloads, bodies: DeviceBodies, how: Values, asked: Collection[str]) -> Fields | None:
+    """The column of values, flags, and problems if they are ``asked`` for; None if the host has to decode them. That is so if a body is not
+    valid: what can be had of it is looked for there."""
     if how.messages is not None:
         parsed = parse_messages(device, bodies, how.messages)
     else:
@@ -88,19 +86,32 @@ def _of_bodies(device: Runtime, bodies: DeviceBodies, how: Values) -> Fields | N
     if parsed is None:
         return None
     column, valid = parsed
-    return (fields_of(column) if how.typed.flat and column.kind == "struct" else {how.typed.column: column}), valid
+    wrong = np.zeros(bodies.count, bool)
+    if column.nulls:
+        wanted = [(valid.data, 1), (bodies.length, 4), (payloads.length, 4)]
+        flags, *lengths = device.downloads([(memory, size * bodies.count, 0) for memory, size in wanted if memory is not None])
+        body, whole = (one.view(np.int32) for one in lengths)
+        if ((flags == 0) & (body >= 0)).any():
+            return None
+        wrong = (flags == 0) & (whole >= 0)
+    name, of_flags, _, of_problems, _ = how.names
+    found = fields_of(column) if how.typed.flat and column.kind == "struct" else {name: column}
+    if of_problems in asked:
+        found[of_problems] = uploaded(device, pa.array([[WHOLE] if one else None for one in wrong.tolist()], PROBLEMS))
+    return {of_flags: valid, **found}
 
 
-def _of_host(device: Runtime, payloads: DevicePayloads, headers: pa.Array | None, how: Values) -> tuple[Fields, Column]:
+def _of_host(device: Runtime, payloads: DevicePayloads, headers: pa.Array | None, how: Values, asked: Collection[str]) -> Fields:
     """The same by the decoder of the CPU, and schema ids: the payloads are copied to the host, the columns back."""
-    typed = how.typed
-    bodies, ids = typed.framer.bodies(_binary(device, payloads), headers)
-    column, valid = typed.decoder.decode(bodies)
-    if typed.flat and pa.types.is_struct(column.type):
+    name, valid, schema_id, problems, _ = how.names
+    arrays = decoded(how.typed, _binary(device, payloads), headers, how.names)
+    column = arrays[name]
+    if how.typed.flat and pa.types.is_struct(column.type):
         columns = {one.name: uploaded(device, child) for one, child in zip(column.type, column.flatten(), strict=True)}
     else:
-        columns = {typed.column: uploaded(device, column)}
-    return (columns, uploaded(device, flags(valid))), uploaded(device, ids)
+        columns = {name: uploaded(device, column)}
+    others = [valid, schema_id, *([problems] if problems in asked else [])]
+    return {**{one: uploaded(device, arrays[one]) for one in others}, **columns}
 
 
 def _binary(device: Runtime, payloads: DevicePayloads) -> pa.BinaryArray:

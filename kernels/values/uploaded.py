@@ -17,6 +17,8 @@ def uploaded(device: Runtime, array: pa.Array, narrow: bool = False) -> Column:
     text. ``narrow``: decimals of up to 9 and 18 digits in 32 and 64 bits. Raises `ArgumentError` for a type that cuDF has not."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
+    if pa.types.is_null(array.type):
+        array = pa.nulls(len(array), pa.int8())
     if array.offset:
         array = pa.concat_arrays([array])
     kind, rows, nulls = kind_of(array.type), len(array), array.null_count

@@ -280,8 +280,8 @@ def test_three_versions_from_a_dead_cluster(disk: Path, source: str, threads: in
 def test_the_type_is_known_before_and_bytes_of_bad_records_on_request(disk: Path) -> None:
     reader = kolumn.scan(disk / "orders-0", value_format="registry", columns=["value", "valueValid", "valueSchemaId"])
     longs = pa.list_(pa.field("item", pa.int64(), nullable=False))
-    fields = (("id", pa.int64(), False), ("items", longs, False), ("note", pa.string(), True), ("customer", pa.string(), False))
-    assert reader.schema.field("value").type == pa.struct([pa.field(name, type, nullable) for name, type, nullable in fields])
+    fields = [("id", pa.int64()), ("items", longs), ("note", pa.string()), ("customer", pa.string())]
+    assert reader.schema.field("value").type == pa.struct(fields)
     assert reader.schema.names == ["value", "valueValid", "valueSchemaId"]
     assert reader.schema.field("valueSchemaId").type == pa.int64()
     found = kolumn.read(disk / "orders-0", value_format="registry", columns=["value", "valueRaw", "valueValid"])

@@ -87,16 +87,24 @@ def test_avro_of_all_logical_types(tmp_path: Path) -> None:
     assert (theirs["at"], theirs["money"], theirs["day"], theirs["label"]) == (AT, Decimal("-12.30"), date(2026, 1, 2), "B")
 
 
-def test_avro_defaults_and_unions(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("style", "names"), [("types", ["int", "I"]), ("members", ["member0", "member1"])])
+def test_avro_defaults_and_unions(style: str, names: list[str], tmp_path: Path) -> None:
     schema = json.dumps({"type": "record", "name": "R", "fields": [
         {"name": "u", "type": ["null", "int", {"type": "record", "name": "I", "fields": [{"name": "x", "type": "string"}]}]},
         {"name": "n", "type": "int", "default": 7}, {"name": "b", "type": "bytes", "default": "\u00ff"},
         {"name": "l", "type": ["null", {"type": "array", "items": "int"}], "default": None}]})  # fmt: skip
-    union = pa.struct([("member0", pa.int32()), ("member1", pa.struct([("x", pa.string())]))])
-    values: list[dict[str, Any]] = [{"u": {"member0": 3, "member1": None}}, {"u": None}, {"u": {"member0": None, "member1": {"x": "y"}}}]
-    found = back(tmp_path / "t-0", pa.array(values, pa.struct([("u", union)])), value_format="avro", value_schema=schema)
-    assert found["value"].to_pylist() == [{**value, "n": 7, "b": b"\xff", "l": None} for value in values]
-    rows = pa.array([{"u": {"member0": 3, "member1": {"x": "y"}}}], pa.struct([("u", union)]))
+    union = pa.struct(list(zip(names, [pa.int32(), pa.struct([("x", pa.string())])], strict=True)))
+    pairs = [(3, None), (None, {"x": "y"}), (3, {"x": "y"})]
+    number, inner, both = ({"u": dict(zip(names, pair, strict=True))} for pair in pairs)
+    values: list[dict[str, Any]] = [number, {"u": None}, inner]
+    column = pa.array(values, pa.struct([("u", union)]))
+    read = dict(zip(names, ["int", "I"], strict=True))
+    found = back(tmp_path / "t-0", column, value_format="avro", value_schema=schema)
+    expected = [None if one["u"] is None else {read[name]: part for name, part in one["u"].items()} for one in values]
+    assert found["value"].to_pylist() == [{"u": one, "n": 7, "b": b"\xff", "l": None} for one in expected]
+    again = kolumn.read(tmp_path / "t-0", value_format="avro", value_schema=schema, value_unions=style, value_columns=["u"])
+    assert again["value"].to_pylist() == values
+    rows = pa.array([both], pa.struct([("u", union)]))
     with pytest.raises(ArgumentError, match=r"row 0: \$\.u: expected one field that is not null"):
         back(tmp_path / "t-1", rows, value_format="avro", value_schema=schema)
 
@@ -183,7 +191,7 @@ AVRO_REFUSES: list[tuple[Any, pa.Array, str]] = [
     ({"type": "array", "items": "int"}, one([1, None], pa.list_(pa.int32())), "$.x[1]: expected int, found null"),
     ("int", pa.array([{"y": 1}]), "$: expected no other fields than those of record R, found y"),
     ("int", pa.array([{}], pa.struct([])), "$.x: expected int, which has no default, found no such field"),
-    (["int", "string"], one(1.5, pa.float64()), "$.x: expected a struct of member0, member1, or one of the types of union, found double"),
+    (["int", "string"], one(1.5, pa.float64()), "$.x: expected a struct of int, string, or one of the types of union, found double"),
 ]
 
 

@@ -442,8 +442,8 @@ def logical(kind: str, meaning: str, **more: Any) -> dict[str, Any]:
         # The specification's union of null and string.
         (["null", "string"], "00", None), (["null", "string"], "02 02 61", "a"), (["null", "string"], "04 02 61", ABSENT),
         (["string", "null"], "02", None), (["int", "long"], "02 80 80 80 80 10", 2**31), (["float", "double"], "00 00 00 80 3f", 1.0),
-        (["null", "int", "string"], "04 02 61", {"member0": None, "member1": "a"}),
-        (["null", "int", "string"], "02 02", {"member0": 1, "member1": None}),
+        (["null", "int", "string"], "04 02 61", {"int": None, "string": "a"}),
+        (["null", "int", "string"], "02 02", {"int": 1, "string": None}),
         (["null", "int", "string"], "00", None),
         (["int"], "00 04", 2),
         *(({"type": "enum", "name": "E", "symbols": ["A", "B"]}, *case) for case in (("02", "B"), ("04", ABSENT), ("01", ABSENT))),

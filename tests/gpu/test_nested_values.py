@@ -95,7 +95,7 @@ def test_flat_values_with_prefixes(emulated: Emulated, wanted: Any, shape: str, 
         value = encoded(flat, {"a": rng.choice([0, 0, 7]), "b": rng.choice([None, "", "text"]), "c": rng.choice([False, True])})
         given.append(rng.choice([b"", b"\0\0\0\0\7", b"\3\0" + bytes(range(16))]) + value + rng.choice([b"", b"", b"\0"]))
     kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "a.log")
-    columns = ["valueSchemaId", "value", "offset", "valueRaw", "valueValid"]
+    columns = ["valueSchemaId", "value", "offset", "valueRaw", "valueProblems", "valueValid"]
     how = {"columns": columns, "value_format": "avro", "value_schema": flat, "value_columns": wanted, "value_as": shape}
     found = compared(tmp_path / "a.log", **how)
     assert {*found["valueValid"].to_pylist()} == {True, False}
@@ -137,6 +137,39 @@ def test_one_value(emulated: Emulated, tmp_path: Path) -> None:
     parsed, one = fastavro.parse_schema(json.loads(json.dumps(SCHEMA))), order(random.Random(6))
     kolumn.write(pa.table({"value": pa.array([encoded(parsed, one)], pa.binary())}), tmp_path / "a.log")
     assert compared(tmp_path / "a.log", value_format="avro", value_schema=SCHEMA)["valueValid"].to_pylist() == [True]
+
+
+@pytest.mark.parametrize("emulated", ["ptx"], indirect=True)
+@pytest.mark.parametrize("errors", ["null-field", "keep"])
+def test_what_is_lost_is_said(emulated: Emulated, errors: str, tmp_path: Path) -> None:
+    """The host decodes a chunk in which a body is not valid; where no schema is known for one, nothing is left to look for."""
+    fields: list[Any] = [{"name": "a", "type": "string"}, {"name": "b", "type": "null"}, {"name": "c", "type": ["null", "long"]}]
+    schema = {"type": "record", "name": "r", "fields": fields}
+    good, unknown, bad = b"\0\0\0\0\1\2x\0", b"\0\0\0\0\x09\2x\0", b"\0\0\0\0\1\2\xff\2\x08"
+    columns = ["value", "valueValid", "valueProblems"]
+    how = {"value_format": "avro", "value_schema": schema, "value_schemas": {1: schema}, "value_errors": errors, "columns": columns}
+    for number, (one, problems) in enumerate([(good, None), (unknown, ["$"]), (bad, ["a"])]):
+        path = tmp_path / f"{number}.log"
+        kolumn.write(pa.table({"value": pa.array([good, one, None], pa.binary())}), path)
+        assert compared(path, **how)["valueProblems"].to_pylist() == [None, problems, None]
+    assert emulated.launched["measure_values"] == 3
+
+
+@pytest.mark.parametrize("emulated", ["ptx"], indirect=True)
+@pytest.mark.parametrize("unit", ["s", "ms", "ns"])
+def test_units_of_time(emulated: Emulated, unit: str, tmp_path: Path) -> None:
+    """Times before 1970 are cut off downwards, as later ones are."""
+    fields = [{"name": name, "type": {"type": "long", "logicalType": f"timestamp-{name}"}} for name in ("millis", "micros", "nanos")]
+    numbers = [0, 1, -1, 999, 1000, 1001, -999, -1000, -1001, 10**9, -(10**9) - 1, 2**40, -(2**40)]
+    given = [varint(one) * 3 for one in numbers]
+    kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "a.log")
+    how = {"value_format": "avro", "value_schema": {"type": "record", "name": "r", "fields": fields}, "value_time_unit": unit}
+    found = compared(tmp_path / "a.log", **how, columns=["value", "valueValid"])
+    assert all(found["valueValid"].to_pylist())
+    assert found["micros"].cast(pa.int64()).to_pylist() == [
+        one * 1000 if unit == "ns" else one // {"s": 10**6, "ms": 1000}[unit] for one in numbers
+    ]
+    assert emulated.launched["measure_values"] == 1
 
 
 def test_types_that_cudf_has_not() -> None:

@@ -20,6 +20,7 @@ RECORD = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "long
 TWO = '{"type": "record", "name": "r", "fields": [{"name": "b", "type": "string"}, {"name": "a", "type": "long"}]}'
 MESSAGE = 'syntax = "proto3"; message M { int32 a = 1; }'
 BYTES = pa.binary()
+ITSELF = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", "r"]}]}'
 NESTED = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": {"type": "array", "items": "long"}}]}'
 
 
@@ -28,13 +29,14 @@ ON_DEVICE: list[Any] = [
     {"value_format": "avro", "value_schema": NESTED},
     {"value_format": "avro", "value_schema": NESTED, "value_columns": "a", "value_as": "struct"},
     {"value_format": "avro", "value_schema": TWO, "value_columns": ["a"]},
-    {"value_format": "avro", "value_schema": RECORD, "value_schemas": {1: RECORD}},
+    {"value_format": "avro", "value_schema": RECORD, "value_schemas": {1: RECORD}, "value_errors": "keep"},
     {"value_format": "registry", "value_schema": RECORD, "value_schemas": {1: RECORD}},
     {"value_format": "protobuf", "value_schema": MESSAGE},
     {"value_format": "protobuf", "value_schema": MESSAGE, "value_message": "M", "value_columns": ["a"], "value_framing": "confluent"},
     {"key_format": "protobuf", "key_schema": MESSAGE, "value_format": "avro", "value_schema": RECORD, "value_as": "struct"},
 ]
 ON_HOST: list[Any] = [
+    {"value_format": "avro", "value_schema": ITSELF},
     {"value_format": "avro", "value_schema": RECORD, "value_errors": "raise"},
     {"value_format": "json", "value_schema": {"a": "int64"}, "value_framing": "confluent"},
     {"value_format": "csv", "value_schema": {"a": "int64"}, "value_separator": ";"},
@@ -86,6 +88,7 @@ def test_typed_columns_in_types_of_cudf() -> None:
         "dictionary": pa.array(["a", None, "a"]).dictionary_encode(),
         "map": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int8())),
         "time": pa.array([1, None, 2], pa.time64("us")),
+        "json": pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(["{}", None, "[1]"])),
     }
     table = in_known_types(pa.table(columns), "binary")
     naive = moment.replace(tzinfo=None)
@@ -96,6 +99,7 @@ def test_typed_columns_in_types_of_cudf() -> None:
     ]
     assert (table["dictionary"].type, table["map"].to_pylist()) == (pa.string(), [[{"key": "k", "value": 1}], None, []])
     assert table["time"].to_pylist() == [1, None, 2]
+    assert (table["json"].type, table["json"].to_pylist()) == (pa.string(), ["{}", None, "[1]"])
     sliced = in_known_types(pa.table(columns).slice(1), "binary")
     assert sliced.to_pylist() == table.slice(1).to_pylist()
     table.validate(full=True)

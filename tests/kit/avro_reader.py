@@ -218,7 +218,8 @@ def _of_union(schema: list[Schema], value: Any, named: dict[str, Schema]) -> Any
     if len(others) == 1:
         return as_column(resolved[0], value, named)
     made = [as_column(one, value, named) if _is_of(one, value) else None for one in resolved]
-    return {f"member{number}": one for number, one in enumerate(made)}
+    names = [one["name"] if isinstance(one, dict) and "name" in one else kind_of(one) for one in resolved]
+    return dict(zip(names, made, strict=True))
 
 
 def of_column(array: pa.Array) -> list[Any]:

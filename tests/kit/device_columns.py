@@ -1,7 +1,6 @@
 """Columns of an emulated device as Arrow sees their buffers."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,14 @@ from kolumn.copies.transactions import with_transactions
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.kernels.columns.table import Column, DeviceTable
 from kolumn.kernels.fields.records import DevicePayloads
-from kolumn.kernels.values.columns import Values, typed_columns
+from kolumn.kernels.values.columns import Values
+from kolumn.kernels.values.typed import fields_of, parse_records
 from kolumn.log.seek import select_ranges
 from kolumn.options import Options
 from kolumn.readers.gpu import resident_options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
+from kolumn.values.avro import AvroDecoder
 from kolumn.values.typed import Typed
 
 TYPES = {
@@ -76,7 +77,9 @@ def compared(source: Any, **options: Any) -> pa.Table:
 
 
 def parsed_between(device: Any, typed: Typed, given: Sequence[bytes | None], around: bytes) -> None:
-    """Compare the flat columns of payloads with those that the decoder of the CPU makes; some bytes lie before each and after it."""
+    """Compare the flat columns of Avro payloads that a device makes, also of those that are not valid, with those that the loop of the CPU
+    makes; some bytes lie before each and after it.
+    """
     bodies, _ = typed.framer.bodies(pa.array(given, pa.binary()), None)
     expected, valid = typed.decoder.decode(bodies)
     pieces = [around, *(piece for one in given for piece in (one or b"", around))]
@@ -84,8 +87,11 @@ def parsed_between(device: Any, typed: Typed, given: Sequence[bytes | None], aro
     text, lengths = b"".join(pieces), np.array([-1 if one is None else len(one) for one in given], np.int32)
     held = device.upload(np.frombuffer(text, np.uint8))
     payloads = DevicePayloads(device.upload(held.address + places[1:-1:2]), device.upload(lengths), len(given))
-    found = typed_columns(device, SimpleNamespace(value=payloads), Values.of(typed), ["value", "valueValid"], "binary")
-    assert to_arrow(found["valueValid"]).to_pylist() == valid.tolist(), (typed, around)
+    of_device: Any = Values.of(typed).framer.bodies(device, payloads, None)
+    assert isinstance(typed.decoder, AvroDecoder)
+    column, flags = parse_records(device, of_device, typed.decoder)
+    assert to_arrow(flags).to_pylist() == valid.tolist(), (typed, around)
+    found = fields_of(column)
     for field, child in zip(expected.type, expected.flatten(), strict=True):
         assert as_type(found[field.name], field.type).to_pylist() == child.to_pylist(), (typed, around, field.name)
 

@@ -497,7 +497,7 @@ def test_fields_that_are_asked_for_are_decoded(spark: SparkSession) -> None:
         assert found.typed[0].columns == decoded
         assert set(found.columns) == set(wanted.fieldNames())
     flat = only_asked(given(**avro, valueAs="columns", columns="offset,value"), StructType.fromDDL("id long, at struct<x: int>")).decode
-    assert flat.schema == pa.schema([("id", pa.int64()), ("at", pa.struct([pa.field("x", pa.int32(), nullable=False)]))])
+    assert flat.schema == pa.schema([("id", pa.int64()), ("at", pa.struct([("x", pa.int32())]))])
     # Which members of JSON are wanted decides whether a value is valid.
     options = given(valueFormat="json", valueSchema='{"id": "int64", "n": "int64"}')
     assert only_asked(options, StructType.fromDDL("value struct<id: long>")).decode.typed[0].columns is None

@@ -1,31 +1,51 @@
 """Decodes Avro values: one program for each writer's schema, all of which fill the columns of one reader's schema. A program has steps of
-`kolumn.values.wire.avro`, made from a plan: what a value writes into the columns of a layout.
+`kolumn.values.wire.avro`, made from a plan: what a value writes into the columns of a layout. It has no calls, so a type that contains
+itself is unrolled in it; what it leaves is read by the same plan in `kolumn.values.avro_plain`.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from ctypes import string_at
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, shown
+from kolumn.core.lost import TOLD, WHOLE
 from kolumn.cpu_fallback.values.avro import decode_rows
 from kolumn.formats.words import load64
+from kolumn.values import avro_plain
 from kolumn.values import avro_resolve as resolve
-from kolumn.values.avro_resolve import Branches, Constant, Member, MismatchError, Plan, RecordFields, Skip, Value, may_be_empty, members
+from kolumn.values.avro_resolve import (
+    Branches,
+    Constant,
+    Json,
+    LostField,
+    Member,
+    MismatchError,
+    Plan,
+    RecordFields,
+    Skip,
+    Steps,
+    TooLargeError,
+    Value,
+    may_be_empty,
+)
 from kolumn.values.avro_schema import SchemaNode, parse, title
-from kolumn.values.decoder import Bodies, Salvaged, nothing_salvaged
+from kolumn.values.avro_types import ArrowTypes, AvroShape, decimal_bytes, is_text_decimal, members, per_unit, readable, with_nulls
+from kolumn.values.decoder import Bodies, Salvaged
+from kolumn.values.extensions import column_of
 from kolumn.values.memory import LARGEST, ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
 from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.wire import avro
 from kolumn.values.wire.columns import DONE
 
 logger = logging.getLogger("kolumn")
-MOST_STEPS = 1 << 17
+_UNROLLED = (4, 1 << 12), (1, 1 << 17)  # How often types that are skipped are nested, and how many steps a program may have then.
 _NUMBERS = {
     ("int", "int"): (avro.INT, 0, 0), ("int", "long"): (avro.INT_TO_LONG, 0, 0), ("long", "long"): (avro.LONG, 0, 0),
     ("int", "float"): (avro.INT_TO_FLOAT, 1, 0), ("int", "double"): (avro.INT_TO_DOUBLE, 1, 0),
@@ -48,17 +68,24 @@ class AvroProgram:
 
 def program(plan: Plan, root: LayoutNode) -> AvroProgram:
     """The program for values that fill ``root``, the outermost node of a layout; raises `MismatchError` if it is too long."""
-    steps = Steps()
-    steps.plan(plan, root)
-    return steps.ended()
+    for unrolled, most in _UNROLLED:
+        steps = _Assembler(unrolled, most)
+        try:
+            steps.plan(plan, root)
+            return steps.ended()
+        except TooLargeError:
+            continue
+    raise MismatchError("the schemas are too large")
 
 
 @dataclass
-class Steps:
+class _Assembler:
     """Steps so far. Words that count steps, or are places of constants, are made bytes at the end. ``optional`` is what the next step takes
-    along: the fills of what becomes null, and the branch of null.
+    along: the fills of what becomes null, and the branch of null. ``above`` are the records around what is skipped.
     """
 
+    unrolled: int
+    most: int
     rows: list[list[int]] = field(default_factory=list)
     constants: bytearray = field(default_factory=bytearray)
     placed: list[int] = field(default_factory=list)
@@ -66,6 +93,7 @@ class Steps:
     frames: int = 1
     optional: list[int] | None = None
     empty: dict[SchemaNode, bool] = field(default_factory=dict)
+    above: list[SchemaNode] = field(default_factory=list)
     skipped: int = 0
 
     def add(self, kind: int, column: int = 0, a: int = 0, b: int = 0, jump: int = 0, data: bytes | None = None) -> int:
@@ -78,8 +106,8 @@ class Steps:
             row[2] = len(self.constants)
             self.constants += data + bytes(-len(data) % 8)
         self.rows.append(row)
-        if len(self.rows) > MOST_STEPS:
-            raise MismatchError("the schemas are too large")
+        if len(self.rows) > self.most:
+            raise TooLargeError
         return len(self.rows) - 1
 
     def ended(self) -> AvroProgram:
@@ -97,6 +125,12 @@ class Steps:
                 self._value(plan.writer, plan.reader, node)
             case Skip():
                 self.skip(plan.writer)
+            case Json():
+                self.add(avro.FAIL)
+            case LostField():
+                self._nulls(node)
+                if plan.writer is not None:
+                    self.skip(plan.writer)
             case RecordFields():
                 self._valid(node)
                 children = {child.name: child for child in node.children}
@@ -122,9 +156,15 @@ class Steps:
     def _value(self, writer: SchemaNode, reader: SchemaNode, node: LayoutNode) -> None:
         if writer.kind == "null":
             return
-        pair, column, width = (writer.kind, reader.kind), node.column, resolve.decimal_bytes(reader)
-        logical = "" if reader.logical is None else reader.logical.name
-        if logical in resolve.TIMES:
+        pair, column, width = (writer.kind, reader.kind), node.column, decimal_bytes(reader)
+        logical, unit = ("", "") if reader.logical is None else (reader.logical.name, reader.logical.unit)
+        if is_text_decimal(reader):
+            self.add(avro.FAIL)
+        elif unit and per_unit(logical, unit) != 1:
+            factor = per_unit(logical, unit)
+            fitting = (2**63 - 1) // factor if factor > 0 else 2**63 + factor
+            self.add(avro.SCALED, column, factor, min(fitting, _RANGES[writer.kind][1]))
+        elif logical in resolve.TIMES:
             self.add(avro.TIME, column, min(resolve.TIMES[logical] - 1, _RANGES[writer.kind][1]), node.width)
         elif pair in _NUMBERS:
             kind, a, b = _NUMBERS[pair]
@@ -196,15 +236,17 @@ class Steps:
     def _member(self, plan: Member, node: LayoutNode) -> None:
         if plan.number < 0:
             self._nulls(node)
-        elif len(members(plan.union)) == 1:
+        elif not plan.name:
             self.plan(plan.value, node)
         else:
             self._valid(node)
-            for number, child in enumerate(node.children):
-                if number == plan.number:
+            for child in node.children:
+                if child.name == plan.name:
                     self.plan(plan.value, child)
                 else:
                     self._nulls(child)
+            if isinstance(plan.value, Skip):
+                self.skip(plan.value.writer)
 
     def _nulls(self, node: LayoutNode) -> None:
         row = self.add(avro.NULLS)
@@ -236,11 +278,16 @@ class Steps:
     def skip(self, node: SchemaNode) -> None:
         """Steps over a value of the writer's that no column gets."""
         self.skipped += 1
-        if self.skipped > MOST_STEPS:
-            raise MismatchError("the schemas are too large")
+        if self.skipped > self.most:
+            raise TooLargeError
         if node.kind == "record":
+            if self.above.count(node) == self.unrolled:
+                self.add(avro.FAIL)
+                return
+            self.above.append(node)
             for part in node.fields:
                 self.skip(part.type)
+            self.above.pop()
         elif node.kind in ("array", "map"):
             begin = self._begin_list(0, -1, node.kind == "array" and may_be_empty(node.inner, self.empty))
             if node.kind == "map":
@@ -278,27 +325,45 @@ _SKIPS = {"boolean": avro.SKIP_BOOLEAN, "long": avro.SKIP_LONG, "bytes": avro.SK
 _FEW = 4  # Schemas that are looked for one by one.
 
 
+@dataclass(frozen=True)
+class _Written:
+    """How values of one writer's schema are read: ``plan``, None if none of them can be; its program, None if there is none, or if
+    ``losses``, the fields that each value loses, are not empty: then ``partial`` is the program, for columns that can be null.
+    """
+
+    plan: Plan | None = None
+    program: AvroProgram | None = None
+    partial: AvroProgram | None = None
+    losses: tuple[tuple[Steps, str], ...] = ()
+
+
 class AvroDecoder:
     """A `kolumn.values.decoder.ValueDecoder` for Avro. Threads may share it. ``reader`` is the reader's schema, whose columns are made;
     ``columns`` are dotted paths of the fields that are wanted, arrays, maps and unions with null have no step in a path; in ``schemas``
-    those that others refer to are looked up. ``written`` is the reader's schema, ``node`` what is read of it. `ArgumentError` if the schema
-    is not Avro, contains itself, or has no such columns.
+    those that others refer to are looked up; ``shape`` says how types become columns. ``node`` is what is read of the reader's schema.
+    `ArgumentError` if the schema is not Avro, or has no such columns.
     """
 
     type: pa.DataType
 
-    def __init__(self, reader: Schema, columns: Sequence[str] | None = None, schemas: Schemas | None = None) -> None:
+    def __init__(
+        self, reader: Schema, columns: Sequence[str] | None = None, schemas: Schemas | None = None, shape: AvroShape | None = None
+    ) -> None:
         self._reader, self._schemas = reader, schemas
-        self.written = parse(reader, self._referenced)
+        written = parse(reader, self._referenced)
         try:
-            self.node = resolve.readable(self.written, columns)
-            types = resolve.ArrowTypes()
-            self.type = types.of(self.node)
-            self.layout = ColumnLayout.of(self.type, types.symbols)
-            self._own = self._program(self.written)
+            self.node = readable(written, columns, shape)
+            types = ArrowTypes()
+            strict = types.of(self.node)
+            self.type, self._symbols = with_nulls(strict), types.symbols
+            # What the schema says cannot be null has no validity in memory, and none is written.
+            self.layout = ColumnLayout.of(strict, self._symbols)
+            self.layout.root = _retyped(self.layout.root, self.type)
+            plan = resolve.resolve(written, self.node)
+            self._own = _Written(plan, program(plan, self.layout.root))
         except (ArgumentError, MismatchError) as error:
             raise ArgumentError(f"{title(reader)}: {error}") from None
-        self._programs: dict[Schema, AvroProgram | None] = {}
+        self._known: dict[Schema, _Written] = {}
         self._lock = threading.Lock()
         self._elements = 1.0
 
@@ -306,20 +371,27 @@ class AvroDecoder:
         """As `ValueDecoder.decode`, in host memory of its own. A row without a writer's schema is read by the reader's. `OverflowError` if
         a column has more than 2**31 - 1 bytes or elements: decode fewer rows at a time.
         """
-        rows, count = len(bodies), len(bodies.schemas)
+        return self._rows(bodies, self.layout, [None if one is None else one.program for one in self._used(bodies)])
+
+    def _used(self, bodies: Bodies) -> list[_Written | None]:
+        """How values of the reader's own schema are read, then those of writers'; None for one that no row has: it is not looked at."""
+        count = len(bodies.schemas)
         if count > _FEW:
             used = (np.bincount(bodies.schema + 1, minlength=count + 1)[1:] > 0).tolist()
         else:
             used = [(bodies.schema == number).any() for number in range(count)]
-        # Schemas that no row has are not looked at.
-        programs = [self._own, *(self._written(schema) if own else None for schema, own in zip(bodies.schemas, used, strict=True))]
+        return [self._own, *(self._written(schema) if own else None for schema, own in zip(bodies.schemas, used, strict=True))]
+
+    def _rows(self, bodies: Bodies, layout: ColumnLayout, programs: Sequence[AvroProgram | None]) -> tuple[pa.Array, Flags]:
+        """The column of some bodies, by programs that fill a layout: those of the reader's own schema, and of writers'."""
+        rows = len(bodies)
         addresses = np.array([0 if program is None else program.words.ctypes.data for program in programs], np.int64)
         stack = np.empty(max(avro.FRAME * program.frames for program in programs if program is not None) // 8, np.int64)
         columns = (bodies.address, bodies.length, bodies.prefix, bodies.schema)
         address, length, prefix, schema = (np.ascontiguousarray(column, np.int64) for column in columns)
         elements = min(int(rows * self._elements), LARGEST) + 1
-        memory = ColumnMemory(self.layout, rows, elements, min(shared_bytes(self.layout, length), LARGEST))
-        root, valid = self.layout.root, np.empty(rows, np.bool_)
+        memory = ColumnMemory(layout, rows, elements, min(shared_bytes(layout, length), LARGEST))
+        root, valid = layout.root, np.empty(rows, np.bool_)
         row, code = 0, DONE
         while True:
             target = memory.target
@@ -335,27 +407,101 @@ class AvroDecoder:
         return memory.array(rows), valid
 
     def salvage(self, bodies: Bodies) -> Salvaged:
-        return nothing_salvaged(self.type, len(bodies))
+        """As `ValueDecoder.salvage`. Values of schemas that lack a field of the reader's are read by programs first, without that field."""
+        written, rows = self._used(bodies), len(bodies)
+        lost: list[tuple[str, ...]] = [(WHOLE,)] * rows
+        order, column = np.full(rows, -1, np.int64), pa.nulls(0, self.type)
+        partial = [None if one is None else one.partial for one in written]
+        by_program = np.array([one is not None for one in partial])[bodies.schema + 1]
+        if by_program.any():
+            (some,) = np.nonzero(by_program)
+            column, valid = self._rows(replace(bodies.rows(some), bare=False), self._nullable, partial)
+            order[some[valid]] = np.flatnonzero(valid)
+            found = self._losses(column, bodies.schema[some], written)
+            for number in np.flatnonzero(valid).tolist():
+                lost[some[number]] = found.get(number, ())
+        values: list[object] = []
+        for row in np.flatnonzero(order < 0).tolist():
+            order[row] = len(column) + len(values)
+            value, lost[row] = self._plain(bodies, row, written)
+            values.append(value)
+        if not len(column):
+            return column_of(values, self.type), lost
+        return pa.concat_arrays([column, column_of(values, self.type)]).take(pa.array(order)), lost
+
+    def _losses(self, column: pa.Array, schema: Int64s, written: Sequence[_Written | None]) -> dict[int, tuple[str, ...]]:
+        """The fields that rows of a column lose because of their schemas, by rows."""
+        found: dict[int, tuple[str, ...]] = {}
+        for number, one in enumerate(written):
+            rows = schema + 1 == number
+            for steps, name in () if one is None or not rows.any() else one.losses:
+                path = ".".join((*steps, name))
+                for row in np.flatnonzero(rows & _has_record(column, steps)).tolist():
+                    found[row] = (*found.get(row, ()), path)
+        return found
+
+    def _plain(self, bodies: Bodies, row: int, written: Sequence[_Written | None]) -> tuple[object, tuple[str, ...]]:
+        """What can be had of one body by the plain reader; a value that only looks as if it had a prefix is read without one."""
+        own, best = written[bodies.schema[row] + 1], None
+        if own is not None and own.plan is not None:
+            best = avro_plain.read(own.plan, bodies.payload(row))
+        if bodies.bare and bodies.prefix[row] > 0 and (best is None or best[1]):
+            begin, size = int(bodies.address[row] - bodies.prefix[row]), int(bodies.length[row] + bodies.prefix[row])
+            assert self._own.plan is not None
+            bare = avro_plain.read(self._own.plan, string_at(begin, size))
+            best = bare if best is None or (bare is not None and not bare[1]) else best
+        return best or (None, (WHOLE,))
 
     def programs(self, schemas: Sequence[Schema]) -> list[AvroProgram | None]:
-        """The reader's own program, then those of writers' schemas; None for schemas that cannot be read."""
-        return [self._own, *map(self._written, schemas)]
+        """The reader's own program, then those of writers' schemas; None for schemas that cannot be read as a whole."""
+        return [self._own.program, *(self._written(schema).program for schema in schemas)]
 
-    def _written(self, writer: Schema) -> AvroProgram | None:
+    @cached_property
+    def _nullable(self) -> ColumnLayout:
+        """The layout of columns in which each field can be null."""
+        return ColumnLayout.of(self.type, self._symbols)
+
+    def _written(self, writer: Schema) -> _Written:
         with self._lock:
-            if writer not in self._programs:
-                try:
-                    self._programs[writer] = self._program(parse(writer, self._referenced))
-                except UnreadableSchemasError:
-                    raise
-                except (ArgumentError, MismatchError) as error:
-                    self._programs[writer] = None
-                    prefix = "" if isinstance(error, ArgumentError) else f"{title(writer)}: "
-                    logger.warning("values are null, because %s (read as %s)", shown(f"{prefix}{error}"), title(self._reader))
-            return self._programs[writer]
+            if writer not in self._known:
+                self._known[writer] = self._resolved(writer)
+            return self._known[writer]
 
-    def _program(self, writer: SchemaNode) -> "AvroProgram":
-        return program(resolve.resolve(writer, self.node), self.layout.root)
+    def _resolved(self, writer: Schema) -> _Written:
+        try:
+            plan = resolve.resolve(parse(writer, self._referenced), self.node)
+            lost = dict.fromkeys(resolve.losses(plan))
+            if not lost:
+                return _Written(plan, program(plan, self.layout.root))
+            reasons = list(dict.fromkeys(reason for _, _, reason in lost))
+            more = f"; and {len(reasons) - TOLD} other fields" if len(reasons) > TOLD else ""
+            text = shown(f"{title(writer)}: {'; '.join(reasons[:TOLD])}{more}")
+            logger.warning("fields are null, because %s (read as %s)", text, title(self._reader))
+            losses = tuple(dict.fromkeys((steps, name) for steps, name, _ in lost))
+            return _Written(plan, None, program(plan, self._nullable.root), losses)
+        except UnreadableSchemasError:
+            raise
+        except (ArgumentError, MismatchError) as error:
+            prefix = "" if isinstance(error, ArgumentError) else f"{title(writer)}: "
+            logger.warning("values are null, because %s (read as %s)", shown(f"{prefix}{error}"), title(self._reader))
+            return _Written()
 
     def _referenced(self, subject: str, version: int) -> Schema | None:
         return None if self._schemas is None else self._schemas.version(subject, version)
+
+
+def _retyped(node: LayoutNode, type: pa.DataType) -> LayoutNode:
+    """The same node of a layout, for a type that differs in what can be null alone."""
+    inner = [type.key_field, type.item_field] if pa.types.is_map(type) else [type.field(number) for number in range(len(node.children))]
+    return replace(node, type=type, children=tuple(_retyped(child, one.type) for child, one in zip(node.children, inner, strict=True)))
+
+
+def _has_record(column: pa.Array, steps: Steps) -> Flags:
+    """The rows of a column in which there is a record at the end of some steps."""
+    type, here = column.type, column.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_list(type) or pa.types.is_map(type):
+        inner = _has_record(column.items if pa.types.is_map(type) else column.values, steps)
+        before = np.concatenate([[0], np.cumsum(inner)])[np.asarray(column.offsets)]
+        found: Flags = here & (np.diff(before) > 0)
+        return found
+    return here & _has_record(column.field(steps[0]), steps[1:]) if steps else here

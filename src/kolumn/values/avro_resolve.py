@@ -1,142 +1,23 @@
-"""Which Arrow type each Avro type becomes, what defaults of a reader's fields become, and what has to be done with each part of a writer's
-schema to fill the columns of a reader's schema. Unions are as in Spark, because Parquet and Spark have none. A plan follows the writer's
-order, because the bytes do; what only the reader has comes last in each record. Source: the Avro specification, "Schema Resolution", and
-Java's `org.apache.avro.Resolver`: names of records count only among the types of a union, and of a reader's union the first type that
-matches without a promotion is taken.
+"""What defaults of a reader's fields become, and what has to be done with each part of a writer's schema to fill the columns of a reader's
+schema. A plan follows the writer's order, because the bytes do; what only the reader has comes last in each record. A field that cannot be
+had from the writer's is lost, and no other one. Source: the Avro specification, "Schema Resolution", and Java's `org.apache.avro.Resolver`:
+names of records count only among the types of a union, and of a reader's union the first type that matches without a promotion is taken.
 """
 
 import math
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from typing import Any
 
-import pyarrow as pa
-
-from kolumn.core.errors import ArgumentError
 from kolumn.core.text import is_text
-from kolumn.values.avro_schema import SchemaNode, at_field, below
-from kolumn.values.decoder import Wanted, wanted_fields
-from kolumn.values.memory import Path
+from kolumn.values.avro_schema import Logical, SchemaNode, at_field, below
+from kolumn.values.avro_types import MOST_DIGITS, MOST_NODES, can_be_null, decimal_bytes, is_text_decimal, members, per_unit
 
-MOST_NODES = 20_000  # Types in a schema after names are replaced by what they stand for: a short text can define more than memory holds.
-_NUMBERS = ({"int", "long"}, {"float", "double"})  # Unions that Spark reads as the second type.
-_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
-_PRIMITIVE = {
-    "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
-    "bytes": pa.binary(), "string": pa.string(),
-}  # fmt: skip
-_LOGICAL = {
-    "date": pa.date32(), "time-millis": pa.time32("ms"), "time-micros": pa.time64("us"), "duration": pa.month_day_nano_interval(),
-    **{f"timestamp-{name}": pa.timestamp(unit, "UTC") for name, unit in _UNITS.items()},
-    **{f"local-timestamp-{name}": pa.timestamp(unit) for name, unit in _UNITS.items()},
-}  # fmt: skip
 TIMES = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 """Numbers of a day. Arrow has no times after it, and neither fastavro nor Java returns one."""
-
-
-def readable(node: SchemaNode, columns: Sequence[str] | None = None) -> SchemaNode:
-    """A reader's schema as it is read: unions as in Spark, and only the columns that are wanted; `ArgumentError` if one does not exist.
-    ``columns`` are dotted paths of fields. Arrays, maps and unions with null have no step of their own in a path.
-    """
-    return _Readable().node(node, None if columns is None else wanted_fields(columns), "")
-
-
-@dataclass
-class _Readable:
-    done: dict[SchemaNode, SchemaNode] = field(default_factory=dict)
-
-    def node(self, node: SchemaNode, wanted: Wanted, path: str) -> SchemaNode:
-        if wanted is not None:
-            return self._rebuilt(node, wanted, path)
-        if node not in self.done:
-            self.done[node] = self._rebuilt(node, wanted, path)
-        return self.done[node]
-
-    def _rebuilt(self, node: SchemaNode, wanted: Wanted, path: str) -> SchemaNode:
-        if node.kind in ("array", "map"):
-            return replace(node, items=self.node(node.inner, wanted, path))
-        if node.kind == "union":
-            return self._union(node, wanted, path)
-        if node.kind != "record":
-            if wanted is not None:
-                raise ArgumentError(f"column {path + '.' if path else ''}{next(iter(wanted), '')}: {path or 'the value'} has no fields")
-            return node
-        own = {part.name: part for part in node.fields}
-        names: dict[str, Wanted] = wanted if wanted is not None else dict.fromkeys(own)
-        for name in names:
-            if name not in own:
-                near = get_close_matches(name, own, 1)
-                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(own) or 'none'}"
-                raise ArgumentError(f"column {below(path, name)} is not in the Avro schema{hint}")
-        kept = [part for part in node.fields if part.name in names]
-        fields = [replace(part, type=self.node(part.type, names[part.name], below(path, part.name))) for part in kept]
-        return replace(node, fields=tuple(fields))
-
-    def _union(self, node: SchemaNode, wanted: Wanted, path: str) -> SchemaNode:
-        others = members(node)
-        nulls = [branch for branch in node.branches if branch.kind == "null"]
-        for numbers in _NUMBERS:
-            if {branch.kind for branch in others} == numbers:
-                others = [SchemaNode(max(numbers, key=("int", "float", "long", "double").index))]
-        if len(others) > 1 and wanted is not None:
-            raise ArgumentError(f"column {path}.{next(iter(wanted))}: {path} is a union of several types, which is read as a whole")
-        branches = tuple(nulls + [self.node(branch, wanted, path) for branch in others])
-        return branches[0] if len(branches) == 1 else replace(node, branches=branches)
-
-
-def members(union: SchemaNode) -> list[SchemaNode]:
-    """The types of a union but null."""
-    return [branch for branch in union.branches if branch.kind != "null"]
-
-
-def decimal_bytes(node: SchemaNode) -> int:
-    """Bytes of Arrow's decimal for a type; 0 if the type is not a decimal, or has more digits than Arrow's decimals."""
-    if node.logical is None or node.logical.name != "decimal" or node.logical.precision > 76:
-        return 0
-    return 16 if node.logical.precision <= 38 else 32
-
-
-@dataclass
-class ArrowTypes:
-    """Arrow types of a schema that `readable` returned; ``symbols`` of each enum by its path, as `ColumnLayout.of` takes them."""
-
-    symbols: dict[Path, tuple[str, ...]] = field(default_factory=dict)
-    _count: int = 0
-
-    def of(self, node: SchemaNode, path: Path = ()) -> pa.DataType:
-        """The type of a value; raises `ArgumentError` for one that is too large."""
-        self._count += 1
-        if self._count > MOST_NODES:
-            raise ArgumentError(f"the Avro schema has more than {MOST_NODES} types")
-        if node.kind == "array":
-            return pa.list_(self._field("item", node.inner, (*path, "element")))
-        if node.kind == "map":
-            return pa.map_(pa.string(), self._field("value", node.inner, (*path, "value")))
-        if node.kind == "record":
-            return pa.struct([self._field(part.name, part.type, (*path, part.name)) for part in node.fields])
-        if node.kind == "union":
-            others = members(node)
-            if len(others) == 1:
-                return self.of(others[0], path)
-            return pa.struct([pa.field(name := f"member{number}", self.of(other, (*path, name))) for number, other in enumerate(others)])
-        if node.kind == "enum":
-            self.symbols[path] = node.symbols
-            return pa.dictionary(pa.int32(), pa.string())
-        logical, width = node.logical, decimal_bytes(node)
-        if width:
-            assert logical is not None
-            return (pa.decimal128 if width == 16 else pa.decimal256)(logical.precision, logical.scale)
-        if logical is not None and logical.name in _LOGICAL:
-            return _LOGICAL[logical.name]
-        return pa.binary(node.size) if node.kind == "fixed" else _PRIMITIVE[node.kind]
-
-    def _field(self, name: str, node: SchemaNode, path: Path) -> pa.Field:
-        can_be_null = node.kind == "null" or (node.kind == "union" and len(members(node)) < len(node.branches))
-        return pa.field(name, self.of(node, path), nullable=can_be_null)
-
-
+_EXACT = Context(prec=MOST_DIGITS)
 NULL, WORD, BYTES, FIXED, FIELDS, ITEMS = range(6)
 _INTS = {"int": 31, "long": 63}
 _NAMED_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "INF": math.inf, "-Infinity": -math.inf, "-INF": -math.inf}
@@ -146,10 +27,11 @@ _NAMED_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "INF": math.inf, "-Infi
 class Constant:
     """A value that is the same in every row: NULL; a WORD of ``bits`` and ``width``; ``data`` of BYTES, and of FIXED as the column has
     them; ``parts`` of FIELDS (names of columns with their constants) and ITEMS (elements of an array, without names; of a map "key" and
-    "value" by turns).
+    "value" by turns). ``value`` is the same for Python.
     """
 
     kind: int
+    value: object = None
     bits: int = 0
     width: int = 0
     data: bytes = b""
@@ -162,32 +44,42 @@ def constant(node: SchemaNode, value: object) -> Constant | None:
         return _of_union(node, value)
     if node.kind == "null":
         return Constant(NULL) if value is None else None
+    if node.kind == "json":
+        # What it looks like in the writer's values is not known: defaults of such a type are null or empty lists.
+        return None
     if node.kind == "record":
         if not isinstance(value, dict) or not all(part.name in value or part.has_default for part in node.fields):
             return None
-        return _of_parts(FIELDS, [(part.name, constant(part.type, value.get(part.name, part.default))) for part in node.fields])
+        return _fields([(part.name, constant(part.type, value.get(part.name, part.default))) for part in node.fields])
     if node.kind == "array":
-        return _of_parts(ITEMS, [("", constant(node.inner, item)) for item in value]) if isinstance(value, list) else None
+        return _items([("", constant(node.inner, item)) for item in value]) if isinstance(value, list) else None
     if node.kind == "map":
         if not isinstance(value, dict) or not all(is_text(key) for key in value):
             return None
-        entries = [(Constant(BYTES, data=key.encode()), constant(node.inner, item)) for key, item in value.items()]
-        return _of_parts(ITEMS, [part for key, item in entries for part in (("key", key), ("value", item))])
+        entries = [(Constant(BYTES, key, data=key.encode()), constant(node.inner, item)) for key, item in value.items()]
+        return _items([part for key, item in entries for part in (("key", key), ("value", item))])
     if node.kind == "string":
-        return Constant(BYTES, data=value.encode()) if is_text(value) else None
+        return Constant(BYTES, value, data=value.encode()) if is_text(value) else None
     return _of_bytes(node, value) if node.kind in ("bytes", "fixed") else _of_word(node, value)
 
 
-def _of_parts(kind: int, parts: Sequence[tuple[str, Constant | None]]) -> Constant | None:
+def _fields(parts: Sequence[tuple[str, Constant | None]]) -> Constant | None:
     known = tuple((name, part) for name, part in parts if part is not None)
-    return Constant(kind, parts=known) if len(known) == len(parts) else None
+    return Constant(FIELDS, {name: part.value for name, part in known}, parts=known) if len(known) == len(parts) else None
+
+
+def _items(parts: Sequence[tuple[str, Constant | None]]) -> Constant | None:
+    known = tuple((name, part) for name, part in parts if part is not None)
+    values = [part.value for _, part in known]
+    pairs = list(zip(values[::2], values[1::2], strict=True)) if known and known[0][0] else values
+    return Constant(ITEMS, pairs, parts=known) if len(known) == len(parts) else None
 
 
 def _of_word(node: SchemaNode, value: Any) -> Constant | None:
     if node.kind == "enum":
-        return Constant(WORD, node.symbols.index(value), 4) if isinstance(value, str) and value in node.symbols else None
+        return Constant(WORD, value, node.symbols.index(value), 4) if isinstance(value, str) and value in node.symbols else None
     if node.kind == "boolean":
-        return Constant(WORD, int(value), 1) if isinstance(value, bool) else None
+        return Constant(WORD, value, int(value), 1) if isinstance(value, bool) else None
     if isinstance(value, bool):
         return None
     if node.kind in _INTS:
@@ -195,16 +87,38 @@ def _of_word(node: SchemaNode, value: Any) -> Constant | None:
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         day = TIMES.get(node.logical.name) if node.logical is not None else None
         least, most = (0, day) if day is not None else (-(1 << bits), 1 << bits)
-        return Constant(WORD, int(value), (bits + 1) // 8) if whole and least <= value < most else None
+        count = in_unit(int(value), node.logical) if whole and least <= value < most else None
+        return None if count is None else Constant(WORD, count, count, (bits + 1) // 8)
     if isinstance(value, str):
         value = _NAMED_NUMBERS.get(value)
     if not isinstance(value, int | float):
         return None
     number, word, width = ("<f", "<i", 4) if node.kind == "float" else ("<d", "<q", 8)
     try:
-        return Constant(WORD, struct.unpack(word, struct.pack(number, value))[0], width)
+        return Constant(WORD, float(value), struct.unpack(word, struct.pack(number, value))[0], width)
     except OverflowError:
         return None
+
+
+def in_unit(value: int, logical: Logical | None) -> int | None:
+    """A number of a reader's type in the unit of its column; None if 64 bits do not hold it."""
+    if logical is None or not logical.unit:
+        return value
+    factor = per_unit(logical.name, logical.unit)
+    value = value * factor if factor > 0 else value // -factor
+    return value if -(1 << 63) <= value < 1 << 63 else None
+
+
+def decimal_of(data: bytes, logical: Logical) -> Decimal | None:
+    """The decimal that bytes are; None if they are none, or it has more digits than its type."""
+    number = Decimal(int.from_bytes(data, "big", signed=True))
+    return number.scaleb(-logical.scale, _EXACT) if data and number.adjusted() < logical.precision else None
+
+
+def duration_of(data: bytes) -> tuple[int, int, int] | None:
+    """Months, days and nanoseconds; None if Arrow's 32 bits do not hold them."""
+    months, days, milliseconds = struct.unpack("<III", data)
+    return (months, days, milliseconds * 1_000_000) if max(months, days) < 1 << 31 else None
 
 
 def _of_bytes(node: SchemaNode, value: object) -> Constant | None:
@@ -214,16 +128,17 @@ def _of_bytes(node: SchemaNode, value: object) -> Constant | None:
     data, width, logical = value.encode("latin-1"), decimal_bytes(node), node.logical
     if node.kind == "fixed" and len(data) != node.size:
         return None
-    if width:
-        number = int.from_bytes(data, "big", signed=True)
-        assert logical is not None
-        fits = data and abs(number) < 10**logical.precision
-        return Constant(FIXED, data=number.to_bytes(width, "little", signed=True)) if fits else None
+    if logical is not None and (width or is_text_decimal(node)):
+        number = decimal_of(data, logical)
+        if number is None:
+            return None
+        if not width:
+            return Constant(BYTES, f"{number:f}", data=f"{number:f}".encode())
+        return Constant(FIXED, number, data=int.from_bytes(data, "big", signed=True).to_bytes(width, "little", signed=True))
     if logical is not None and logical.name == "duration":
-        months, days, milliseconds = struct.unpack("<III", data)
-        fits = max(months, days) < 1 << 31
-        return Constant(FIXED, data=struct.pack("<iiq", months, days, milliseconds * 1_000_000)) if fits else None
-    return Constant(FIXED if node.kind == "fixed" else BYTES, data=data)
+        parts = duration_of(data)
+        return None if parts is None else Constant(FIXED, parts, data=struct.pack("<iiq", *parts))
+    return Constant(FIXED if node.kind == "fixed" else BYTES, data, data=data)
 
 
 def _of_union(node: SchemaNode, value: object) -> Constant | None:
@@ -236,7 +151,8 @@ def _of_union(node: SchemaNode, value: object) -> Constant | None:
         if own is not None and len(others) == 1:
             return own
         if own is not None:
-            return Constant(FIELDS, parts=tuple((f"member{k}", own if k == number else Constant(NULL)) for k in range(len(others))))
+            read = [(k, name) for k, name in enumerate(node.symbols) if others[k].kind != "unread"]
+            return _fields([(name, own if k == number else Constant(NULL)) for k, name in read])
     return None
 
 
@@ -247,6 +163,10 @@ _PROMOTIONS = {
 
 class MismatchError(Exception):
     """Schemas that cannot be resolved: the field and the reason."""
+
+
+class TooLargeError(MismatchError):
+    """Schemas that have too many types together."""
 
 
 @dataclass(frozen=True)
@@ -265,6 +185,21 @@ class Skip:
 
 
 @dataclass(frozen=True)
+class Json:
+    """A value that becomes its text in JSON."""
+
+    writer: SchemaNode
+
+
+@dataclass(frozen=True)
+class LostField:
+    """A field of the reader's that no value of the writer's has, and why; the ``writer``'s bytes, if it has any, are skipped."""
+
+    writer: SchemaNode | None
+    reason: str
+
+
+@dataclass(frozen=True)
 class RecordFields:
     """A record: what becomes of each of the writer's fields, and of those that only the reader has, by the names of columns."""
 
@@ -273,16 +208,17 @@ class RecordFields:
 
 @dataclass(frozen=True)
 class Items:
-    """An array or a map: what becomes of each item; ``empties``: items may have no bytes."""
+    """An array or a map: what becomes of each item; ``empties``: items may have no bytes; ``nullable``: in the column they can be null."""
 
     item: "Plan"
     is_map: bool
     empties: bool
+    nullable: bool
 
 
 @dataclass(frozen=True)
 class Branches:
-    """A writer's union: what becomes of each of its types; None for those that make a value invalid."""
+    """A writer's union: what becomes of each of its types; None for those that the reader does not have."""
 
     writer: SchemaNode
     branches: "tuple[Plan | None, ...]"
@@ -296,8 +232,14 @@ class Member:
     number: int
     value: "Plan"
 
+    @property
+    def name(self) -> str:
+        """The field of the union's struct; "" where the column is the value itself, or null."""
+        return self.union.symbols[self.number] if self.number >= 0 and self.union.symbols else ""
 
-Plan = Value | Skip | RecordFields | Items | Branches | Member | Constant
+
+Plan = Value | Skip | Json | LostField | RecordFields | Items | Branches | Member | Constant
+Steps = tuple[str, ...]  # Fields that lead from the value to a part of it.
 
 
 def resolve(writer: SchemaNode, reader: SchemaNode) -> Plan:
@@ -305,9 +247,28 @@ def resolve(writer: SchemaNode, reader: SchemaNode) -> Plan:
     return _Resolver().node(writer, reader, "")
 
 
+def losses(plan: Plan, steps: Steps = ()) -> Iterator[tuple[Steps, str, str]]:
+    """What a plan loses of every record at the end of some steps: the steps, the field, the reason."""
+    if isinstance(plan, RecordFields):
+        for name, part in plan.parts:
+            if isinstance(part, LostField):
+                yield steps, name, part.reason
+            else:
+                yield from losses(part, (*steps, name))
+    elif isinstance(plan, Items):
+        yield from losses(plan.item, steps)
+    elif isinstance(plan, Branches):
+        for branch in plan.branches:
+            if branch is not None:
+                yield from losses(branch, steps)
+    elif isinstance(plan, Member):
+        yield from losses(plan.value, (*steps, plan.name) if plan.name else steps)
+
+
 def may_be_empty(node: SchemaNode, known: dict[SchemaNode, bool]) -> bool:
     """Whether values of a type may have no bytes."""
     if node not in known:
+        known[node] = False  # Also of a record within itself, as long as nothing else is known.
         no_bytes = node.kind == "null" or (node.kind == "fixed" and node.size == 0)
         known[node] = no_bytes or (node.kind == "record" and all(may_be_empty(part.type, known) for part in node.fields))
     return known[node]
@@ -321,16 +282,19 @@ class _Resolver:
     def node(self, writer: SchemaNode, reader: SchemaNode, path: str) -> Plan:
         self.steps += 1
         if self.steps > 4 * MOST_NODES:
-            raise MismatchError("the schemas are too large")
+            raise TooLargeError("the schemas are too large")
         if writer.kind == "union":
             return self._writers_union(writer, reader, path)
         if reader.kind == "union":
             return self._readers_union(writer, reader, path)
+        if reader.kind == "json" and writer.kind == reader.inner.kind:
+            return Json(writer)
         if writer.kind == reader.kind == "record":
             return self._record(writer, reader, path)
         if writer.kind == reader.kind and writer.kind in ("array", "map"):
             item = self.node(writer.inner, reader.inner, path)
-            return Items(item, writer.kind == "map", writer.kind == "array" and may_be_empty(writer.inner, self.empty))
+            is_map = writer.kind == "map"
+            return Items(item, is_map, not is_map and may_be_empty(writer.inner, self.empty), can_be_null(reader.inner))
         differs = f"{at_field(path)}: {writer} is not read as {reader}"
         if writer.kind != reader.kind and reader.kind not in _PROMOTIONS.get(writer.kind, ()):
             raise MismatchError(differs)
@@ -349,17 +313,26 @@ class _Resolver:
         parts: list[tuple[str, Plan]] = []
         for part in writer.fields:
             name = targets.get(part.name)
-            parts.append(("", Skip(part.type)) if name is None else (name, self.node(part.type, types[name], below(path, name))))
+            parts.append(("", Skip(part.type)) if name is None else (name, self._field(part.type, types[name], below(path, name))))
         for part in reader.fields:
             if part.name not in targets.values():
                 where = at_field(below(path, part.name))
-                if not part.has_default:
-                    raise MismatchError(f"{where}: it is not in the writer's {writer} and has no default")
-                default = constant(part.type, part.default)
-                if default is None:
-                    raise MismatchError(f"{where}: its default is not of type {part.type}")
-                parts.append((part.name, default))
+                default = constant(part.type, part.default) if part.has_default else None
+                why = (
+                    f"its default is not of type {part.type}"
+                    if part.has_default
+                    else f"it is not in the writer's {writer} and has no default"
+                )
+                parts.append((part.name, default or LostField(None, f"{where}: {why}")))
         return RecordFields(tuple(parts))
+
+    def _field(self, writer: SchemaNode, reader: SchemaNode, path: str) -> Plan:
+        try:
+            return self.node(writer, reader, path)
+        except TooLargeError:
+            raise
+        except MismatchError as error:
+            return LostField(writer, str(error))
 
     def _writers_union(self, writer: SchemaNode, reader: SchemaNode, path: str) -> Plan:
         branches: list[Plan | None] = []
@@ -367,6 +340,8 @@ class _Resolver:
         for branch in writer.branches:
             try:
                 branches.append(self.node(branch, reader, path))
+            except TooLargeError:
+                raise
             except MismatchError as error:
                 branches.append(None)
                 reasons.append(str(error))
@@ -380,17 +355,28 @@ class _Resolver:
             if len(others) == len(reader.branches):
                 raise MismatchError(f"{at_field(path)}: null is not in the reader's union")
             return Member(reader, -1, Value(writer, writer))
-        exact = [other for other in others if other.kind == writer.kind]
-        named = [other for other in exact if writer.name and _same_name(writer, other)]
-        full = [other for other in named if writer.name == other.name]
-        promoted = [other for other in others if other.kind in _PROMOTIONS.get(writer.kind, ())]
+        exact = [other for other in others if other.original.kind == writer.kind]
+        named = [other for other in exact if writer.name and _same_name(writer, other.original)]
+        full = [other for other in named if writer.name == other.original.name]
+        promoted = [other for other in others if other.original.kind in _PROMOTIONS.get(writer.kind, ())]
         reason = f"{at_field(path)}: {writer} is not in the reader's union of {', '.join(map(str, reader.branches))}"
-        for other in [*full, *named, *exact, *promoted]:
+        partly: list[Member] = []
+        for other in dict.fromkeys([*full, *named, *exact, *promoted]):
+            number = others.index(other)
             try:
-                return Member(reader, others.index(other), self.node(writer, other, path))
+                found = Member(reader, number, Skip(writer) if other.kind == "unread" else self.node(writer, other, path))
+            except TooLargeError:
+                raise
             except MismatchError as error:
                 if len(others) == 1:
                     reason = str(error)
+                continue
+            if not any(losses(found)):
+                return found
+            if other in named or len(others) == 1:
+                partly.append(found)
+        if partly:
+            return partly[0]
         raise MismatchError(reason)
 
 

@@ -1,10 +1,12 @@
-"""Avro schemas as trees: JSON is read, names are replaced by what they stand for, invalid logical types are dropped. Source:
-https://avro.apache.org/docs/1.12.0/specification/; where it leaves something open, Java's `org.apache.avro.Schema.Parser`.
+"""Avro schemas as nodes: JSON is read, names are replaced by what they stand for, invalid logical types are dropped. A record that contains
+itself leads back to its own node. Source: https://avro.apache.org/docs/1.12.0/specification/; where it leaves something open, Java's
+`org.apache.avro.Schema.Parser`.
 """
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from kolumn.core.errors import ArgumentError
@@ -16,18 +18,23 @@ Referenced = Callable[[str, int], Schema | None]  # Looks up the schema of a ref
 
 @dataclass(frozen=True)
 class Logical:
-    """A logical type that is valid for the type that has it; precision and scale of "decimal"."""
+    """A logical type that is valid for the type that has it; precision and scale of "decimal"; of a reader's timestamp the unit of its
+    column, "" for its own.
+    """
 
     name: str
     precision: int = 0
     scale: int = 0
+    unit: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class SchemaNode:
     """One type of a schema. Uses of a name share the node. ``kind`` is one of `PRIMITIVES`, "record", "enum", "fixed", "array", "map",
     "union"; ``name`` and ``aliases`` are full names. ``items`` are those of an array, or the values of a map; ``default`` is an enum's
-    symbol that a reader takes for symbols it does not know; ``size`` the bytes of a fixed.
+    symbol that a reader takes for symbols it does not know; ``size`` the bytes of a fixed. `kolumn.values.avro_types.readable` adds "json",
+    text instead of the record ``items``, "unread", the type ``items`` of a union that has no column, and ``symbols`` of a union of several
+    types, the names of their columns.
     """
 
     kind: str
@@ -46,8 +53,14 @@ class SchemaNode:
         assert self.items is not None
         return self.items
 
+    @property
+    def original(self) -> "SchemaNode":
+        """The type in the schema."""
+        return self.inner if self.kind in ("json", "unread") else self
+
     def __str__(self) -> str:
-        return f"{self.kind} {self.name}" if self.name else self.kind
+        node = self.original
+        return f"{node.kind} {node.name}" if node.name else node.kind
 
 
 @dataclass(frozen=True)
@@ -62,13 +75,15 @@ class Field:
 
 
 def parse(schema: Schema, referenced: Referenced | None = None) -> SchemaNode:
-    """The tree of a schema; ``referenced`` looks up the schemas that ``schema.references`` names. `ArgumentError` if the text is not an
-    Avro schema, a reference is missing, or a type contains itself.
+    """The outermost type of a schema; ``referenced`` looks up the schemas that ``schema.references`` names. `ArgumentError` if the text is
+    not an Avro schema, a reference is missing, or no value of a type ends.
     """
     parser = _Parser()
     try:
         parser.references(schema, referenced, set())
-        return parser.type(_json(schema), "", "", 0)
+        node = parser.type(_json(schema), "", "", 0)
+        parser.check_ends()
+        return node
     except RecursionError:
         raise ArgumentError(f"{title(schema)}: types are nested too deeply") from None
     except UnreadableSchemasError:
@@ -94,10 +109,9 @@ def _json(schema: Schema) -> Any:
 
 @dataclass
 class _Parser:
-    """Named types so far; those whose definition is not complete are in ``open``."""
+    """Named types so far; a record whose definition is not complete has no fields yet."""
 
     named: dict[str, SchemaNode] = field(default_factory=dict)
-    open: set[str] = field(default_factory=set)
 
     def references(self, schema: Schema, referenced: Referenced | None, above: set[tuple[str, int]]) -> None:
         for reference in schema.references:
@@ -139,8 +153,6 @@ class _Parser:
         if name in PRIMITIVES:
             return SchemaNode(name)
         for full in (_full(name, space), name):
-            if full in self.open:
-                raise ArgumentError(f"{at_field(path)}: record {full} contains itself, and Arrow has no recursive types")
             if full in self.named:
                 return self.named[full]
         raise ArgumentError(f"{at_field(path)}: {name!r} is not defined")
@@ -160,14 +172,14 @@ class _Parser:
             raise ArgumentError(f"{at_field(path)}: the {kind} has no name")
         outer = given.get("namespace")
         full = _full(name, outer if isinstance(outer, str) else space)
-        if full in self.named or full in self.open:
+        if full in self.named:
             raise ArgumentError(f"{at_field(path)}: {full} is defined twice")
         own = full.rpartition(".")[0]
         aliases = frozenset(_full(alias, own) for alias in _texts(given, "aliases", path))
         if kind == "record":
-            self.open.add(full)
-            node = SchemaNode(kind, full, aliases, fields=self._fields(given, own, path, depth))
-            self.open.remove(full)
+            node = self.named[full] = SchemaNode(kind, full, aliases)
+            # A type in it may be the record itself.
+            object.__setattr__(node, "fields", self._fields(given, own, path, depth))
         elif kind == "enum":
             symbols = _texts(given, "symbols", path)
             default = given.get("default")
@@ -181,6 +193,15 @@ class _Parser:
             node = SchemaNode(kind, full, aliases, size=size, logical=_logical(given, kind, size))
         self.named[full] = node
         return node
+
+    def check_ends(self) -> None:
+        """Refuse records that always contain themselves."""
+        records = {name: node.fields for name, node in self.named.items() if node.kind == "record"}
+        inner = {name: [part.type.name for part in fields if part.type.kind == "record"] for name, fields in records.items()}
+        try:
+            TopologicalSorter(inner).prepare()
+        except CycleError as error:
+            raise ArgumentError(f"record {error.args[1][0]} always contains itself, so no value of it ends") from None
 
     def _fields(self, given: dict[str, Any], space: str, path: str, depth: int) -> tuple[Field, ...]:
         fields = given.get("fields")

@@ -14,14 +14,16 @@ def stored_type(type: pa.DataType) -> pa.DataType:
     return type.storage_type if isinstance(type, pa.BaseExtensionType) else type
 
 
-def storage_of(type: pa.DataType) -> pa.DataType:
-    """A type with all in it as it is stored; the same object if there is no extension type in it."""
+def storage_of(type: pa.DataType, labels: bool = True) -> pa.DataType:
+    """A type with all in it as it is stored, without ``labels`` dictionaries as what they name; the same object if there is none in it."""
     if isinstance(type, pa.BaseExtensionType):
         return type.storage_type
+    if pa.types.is_dictionary(type) and not labels:
+        return type.value_type
     parts = _parts(type)
-    if all(storage_of(part.type) == part.type for part in parts):
+    stored = [part.with_type(storage_of(part.type, labels)) for part in parts]
+    if stored == parts:
         return type
-    stored = [part.with_type(storage_of(part.type)) for part in parts]
     if pa.types.is_struct(type):
         return pa.struct(stored)
     return pa.map_(*stored) if pa.types.is_map(type) else pa.list_(stored[0])
@@ -35,6 +37,8 @@ def in_type(array: pa.Array, type: pa.DataType) -> pa.Array:
         return pa.ExtensionArray.from_storage(type, array)
     if isinstance(array.type, pa.BaseExtensionType):
         return array.storage
+    if pa.types.is_dictionary(type):
+        return array.dictionary_encode()
     if pa.types.is_struct(type):
         children = [in_type(array.field(number), part.type) for number, part in enumerate(type)]
         mask = array.is_null() if array.null_count else None
@@ -49,8 +53,10 @@ def in_type(array: pa.Array, type: pa.DataType) -> pa.Array:
 
 
 def column_of(values: Sequence[object], type: pa.DataType) -> pa.Array:
-    """A column of Python's values: `pyarrow.array` for types with extension types in them."""
-    return in_type(pa.array(values, storage_of(type)), type)
+    """A column of Python's values: `pyarrow.array` for types with extension types in them. Dictionaries are encoded afterwards: of those in
+    a struct that is null it makes numbers without a label.
+    """
+    return in_type(pa.array(values, storage_of(type, labels=False)), type)
 
 
 def _parts(type: pa.DataType) -> list[pa.Field]:

@@ -104,8 +104,9 @@ class Typed:
         schema, columns, where = self.reader, self.columns, self.option("schema")
         if self.kind == "avro":
             from kolumn.values.avro import AvroDecoder
+            from kolumn.values.avro_types import AvroShape
 
-            return AvroDecoder(schema, columns, self.writers)
+            return AvroDecoder(schema, columns, self.writers, AvroShape(self.max_depth, self.unions, self.time_unit))
         if self.kind == "protobuf":
             from kolumn.values.protobuf import ProtobufDecoder
 
@@ -310,7 +311,7 @@ def typed_batch(batch: pa.RecordBatch, columns: Sequence[str], typed: Sequence[T
     for owner in typed:
         if any(name in columns for name in (*owner.names, _reason(owner), _lost(owner))):
             is_internal = owner.format == INTERNAL
-            arrays |= _internal(owner, stored) if is_internal else _decoded(owner, stored[owner.column], stored.get("headers"), columns)
+            arrays |= _internal(owner, stored) if is_internal else decoded(owner, stored[owner.column], stored.get("headers"), columns)
     return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
 
 
@@ -375,7 +376,8 @@ def _internal(owner: Typed, stored: Mapping[str, pa.Array]) -> dict[str, pa.Arra
     }  # fmt: skip
 
 
-def _decoded(owner: Typed, payload: pa.Array, headers: pa.ListArray | None, columns: Sequence[str]) -> dict[str, pa.Array]:
+def decoded(owner: Typed, payload: pa.Array, headers: pa.ListArray | None, columns: Sequence[str]) -> dict[str, pa.Array]:
+    """A typed column, those beside it, and what was lost, of payloads; those that ``columns`` do not need may be left out."""
     plain = payload.cast(pa.binary())
     bodies, schema_id = owner.framer.bodies(plain, headers)
     valid_name, id_name, problems_name, raw_name = beside(owner.column)

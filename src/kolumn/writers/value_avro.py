@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError, MissingPackageError
 from kolumn.values.avro_schema import Logical, SchemaNode, parse, title
+from kolumn.values.avro_types import decimal_bytes, is_text_decimal, member_names
 from kolumn.values.schemas.schema import Schema
 from kolumn.writers.value_parts import RefusedError, floating, in_unit, integer, members, pairs, refuse, text, unit_of
 
@@ -77,7 +78,9 @@ class AvroEncoder:
         return value
 
     def _branch(self, node: SchemaNode, value: object, type: pa.DataType, path: str) -> object:
-        """A read returns a union of several types as a struct with a field for each, of which one is not null."""
+        """A read returns a union of several types as a struct with a field for each, of which one is not null: its names are those of the
+        types, or numbers.
+        """
         others = [branch for branch in node.branches if branch.kind != "null"]
         if value is None:
             if len(others) == len(node.branches):
@@ -85,8 +88,11 @@ class AvroEncoder:
             return None
         if len(others) == 1:
             return others[0].name or others[0].kind, self._datum(others[0], value, type, path)
-        names = [f"member{number}" for number in range(len(others))]
-        if not pa.types.is_struct(type) or [field.name for field in type] != names:
+        names = member_names(others)
+        given = [field.name for field in type] if pa.types.is_struct(type) else []
+        if given == member_names(others, "members"):
+            names = given
+        if given != names:
             # A read returns a union of numbers as the wider one, and others write what some branch takes.
             for branch in others:
                 with suppress(RefusedError):
@@ -125,7 +131,7 @@ class AvroEncoder:
         assert logical is not None
         name, _, last = logical.name.rpartition("-")
         if logical.name == "decimal":
-            return _unscaled(node, path, value, logical) if logical.precision <= 76 else None
+            return _unscaled(node, path, value, logical) if decimal_bytes(node) or is_text_decimal(node) else None
         if logical.name == "duration":
             return _duration(path, value)
         if pa.types.is_integer(type):

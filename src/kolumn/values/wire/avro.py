@@ -22,16 +22,18 @@ from kolumn.values.wire.json_numbers import little32, long_at, size_at
 STEP, FRAME = 64, 24  # Bytes of a step, and of a frame of the stack.
 FREE = 65536  # Items without bytes that a value may have, in addition to one for each of its bytes.
 OPTIONAL = 64
-LONG, INT, INT_TO_LONG, TIME, INT_TO_FLOAT, INT_TO_DOUBLE = range(6)
-TEXT, BYTES, DECIMAL_BYTES, ENUM, UNION = range(6, 11)
-DOUBLE, FLOAT, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(11, 18)
-NEXT, LIST, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(18, 26)
-VALID, NULLS, WORD, CONSTANT, CONSTANT_FIXED = range(26, 31)
+LONG, INT, INT_TO_LONG, TIME, SCALED, INT_TO_FLOAT, INT_TO_DOUBLE = range(7)
+TEXT, BYTES, DECIMAL_BYTES, ENUM, UNION = range(7, 12)
+DOUBLE, FLOAT, BOOLEAN, FLOAT_TO_DOUBLE, FIXED, DECIMAL, DURATION = range(12, 19)
+NEXT, LIST, JUMP, END, FAIL, OPEN, ITEM, CLOSE = range(19, 27)
+VALID, NULLS, WORD, CONSTANT, CONSTANT_FIXED = range(27, 32)
 SKIP_LENGTH, SKIP_LONG, SKIP_NUMBER, SKIP_NEXT, SKIP_LIST, SKIP_BYTES, SKIP_BOOLEAN, SKIP_UNION, SKIP_JUMP = range(32, 41)
 """Kinds of steps. Those of the last line write nothing. LONG to UNION begin with a number. What their words mean:
 
 LONG, INT, INT_TO_LONG, FLOAT, DOUBLE, BOOLEAN, FLOAT_TO_DOUBLE, DURATION, TEXT, BYTES: ``column``.
 TIME: a: the most that the number can be, the least is 0; b: bytes to write.
+SCALED: a: what to multiply a time with, or, if negative, to divide it by; b: how far from 0 the number can be: others are left to
+`kolumn.values.avro_plain`.
 INT_TO_FLOAT, INT_TO_DOUBLE: a: whether the number has to fit 32 bits.
 ENUM: a: place of the reader's indexes by the writer's, -1 for none; b: how many the writer has.
 DECIMAL_BYTES, DECIMAL: a: place of the largest number, words from the lowest on, and of the smallest one after it; b: bytes of a number in
@@ -254,12 +256,29 @@ def _number(t: ColumnTables, s: int, kind: int, value: int, at: int, row: int) -
         if value < 0 or value > load64(s + A_AT):
             return -1
         put_word(t, column, row, value, load64(s + B_AT))
+    elif kind == SCALED:
+        return _scaled(t, s, value, at, row)
     elif load64(s + A_AT) != 0 and not is_int:
         return -1
     elif kind == INT_TO_FLOAT:
         put_word(t, column, row, numbers.float_of(value), 4)
     else:
         put_word(t, column, row, numbers.double_of(value), 8)
+    return at
+
+
+def _scaled(t: ColumnTables, s: int, value: int, at: int, row: int) -> int:
+    factor, most = load64(s + A_AT), load64(s + B_AT)
+    if value > most or value < -most:
+        return -1
+    if factor > 0:
+        value *= factor
+    elif value >= 0:
+        value = value // -factor
+    else:
+        # Down, as for later times.
+        value = -((-value - factor - 1) // -factor)
+    put_word(t, load64(s + COLUMN_AT), row, value, 8)
     return at
 
 
