@@ -19,6 +19,7 @@ from kit.guarded import bodies
 from kit.wrong_records import cases
 from kolumn.cpu_fallback.machine.loops import LOOPS
 from kolumn.values.avro import AvroDecoder
+from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.framing import Framer
 from kolumn.values.json import JsonDecoder
 from kolumn.values.protobuf import ProtobufDecoder
@@ -39,6 +40,7 @@ def answers(corpus: Path, scratch: Path) -> Iterator[object]:
     yield ProtobufDecoder('syntax = "proto3"; message A { map<int32, int32> a = 1; }').decode(bodies([bytes([10, 2, 8, 1, 10, 0])]))
     yield AvroDecoder(Schema("AVRO", '"int"')).decode(bodies([bytes([2])]))
     yield JsonDecoder(pa.struct([("a", pa.int64())])).decode(bodies([b"{}", b"["]))
+    yield JsonDecoder(JSON_TEXT).decode(bodies([b"{}", b"["]))
 
 
 def _written(java: Path, scratch: Path) -> Iterator[object]:

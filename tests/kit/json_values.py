@@ -1,15 +1,24 @@
 """Random JSON: types and objects of them, as serialisers write them, and damage."""
 
+import base64
 import json
 import random
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from kit.json_oracle import expected, is_same, plain
+from kolumn.values.decoder import Bodies
+from kolumn.values.extensions import JSON_TEXT
+from kolumn.values.json import JsonDecoder
+
 LEAVES = (
     pa.string(), pa.int64(), pa.float64(), pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(),
     pa.float32(), pa.timestamp("ms"), pa.timestamp("us", tz="UTC"), pa.date32(),
+    JSON_TEXT, pa.decimal128(9, 2), pa.decimal128(38, 38), pa.decimal256(76, 10), pa.binary(), pa.timestamp("ns", tz="UTC"),
+    pa.timestamp("s", tz="UTC"), pa.time64("us"), pa.time32("s"),
 )  # fmt: skip
 PLAIN_NAMES = ("id", "a", "b", "name", "x", "items", "customer", "a_name_of_more_than_16_bytes", "eightlen", "sevenle", "A", "")
 NAMES = (*PLAIN_NAMES, "größe", 'q"', "b\\")
@@ -32,8 +41,10 @@ def random_type(rng: random.Random, depth: int = 3) -> pa.StructType:
 def _any_type(rng: random.Random, depth: int) -> pa.DataType:
     kind = rng.random() if depth else 0
     if kind > 0.85:
-        return random_type(rng, depth)
-    return pa.list_(_any_type(rng, depth - 1)) if kind > 0.7 else rng.choice(LEAVES)
+        return random_type(rng, depth) if kind < 0.99 else pa.struct([])
+    if kind > 0.78:
+        return pa.map_(pa.string(), _any_type(rng, depth - 1))
+    return pa.list_(_any_type(rng, depth - 1)) if kind > 0.68 else rng.choice(LEAVES)
 
 
 def random_value(rng: random.Random, kind: pa.DataType, tidy: bool = False) -> Any:
@@ -52,6 +63,10 @@ def random_value(rng: random.Random, kind: pa.DataType, tidy: bool = False) -> A
         return dict(members)
     if pa.types.is_list(kind):
         return [random_value(rng, kind.value_type, tidy) for _ in range(rng.choice((0, 1, 1, 2, 5)))]
+    if pa.types.is_map(kind):
+        return {rng.choice(NAMES): random_value(rng, kind.item_type, tidy) for _ in range(rng.choice((0, 1, 1, 2, 5)))}
+    if kind == JSON_TEXT:
+        return anything(rng, 2)
     if tidy and pa.types.is_string(kind) and rng.random() < 0.7:
         return "short"
     if pa.types.is_string(kind):
@@ -64,12 +79,44 @@ def random_value(rng: random.Random, kind: pa.DataType, tidy: bool = False) -> A
         bits = kind.bit_width - (1 if pa.types.is_signed_integer(kind) else 0)
         found = rng.randrange(1 << rng.randrange(1, bits + 1)) if rng.random() < 0.9 else (1 << bits) - rng.randrange(2)
         return found if pa.types.is_unsigned_integer(kind) and rng.random() < 0.98 else rng.choice((found, -found, -found - 1))
-    text = (
-        "2026-01-31"
-        if pa.types.is_date(kind)
-        else rng.choice(("2026-01-31T12:30:01", "2026-01-31 12:30:01.25", "2026-01-31T12:30:01Z", "2026-01-31"))
-    )
+    if pa.types.is_decimal(kind):
+        return random_decimal(rng, kind)
+    text = base64.b64encode(rng.randbytes(rng.randrange(6))).decode() if pa.types.is_binary(kind) else random_time(rng, kind)
     return text if rng.random() < 0.98 else random_text(rng)
+
+
+def random_decimal(rng: random.Random, kind: pa.DataType) -> float | int | str:
+    """A number, or a text of one, which mostly fits."""
+    whole, scale = kind.precision - kind.scale, kind.scale
+    digits = rng.randrange(10 ** rng.randrange(whole + 1) if whole else 1)
+    fraction = rng.randrange(10 ** min(scale, 5))
+    draw = rng.random()
+    if draw < 0.4:
+        return float(f"{digits % 10**9}.{fraction % 100:02d}")
+    if draw < 0.5:
+        return digits
+    end = rng.choice(("", "", "0", "000", "5", "e1", "E-2"))
+    return f"{rng.choice(('', '', '-', '+'))}{digits}{rng.choice(('.', '.', ''))}{fraction:0{min(scale, 5)}d}{end}"
+
+
+def random_time(rng: random.Random, kind: pa.DataType) -> str:
+    """ISO 8601, mostly as its libraries write it."""
+    day = (
+        f"{rng.choice((2026, 2026, 2026, 1969, 1600, 3000, 2, 9998)):04d}-{rng.randrange(1, 13):02d}-{rng.choice((1, 15, 28, 29, 31)):02d}"
+    )
+    if rng.random() < 0.5:
+        day = "2026-01-31"
+    fraction = rng.choice(("", "", ".25", ".123456", ".1234567", ".123456789", ".500000000", ".12300", ".0000000001", ",5"))
+    clock = f"{rng.choice(('12', '12', '12', '00', '23', '24'))}:30:{rng.choice(('01', '01', '01', '59', '60'))}"
+    clock = rng.choice((clock + fraction, clock + fraction, clock, clock[:5], clock[:2]))
+    if pa.types.is_time(kind):
+        return clock
+    if pa.types.is_date(kind):
+        return day
+    zone = (
+        rng.choice(("Z", "Z", "+02:00", "-0330", "+14", "z", "", "+24:00", "-00:00")) if kind.tz is not None or rng.random() < 0.1 else ""
+    )
+    return rng.choice((f"{day}T{clock}{zone}", f"{day}T{clock}{zone}", f"{day} {clock}{zone}", f"{day}t{clock}{zone}", day))
 
 
 def random_text(rng: random.Random) -> str:
@@ -152,3 +199,25 @@ def alike(rng: random.Random, kind: pa.StructType, count: int, damage: float) ->
         value = {one.name: random_value(rng, one.type, tidy=True) for one in kind if rng.random() < 0.97}
         made.append(json.dumps(value, separators=separators, ensure_ascii=ascii).encode("utf-8", "surrogatepass"))
     return [damaged(rng, one) if rng.random() < damage else one for one in made]
+
+
+def compared(kind: pa.DataType, values: Sequence[bytes | None], given: Bodies, unit: str | None = None) -> int:
+    """Compare all values of a type with those of Python's json, by the loop and by the plain reader; returns how many are valid."""
+    decoder, slow = JsonDecoder(kind, unit), JsonDecoder(kind, unit)
+    slow._by_loop = False
+    whole, valid = decoder.decode(given)
+    column, paths = decoder.salvage(given)
+    for array in (whole, column):
+        array.validate(full=True)
+        assert array.type == decoder.type
+    by_plain, others = slow.salvage(given)
+    assert paths == others
+    for row, value in enumerate(values):
+        wanted, lost = expected(value, decoder.type, unit is not None)
+        found = plain(column[row])
+        assert (set(paths[row]), len(paths[row])) == (lost, len(lost)), (kind, value)
+        assert is_same(found, wanted), (kind, value, found, wanted)
+        assert repr(plain(by_plain[row])) == repr(found), (kind, value, found)
+        assert valid[row] == (value is not None and not lost)
+        assert repr(plain(whole[row])) == repr(found if valid[row] else None)
+    return int(valid.sum())

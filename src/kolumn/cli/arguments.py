@@ -160,7 +160,7 @@ def _read(name: str, given: OptionValue) -> OptionValue:
 
 def _schema(name: str, text: str) -> str | bytes:
     """A schema as text, or the contents of its file; bytes if they are no text. Raises `ArgumentError` if it is neither text nor a file."""
-    if any(mark in text for mark in '{["\n'):
+    if text == "json" or any(mark in text for mark in '{["<\n'):
         return text
     try:
         data = Path(text).read_bytes()

@@ -19,7 +19,7 @@ FAST = {
     TOGETHER: "small segments in one call (`decode/small_segments.py`)",
     FILTER: "batches of format 2 that are compacted, without columns (`cpu_fallback/encode/rewrite.py`)",
     DOWN_CONVERSION: "batches of format 2 to messages, without columns (`writers/regroup.py`)",
-    JSON: "JSON objects by a loop, and not by Arrow's reader (`cpu_fallback/values/json.py`)",
+    JSON: "JSON by a loop, and not by the plain reader (`cpu_fallback/values/json.py`)",
 }
 """Each fast path, and what it is for. `bench/results/fast_paths.json` has what each brings to a whole operation, on several kinds of data:
 1.3 or more in some of its rows, or it would go."""

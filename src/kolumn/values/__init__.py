@@ -8,6 +8,6 @@
   record: it is undone by setting back a count for each level of lists, and columns that are full are grown before it is written again.
 * Where a skipped Avro field ends depends on all fields before it. In a block of 256 rows one field of all rows is passed over before the
   next one; rows with long numbers or unusual lists are read by their program.
-* What is valid is what the format's own library says: fastavro, `protobuf`, Arrow's JSON reader. Where Arrow demands more (UTF-8 in
-  strings) the docstring of the decoder says so.
+* What is valid is what the format's own library says: fastavro, `protobuf`, Python's json. Where Arrow demands more (UTF-8 in strings) the
+  docstring of the decoder says so.
 """

@@ -158,7 +158,6 @@ TYPES: dict[str, pa.DataType] = {
 MOST_NESTED = 100  # Levels of nested types, and of values from which a type is inferred: as many as messages of Protobuf may have.
 SCHEMALESS = ("csv", "fixed")  # Formats without a schema of their own, whose values no serialiser frames.
 NOT_OF_CSV = frozenset({"timestamp", "uint64"})
-_NAMED = TYPES | {"date32": pa.date32()}
 
 
 def is_deep(root: object, inner: Callable[[Any], Iterable[object]]) -> bool:
@@ -173,9 +172,9 @@ def is_deep(root: object, inner: Callable[[Any], Iterable[object]]) -> bool:
 
 def named_type(name: str, type: object, where: str = "value_schema") -> pa.DataType:
     """The type that a name means; `ArgumentError` with the nearest one for an unknown name."""
-    if isinstance(type, str) and type in _NAMED:
-        return _NAMED[type]
-    raise ArgumentError(f"{where}: field {name!r}: {unknown('type', str(type), _NAMED)}")
+    if isinstance(type, str) and type in TYPES:
+        return TYPES[type]
+    raise ArgumentError(f"{where}: field {name!r}: {unknown('type', str(type), TYPES)}")
 
 
 def fixed_type(name: str, type: Any, where: str = "value_schema") -> np.dtype[Any]:
@@ -201,33 +200,6 @@ def mapping_of(schema: object, where: str = "value_schema") -> Mapping[str, Any]
     if not isinstance(schema, Mapping) or not schema:
         raise ArgumentError(f"{where}={schema!r}: expected a mapping of names to types")
     return {str(name): type for name, type in schema.items()}
-
-
-def nested_type(schema: object, where: str = "value_schema") -> pa.StructType:
-    """The type of "json": names to types, where a type may be a mapping again, a list of one type, or Arrow's."""
-    return pa.struct([pa.field(name, _nested(name, type, where)) for name, type in mapping_of(schema, where).items()])
-
-
-def _nested(name: str, type: object, where: str) -> pa.DataType:
-    if isinstance(type, pa.DataType):
-        return _of_json(name, type, where)
-    if isinstance(type, Mapping):
-        return nested_type(type, where)
-    if not isinstance(type, list):
-        return named_type(name, type, where)
-    if len(type) == 1:
-        return pa.list_(_nested(name, type[0], where))
-    raise ArgumentError(f"{where}: field {name!r}: expected a list of one type, found {type!r}")
-
-
-def _of_json(name: str, type: pa.DataType, where: str) -> pa.DataType:
-    if pa.types.is_struct(type) and type.num_fields:
-        return pa.struct([pa.field(field.name, _of_json(f"{name}.{field.name}", field.type, where)) for field in type])
-    if pa.types.is_list(type):
-        return pa.list_(_of_json(name, type.value_type, where))
-    if type in _NAMED.values() or pa.types.is_timestamp(type):
-        return type
-    raise ArgumentError(f"{where}: field {name!r}: JSON has no values of {type}; expected {', '.join(_NAMED)}, a struct or a list")
 
 
 Wanted = dict[str, Any] | None  # Names of fields and what is wanted of each; None is everything.

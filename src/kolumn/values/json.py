@@ -1,347 +1,319 @@
-"""Values of JSON, and the type of JSON objects: from a JSON Schema (objects, arrays, strings, integers, numbers, booleans, and null beside
-one of them), or from some of the objects. A compiled loop decodes the rows that it is sure of, Arrow's reader the others. What is valid is
-what Arrow's reader takes; the loop accepts a part of that. Arrow reads a line for each value, with a marker that tells which line made
-which row.
-
-    value    {"a": 1, "b": 2}        line    {"<marker>":1,"a": 1, "b": 2}
-
-The reader fails as a whole on a value that it can't read. The values are then halved until such a value is alone.
+"""Values of JSON. A compiled loop decodes the rows that it is sure of, and says which values do not fit their fields; a plain reader, the
+reference, decides the other rows (`kolumn.values.json_plain`). Times, dates, decimals and bytes are columns of text first, which are
+converted all at once (`kolumn.values.json_texts`).
 """
 
-import json
-import math
-import re
-import secrets
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 
-from kolumn.core.arrays import Bytes, Flags, Int64s
-from kolumn.core.paths import JSON, turned_off
-from kolumn.cpu_fallback.values.json import decode_objects, write_lines
-from kolumn.values.decoder import Bodies, Salvaged, nothing_salvaged, spread
+from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.lost import WHOLE
+from kolumn.core.paths import JSON as BY_LOOP
+from kolumn.core.paths import turned_off
+from kolumn.cpu_fallback.values.json import FULL, are_texts, decode_objects
+from kolumn.values.decoder import Bodies, Salvaged, array_of, spread
+from kolumn.values.extensions import JSON_TEXT, column_of, in_type
+from kolumn.values.json_plain import ELEMENTS, PlainType
+from kolumn.values.json_texts import typed_texts
+from kolumn.values.json_types import with_unit
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
-from kolumn.values.wire.json import BOOLEAN, DOUBLE, FIELD, FLOAT, FRAME, INTEGER, LIST, OBJECT, TEXT, JsonProgram
+from kolumn.values.wire.json import (
+    BOOLEAN,
+    DOUBLE,
+    FIELD,
+    FLOAT,
+    FRAME,
+    INTEGER,
+    JSON,
+    LIST,
+    MAP,
+    NO_LENGTH,
+    NUMBER,
+    OBJECT,
+    QUOTED,
+    TEXT,
+    JsonProgram,
+)
 from kolumn.values.wire.json_numbers import LEAST, MOST
 
 
+@dataclass
+class LostFields:
+    """Which fields of which rows are lost, by the numbers of their paths: ``numbers`` of ``rows``, of many at a time; or all of a row."""
+
+    rows: list[Int64s] = field(default_factory=list)
+    numbers: list[Int64s] = field(default_factory=list)
+    others: dict[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def add(self, rows: Int64s, number: int | Int64s) -> None:
+        self.rows.append(rows)
+        self.numbers.append(np.broadcast_to(np.asarray(number, np.int64), rows.shape))
+
+    def flags(self, count: int) -> Flags:
+        """Which of as many rows have lost something."""
+        flags = np.zeros(count, bool)
+        for rows in (*self.rows, np.fromiter(self.others, np.int64)):
+            flags[rows] = True
+        return flags
+
+    def of_rows(self, count: int, paths: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The lost paths of each row, in the order of ``paths``."""
+        # Arrays of objects: nearly all rows have lost one field or none.
+        found, alone = np.empty(count, object), np.empty(len(paths), object)
+        found.fill(())
+        alone[:] = [(path,) for path in paths]
+        if self.rows:
+            pairs = np.unique(np.concatenate(self.rows) * len(paths) + np.concatenate(self.numbers))
+            rows, numbers = np.divmod(pairs, len(paths))
+            begins = np.flatnonzero(np.diff(rows, prepend=-1))
+            sizes = np.diff(begins, append=len(rows))
+            found[rows[begins]] = alone[numbers[begins]]
+            for begin, size in zip(begins[sizes > 1].tolist(), sizes[sizes > 1].tolist(), strict=True):
+                found[rows[begin]] = tuple(paths[number] for number in numbers[begin : begin + size].tolist())
+        for row, own in self.others.items():
+            found[row] = own
+        return found.tolist()
+
+
 class JsonDecoder:
-    """Decodes JSON objects (RFC 8259; NaN and Infinity are numbers, as Python writes them) into a struct. A value is valid if it is UTF-8,
-    one object and nothing after it, names no wanted member twice, and has for every wanted member that is there and not null a value of its
-    type: an integer in its range and without a fraction, any number for floating point, text for text. Times and dates are ISO 8601 text.
-    Members that are not wanted are ignored.
+    """Decodes JSON (RFC 8259; NaN and Infinity are numbers, as Python writes them) into the struct of an object, or into a list or a map;
+    or keeps any value as `JSON_TEXT`. A value is valid if it is UTF-8, of that kind and nothing after it, names no wanted member twice, and
+    has for every wanted member that is there and not null a value of its type:
+
+    * integers in their range, without fraction and exponent; any number for floating point that is not too large for it;
+    * text for text, and the JSON text of any other value, as it stands; for JSON text that of any value;
+    * decimals as numbers or as text, without other digits than zeros after those of the type;
+    * times and dates as ISO 8601 text: without a zone they are UTC in a type that has one, with a zone they do not fit a type without.
+      Digits that the type's unit does not have are zeros, or are cut off from timestamps if ``time_unit`` is given, the unit of them all;
+    * bytes as base64, by the standard alphabet or that of URLs, padded or not;
+    * of a map no key twice.
+
+    Members that are not wanted are ignored; that the text is JSON is checked.
     """
 
-    def __init__(self, type: pa.StructType) -> None:
-        self.type: pa.DataType = type
-        self._others = LinesDecoder(type)
-        self._tables = None if JSON in turned_off() else json_tables(_readable(type))
+    def __init__(self, type: pa.DataType, time_unit: str | None = None) -> None:
+        self.type: pa.DataType = type if time_unit is None else with_unit(type, time_unit)
+        self._truncate = time_unit is not None
+        self._plain = PlainType.of(self.type, self._truncate)
+        self._tables = json_tables(self.type)
+        self._by_loop = BY_LOOP not in turned_off()
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """As `ValueDecoder.decode`; `OverflowError` if a column has more bytes or elements than 2**31 - 1."""
-        if self._tables is None or not len(bodies):
-            return self._others.decode(bodies)
-        array, decided = _decided(self._tables, bodies)
-        left = np.flatnonzero(~decided & (np.asarray(bodies.length) >= 0))
-        if len(left) == len(bodies):
-            return self._others.decode(bodies)
-        array, valid = _typed_rows(array, self.type, decided)
-        if not len(left):
-            return array, valid
-        columns = {name: getattr(bodies, name)[left] for name in ("address", "length", "prefix", "framing", "schema")}
-        others, fine = self._others.decode(replace(bodies, **columns))
-        if not fine.any():
-            return array, valid
-        valid, order = valid.copy(), np.arange(len(array))
-        valid[left], order[left] = fine, len(array) + np.arange(len(left))
-        return pa.concat_arrays([array, others]).take(pa.array(order)), valid
+        array, lost = self._read(bodies)
+        wrong = lost.flags(len(bodies))
+        if wrong.any():
+            array = array.take(pa.array(np.arange(len(bodies)), mask=wrong))
+        return array, ~wrong & (np.asarray(bodies.length) >= 0)
 
     def salvage(self, bodies: Bodies) -> Salvaged:
-        return nothing_salvaged(self.type, len(bodies))
+        array, lost = self._read(bodies)
+        return array, lost.of_rows(len(bodies), self._tables.paths)
+
+    def _read(self, bodies: Bodies) -> tuple[pa.Array, LostFields]:
+        count, there = len(bodies), np.asarray(bodies.length) >= 0
+        if not count:
+            return pa.nulls(0, self.type), LostFields()
+        if not self._by_loop:
+            array, lost, left = pa.nulls(count, self.type), LostFields(), there
+        elif self.type == JSON_TEXT:
+            fine = _texts(bodies)
+            array, lost, left = spread(in_type(array_of(bodies, fine).cast(pa.string()), JSON_TEXT), fine), LostFields(), there & ~fine
+        else:
+            array, decided, lost = self._decided(bodies)
+            left = there & ~decided
+        rows = np.flatnonzero(left)
+        if not len(rows):
+            return array, lost
+        values = []
+        for row in rows.tolist():
+            value, paths = self._plain.value(bodies.payload(row))
+            values.append(value)
+            if paths:
+                lost.others[row] = tuple(sorted(paths, key=self._tables.paths.index))
+        order = np.arange(count)
+        order[rows] = count + np.arange(len(rows))
+        return pa.concat_arrays([array, column_of(values, self.type)]).take(pa.array(order)), lost
+
+    def _decided(self, bodies: Bodies) -> tuple[pa.Array, Flags, LostFields]:
+        """The rows that the loop decides; the others are null. And what these have lost."""
+        tables, lost = self._tables, LostFields()
+        array, decided, noted = _by_loop(tables, bodies)
+        if len(noted):
+            lost.add(noted[:, 0], tables.numbers_of_paths[noted[:, 1] // FIELD])
+        return self._typed(array, tables.root, (), lost), decided, lost
+
+    def _typed(self, array: pa.Array, node: "JsonNode", around: tuple[Int64s, ...], lost: LostFields) -> pa.Array:
+        """What was read as `_readable`, as its type. ``around`` are the ends of the lists that the rows are in, the innermost one first."""
+        type = node.type
+        if not node.has_texts:
+            return array
+        if not node.children:
+            typed = typed_texts(array, type, self._truncate)
+            if typed.null_count > array.null_count:
+                rows = np.flatnonzero(typed.is_null().to_numpy(zero_copy_only=False) & array.is_valid().to_numpy(zero_copy_only=False))
+                for ends in around:
+                    rows = np.searchsorted(ends, rows, "right") - 1
+                lost.add(rows, node.path)
+            return typed
+        if pa.types.is_struct(type):
+            children = [self._typed(array.field(number), child, around, lost) for number, child in enumerate(node.children)]
+            return pa.Array.from_buffers(type, len(array), array.buffers()[:1], array.null_count, children=children)
+        inner = (array.offsets.to_numpy(), *around)
+        if pa.types.is_map(type):
+            entries = [array.keys, self._typed(array.items, node.children[1], inner, lost)]
+            values = pa.StructArray.from_arrays(entries, fields=[type.key_field, type.item_field])
+        else:
+            values = self._typed(array.values, node.children[0], inner, lost)
+        return pa.Array.from_buffers(type, len(array), array.buffers()[:2], array.null_count, children=[values])
 
 
-def _decided(tables: "JsonTables", bodies: Bodies) -> tuple[pa.Array, Flags]:
-    """The rows that the loop decides, as `_readable` types; the others are null."""
-    count, root = len(bodies), tables.layout.root
+def _addresses(bodies: Bodies) -> tuple[Int64s, Int64s]:
     address, length = (np.ascontiguousarray(column, np.int64) for column in (bodies.address, bodies.length))
-    stamps = np.zeros(8 * len(tables.fields) // FIELD + 1, np.int64)
-    frames, short = np.empty(tables.frames // 8, np.int64), np.empty(1, np.int64)
+    return address, length
+
+
+def _texts(bodies: Bodies) -> Flags:
+    """Which values are certainly JSON text."""
+    fine, short = np.empty(len(bodies), np.bool_), np.empty(1, np.int64)
+    are_texts(*_addresses(bodies), short.ctypes.data, fine)
+    return fine
+
+
+def _by_loop(tables: "JsonTables", bodies: Bodies) -> tuple[pa.Array, Flags, Int64s]:
+    """The rows that the loop decides, as `_readable` types; the others are null. And rows with what is lost of them, a row of the table."""
+    count, root, fields = len(bodies), tables.layout.root, len(tables.fields) // _WORDS
+    address, length = _addresses(bodies)
+    stamps, marks = np.zeros(fields + 1, np.int64), np.zeros(fields + 1, np.int64)
+    frames, short, lost = np.empty(tables.frames // 8, np.int64), np.empty(1, np.int64), np.zeros((fields + 65, 2), np.int64)
     names = np.frombuffer(tables.names, np.uint8)
-    program = JsonProgram(*(array.ctypes.data for array in (tables.fields, names, tables.numbers, stamps, frames)))
     memory = ColumnMemory(tables.layout, count, count + 64, shared_bytes(tables.layout, length))
     decided, row = np.empty(count, np.bool_), 0
     while True:
-        row, code = decode_objects(memory.target, program, address, length, root.first_fill, root.fills, short.ctypes.data, row, decided)
+        program = JsonProgram(*(array.ctypes.data for array in (tables.fields, names, tables.numbers, stamps, frames, marks, lost)))
+        # The first pair is no field, and a row loses each field once.
+        room, fill = len(lost) - fields, (root.first_fill, root.fills)
+        row, code = decode_objects(memory.target, program, address, length, *fill, short.ctypes.data, row, decided, room)
         if code == 0:
-            return memory.array(count), decided
-        memory.grow(code)
-
-
-def _typed_rows(array: pa.Array, type: pa.DataType, decided: Flags) -> tuple[pa.Array, Flags]:
-    """The rows with their times and dates, and which of them are valid: a row whose text is not a time or date is null."""
-    try:
-        return _typed(array, type), decided
-    except pa.ArrowInvalid:
-        if len(array) == 1:
-            return pa.nulls(1, type), np.zeros(1, bool)
-    half = len(array) // 2
-    # Copies: the elements of a slice are still those of all rows.
-    parts = [_typed_rows(array.take(pa.array(np.arange(*ends))), type, decided[slice(*ends)]) for ends in ((0, half), (half, len(array)))]
-    return pa.concat_arrays([part for part, _ in parts]), np.concatenate([fine for _, fine in parts])
+            return memory.array(count), decided, lost[1 : 1 + lost[0, 0]]
+        if code == FULL:
+            lost = np.concatenate([lost, np.zeros_like(lost)])
+        else:
+            memory.grow(code)
 
 
 def _readable(type: pa.DataType) -> pa.DataType:
-    """The type in JSON: text in place of times and dates."""
+    """The type that the loop writes: text in place of times, dates, decimals and bytes."""
     if pa.types.is_struct(type):
         return pa.struct([pa.field(field.name, _readable(field.type)) for field in type])
     if pa.types.is_list(type):
         return pa.list_(_readable(type.value_type))
-    return pa.string() if pa.types.is_temporal(type) else type
+    if pa.types.is_map(type):
+        return pa.map_(type.key_type, _readable(type.item_type))
+    return pa.string() if _is_text(type) else type
 
 
-_ZONE = r"(Z|[+-]\d\d(:?\d\d)?)\z"
-
-
-def _typed(array: pa.Array, type: pa.DataType) -> pa.Array:
-    """What was read as `_readable`, with its times and dates; `pa.ArrowInvalid` if a text is not one. Copies only what changes."""
-    if _readable(type) == type:
-        return array if array.type == type else array.cast(type)
-    if pa.types.is_struct(type):
-        children = [_typed(array.field(number), field.type) for number, field in enumerate(type)]
-        return pa.StructArray.from_arrays(children, fields=list(type), mask=array.is_null())
-    if pa.types.is_list(type):
-        values = _typed(array.values, type.value_type)
-        return pa.ListArray.from_buffers(type, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
-    if pa.types.is_timestamp(type) and type.tz is not None:
-        zoned = pc.match_substring_regex(array, _ZONE)
-        array = pc.if_else(zoned, array, pc.binary_join_element_wise(array, "Z", ""))
-    return array.cast(type)
-
-
-_BLOCK = 64 << 20  # Bytes of text that are read at a time: Arrow's reader counts them in 32 bits.
-_ROW = re.compile(r"in row (\d+)\Z")
-
-
-class LinesDecoder:
-    """Decodes JSON objects into a struct by Arrow's reader, see `JsonDecoder`. What it reads is what is valid."""
-
-    def __init__(self, type: pa.StructType) -> None:
-        self.type: pa.DataType = type
-        # A value can't contain the name unless it is known.
-        self._marker = secrets.token_hex(6)
-        self._head = np.frombuffer(f'{{"{self._marker}":1'.encode(), np.uint8)
-        wanted = pa.schema([*(pa.field(field.name, _readable(field.type)) for field in type), (self._marker, pa.int8())])
-        self._options = pj.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore")
-
-    def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
-        """As `ValueDecoder.decode`."""
-        n, head = len(bodies), self._head
-        address, length = (np.ascontiguousarray(column, np.int64) for column in (bodies.address, bodies.length))
-        text = np.empty(int(np.maximum(length, 0).sum()) + n * (len(head) + 2), np.uint8)
-        begins, rows = np.empty(n + 1, np.int64), np.empty(n, np.int64)
-        count = write_lines(address, length, head.ctypes.data, len(head), text.ctypes.data, begins, rows)
-        lines = _Lines(text, begins[: count + 1], rows[:count])
-        pieces, fine = self._read(lines)
-        valid = np.zeros(len(bodies), bool)
-        valid[lines.rows[fine]] = True
-        return spread(pa.concat_arrays([*pieces, pa.array([], self.type)]), valid), valid
-
-    def _read(self, lines: "_Lines") -> tuple[list[pa.StructArray], Flags]:
-        """The values of the readable lines, in order, and which lines they are."""
-        fine = np.zeros(len(lines.rows), bool)
-        pieces, waiting = [], lines.blocks()
-        while waiting:
-            start, rows = waiting.pop()
-            try:
-                parsed = self._parsed(lines, start, rows)
-                fits = ~self._overflowing(lines, start, parsed)
-                pieces.append(parsed if fits.all() else parsed.filter(pa.array(fits)))
-                fine[start : start + rows] = fits
-            except pa.ArrowInvalid as error:
-                waiting += reversed([(start + first, size) for first, size in _halves(rows, str(error)) if size])
-        return pieces, fine
-
-    def _overflowing(self, lines: "_Lines", start: int, parsed: pa.StructArray) -> Flags:
-        """Flags of the values with a number that no float holds. Arrow refuses 1e400, and reads a number of 400 digits as infinity."""
-        wrong = _infinite(parsed)
-        for row in np.flatnonzero(wrong).tolist():
-            try:
-                wrong[row] = _overflows(json.loads(lines.line(start + row), parse_int=_Number, parse_float=_Number), self.type)
-            except RecursionError:
-                continue
-        return wrong
-
-    def _parsed(self, lines: "_Lines", start: int, rows: int) -> pa.StructArray:
-        """The values of some lines; ArrowInvalid if any of them can't be read. Of a number that no float holds it is infinity."""
-        try:
-            return self._parsed_as_is(lines, start, rows)
-        except pa.ArrowInvalid:
-            readable = lines.without_exponents(start) if rows == 1 else None
-            if readable is None:
-                raise
-            return self._parsed_as_is(readable, 0, 1)
-
-    def _parsed_as_is(self, lines: "_Lines", start: int, rows: int) -> pa.StructArray:
-        begin, end = int(lines.begins[start]), int(lines.begins[start + rows])
-        how = pj.ReadOptions(use_threads=False, block_size=end - begin + 1)
-        table = pj.read_json(pa.BufferReader(pa.py_buffer(lines.text)[begin:end]), how, self._options)
-        marks = table[self._marker]
-        if len(marks) != rows or marks.null_count:
-            # A value had several objects, or did not end.
-            raise pa.ArrowInvalid("lines and rows differ")
-        columns = [_typed(table[field.name].combine_chunks(), field.type) for field in self.type]
-        return pa.StructArray.from_arrays(columns, fields=list(self.type))
-
-
-@dataclass(frozen=True)
-class _Lines:
-    """Lines of the values that begin as objects: their text, where each begins and the last one ends, and the rows that they are of."""
-
-    text: Bytes
-    begins: Int64s
-    rows: Int64s
-
-    def blocks(self) -> list[tuple[int, int]]:
-        """First line and number of lines of parts that are not too large; the first part is the last in the list."""
-        starts = np.flatnonzero(np.diff(self.begins[:-1] // _BLOCK, prepend=-1))
-        sizes = np.diff(starts, append=len(self.rows))
-        return list(zip(starts.tolist(), sizes.tolist(), strict=True))[::-1]
-
-    def line(self, number: int) -> bytes:
-        return bytes(self.text[self.begins[number] : self.begins[number + 1]])
-
-    def without_exponents(self, number: int) -> "_Lines | None":
-        """One line, with the numbers that Arrow refuses for their exponents written as infinity or zero; None if it has none: a member that
-        is not wanted may have any number.
-        """
-        text = self.line(number)
-        rewritten = _EXPONENT.sub(_without_exponent, text)
-        if rewritten == text:
-            return None
-        return _Lines(np.frombuffer(rewritten, np.uint8), np.array([0, len(rewritten)]), self.rows[number : number + 1])
-
-
-# A string, whose end may be missing, or a number with an exponent. Nothing is tried twice: the time grows with the length alone.
-_EXPONENT = re.compile(rb'"[^"\\]*+(?:\\.?[^"\\]*+)*+"?|(?<![\w.+-])-?(?:0|[1-9]\d*+)(?:\.\d++)?+[eE][+-]?\d++(?![\w.+-])', re.DOTALL)
-
-
-def _without_exponent(found: re.Match[bytes]) -> bytes:
-    text = found[0]
-    if text.startswith(b'"') or ((number := float(text)) and math.isfinite(number)):
-        return text
-    return (b"-" if text.startswith(b"-") else b"") + (b"Infinity" if number else b"0.0")
-
-
-class _Number(float):
-    """A number that is written with digits, and not as Infinity."""
-
-
-def _overflows(value: object, type: pa.DataType) -> bool:
-    """Whether a float in a value of some type is infinite and was not written so."""
-    if pa.types.is_struct(type):
-        return isinstance(value, dict) and any(_overflows(value.get(field.name), field.type) for field in type)
-    if pa.types.is_list(type):
-        return isinstance(value, list) and any(_overflows(element, type.value_type) for element in value)
-    with np.errstate(over="ignore"):
-        return isinstance(value, _Number) and pa.types.is_floating(type) and bool(np.isinf(type.to_pandas_dtype()(value)))
-
-
-def _infinite(column: pa.Array) -> Flags:
-    flags = np.zeros(len(column), bool)
-    if pa.types.is_floating(column.type):
-        return np.isinf(column.to_numpy(zero_copy_only=False))
-    if pa.types.is_struct(column.type):
-        for child in column.flatten():
-            flags |= _infinite(child)
-    elif pa.types.is_list(column.type):
-        inner = _infinite(column.flatten())
-        if inner.any():
-            flags[np.repeat(np.arange(len(column)), pc.fill_null(pc.list_value_length(column), 0).to_numpy())[inner]] = True
-    return flags
-
-
-def _halves(rows: int, error: str) -> list[tuple[int, int]]:
-    """How to go on after an error: at the row that it names, else with both halves. Nothing for a single row."""
-    if rows == 1:
-        return []
-    named = _ROW.search(error)
-    if named and 0 <= (row := int(named[1])) < rows:
-        return [(0, row), (row, 1), (row + 1, rows - row - 1)]
-    return [(0, rows // 2), (rows // 2, rows - rows // 2)]
+def _is_text(type: pa.DataType) -> bool:
+    return pa.types.is_temporal(type) or pa.types.is_decimal(type) or pa.types.is_binary(type)
 
 
 _WORDS = FIELD // 8
-_KINDS = {pa.string(): TEXT, pa.float64(): DOUBLE, pa.float32(): FLOAT, pa.bool_(): BOOLEAN}
-_NO_LENGTH = 1 << 62  # Longer than any text: no bytes are this name.
+_KINDS = {pa.string(): TEXT, JSON_TEXT: JSON, pa.float64(): DOUBLE, pa.float32(): FLOAT, pa.bool_(): BOOLEAN}
 _LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class JsonNode:
+    """A type, the number of its path, and whether texts in it are to be converted; ``children`` as in `LayoutNode`."""
+
+    type: pa.DataType
+    path: int
+    has_texts: bool
+    children: "tuple[JsonNode, ...]"
 
 
 @dataclass(frozen=True)
 class JsonTables:
     """The tables of a program; they do not change, so threads share them. ``frames`` are bytes of memory; ``names`` have each a quote and a
-    colon after it; ``fields`` are rows of `kolumn.values.wire.json`, ``numbers`` the table of `kolumn.values.wire.json_numbers`.
+    colon after it; ``fields`` are rows of `kolumn.values.wire.json`, ``numbers`` the table of `kolumn.values.wire.json_numbers`. ``paths``
+    are all that can be lost, and ``numbers_of_paths`` say which of them each row of ``fields`` is.
     """
 
     layout: ColumnLayout
+    root: JsonNode
     fields: Int64s
     names: bytes
     numbers: Int64s
     frames: int
+    paths: tuple[str, ...]
+    numbers_of_paths: Int64s
 
 
-def json_tables(type: pa.DataType) -> JsonTables | None:
-    """The tables of a type; None if there is no column for a part of it, or two fields of an object have one name."""
-    if not _is_known(type):
-        return None
-    layout = ColumnLayout.of(type)
+def json_tables(type: pa.DataType) -> JsonTables:
+    """The tables of a type whose parts all may be null, and whose structs have no name twice."""
+    layout, paths = ColumnLayout.of(_readable(type)), {WHOLE: 0, ELEMENTS: 1}
+    root = _nodes(type, "", paths)
     rows: list[list[int]] = [[0] * _WORDS]
-    names, waiting, depth = bytearray(), [(0, layout.root, "")], 0
+    names, waiting, own, depth = bytearray(), [(0, layout.root, root)], [root.path], 0
     # Children of an object follow each other, so they are numbered before what is in them.
-    for number, node, name in waiting:
+    for at, node, kind in waiting:
         first, count = len(rows), len(node.children)
-        rows += [[0] * _WORDS for _ in node.children]
-        waiting += [(first + k, child, child.name) for k, child in enumerate(node.children)]
-        rows[number][:10] = _row(node, first)
-        rows[number][11:] = [8 * (number + 1), *_name(name, names)]
-        for k in range(count):
-            rows[first + k][10] = FIELD * (first + (k + 1) % count)
-        depth += node.child_level >= 0 or count > 0
-    return JsonTables(layout, np.array(rows, np.int64).reshape(-1), bytes(names), _numbers(), FRAME * (depth + 1))
+        is_empty = pa.types.is_struct(kind.type) and not count
+        # An object without fields expects one that has no name.
+        rows += [[0] * _WORDS for _ in range(count + is_empty)]
+        own += [child.path for child in kind.children] + [0] * is_empty
+        waiting += [(first + k, *pair) for k, pair in enumerate(zip(node.children, kind.children, strict=True))]
+        rows[at][:10] = _row(node, kind.type, first)
+        rows[at][11:] = [8 * (at + 1), *_name(node.name, names)]
+        for k in range(count + is_empty):
+            rows[first + k][10] = FIELD * (first + (k + 1) % max(count, 1))
+            rows[first + k][12] = NO_LENGTH
+        depth += node.child_level >= 0 or count > 0 or is_empty
+    fields = np.array(rows, np.int64).reshape(-1)
+    return JsonTables(layout, root, fields, bytes(names), _numbers(), FRAME * (depth + 1), tuple(paths), np.array(own, np.int64))
 
 
-def _is_known(type: pa.DataType) -> bool:
+def _nodes(type: pa.DataType, path: str, paths: dict[str, int]) -> JsonNode:
+    number = paths.setdefault(path or ELEMENTS, len(paths))
+    inner: Iterator[JsonNode] = iter(())
     if pa.types.is_struct(type):
-        names = [field.name for field in type]
-        return 0 < len(names) == len(set(names)) and all(field.nullable and _is_known(field.type) for field in type)
-    if pa.types.is_list(type):
-        return type.value_field.nullable and _is_known(type.value_type)
-    return type in _KINDS or pa.types.is_integer(type)
+        inner = (_nodes(part.type, f"{path}.{part.name}" if path else part.name, paths) for part in type)
+    elif pa.types.is_list(type) or pa.types.is_map(type):
+        parts = [type.value_type] if pa.types.is_list(type) else [type.key_type, type.item_type]
+        inner = (_nodes(part, path, paths) for part in parts)
+    children = tuple(inner)
+    return JsonNode(type, number, _is_text(type) or any(child.has_texts for child in children), children)
 
 
-def _row(node: LayoutNode, first: int) -> list[int]:
+def _row(node: LayoutNode, type: pa.DataType, first: int) -> list[int]:
     """The first words of a row, up to the number of children."""
-    kind, least, most = _KINDS.get(node.type, INTEGER), 0, 0
-    if pa.types.is_struct(node.type):
+    kind, least, most = _KINDS.get(type, INTEGER), 0, 0
+    if pa.types.is_struct(type):
         kind = OBJECT
-    elif pa.types.is_list(node.type):
+    elif pa.types.is_list(type):
         kind = LIST
+    elif pa.types.is_map(type):
+        kind = MAP
+    elif _is_text(type):
+        kind = NUMBER if pa.types.is_decimal(type) else QUOTED
     elif kind == INTEGER:
-        limits = np.iinfo(node.type.to_pandas_dtype())
+        limits = np.iinfo(type.to_pandas_dtype())
         least, most = int(limits.min), min(int(limits.max), _LARGEST)
     return [kind, node.column, node.width, least, most, node.first_fill, node.fills, node.child_level, FIELD * first, len(node.children)]
 
 
 def _name(name: str, names: bytearray) -> list[int]:
-    """Length, first word, mask and place of a name, which is added to ``names``. A name that JSON writes with an escape is not found."""
+    """Length, first word, mask and place of a name, which is added to ``names``."""
     place, text = len(names), name.encode() + b'":'
     names += text
-    is_plain = not any(character < " " or character in '"\\' for character in name)
+    if any(character < " " or character in '"\\' for character in name):
+        return [NO_LENGTH, len(text), 0, place]
     word, mask = int.from_bytes(text[:8], "little"), (1 << 8 * min(len(text), 8)) - 1
-    return [len(text) if is_plain else _NO_LENGTH, _signed(word), _signed(mask), place]
+    return [len(text), _signed(word), _signed(mask), place]
 
 
 def _signed(word: int) -> int:

@@ -19,7 +19,7 @@ from kolumn.core.errors import ArgumentError, PayloadError, unknown
 from kolumn.core.keywords import PAYLOAD_DEFAULTS, Decode
 from kolumn.core.lost import TOLD, WHOLE, LostValues, OnLost
 from kolumn.core.schema import PROBLEMS, RECORD_COLUMNS, beside, record_schema
-from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, is_deep, nested_type, only_fields
+from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, is_deep, only_fields
 from kolumn.values.schemas.schema import Kind, Schema, Schemas
 
 # Decoders are imported when one is made: they take as long to import as everything else, and most reads have none.
@@ -114,11 +114,12 @@ class Typed:
         if self.kind == "json":
             from kolumn.values.json import JsonDecoder
             from kolumn.values.json_schema import type_of
+            from kolumn.values.json_types import nested_type
 
             look_up = None if self.writers is None else self.writers.version
             is_written = isinstance(schema, Schema)
             type = type_of(schema, where, look_up, self.max_depth) if is_written else nested_type(schema, where)
-            return JsonDecoder(type if columns is None else only_fields(type, columns, self.option("columns")))
+            return JsonDecoder(type if columns is None else only_fields(type, columns, self.option("columns")), self.time_unit)
         from kolumn.values.separated import FixedDecoder, SeparatedDecoder
 
         return SeparatedDecoder(schema, self.separator, columns, where) if self.kind == "csv" else FixedDecoder(schema, columns, where)

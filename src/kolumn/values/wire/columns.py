@@ -166,6 +166,20 @@ def begin_of(t: ColumnTables, column: int, row: int) -> int:
     return load32(load64(t.columns + COLUMN * column + _ENDS) + 4 * row)
 
 
+def bytes_of(t: ColumnTables, column: int, row: int) -> tuple[int, int]:
+    """Address and length of the bytes of a row that is written; not on a GPU."""
+    entry = t.columns + COLUMN * column
+    ends = load64(entry + _ENDS) + 4 * row
+    begin = load32(ends)
+    return load64(entry + _DATA) + begin, load32(ends + 4) - begin
+
+
+def elements_of(t: ColumnTables, column: int, row: int) -> tuple[int, int]:
+    """The first element of a list that is written, and the one after its last; not on a GPU."""
+    ends = load64(t.columns + COLUMN * column + _ENDS) + 4 * row
+    return load32(ends), load32(ends + 4)
+
+
 def space_from(t: ColumnTables, column: int, begin: int) -> tuple[int, int]:
     """Address of the bytes of a column from ``begin`` on, and how many have room; not on a GPU."""
     entry = t.columns + COLUMN * column

@@ -1,19 +1,25 @@
 """Writes one JSON object (https://www.rfc-editor.org/rfc/rfc8259) as a row of columns, by a table of the fields that have columns; other
 members are passed over, and their syntax is checked.
 
-It decides only rows that it is sure of. Everything else is `UNDECIDED`, valid or not, and another reader decides it: a member that comes
-twice, a name with an escape, a value of another type, a number out of range or that is not certainly rounded right; an escape that means
-U+0000, a surrogate without its other half, a string that is not UTF-8. Addresses of results are -1 if something is not accepted.
+It decides only rows that it is sure of. A value that is certainly not of its field's type becomes null and is noted as lost. Everything
+else is `UNDECIDED`, and another reader decides it: a member or a key that comes twice, a number that is not certainly rounded right; an
+escape that means U+0000, a surrogate without its other half, a string that is not UTF-8. Addresses of results are -1 if something is not
+accepted.
 
 A row of the table has int64. Rows are named by the bytes before them. Row 0 is the object itself; fields of an object follow each other:
 
     kind | column | width | least | most | fill | fills | level | first | count | next | stamp | length | word | mask | name
 
-``least`` and ``most`` are the range of an integer. ``level`` is that of a list's elements, ``first`` its element or an object's first
-field. ``next`` is the field that is expected after this one. ``length``, ``word``, ``mask`` and ``name`` are of the field's name with a
-quote and a colon after it: bytes, the first eight of them, which of these count, and where all are.
+``least`` and ``most`` are the range of an integer. ``level`` is that of a list's or map's elements, ``first`` its element, a map's key, or
+an object's first field; a map's value follows its key. ``next`` is the field that is expected after this one. ``length``, ``word``,
+``mask`` and ``name`` are of the field's name with a quote and a colon after it: bytes, the first eight of them, which of these count, and
+where all are. A name that has to be written with escapes has no ``length``: ``word`` is its length.
 
-``stamps`` tell which members have come: every object that begins has a new number, which its members' stamps are set to.
+``stamps`` tell which members have come: every object that begins has a new number, which its members' stamps are set to. What is open has
+the stamp of its object, or `_IN_LIST` or `_IN_MAP`.
+
+``lost`` is two words, how many values are lost and the row of level 0, and two for each of them: its row, and its row of the table. A field
+is noted once for a row of level 0: its mark is the number of the attempt, which is in the first of the ``marks``.
 """
 
 from typing import NamedTuple
@@ -28,7 +34,13 @@ from kolumn.values.wire.json_numbers import first_byte, load_word, word_at
 UNDECIDED = INVALID
 FIELD = 128  # Bytes of a row of the table.
 FRAME = 48  # Bytes that are kept of each object and list around a value.
-TEXT, INTEGER, DOUBLE, FLOAT, BOOLEAN, OBJECT, LIST = range(7)  # Kinds of values.
+TEXT, QUOTED, JSON, NUMBER, INTEGER, DOUBLE, FLOAT, BOOLEAN, OBJECT, LIST, MAP = range(11)
+"""Kinds of values. The first four are columns of text: of a string its characters, and of any other value its JSON text; of strings alone;
+of every value its JSON text; of a string its characters, and of a number its text.
+"""
+_IN_LIST, _IN_MAP = 0, -1
+NO_LENGTH = 1 << 62  # Longer than any text: no bytes are this name.
+MOST_KEYS = 64  # Keys of a map that are compared with each other.
 _KIND, _COLUMN, _WIDTH, _LEAST, _MOST, _FILL, _FILLS, _LEVEL = range(0, 64, 8)
 _FIRST, _COUNT, _NEXT, _STAMP, _LENGTH, _WORD, _MASK, _NAME = range(64, FIELD, 8)
 _SIGN, _SIGN32 = -(2**63), 1 << 31
@@ -37,7 +49,7 @@ OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST = (ord(character) for character
 TRUE, FALSE, NULL = (int.from_bytes(word, "little") for word in (b"true", b"false", b"null"))
 MOST_OPEN = 62  # Lists and objects in each other that are passed over: a bit each.
 _SPACE, _LINE_FEED, _RETURN, _TAB, _ZERO, _NINE = (ord(character) for character in " \n\r\t09")
-_SLASH, _B, _F, _N, _R, _T, _U = (ord(character) for character in "/bfnrtu")
+_SLASH, _B, _E, _F, _N, _R, _T, _U, _POINT = (ord(character) for character in "/befnrtu.")
 _ONES, _HIGH = 0x0101010101010101, -0x7F7F7F7F7F7F7F80
 _QUOTES, _BACKSLASHES, _SPACES = QUOTE * _ONES, BACKSLASH * _ONES, _SPACE * _ONES
 _BITS32, _BITS40 = (1 << 32) - 1, (1 << 40) - 1
@@ -105,14 +117,21 @@ def escape_at(at: int, end: int) -> tuple[int, int]:
     return at, code
 
 
+def utf8_byte(code: int, more: int, k: int) -> int:
+    """A byte of a code point in UTF-8, which has ``more`` after the first one."""
+    if k > 0:
+        return 0x80 | ((code >> (6 * (more - k))) & 0x3F)
+    return code if more == 0 else (0xFF00 >> (more + 1)) & 0xFF | (code >> (6 * more))
+
+
+def more_bytes(code: int) -> int:
+    return 0 if code < 0x80 else (1 if code < 0x800 else (2 if code < 0x10000 else 3))
+
+
 def put_code_point(target: int, code: int) -> int:
-    if code < 0x80:
-        store8(target, 0, code)
-        return 1
-    more = 1 if code < 0x800 else (2 if code < 0x10000 else 3)
-    store8(target, 0, (0xFF00 >> (more + 1)) & 0xFF | (code >> (6 * more)))
-    for k in range(1, more + 1):
-        store8(target, k, 0x80 | ((code >> (6 * (more - k))) & 0x3F))
+    more = more_bytes(code)
+    for k in range(more + 1):
+        store8(target, k, utf8_byte(code, more, k))
     return more + 1
 
 
@@ -237,7 +256,8 @@ def after_value(at: int, end: int) -> int:
 
 class JsonProgram(NamedTuple):
     """Addresses. ``fields`` is the table, ``names`` has the names, ``numbers`` is the table of `kolumn.values.wire.json_numbers`. Each
-    thread has its own ``stamps``: a word for the last number that was taken, and one for each field, zeros at first; and ``frames``.
+    thread has its own ``stamps``: a word for the last number that was taken, and one for each field, zeros at first; ``marks`` likewise;
+    ``frames``, and ``lost`` with room for each field once.
     """
 
     fields: int
@@ -245,6 +265,8 @@ class JsonProgram(NamedTuple):
     numbers: int
     stamps: int
     frames: int
+    marks: int
+    lost: int
 
 
 def is_name(p: JsonProgram, field: int, at: int, end: int) -> bool:
@@ -264,18 +286,43 @@ def is_name(p: JsonProgram, field: int, at: int, end: int) -> bool:
 
 def field_of(p: JsonProgram, inside: int, at: int, end: int) -> tuple[int, int]:
     """The field of an object, 0 for none, whose name is at ``at``, and the address after the colon that follows; -1 if not decided."""
-    quote = string_end(at, end, 0)
+    quote, is_escaped = string_end(at, end, 0), False
     if quote < 0:
-        return 0, -1
+        quote, is_escaped = string_end(at, end, 1), True
+        if quote < 0:
+            return 0, -1
     after, byte = next_byte(quote + 1, end)
     if byte != COLON:
         return 0, -1
     field, length = p.fields + load64(inside + _FIRST), quote - at
     for _ in range(load64(inside + _COUNT)):
-        if load64(field + _LENGTH) == length + 2 and same_bytes(p.names + load64(field + _NAME), at, length):
+        name, size = p.names + load64(field + _NAME), load64(field + _LENGTH)
+        if is_escaped:
+            if is_written(name, (size if size < NO_LENGTH else load64(field + _WORD)) - 2, at, quote):
+                return field, after + 1
+        elif size == length + 2 and same_bytes(name, at, length):
             return field, after + 1
         field += FIELD
     return 0, after + 1
+
+
+def is_written(name: int, size: int, at: int, quote: int) -> bool:
+    """Whether a string up to its quote, which has escapes, is a name."""
+    k = 0
+    while at < quote:
+        code, more = load8(at, 0), 0
+        if code == BACKSLASH:
+            at, code = escape_at(at + 1, quote)
+            more = more_bytes(code)
+        else:
+            at += 1
+        if k + more >= size:
+            return False
+        for j in range(more + 1):
+            if load8(name, k + j) != utf8_byte(code, more, j):
+                return False
+        k += more + 1
+    return k == size
 
 
 def same_bytes(left: int, right: int, size: int) -> bool:
@@ -319,6 +366,12 @@ def fill_missing(t: ColumnTables, p: JsonProgram, inside: int, stamp: int, row: 
         field += FIELD
 
 
+def is_whole(at: int, end: int) -> bool:
+    """Whether neither a fraction nor an exponent follows the digits of a number."""
+    byte = load8(at, 0) if at < end else 0
+    return byte != _POINT and byte | 0x20 != _E
+
+
 def put_integer(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
     """Write an integer whose first byte is ``byte``; returns the address after it, or -1."""
     least = load64(field + _LEAST)
@@ -326,7 +379,7 @@ def put_integer(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, 
         return -1
     value, at = numbers.integer_at(p.numbers, at + 1 if byte == MINUS else at, end)
     value = -value if byte == MINUS else value
-    if at < 0 or value < least or value > load64(field + _MOST):
+    if at < 0 or value < least or value > load64(field + _MOST) or not is_whole(at, end):
         return -1
     put_word(t, load64(field + _COLUMN), row, value, load64(field + _WIDTH))
     return at
@@ -349,19 +402,99 @@ def put_decimal(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, 
 def put_value(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
     """Write a value that is neither an object nor a list, or null; results as in `put_integer`, or -1 minus the code for no room."""
     kind = load64(field + _KIND)
-    if byte == QUOTE and kind == TEXT:
+    if byte == QUOTE and kind <= NUMBER and kind != JSON:
         return put_string(t, load64(field + _COLUMN), row, at + 1, end)
     if byte == _N:
         put_nulls(t, load64(field + _FILL), load64(field + _FILLS), row)
         return after_literal(at, end, byte)
     if kind == INTEGER:
         return put_integer(t, p, field, row, at, byte, end)
+    if kind <= NUMBER:
+        return put_raw(t, field, row, at, byte, end)
     if DOUBLE <= kind <= FLOAT:
         return put_decimal(t, p, field, row, at, byte, end)
     at = after_literal(at, end, byte) if kind == BOOLEAN else -1
     if at >= 0:
         put_word(t, load64(field + _COLUMN), row, 1 if byte == _T else 0, 1)
     return at
+
+
+def is_number(byte: int) -> bool:
+    """Whether a value is a number, by its first byte."""
+    return byte == MINUS or (byte >= _ZERO and byte <= _NINE)
+
+
+def put_raw(t: ColumnTables, field: int, row: int, at: int, byte: int, end: int) -> int:
+    """Write the text of a value as it stands; results as in `put_value`."""
+    kind = load64(field + _KIND)
+    if kind == QUOTED or (kind == NUMBER and not is_number(byte)):
+        return -1
+    after = after_value(at, end)
+    if after < 0:
+        return -1
+    code = columns.put_bytes(t, load64(field + _COLUMN), row, at, after - at)
+    return after if code == DONE else -1 - code
+
+
+def lose(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
+    """Make a value null that is not of its field's type, and note that it is lost; returns the address after it, or -1 if it is not certain
+    that it is lost.
+    """
+    kind, after = load64(field + _KIND), after_value(at, end)
+    if after < 0:
+        return -1
+    if is_number(byte) and kind >= INTEGER and kind <= FLOAT:
+        # Floats that are not certainly rounded right, and integers from 2**63 on, are not decided; 64 bits have at most 20 digits.
+        if kind != INTEGER:
+            return -1
+        stop = numbers.digits_end(at + 1 if byte == MINUS else at, end)
+        if load64(field + _WIDTH) == 8 and is_whole(stop, end) and stop - at <= 20:
+            return -1
+    put_nulls(t, load64(field + _FILL), load64(field + _FILLS), row)
+    mark, attempt = p.marks + load64(field + _STAMP), load64(p.marks)
+    if load64(mark) != attempt:
+        store64(mark, attempt)
+        count = load64(p.lost)
+        store64(p.lost, count + 1)
+        store64(p.lost + 16 * count + 16, load64(p.lost + 8))
+        store64(p.lost + 16 * count + 24, field - p.fields)
+    return after
+
+
+def is_twice(t: ColumnTables, column: int, first: int, stop: int) -> bool:
+    """Whether two rows of a column of bytes are the same, or there are too many to compare."""
+    if stop - first > MOST_KEYS:
+        return True
+    for row in range(first + 1, stop):
+        at, size = columns.bytes_of(t, column, row)
+        for other in range(first, row):
+            begin, length = columns.bytes_of(t, column, other)
+            if length == size and same_bytes(at, begin, size):
+                return True
+    return False
+
+
+def end_elements(t: ColumnTables, p: JsonProgram, field: int, row: int, stamp: int) -> int:
+    """End a list or a map; -1 for a map that is not decided."""
+    column, level = load64(field + _COLUMN), load64(field + _LEVEL)
+    columns.end_list(t, column, row, level)
+    if stamp == _IN_LIST:
+        return 0
+    first, stop = columns.elements_of(t, column, row)
+    return -1 if is_twice(t, load64(p.fields + load64(field + _FIRST) + _COLUMN), first, stop) else 0
+
+
+def put_key(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> tuple[int, int]:
+    """Write the key of a map's value ``field``; returns the address of the value and its first byte; addresses as in `put_value`."""
+    if byte != QUOTE:
+        return -1, 0
+    at = put_string(t, load64(field - FIELD + _COLUMN), row, at + 1, end)
+    if at < 0:
+        return at, 0
+    at, byte = next_byte(at, end)
+    if byte != COLON:
+        return -1, 0
+    return next_byte(at + 1, end)
 
 
 def push(frame: int, inside: int, expected: int, row: int, stamp: int, missing: int) -> None:
@@ -373,6 +506,11 @@ def push(frame: int, inside: int, expected: int, row: int, stamp: int, missing: 
     store64(frame + 32, missing)
 
 
+def kept(frame: int) -> tuple[int, int, int, int, int]:
+    """What `push` has kept."""
+    return load64(frame), load64(frame + 8), load64(frame + 16), load64(frame + 24), load64(frame + 32)
+
+
 def next_stamp(p: JsonProgram) -> int:
     stamp = load64(p.stamps) + 1
     store64(p.stamps, stamp)
@@ -380,63 +518,77 @@ def next_stamp(p: JsonProgram) -> int:
 
 
 def decode(t: ColumnTables, p: JsonProgram, at: int, end: int, row: int) -> int:
-    """Write the object at addresses [at, end), at least eight bytes, into a row of level 0. Returns `DONE`, `UNDECIDED`, or what has no
-    room; after the latter two the caller calls `kolumn.values.wire.columns.restore`.
+    """Write the value at addresses [at, end), at least eight bytes, into a row of level 0: an object, a list or a map. Returns `DONE`,
+    `UNDECIDED`, or what has no room; after the latter two the caller calls `kolumn.values.wire.columns.restore`.
     """
     at, byte = next_byte(at, end)
-    if byte != OPEN_OBJECT:
+    # What is open: its field, the field that is expected in it, its stamp, and members that have not come.
+    inside, frame, record, opened = p.fields, p.frames, row, True
+    kind = load64(inside + _KIND)
+    if byte != (OPEN_LIST if kind == LIST else OPEN_OBJECT):
         return UNDECIDED
-    at += 1
-    # What is open: its field, the field that is expected in it, the stamp of an object or 0, and members that have not come.
-    inside, frame, stamp = p.fields, p.frames, next_stamp(p)
-    expected, missing, close, opened = p.fields + load64(inside + _FIRST), load64(inside + _COUNT), CLOSE_OBJECT, True
-    set_valid(t, load64(inside + _COLUMN), row, 1)
+    at, stamp, expected, missing, close = begin(t, p, inside, kind, row, at)
     while True:
         at, byte = next_byte(at, end)
         if byte == close:
             at += 1
-            if stamp != 0 and missing != 0:
+            if stamp > 0 and missing != 0:
                 fill_missing(t, p, inside, stamp, row)
             if frame == p.frames:
-                at, _ = next_byte(at, end)
-                return DONE if at >= end else UNDECIDED
-            ended, was_list, opened = inside, stamp == 0, False
+                if stamp <= 0 and end_elements(t, p, inside, record, stamp) < 0:
+                    return UNDECIDED
+                return DONE if next_byte(at, end)[0] >= end else UNDECIDED
+            ended, ended_stamp, opened = inside, stamp, False
             frame -= FRAME
-            inside, expected, row = load64(frame), load64(frame + 8), load64(frame + 16)
-            stamp, missing = load64(frame + 24), load64(frame + 32)
-            close = CLOSE_LIST if stamp == 0 else CLOSE_OBJECT
-            if was_list:
-                columns.end_list(t, load64(ended + _COLUMN), row, load64(ended + _LEVEL))
+            inside, expected, row, stamp, missing = kept(frame)
+            close = CLOSE_LIST if stamp == _IN_LIST else CLOSE_OBJECT
+            if ended_stamp <= 0 and end_elements(t, p, ended, row, ended_stamp) < 0:
+                return UNDECIDED
             continue
         if not opened:
             if byte != COMMA:
                 return UNDECIDED
             at, byte = next_byte(at + 1, end)
         opened, field = False, expected
-        if stamp != 0:
+        if stamp > 0:
             field, at, byte = member_at(p, inside, expected, stamp, at, byte, end)
             if at < 0:
                 return UNDECIDED
             if field == 0:
                 continue
-            missing -= 1
-            expected = p.fields + load64(field + _NEXT)
+            missing, expected = missing - 1, p.fields + load64(field + _NEXT)
         else:
             row = columns.next_row(t, load64(inside + _LEVEL))
             if row < 0:
                 return -row
+            if stamp == _IN_MAP:
+                at, byte = put_key(t, p, field, row, at, byte, end)
+                if at < 0:
+                    return -1 - at if at < -1 else UNDECIDED
         kind = load64(field + _KIND)
         if kind < OBJECT or byte == _N:
-            at = put_value(t, p, field, row, at, byte, end)
-            if at < 0:
-                return -1 - at if at < -1 else UNDECIDED
-        elif byte == (OPEN_OBJECT if kind == OBJECT else OPEN_LIST):
+            after = put_value(t, p, field, row, at, byte, end)
+            if after < -1:
+                return -1 - after
+            at = after if after >= 0 else lose(t, p, field, row, at, byte, end)
+        elif byte == (OPEN_LIST if kind == LIST else OPEN_OBJECT):
             push(frame, inside, expected, row, stamp, missing)
-            frame += FRAME
-            at, inside, opened, stamp, missing, close = at + 1, field, True, 0, 0, CLOSE_LIST
-            expected = p.fields + load64(field + _FIRST)
-            if kind == OBJECT:
-                stamp, missing, close = next_stamp(p), load64(field + _COUNT), CLOSE_OBJECT
-                set_valid(t, load64(field + _COLUMN), row, 1)
+            frame, inside, opened = frame + FRAME, field, True
+            at, stamp, expected, missing, close = begin(t, p, inside, kind, row, at)
         else:
+            at = lose(t, p, field, row, at, byte, end)
+        if at < 0:
             return UNDECIDED
+
+
+def begin(t: ColumnTables, p: JsonProgram, inside: int, kind: int, row: int, at: int) -> tuple[int, int, int, int, int]:
+    """Begin an object, a list or a map. Returns the address after its bracket, its stamp, the field that is expected first, how many
+    members it has, and the byte that ends it.
+    """
+    expected = p.fields + load64(inside + _FIRST)
+    if kind == OBJECT:
+        set_valid(t, load64(inside + _COLUMN), row, 1)
+        return at + 1, next_stamp(p), expected, load64(inside + _COUNT), CLOSE_OBJECT
+    if kind == LIST:
+        return at + 1, _IN_LIST, expected, 0, CLOSE_LIST
+    return at + 1, _IN_MAP, expected + FIELD, 0, CLOSE_OBJECT

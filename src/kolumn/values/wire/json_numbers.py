@@ -62,7 +62,6 @@ def word_at(at: int, end: int) -> int:
 LEAST, MOST = -342, 308  # Exponents of the powers of five.
 POWERS = 144  # Where the powers of five begin in the table, in bytes.
 MOST_EXPONENT = 308  # Largest exponent that is read.
-MOST_DIGITS = 40  # Most digits before and after the point of a number that is passed over; its exponent has at most two.
 _TENS = 72
 _ZERO, _MINUS, _PLUS, _POINT, _E = (ord(character) for character in "0-+.e")
 _ZEROS, _ABOVE_NINE, _HIGH = 0x3030303030303030, 0x7676767676767676, -0x7F7F7F7F7F7F7F80
@@ -104,15 +103,15 @@ def digits_end(at: int, end: int) -> int:
 
 
 def after_number(at: int, end: int) -> int:
-    """Address after a number without a sign whose value does not matter; -1 if there is none, or if a reader could refuse its length."""
+    """Address after a number without a sign whose value does not matter; -1 if there is none."""
     begin = at
     at = digits_end(at, end)
-    if at == begin or at - begin > MOST_DIGITS or (at - begin > 1 and load8(begin, 0) == _ZERO):
+    if at == begin or (at - begin > 1 and load8(begin, 0) == _ZERO):
         return -1
     if at < end and load8(at, 0) == _POINT:
         begin = at + 1
         at = digits_end(begin, end)
-        if at == begin or at - begin > MOST_DIGITS:
+        if at == begin:
             return -1
     if at < end and load8(at, 0) | 0x20 == _E:
         begin = at + 1
@@ -120,7 +119,7 @@ def after_number(at: int, end: int) -> int:
         if (sign == _PLUS) | (sign == _MINUS):
             begin += 1
         at = digits_end(begin, end)
-        if at == begin or at - begin > 2:
+        if at == begin:
             return -1
     return at
 
