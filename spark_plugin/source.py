@@ -17,7 +17,7 @@ from kolumn.damage.findings import Damage, Remark, remark_table
 from kolumn.log.pieces import batch_tables
 from kolumn.readers.verified import damage_table
 from kolumn.spark_plugin.read.options import TABLES, LoadOptions
-from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema, with_columns
+from kolumn.spark_plugin.read.schema import arrow_schema, conformed, say_spark_types, spark_schema, with_columns
 from kolumn.spark_plugin.read.splits import (
     PAYLOAD_RATIO,
     Bounds,
@@ -76,7 +76,9 @@ class RecordSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """The stream of one query."""
-        return RecordStream(with_columns(self.typed_options, schema), schema)
+        options = with_columns(self.typed_options, schema)
+        say_spark_types(options)
+        return RecordStream(options, schema)
 
 
 class DamageSource(RecordSource):
@@ -107,9 +109,7 @@ class _SplitReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Split)
-        schema = arrow_schema(self.schema)
-        for batch in self._rows(partition):
-            yield from conform(batch, schema)
+        yield from conformed(self._rows(partition), arrow_schema(self.schema))
 
     def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
         raise NotImplementedError
@@ -120,6 +120,7 @@ class RecordReader(_SplitReader):
 
     def __init__(self, options: LoadOptions, schema: StructType) -> None:
         super().__init__(with_columns(options, schema), schema)
+        say_spark_types(self.options)
 
     def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
         return read_split(split, self.options, warn)

@@ -43,7 +43,7 @@ from kolumn.spark_plugin.connector.work import (
     unpacked,
 )  # fmt: skip
 from kolumn.spark_plugin.read.options import Key, LoadOptions
-from kolumn.spark_plugin.read.schema import spark_schema
+from kolumn.spark_plugin.read.schema import say_spark_types, spark_schema
 from kolumn.spark_plugin.read.splits import PAYLOAD_RATIO, Bounds, Split, limits_of, pack, segments_by_partition, share
 from kolumn.spark_plugin.read.stream import RecordStream, Topics, behind, from_json
 
@@ -118,6 +118,7 @@ def _planned(question: Json) -> Json:
     # Headers have no columns but these.
     headers_alone = replace(options, decode=replace(options.decode, columns=("offset", "timestamp"), typed=()))
     options = replace(headers_alone if totals else only_asked(options, asked), slots=cast(int, question["slots"]))
+    say_spark_types(options)
     groups = segments_by_partition(options)
     limits = limits_of(options, groups)
     where = boxes(conditions, groups, columns)
@@ -203,6 +204,7 @@ def _stream(question: Json) -> Json:
     # What is planned for `transaction` depends on whether it is asked for.
     options = with_hidden(replace(options_of(question), slots=cast(int, question["slots"])), asked)
     RecordStream(options, schema)
+    say_spark_types(only_asked(options, asked))
     return {
         "stream": packed((options, schema)),
         "work": packed(Work(only_asked(options, asked), asked, live=True)),

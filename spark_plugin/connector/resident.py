@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kolumn.core.errors import KolumnError
-from kolumn.damage.findings import Damage, Tally
+from kolumn.damage.findings import OnDamage, Tally
 from kolumn.options import Options
 from kolumn.readers.gpu import resident_options
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.connector.work import Work
-from kolumn.spark_plugin.read.schema import in_schema, spark_type
+from kolumn.spark_plugin.read.schema import spark_type
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.read.stream import check_planned
 from kolumn.spark_plugin.read.task import read_task
+from kolumn.values.narrowing import Narrowed
 
 if TYPE_CHECKING:
     from kolumn.kernels.columns.table import Column, DeviceTable
@@ -39,7 +40,7 @@ def tables(
     split: Split,
     work: Work,
     schema: pa.Schema,
-    damage: Callable[[Damage], None],
+    damage: OnDamage,
     tally: Callable[[Range, Tally], None],
 ) -> "Iterator[DeviceTable]":
     """Decode a split: at least one table, with columns as ``schema`` has them; ``damage`` and ``tally`` as `read_task`.
@@ -56,7 +57,7 @@ def tables(
         found: Any
         for found in read_task(parts, damage, tally):
             is_on_host = isinstance(found, pa.RecordBatch)
-            table = _uploaded(device, in_schema(found, schema)) if is_on_host else _in_schema(found, schema)
+            table = _uploaded(device, Narrowed(schema).batch(found)) if is_on_host else _in_schema(found, schema)
             _add(sizes, table)
             rows += table.num_rows
             yield table

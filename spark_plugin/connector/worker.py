@@ -35,18 +35,19 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 from pyspark.worker_util import setup_memory_limits
 
-from kolumn.damage.findings import Damage, Tally
+from kolumn.damage.findings import Tally
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.connector.questions import answer, in_words
 from kolumn.spark_plugin.connector.resident import described, tables
 from kolumn.spark_plugin.connector.shared import SharedBlocks, can_describe, from_start, probe
 from kolumn.spark_plugin.connector.statistics import rows_of_totals
 from kolumn.spark_plugin.connector.work import Json, Work, ascending, unpacked
-from kolumn.spark_plugin.read.schema import arrow_schema, in_schema
+from kolumn.spark_plugin.read.schema import arrow_schema
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.read.stream import check_planned
-from kolumn.spark_plugin.read.task import read_split, warn
+from kolumn.spark_plugin.read.task import TaskLosses, read_split
 from kolumn.spark_plugin.session.gpu_task import assign
+from kolumn.values.narrowing import Narrowed
 
 if TYPE_CHECKING:
     from kolumn.kernels.columns.table import DeviceTable
@@ -71,8 +72,6 @@ class Counted:
     logBytes: int = 0  # noqa: N815
     logBatches: int = 0  # noqa: N815
     records: int = 0
-    damaged: int = 0
-    lost: int = 0
     decodeMs: float = 0  # noqa: N815
 
 
@@ -81,14 +80,14 @@ class Task:
 
     def __init__(self, split: Split, work: Work) -> None:
         self.split, self.work, self.schema = split, work, arrow_schema(work.schema)
-        self.counted = Counted()
+        self.counted, self.losses, self.narrowed = Counted(), TaskLosses(), Narrowed(self.schema)
         self._under_way = 0
         self._batches = self._limited(self._decoded(split, work), work.limit)
 
     def tables(self, device: "ExecutorDevice") -> "Iterator[DeviceTable]":
         """The same on the JVM's GPU, at least one table: what `next` returns is not decoded then."""
         start = perf_counter()
-        for table in tables(device, self.split, self.work, self.schema, self._left_out, self._range_done):
+        for table in tables(device, self.split, self.work, self.schema, self.losses, self._range_done):
             self.counted.records += table.num_rows
             yield table
         self.counted.decodeMs = (perf_counter() - start) * 1000
@@ -96,7 +95,10 @@ class Task:
     def metrics(self) -> dict[str, object]:
         """What was counted so far, for the connector."""
         read = self.counted.logBytes + self._under_way
-        return asdict(self.counted) | {"logBytes": read, "decodeMs": round(self.counted.decodeMs)}
+        values = self.losses.values
+        lost = {"damaged": self.losses.stretches_left_out, "lost": self.losses.records_left_out}
+        lost |= {"valuesLost": values.values.total(), "fieldsLost": values.fields_lost}
+        return asdict(self.counted) | lost | {"logBytes": read, "decodeMs": round(self.counted.decodeMs)}
 
     def next(self) -> pa.RecordBatch | None:
         """The next batch that has rows; None at the end."""
@@ -116,10 +118,12 @@ class Task:
         if work.live:
             check_planned(split)
         options = replace(work.options, decode=replace(work.options.decode, on_progress=self._progress))
-        for batch in read_split(split, options, self._left_out, self._range_done):
+        for batch in read_split(split, options, self.losses, self._range_done):
             if work.ordered:
                 last = ascending(batch.column("offset").to_numpy(), last)
-            yield in_schema(batch, self.schema)
+            yield self.narrowed.batch(batch)
+        self.losses.say()
+        self.narrowed.say()
 
     def _progress(self, done: int) -> None:
         self._under_way += done
@@ -128,11 +132,6 @@ class Task:
         self.counted.logBytes += tally.valid_bytes
         self._under_way = max(0, self._under_way - tally.valid_bytes)
         self.counted.logBatches += tally.batches
-
-    def _left_out(self, damage: Damage) -> None:
-        self.counted.damaged += 1
-        self.counted.lost += damage.records_lost or 0
-        warn(damage)
 
     def _limited(self, batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
         for batch in batches:

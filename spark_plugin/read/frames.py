@@ -20,7 +20,7 @@ from kolumn.options import Options
 from kolumn.readers.gpu import resident_options
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.read.options import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
-from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
+from kolumn.spark_plugin.read.schema import arrow_schema, conformed, say_spark_types, spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits, with_types_of
 from kolumn.spark_plugin.read.task import read_task, warn
 from kolumn.spark_plugin.session.gpu_task import use_gpu
@@ -94,6 +94,7 @@ def read_segments(
     asked = LoadOptions.given(source, split_bytes, slots(spark), **options)
     splits = [split.ranges for split in plan_splits(asked, by_job(spark))]
     asked = with_types_of(asked)
+    say_spark_types(asked)
     known = asked.decode.schema
     wire = crossing_schema(known) if schema is None else _typed(schema)
 
@@ -102,8 +103,8 @@ def read_segments(
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
             decode = asked.decode if transform is None else _decoded_as(asked.decode, frame, splits[number])
             for batch in read_task([(splits[number], decode)], warn):
-                for part in [crossing(batch)] if transform is None else apply(transform, batch, expected, frame):
-                    yield from conform(part, expected)
+                parts = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)
+                yield from conformed(parts, expected)
 
     crossed = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
     return crossed if transform is not None else crossed.select(*(_column(field, payload) for field in known))

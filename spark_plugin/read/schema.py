@@ -1,11 +1,10 @@
 """Spark types of the columns, and Arrow batches in the schema and size that Spark expects.
 
-Spark has no unsigned numbers, labels or times of day: typed columns have other types there.
+Spark has no unsigned numbers, labels or times of day: typed columns have other types there (`kolumn.values.narrowing`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
@@ -13,84 +12,12 @@ from pyspark.sql.types import StructType
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Payload
 from kolumn.spark_plugin.read.options import LoadOptions
-
-_WIDER = {
-    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
-    pa.float16(): pa.float32(), pa.date64(): pa.date32(), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
-    pa.string_view(): pa.string(), pa.binary_view(): pa.binary(),
-}  # fmt: skip
-_INTERVAL = pa.struct([("months", pa.int32()), ("days", pa.int32()), ("nanoseconds", pa.int64())])
-_INTERVAL_LAYOUT = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
+from kolumn.values.narrowing import Narrowed, narrowed_type, say_narrowed
 
 
 def spark_type(own: pa.DataType) -> pa.DataType:
-    """The type of Arrow that Spark has for a type.
-
-    Labels (dictionaries) are strings, unsigned numbers the next wider ones (uint64 is decimal(20,0)), times of day numbers of their unit,
-    moments microseconds, bytes of one length bytes, intervals of months structs, decimals of more than 38 digits strings.
-    """
-    if pa.types.is_struct(own):
-        return pa.struct([pa.field(field.name, spark_type(field.type)) for field in own])
-    if pa.types.is_map(own):
-        return pa.map_(spark_type(own.key_type), spark_type(own.item_type))
-    if pa.types.is_list(own) or pa.types.is_large_list(own):
-        return pa.list_(pa.field("element", spark_type(own.value_type)))
-    if pa.types.is_dictionary(own):
-        return spark_type(own.value_type)
-    if pa.types.is_timestamp(own):
-        return pa.timestamp("us", tz=None if own.tz is None else "UTC")
-    if pa.types.is_duration(own):
-        return pa.duration("us")
-    if pa.types.is_time(own):
-        return pa.int64()
-    if pa.types.is_fixed_size_binary(own):
-        return pa.binary()
-    if own == pa.month_day_nano_interval():
-        return _INTERVAL
-    if pa.types.is_decimal256(own):
-        return pa.string()
-    return _WIDER.get(own, own)
-
-
-def in_spark(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A column in the type that Spark expects, which `spark_type` says but for the names of members. Copies what has another type.
-
-    Spark may ask for some of a struct's members; then the names say which.
-    """
-    own = column.type
-    if own == wanted:
-        return column
-    if own == pa.month_day_nano_interval():
-        return in_spark(_interval(column), wanted)
-    if pa.types.is_struct(own):
-        names = [field.name for field in own]
-        positions = range(len(names)) if len(names) == wanted.num_fields else [names.index(field.name) for field in wanted]
-        members = [in_spark(column.field(i), field.type) for i, field in zip(positions, wanted, strict=True)]
-        return pa.StructArray.from_arrays(members, fields=list(wanted), mask=_nulls(column))
-    if pa.types.is_map(own):
-        entries = [in_spark(member, type_) for member, type_ in ((column.keys, wanted.key_type), (column.items, wanted.item_type))]
-        values = pa.StructArray.from_arrays(entries, fields=[wanted.key_field, wanted.item_field])
-    elif pa.types.is_list(own):
-        values = in_spark(column.values, wanted.value_type)
-    elif pa.types.is_binary(own) and pa.types.is_string(wanted):
-        # The same bytes, valid UTF-8 or not.
-        return pa.Array.from_buffers(wanted, len(column), column.buffers(), column.null_count, column.offset)
-    else:
-        column = column.cast(pa.int32()) if pa.types.is_time32(own) else column
-        return column.cast(wanted, safe=not pa.types.is_temporal(own))
-    return pa.Array.from_buffers(wanted, len(column), column.buffers()[:2], column.null_count, column.offset, [values])
-
-
-def _nulls(column: pa.Array) -> pa.Array | None:
-    return column.is_null() if column.null_count else None
-
-
-def _interval(column: pa.Array) -> pa.StructArray:
-    """The interval's three numbers, which Arrow keeps one after the other."""
-    data = column.buffers()[1]
-    rows = np.frombuffer(data, _INTERVAL_LAYOUT)[column.offset : column.offset + len(column)]
-    members = [pa.array(np.ascontiguousarray(rows[name])) for name in _INTERVAL_LAYOUT.names or ()]
-    return pa.StructArray.from_arrays(members, fields=list(_INTERVAL), mask=_nulls(column))
+    """The type of Arrow that Spark has for a type: `kolumn.values.narrowing` says which."""
+    return narrowed_type(own, "Spark")
 
 
 MAX_ROWS, MAX_BYTES = 50_000, 8 << 20
@@ -140,14 +67,22 @@ def with_columns(options: LoadOptions, schema: StructType) -> LoadOptions:
     return options.only(chosen.columns)
 
 
-def conform(batch: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Slice a batch into sizes that suit Spark, in exactly the schema that Spark expects. Slices share the buffers."""
-    whole = in_schema(batch, schema)
+def say_spark_types(options: LoadOptions) -> None:
+    """Log what Spark does not have of the types of keys and values that a read asks for."""
+    if options.decode.typed:
+        say_narrowed(options.decode.schema, "Spark")
+
+
+def conformed(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Batches in sizes that suit Spark, in exactly the schema that Spark expects; what that could not hold is logged at the end."""
+    narrowed = Narrowed(schema)
+    for batch in batches:
+        yield from sized(narrowed.batch(batch))
+    narrowed.say()
+
+
+def sized(whole: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Slice a batch into sizes that suit Spark. Slices share the buffers."""
     rows = min(MAX_ROWS, max(1, whole.num_rows * MAX_BYTES // max(1, whole.nbytes)))
     for start in range(0, whole.num_rows, rows):
         yield whole.slice(start, rows)
-
-
-def in_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns that a schema names, in its order and its types. Columns that have their type already share the buffers."""
-    return pa.RecordBatch.from_arrays([in_spark(batch.column(field.name), field.type) for field in schema], schema=schema)

@@ -24,7 +24,7 @@ from kolumn.formats import layouts
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import current
 from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions, Position
-from kolumn.spark_plugin.read.schema import arrow_schema, conform
+from kolumn.spark_plugin.read.schema import arrow_schema, conformed
 from kolumn.spark_plugin.read.splits import Bounds, Split, key_of, lost, segments_by_partition, share
 from kolumn.spark_plugin.read.task import read_split, warn
 
@@ -178,10 +178,8 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Decode one split."""
         assert isinstance(partition, Split)
-        schema = arrow_schema(self.spark_schema)
         check_planned(partition)
-        for batch in read_split(partition, self.options, warn):
-            yield from conform(batch, schema)
+        yield from conformed(read_split(partition, self.options, warn), arrow_schema(self.spark_schema))
 
     def _groups(self) -> Groups:
         """Live segments by topic partition. Streams need Kafka's file names, since base offsets tell which segments are new."""

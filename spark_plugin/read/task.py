@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kolumn.backend import RESIDENT, choose
 from kolumn.core.errors import shown
-from kolumn.damage.findings import Damage, Tally
+from kolumn.damage.findings import Damage, OnDamage, Skipped, Tally
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.segments import Range
@@ -36,13 +36,13 @@ def _settle_in() -> None:
 
 
 def read_task(
-    parts: Iterable[tuple[Iterable[Range], Options]], damage: Callable[[Damage], None], tally: Callable[[Range, Tally], None] | None = None
+    parts: Iterable[tuple[Iterable[Range], Options]], damage: OnDamage, tally: Callable[[Range, Tally], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Decode the ranges of a task. Every task calls `kolumn.decode.pipeline.scan_ranges` through this function, which raises its errors.
 
     ``parts`` are ranges, and how they are decoded: if on a GPU, it is the one that Spark assigned to the task, or, with columns that stay
-    there, the executor's. ``damage`` is called with each damaged part that ``errors="skip"`` leaves out, ``tally`` with each range and what
-    was counted in it.
+    there, the executor's. ``damage`` is called with each damaged part that ``errors="skip"`` leaves out, a `Skipped` counts lost values
+    too; ``tally`` with each range and what was counted in it.
     """
     for ranges, options in parts:
         if options.backend != RESIDENT and choose(options.backend) == "gpu":
@@ -52,7 +52,7 @@ def read_task(
 
 
 def read_split(
-    split: Split, options: LoadOptions, damage: Callable[[Damage], None], tally: Callable[[Range, Tally], None] | None = None
+    split: Split, options: LoadOptions, damage: OnDamage, tally: Callable[[Range, Tally], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Decode a split within the bounds of its topic partitions."""
     yield from read_task(split.parts(options.decode), damage, tally)
@@ -64,3 +64,21 @@ def warn(damage: Damage) -> None:
     logger.warning(
         "%s: position %d: left out %d bytes with %s records: %s", shown(damage.segment), damage.position, damage.size, gone, damage.reason
     )
+
+
+class TaskLosses(Skipped):
+    """What a task loses, counted for the metrics of a scan: damage is logged as it comes, and not kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stretches_left_out = self.records_left_out = 0
+
+    def __call__(self, piece: Damage) -> None:
+        self.stretches_left_out += 1
+        self.records_left_out += piece.records_lost or 0
+        warn(piece)
+
+    def say(self) -> None:
+        """Log what was lost of values, in one line."""
+        if self.values.values:
+            logger.warning("%s", self.values.said)

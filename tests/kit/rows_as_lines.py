@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1)
+_CYCLE_MS = 146_097 * 86_400_000
 _ACTED_ON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """What a terminal acts on, beside what JSON escapes itself: DEL, controls of two bytes, ends of lines, marks of direction."""
 
@@ -22,12 +23,12 @@ def text_lines(batch: pa.RecordBatch) -> str:
     return "".join("  ".join(f"{name}={_cell(value)}" for name, value in row.items()) + "\n" for row in _rows(batch))
 
 
-def _moment(microseconds: int) -> str | int:
-    """A time of a calendar with four-digit years, else ms since 1970."""
-    try:
-        return (_EPOCH + timedelta(milliseconds=microseconds // 1000)).isoformat(timespec="milliseconds") + "Z"
-    except OverflowError:
-        return microseconds // 1000
+def _moment(microseconds: int) -> str:
+    """In ISO 8601, whose years have a sign where they have not four digits. The calendar repeats itself every 400 years."""
+    cycles, rest = divmod(microseconds // 1000, _CYCLE_MS)
+    text = (_EPOCH + timedelta(milliseconds=rest)).isoformat(timespec="milliseconds")
+    year = int(text[:4]) + 400 * cycles
+    return f"{year:{'04' if 0 <= year <= 9999 else '+05'}d}{text[4:]}Z"
 
 
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:

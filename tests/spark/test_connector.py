@@ -271,7 +271,7 @@ def metrics(frame: DataFrame) -> dict[str, int]:
         for child in [*below, *(node.children().apply(i) for i in range(node.children().size()))]:
             yield from scans(child)
 
-    names = ("logBytes", "logBatches", "damaged", "lost", "arrowBytes", "sharedBytes", "memoryBytes")
+    names = ("logBytes", "logBatches", "damaged", "lost", "valuesLost", "fieldsLost", "arrowBytes", "sharedBytes", "memoryBytes")
     (scan,) = scans(frame._jdf.queryExecution().executedPlan())
     return {name: scan.metrics().apply(name).value() for name in names}
 
@@ -291,7 +291,16 @@ def test_metrics_count_what_was_read_and_what_was_left_out(columnar: Any, logs: 
     frame.collect()
     found = metrics(frame)
     assert (found["damaged"], found["lost"] > 0) == (1, True)
-    for fails in (columnar(tmp_path).select("value"), columnar(tmp_path, checkCrcs="true").groupBy().count()):
+    kolumn.write(pa.table({"value": [b'{"id": 1}', b"no", b"7", None]}), tmp_path / "values-0")
+    for wanted in ("value.id", "valueValid"):
+        frame = columnar(tmp_path / "values-0", valueFormat="json", valueSchema='{"id": "int64"}').select(wanted)
+        frame.collect()
+        found = metrics(frame)
+        assert (found["valuesLost"], found["fieldsLost"]) == (2, 0)
+    for fails in (
+        columnar(tmp_path, subscribe="bad").select("value"),
+        columnar(tmp_path, subscribe="bad", checkCrcs="true").groupBy().count(),
+    ):
         with pytest.raises(PySparkException, match=r"CorruptBatchError: .*bad-0"):
             fails.collect()
 

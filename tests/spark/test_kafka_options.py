@@ -19,7 +19,7 @@ from kit.plain_spark import load
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.read.options import LoadOptions
-from kolumn.spark_plugin.read.schema import MAX_BYTES, MAX_ROWS, conform
+from kolumn.spark_plugin.read.schema import MAX_BYTES, MAX_ROWS, sized
 from kolumn.spark_plugin.read.splits import pack, plan_splits
 from kolumn.spark_plugin.read.task import read_split
 
@@ -243,7 +243,7 @@ def test_batches_are_cut_to_size() -> None:
         ([], []),
     ):
         whole = pa.record_batch([pa.array(values, pa.binary())], schema=schema)
-        assert [part.num_rows for part in conform(whole, schema)] == sizes
+        assert [part.num_rows for part in sized(whole)] == sizes
 
 
 @pytest.mark.parametrize(("table", "change"), [("records", "deleted"), ("batches", "replaced"), ("damage", "replaced")])

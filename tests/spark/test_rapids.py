@@ -27,7 +27,8 @@ from kit.spark_session import run_job
 from kolumn.core.errors import ArgumentError, MissingError
 from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.spark_plugin import configure, connector_jar, rapids
-from kolumn.spark_plugin.read.schema import arrow_schema, in_schema, spark_schema
+from kolumn.spark_plugin.read.schema import arrow_schema, spark_schema
+from kolumn.values.narrowing import Narrowed
 
 JAR = "local:///opt/rapids.jar"
 TOPIC = CORPUS / "v2-java" / "java-zstd-0"
@@ -369,7 +370,7 @@ def test_each_type_goes_where_the_strategy_says(verdicts: dict[str, Any]) -> Non
 
 def in_spark(table: pa.Table) -> pa.Table:
     (batch,) = table.combine_chunks().to_batches()
-    return pa.Table.from_batches([in_schema(batch, arrow_schema(spark_schema(batch.schema)))])
+    return pa.Table.from_batches([Narrowed(arrow_schema(spark_schema(batch.schema))).batch(batch)])
 
 
 def lines(table: pa.Table) -> list[str]:

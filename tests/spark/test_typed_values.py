@@ -1,6 +1,7 @@
 """Values and keys with a format in Spark: the rows of `kolumn.read`, in Spark's types, with a schema that is known at planning."""
 
 import json
+import uuid
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,9 @@ from kit.avro_values import encoded
 from kit.plain_spark import load
 from kit.spark_session import streamed
 from kolumn.spark_plugin import read_segments
-from kolumn.spark_plugin.read.schema import arrow_schema, conform, spark_schema
+from kolumn.spark_plugin.read.options import READ_NAMES
+from kolumn.spark_plugin.read.schema import arrow_schema, conformed, spark_schema
+from kolumn.values.extensions import JSON_TEXT
 
 pytestmark = pytest.mark.spark
 ROWS = 500
@@ -83,7 +86,10 @@ def test_errors_of_options(log: Path) -> None:
             load(log, **options).count()
 
 
-def test_types_that_spark_has_not() -> None:
+ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+
+
+def test_types_that_spark_has_not(caplog: pytest.LogCaptureFixture) -> None:
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
     members: dict[str, tuple[pa.Array, Any]] = {
         "label": (pa.array(["a", None, "b"]).dictionary_encode(), ["a", None, "b"]),
@@ -99,18 +105,57 @@ def test_types_that_spark_has_not() -> None:
             [{"months": 1, "days": 2, "nanoseconds": 3}, None, {"months": 0, "days": 0, "nanoseconds": 0}],
         ),
         "map": (pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.uint8())), [[("k", 1)], None, []]),
-    }
+        "json": (pa.ExtensionArray.from_storage(JSON_TEXT, pa.array(["[1]", None, "null"])), ["[1]", None, "null"]),
+        "uuid": (pa.ExtensionArray.from_storage(pa.uuid(), pa.array([ID.bytes, None, bytes(16)], pa.binary(16))),
+                 [str(ID), None, str(uuid.UUID(int=0))]),
+        "wide": (pa.array([Decimal("1.50"), None, Decimal(10**40)], pa.decimal256(50, 2)), ["1.50", None, f"{10**40}.00"]),
+        "empty": (pa.array([{}, None, {}], pa.struct([])), ["{}", None, "{}"]),
+        "nothing": (pa.nulls(3), [None, None, None]),
+    }  # fmt: skip
     kinds = [pa.field(name, array.type) for name, (array, _) in members.items()]
     mask = pa.array(np.array([False, False, True]))
     struct = pa.StructArray.from_arrays([array for array, _ in members.values()], fields=kinds, mask=mask)
-    batch = pa.RecordBatch.from_arrays([struct, pa.array([[struct[0].as_py()], None, []], pa.list_(struct.type))], ["value", "list"])
+    lists = pa.ListArray.from_arrays(pa.array([0, None, 1, 1], pa.int32()), struct.slice(0, 1))
+    batch = pa.RecordBatch.from_arrays([struct, lists], ["value", "list"])
     schema = spark_schema(batch.schema)
-    (found,) = conform(batch, arrow_schema(schema))
+    (found,) = conformed([batch], arrow_schema(schema))
     found.validate(full=True)
     assert found["value"].to_pylist() == [{name: wanted[i] for name, (_, wanted) in members.items()} for i in range(2)] + [None]
     assert found["list"].to_pylist() == [[{name: wanted[0] for name, (_, wanted) in members.items()}], None, []]
-    (sliced,) = conform(batch.slice(1), arrow_schema(schema))
+    (sliced,) = conformed([batch.slice(1)], arrow_schema(schema))
     assert sliced.to_pylist() == found.slice(1).to_pylist()
+    far = pa.RecordBatch.from_arrays([pa.array([2**63 - 1, 5, None, -(2**63)], pa.timestamp("ms"))], ["far"])
+    (found,) = conformed([far], arrow_schema(spark_schema(far.schema)))
+    assert found["far"].cast(pa.int64()).to_pylist() == [None, 5000, None, None]
+    assert caplog.messages == ["times out of the range of their type here are null: far (2)"]
+
+
+@pytest.mark.parametrize("reader", ["python", "columnar"])
+def test_what_was_lost_is_a_column(spark: SparkSession, tmp_path: Path, reader: str) -> None:
+    """Both sources know the options of values in camel case, and the columns beside values."""
+    values = [b'{"id": 1}', None, b"no", b'{"id": "x"}']
+    kolumn.write(pa.table({"key": [b"k"] * 4, "value": pa.array(values, pa.binary())}), tmp_path / "t-0")
+    options = {"valueFormat": "json", "valueSchema": '{"id": "int64"}', "valueErrors": "keep", "valueTimeUnit": "us", "valueMaxDepth": "2"}
+    options |= {
+        "keyFormat": "csv",
+        "keySchema": '{"k": "string"}',
+        "keyErrors": "null-field",
+        "columns": "offset,value,valueProblems,keyProblems",
+    }
+    frame = spark.read.format("kolumn").options(reader=reader, **options).load(str(tmp_path / "t-0"))
+    assert frame.schema.simpleString() == (
+        "struct<offset:bigint,value:struct<id:bigint>,valueProblems:array<string>,keyProblems:array<string>>"
+    )
+    rows = [tuple(row) for row in frame.orderBy("offset").select("value.id", "valueProblems", "keyProblems").collect()]
+    assert [row[0] for row in rows] == [1, None, None, None]
+    assert [bool(row[1]) for row in rows] == [False, False, True, True]
+    assert [row[2] for row in rows] == [None] * 4
+    wrong = spark.read.format("kolumn").options(reader=reader, **{**options, "valueErrors": "null_field"})
+    with pytest.raises(PySparkException, match="did you mean 'null-field'"):
+        wrong.load(str(tmp_path / "t-0")).collect()
+    other = {"valueSkip": "0", "valueUnions": "members", "valueEnvelope": "auto", "valueSubject": "record", "valueAsOf": "2026-01-31"}
+    known = {name.lower() for name in READ_NAMES}
+    assert {name.lower() for both in ("value", "key") for name in (n.replace("value", both) for n in other)} <= known
 
 
 def test_a_dead_cluster_without_a_registry(spark: SparkSession, tmp_path: Path) -> None:

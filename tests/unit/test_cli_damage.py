@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 import sys
+import uuid
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +20,7 @@ from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kolumn.cli import main
 from kolumn.cli.lines import data_of, json_lines, text_lines
+from kolumn.values.extensions import JSON_TEXT
 
 TIME = 1_760_000_000_000
 
@@ -171,6 +173,9 @@ def test_to_parquet(log: Path, tmp_path: Path) -> None:
     assert found.to_pylist() == kolumn.read(log, columns=columns, value_format="json", value_schema=SCHEMA).to_pylist()
 
 
+UUID = uuid.UUID("12345678-1234-5678-1234-567812345678")
+
+
 def test_every_type_has_a_json_text() -> None:
     moment = datetime(2026, 1, 31, 12, 0, 0, 1)
     columns: dict[str, tuple[pa.Array, list[Any]]] = {
@@ -182,11 +187,15 @@ def test_every_type_has_a_json_text() -> None:
         "zoned": (pa.array([moment, None], pa.timestamp("ns", "UTC")), ["2026-01-31T12:00:00.000001000Z", None]),
         "decimal": (pa.array([Decimal("1.50"), None]), [1.5, None]),
         "fixed": (pa.array([b"ab", None], pa.binary(2)), ["YWI=", None]),
+        "far": (pa.array([2**63 - 1, -(2**63)], pa.timestamp("ms")), ["+292278994-08-17T07:12:55.807", "-292275055-05-16T16:47:04.192"]),
+        "day": (pa.array([2_932_897, -719_163], pa.date32()), ["+10000-01-01", "0000-12-31"]),
+        "json": (pa.ExtensionArray.from_storage(JSON_TEXT, pa.array([' {"a":\n[1, "\u202e\\n"]}', None])), [{"a": [1, "\u202e\n"]}, None]),
+        "uuid": (pa.ExtensionArray.from_storage(pa.uuid(), pa.array([UUID.bytes, None], pa.binary(16))), [str(UUID), None]),
         "map": (pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int8())), [{"k": 1}, None]),
         "nothing": (pa.nulls(2), [None, None]),
         "bytes": (pa.array([[b"\xff"], None], pa.list_(pa.binary())), [["/w=="], None]),
         "struct": (pa.array([{"": {"a": True}}, {"": None}]), [{"": {"a": True}}, {"": None}]),
-        "interval": (pa.array([pa.MonthDayNano([1, 2, 3]), None]), ["MonthDayNano(months=1, days=2, nanoseconds=3)", None]),
+        "interval": (pa.array([pa.MonthDayNano([1, 2, 3]), None]), [{"months": 1, "days": 2, "nanoseconds": 3}, None]),
     }
     batch = pa.RecordBatch.from_arrays([array for array, _ in columns.values()], list(columns))
     lines = bytes(data_of(json_lines(batch), 2)).decode().splitlines()

@@ -83,7 +83,7 @@ NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     **dict.fromkeys(GPU_READERS, ("backend", "binary")),
     **dict.fromkeys([spark_plugin.read_segments, spark_plugin.export], ("binary", "threads")),
     kolumn.batches: ("columns", "start_offset", "isolation_level", "backend", "max_ratio", "value_format", "decode"),
-    kolumn.verify: ("columns", "start_offset", "errors", "replicas", "include_control", "key_schema"),
+    kolumn.verify: ("columns", "start_offset", "errors", "replicas", "include_control", "key_as", "value_errors", "decode"),
     kolumn.append: ("start_offset", "end_timestamp", "binary", "include_deleted_segments"),
     kolumn.history: ("columns", "isolation_level", "value_as"),
     kolumn.latest: ("start_offset", "end_timestamp", "include_control", "include_snapshots"),

@@ -92,6 +92,8 @@ READING_KAFKA = tuple(name for name in READING if name != "format")
 PAYLOADS = tuple(
     name for column in ("value_", "key_") for name in PAYLOAD_DEFAULTS if name.startswith(column) and not name.endswith("sample")
 )
+DECODED = tuple(name for name in PAYLOADS if not name.endswith(("_as", "_errors")))
+"""Of commands that count what of keys and values cannot be decoded."""
 _FIELDS = {"help": "Fields to decode, comma-separated."}
 _SCHEMA = 'Schema of {0}, a file or text: of Avro, .proto, or JSON such as \'{{"id": "int64"}}\'.'
 _SETTINGS: dict[str, dict[str, Any]] = {

@@ -59,7 +59,11 @@ def short_name(path: str) -> str:
 
 
 def say(skipped: "Skipped") -> int:
-    """Print one line on standard error if something was left out. Returns the exit code."""
+    """Print a line on standard error if values lost something, and one if something was left out. Returns the exit code, which lost
+    values do not change.
+    """
+    if skipped.values.values:
+        note(skipped.values.said)
     if not skipped.pieces:
         return OK
     positions: dict[str, list[str]] = {}
@@ -68,7 +72,7 @@ def say(skipped: "Skipped") -> int:
     parts = [f"{name} at {', '.join(own)}" for name, own in positions.items()]
     if len(skipped.pieces) > _MOST_POSITIONS:
         parts.append(f"and {len(skipped.pieces) - _MOST_POSITIONS} more")
-    note(f"{skipped} ({'; '.join(parts)}); `kolumn verify` lists {'it' if len(skipped.pieces) == 1 else 'them'}")
+    note(f"{skipped.left_out} ({'; '.join(parts)}); `kolumn verify` lists {'it' if len(skipped.pieces) == 1 else 'them'}")
     return DAMAGE if skipped.damage else LIMIT
 
 

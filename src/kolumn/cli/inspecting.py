@@ -224,10 +224,11 @@ def transactions(
     Example: `kolumn transactions --now 2026-01-31T12:00 /mnt/broker-1/data`
     """
     import kolumn
+    from kolumn.core.times import rows_of
 
     skipped = kolumn.Skipped()
     with progress("reading", None) as advance:
-        rows = kolumn.open_transactions(sources, now=now, errors="skip", on_damage=skipped, on_progress=advance).to_pylist()
+        rows = rows_of(kolumn.open_transactions(sources, now=now, errors="skip", on_damage=skipped, on_progress=advance))
     _print_columns(rows, _TRANSACTION_NAMES, json)
     return say(skipped)
 
@@ -243,10 +244,11 @@ def groups(sources: Sources, json: JsonInPipes = None) -> int:
     Example: `kolumn groups /mnt/broker-1/data /mnt/broker-2/data`
     """
     import kolumn
+    from kolumn.core.times import rows_of
 
     skipped = kolumn.Skipped()
     with progress("reading", None) as advance:
-        rows = kolumn.groups(sources, errors="skip", on_damage=skipped, on_progress=advance).to_pylist()
+        rows = rows_of(kolumn.groups(sources, errors="skip", on_damage=skipped, on_progress=advance))
     _print_columns(rows, _GROUP_NAMES, json)
     return say(skipped)
 
@@ -374,7 +376,9 @@ def _schema_row(
 
 
 @command
-@with_read_options("check_crcs", "format", "max_batch_bytes", "max_ratio", "topic", "partition", "private_keys", "start_delta")
+@with_read_options(
+    "check_crcs", "format", "max_batch_bytes", "max_ratio", "topic", "partition", "private_keys", "start_delta", *arguments.DECODED
+)
 def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) -> int:
     """Check every checksum and every record, and list the damage.
 
@@ -382,7 +386,8 @@ def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) 
     reported and are not damage. In a segment that is followed by another one they are damage. Remarks list absent offsets that
     may have a good reason: compaction, retention. Files and folders that are no part of the log are listed with the reason. The
     exit code is 1 if anything is damaged or is not a segment, and else 4 if an intact batch is larger than the limits allow, so that
-    its records were not looked at.
+    its records were not looked at. With --value-format or --key-format values or keys are decoded too: fields that could not be are
+    listed with their counts, and do not change the exit code.
 
     Example: `kolumn verify /mnt/dead-broker/orders-3`
     """
@@ -391,13 +396,15 @@ def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) 
     given = or_standard_input(sources)
     with progress("verifying", lambda: size_of(given)) as advance:
         report = kolumn.verify(given, on_progress=advance, **options)
-    tables = report.segments, report.damage, report.limits, report.remarks, report.left_out
-    segments, damage, large, remarks, left_out = (table.to_pylist() for table in tables)
+    tables = report.segments, report.damage, report.limits, report.remarks, report.values, report.left_out
+    segments, damage, large, remarks, values, left_out = (table.to_pylist() for table in tables)
     code = OK if report.ok else DAMAGE if damage else LIMIT
     if is_json(json):
         totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
         totals |= {"controlRecords": report.control_records, "inflatedByCpu": report.inflated_by_cpu}
-        print_json({**totals, "segments": segments, "damage": damage, "limits": large, "remarks": remarks, "leftOut": left_out})
+        print_json(
+            {**totals, "segments": segments, "damage": damage, "limits": large, "remarks": remarks, "values": values, "leftOut": left_out}
+        )
         return code
     from kolumn.core.errors import MEANING, Code
 
@@ -410,6 +417,7 @@ def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) 
     _print_some("Damage", damage, **batch, recordsLost="recordsLost", reason="reason")
     _print_some("Over a limit (no damage)", large, **batch, records="recordsLost", reason="reason")
     _print_some("Remarks (no damage)", remarks, **{name: name for name in ("segment", "position", "kind", "remark", "evidence")})
+    _print_some("Fields that could not be decoded (no damage)", values, **{name: name for name in report.values.schema.names})
     print_left_out(left_out)
     for row in foreign:
         print(f"{escaped(row['segment'])}: not a Kafka log segment: {row['reason'].rpartition('found ')[2]}")

@@ -52,6 +52,7 @@ def history(
     Example: `kolumn history --key order-79 /var/lib/kafka/data/orders-*`
     """
     import kolumn
+    from kolumn.core.times import rows_of
 
     skipped, as_json = kolumn.Skipped(), is_json(json)
     # JSON has all columns, text names the headers of what deleted the key.
@@ -66,12 +67,26 @@ def history(
     if not table.num_rows:
         note("no such record")
         return say(skipped)
-    rows = table.to_pylist()
+    rows = rows_of(_as_text(table))
     names = [*(("topic",) if len({row["topic"] for row in rows}) > 1 else ()), *_SHOWN, *(("key", "value") if values else ())]
     print_table("", names, [[_cell(name, row[name]) for name in names] for row in rows])
     if deleted := [escaped(_who(row)) for row in rows if row["deletes"]]:
         print("", *deleted, _NOT_THERE, sep="\n")
     return say(skipped)
+
+
+def _as_text(table: "pa.Table") -> "pa.Table":
+    """A table with typed keys and values as `kolumn cat` shows them."""
+    import pyarrow as pa
+
+    from kolumn.cli.lines import is_typed, value_text
+
+    for name in ("key", "value"):
+        index = table.schema.get_field_index(name)
+        if index >= 0 and is_typed(table.schema.field(index).type):
+            texts = [text for chunk in table.column(index).chunks for text in value_text(chunk)]
+            table = table.set_column(index, name, pa.array(texts, pa.string()))
+    return table
 
 
 def _cell(name: str, value: object) -> object:

@@ -19,7 +19,10 @@ from kolumn.core.arrays import Bytes
 from kolumn.core.errors import ArgumentError
 from kolumn.core.schema import HEADERS
 from kolumn.core.text import is_utf8
+from kolumn.core.times import as_text, far_times
+from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.internal.messages import is_message
+from kolumn.values.narrowing import INTERVAL, Narrowed
 
 TEXT = pa.large_string()
 BLOCK_ROWS = 32768
@@ -29,8 +32,8 @@ Part: TypeAlias = str | pa.LargeStringArray  # text of the rows: the same for al
 
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that JSON has as they are and a terminal acts on: DEL, C1 controls, ends of lines, marks that turn the direction of text."""
+_LINE_ENDS = np.frombuffer(b"\r\n", np.uint8)
 _LEADS = np.isin(np.arange(256), [0x7F, 0xC2, 0xD8, 0xE2])  # first bytes of these characters
-_YEAR_1, _YEAR_10000 = -62_135_596_800_000, 253_402_300_800_000
 
 
 def blocks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -83,14 +86,22 @@ def bytes_as_text(column: pa.Array) -> tuple[pa.LargeStringArray, pa.BooleanArra
 
 
 def times_as_text(column: pa.Array, quote: str) -> list[Part]:
-    """Timestamps as ``2026-01-31T12:00:00.000Z`` between quotes, in parts; as a number of ms if the year does not have four digits."""
-    ms = column.cast(pa.timestamp("ms"), safe=False)
-    number = ms.cast(pa.int64())
-    strange = pc.or_(pc.less(number, _YEAR_1), pc.greater_equal(number, _YEAR_10000))
-    has_strange = pc.any(strange).as_py()
-    usual = pc.if_else(strange, pa.scalar(None, ms.type), ms) if has_strange else ms
-    parts: list[Part] = [quote, pc.binary_replace_slice(usual.cast(TEXT), 10, 11, "T"), f"Z{quote}"]
-    return [pc.if_else(strange, number.cast(TEXT), joined(parts))] if has_strange else parts
+    """Timestamps of microseconds as ``2026-01-31T12:00:00.000Z`` between quotes, in parts; with six digits where three are too few."""
+    plain = _quoted_times(column.cast(pa.timestamp("ms", column.type.tz), safe=False), quote)
+    finer = (column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) % 1000) != 0
+    return [pc.if_else(pa.array(finer), joined(_quoted_times(column, quote)), joined(plain))] if finer.any() else plain
+
+
+def _quoted_times(column: pa.Array, quote: str) -> list[Part]:
+    """Times in ISO 8601 between quotes, in parts; years that have not four digits have a sign."""
+    far = far_times(column)
+    usual = column if far is None else pc.if_else(far, pa.scalar(None, column.type), column)
+    text = usual.cast(TEXT)
+    if pa.types.is_timestamp(column.type):
+        text = pc.binary_replace_slice(text, 10, 11, "T")
+    if far is not None:
+        text = pc.replace_with_mask(text, pc.fill_null(far, False), pa.array(as_text(column, far), TEXT))
+    return [quote, text, quote]
 
 
 def json_text(value: object, default: Callable[[Any], Any] | None = None) -> str:
@@ -109,6 +120,12 @@ def escaped(text: pa.LargeStringArray) -> pa.LargeStringArray:
     special = [byte for byte in (ord("\\"), ord('"')) if (data == byte).any()]
     for byte in (*special, *np.unique(data[data < 0x20]).tolist()):
         text = pc.replace_substring(text, chr(byte), json.dumps(chr(byte))[1:-1])
+    return safe(text)
+
+
+def safe(text: pa.LargeStringArray) -> pa.LargeStringArray:
+    """JSON text without characters that a terminal acts on."""
+    data = bytes_of(text)
     leads = np.flatnonzero(_LEADS[data])
     if not len(leads):
         return text
@@ -168,6 +185,10 @@ def json_value(column: pa.Array) -> Part:
         return "null"
     if pa.types.is_dictionary(type):
         return json_value(column.cast(type.value_type))
+    if isinstance(type, pa.BaseExtensionType):
+        return _of_extension(column)
+    if type == pa.month_day_nano_interval():
+        return json_value(Narrowed(pa.schema([])).column(column, INTERVAL, ""))
     text = _nested(column) if type.num_fields or pa.types.is_struct(type) else _plain(column)
     if not column.null_count:
         return text
@@ -215,13 +236,24 @@ def _plain(column: pa.Array) -> Part:
         text = base64_of(column)
     elif pa.types.is_string(type):
         text = escaped(column.cast(TEXT))
-    elif pa.types.is_timestamp(type):
-        text = pc.binary_replace_slice(column.cast(TEXT), 10, 11, "T")
-    elif pa.types.is_date(type) or pa.types.is_time(type):
-        text = column.cast(TEXT)
+    elif pa.types.is_timestamp(type) or pa.types.is_date(type) or pa.types.is_time(type):
+        return with_null(joined(_quoted_times(column, '"')), "null")
     else:
         text = pa.array([None if value is None else str(value) for value in column.to_pylist()], TEXT)
     return with_null(joined(['"', text, '"']), "null")
+
+
+def _of_extension(column: pa.ExtensionArray) -> Part:
+    """JSON text is a part of the line, on one line; a UUID is text, any other value as it is stored."""
+    if column.type == pa.uuid():
+        return json_value(Narrowed(pa.schema([])).column(column, pa.string(), ""))
+    if column.type != JSON_TEXT:
+        return json_value(column.storage)
+    text = column.storage.cast(TEXT)
+    # A line can end only between the tokens of JSON text.
+    if np.isin(bytes_of(text), _LINE_ENDS).any():
+        text = pc.replace_substring_regex(text, "[\r\n]+", " ")
+    return with_null(safe(text), "null")
 
 
 _UNPRINTABLE = r"[^ -~]"

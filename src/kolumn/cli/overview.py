@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.arguments import READING, Json, OptionValue, Sources, with_read_options
+from kolumn.cli.arguments import DECODED, READING, Json, OptionValue, Sources, with_read_options
 from kolumn.cli.common import counted, note, print_json, say, short_name, size_of
 from kolumn.cli.ending import DAMAGE, OK, command, progress, quoted
 from kolumn.cli.tables import fits, print_table, terminal_width
@@ -44,7 +44,7 @@ def overview(sources: Sources, json: Json = False, **options: OptionValue) -> in
 
 
 @command
-@with_read_options(*READING[1:], "private_keys")
+@with_read_options(*READING[1:], "private_keys", *DECODED)
 def report(
     sources: Sources,
     output: Annotated[
@@ -56,7 +56,8 @@ def report(
 
     The page is one file that loads nothing, for a browser, a phone or a screen reader: damage, what `kolumn audit` finds, records over
     time, batches, codecs and what others would save, keys, order of timestamps, absent offsets, transactions, producers. Memory does not
-    depend on the size of the source. The exit code is 1 if anything is damaged.
+    depend on the size of the source. With --value-format values are decoded, and fields that could not be are in the page too. The exit
+    code is 1 if anything is damaged.
 
     Example: `kolumn report /mnt/dead-broker -o report.html`
     """
@@ -174,7 +175,9 @@ def _time(ms: int | None) -> str:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, ValueError, OSError):
-        return str(ms)
+        from kolumn.core.times import iso_text
+
+        return iso_text(ms, " ").rpartition(":")[0]
 
 
 def _size(size: int) -> str:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -214,24 +213,24 @@ def sql(
 
 
 def _cells(column: "pa.Array") -> list[object]:
-    try:
-        return list(map(_cell, column.to_pylist()))
-    except (OverflowError, ValueError):
-        # Python has no times outside of the years 1 to 9999.
+    import pyarrow as pa
+
+    type = column.type
+    if isinstance(type, pa.ExtensionType) or pa.types.is_nested(type) or (pa.types.is_temporal(type) and not pa.types.is_duration(type)):
+        # As `kolumn cat` shows them: Python has no times outside of the years 1 to 9999, and none of nanoseconds.
         from kolumn.cli.lines import value_text
 
         return value_text(column)
+    return list(map(_cell, column.to_pylist()))
 
 
 def _cell(value: object) -> object:
-    """Bytes as `kolumn cat` shows them; times in ISO 8601."""
+    """Bytes as `kolumn cat` shows them."""
     if isinstance(value, bytes):
         try:
             return value.decode()
         except UnicodeDecodeError:
             return f"{_BASE64}{base64.b64encode(value).decode('ascii')}"
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return value if isinstance(value, int | float | None) else str(value)
 
 

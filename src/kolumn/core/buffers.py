@@ -84,21 +84,3 @@ def _views(column: pa.Array, flags: pa.Array) -> pa.Array:
     valid, views, *sources = column.buffers()
     kept = pa.Array.from_buffers(_VIEW, len(column), [valid, views], offset=column.offset).filter(flags)
     return pa.Array.from_buffers(column.type, len(kept), [*kept.buffers(), *sources], kept.null_count, kept.offset)
-
-
-def without_wide_decimals(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch with these decimals as strings, at any depth."""
-    schema = pa.schema([field.with_type(_narrow(field.type)) for field in batch.schema])
-    return batch if schema == batch.schema else batch.cast(schema)
-
-
-def _narrow(type: pa.DataType) -> pa.DataType:
-    if pa.types.is_decimal256(type):
-        return pa.string()
-    if pa.types.is_struct(type):
-        return pa.struct([field.with_type(_narrow(field.type)) for field in type])
-    if pa.types.is_map(type):
-        return pa.map_(_narrow(type.key_type), _narrow(type.item_type))
-    if pa.types.is_list(type):
-        return pa.list_(type.value_field.with_type(_narrow(type.value_type)))
-    return type

@@ -1,7 +1,6 @@
 """What was lost of typed keys and values, counted."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -27,6 +26,17 @@ class LostValues:
         for entry in problems.flatten().value_counts().to_pylist():
             self.fields[column, entry["values"]] += entry["counts"]
 
+    @property
+    def fields_lost(self) -> int:
+        """Lost fields of values that are not lost as a whole."""
+        return sum(count for (_, path), count in self.fields.items() if path != WHOLE)
+
+    @property
+    def said(self) -> str:
+        """A line that says what was lost, and where to look; "" if nothing was."""
+        where = " and ".join(f"column {column}Problems" for column in sorted(self.values))
+        return f"{self}; {where} tell{'' if len(self.values) > 1 else 's'} which" if where else ""
+
     def update(self, other: "LostValues") -> None:
         self.values.update(other.values)
         self.fields.update(other.fields)
@@ -38,6 +48,3 @@ class LostValues:
         found = [(path, count) for (owner, path), count in self.fields.most_common() if owner == column]
         told = [f"{'all' if path == WHOLE else path} ({count})" for path, count in found[:TOLD]]
         return ", ".join(told) + (f" and {len(found) - TOLD} other fields" if len(found) > TOLD else "")
-
-
-OnLost = Callable[[LostValues], None]

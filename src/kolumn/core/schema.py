@@ -116,6 +116,13 @@ PAYLOAD_COLUMNS: dict[str, pa.DataType] = {"Valid": pa.bool_(), "SchemaId": pa.i
 where there are none, which are the rows with ``valueValid``, and those of null.
 """
 
+LOST_VALUES_SCHEMA = pa.schema(
+    [("column", pa.string()), ("field", pa.string()), ("lost", pa.int64()), ("values", pa.int64()), ("offset", pa.int64()),
+     ("segment", pa.string())]
+)  # fmt: skip
+"""One row for each field of typed keys or values that could not be decoded everywhere: its dotted path, "$" for a value as a whole; in how
+many of so many ``values`` that are not null it was lost, and where first."""
+
 
 def beside(column: str) -> dict[str, pa.DataType]:
     """Columns beside a typed column, by their names."""

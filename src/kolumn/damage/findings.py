@@ -1,5 +1,6 @@
 """What is wrong with entries: damage, remarks, and the trouble that interrupts a read; errors from codes in the batch table."""
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -19,6 +20,7 @@ from kolumn.formats import layouts, redpanda, table
 from kolumn.formats.entries import Entry, Lost
 from kolumn.source.segments import Range
 
+logger = logging.getLogger("kolumn.values")
 MOST_ROWS = 50
 _NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason", "kind")
 DAMAGE, LIMIT = "damage", "limit"
@@ -148,9 +150,28 @@ class Skipped:
         return f"<p>{escape(str(self))}</p>" + (html_table(_NAMES, rows, len(self.pieces)) if rows else "")
 
     def __str__(self) -> str:
+        return "; ".join(filter(None, (self.left_out, str(self.values)))) or "nothing left out"
+
+    @property
+    def left_out(self) -> str:
+        """Counts of what was left out, but for values; "" if nothing was."""
         damage = _counted(self.damage, "damaged stretch", "damaged stretches") if self.damage else ""
         limits = _counted(self.limits, "batch over a limit", "batches over a limit") if self.limits else ""
-        return "; ".join(filter(None, (damage, limits, str(self.values)))) or "nothing left out"
+        return "; ".join(filter(None, (damage, limits)))
+
+
+def lost_of(on_damage: OnDamage | None) -> LostValues | None:
+    """Where a caller wants lost values to be counted."""
+    return on_damage.values if isinstance(on_damage, Skipped) else None
+
+
+def tell_lost(values: LostValues, on_damage: OnDamage | None) -> None:
+    """Add what was lost of values to what a caller has passed to collect it, or else log it."""
+    counted = lost_of(on_damage)
+    if counted is not None:
+        counted.update(values)
+    elif values.values:
+        logger.warning("%s", values.said)
 
 
 def _counted(pieces: list[Damage], singular: str, plural: str) -> str:

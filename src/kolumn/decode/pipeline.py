@@ -23,7 +23,7 @@ import pyarrow as pa
 from kolumn.core.buffers import int64s, keep
 from kolumn.core.errors import Code, NoMemoryError
 from kolumn.core.threads import DECODE, RunAhead, Workers, forked, keep_forever, workers
-from kolumn.damage.findings import OnDamage, Skipped, Tally, Trouble, damage_of_fault
+from kolumn.damage.findings import OnDamage, Tally, Trouble, damage_of_fault, lost_of
 from kolumn.damage.search import Floor
 from kolumn.damage.segment_end import at_stop, compare_start, rest_after
 from kolumn.decode.chunk import Batch, Decoded, Decoder, decode_chunk, decoder_of
@@ -61,7 +61,7 @@ def scan_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Decode ranges in order; batches of `chunk.Batch`, in host memory unless the options are for columns on a device.
 
-    ``damage`` is called with every damaged part that ``errors="skip"`` leaves out; a `Skipped` gets what is lost of values too. ``tally``
+    ``damage`` is called with every damaged part that ``errors="skip"`` leaves out; a `Skipped` counts what is lost of values too. ``tally``
     is called with each range and its tally when the range is done. ``decoder`` is that of the options, if it is known. With a
     ``predicate`` only records that match are returned; nothing is typed then. The call itself raises `MissingError` if a GPU was
     requested, and there is none. After the records before it come:
@@ -73,8 +73,7 @@ def scan_ranges(
     batches = _Scan(watched, damage, tally, decoder or decoder_of(options.backend), predicate).batches(ranges)
     if not options.typed:
         return batches
-    on_lost = damage.values.update if isinstance(damage, Skipped) else None
-    return finished(batches, options.columns, options.binary, options.typed, on_lost)
+    return finished(batches, options.columns, options.binary, options.typed, lost_of(damage))
 
 
 class _Done(NamedTuple):

@@ -17,7 +17,9 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.pieces import batch_table
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments, plan_read
+from kolumn.readers.types import with_types
 from kolumn.readers.verified import Report, verified
+from kolumn.source.segments import Range
 from kolumn.values.typed import payload_names
 
 
@@ -124,15 +126,18 @@ def batches(source: keywords.Source, *, on_damage: OnDamage | None = None, **opt
     return batch_table(live_segments(source, chosen).whole_ranges(), chosen, on_damage)
 
 
+_VERIFIED = {"backend", "threads", "trusted", *keywords.PayloadOptions.__annotations__}
+_VERIFIED -= {"value_as", "key_as", "value_errors", "key_errors", "decode"}
+
+
 @known_keywords(
-    keywords.refused(
-        (_OF_RECORDS | {"errors", "replicas"}) - {"backend", "threads", "trusted"}, "verify reads every record and reports all damage"
-    )
+    keywords.refused((_OF_RECORDS | {"errors", "replicas"}) - _VERIFIED, "verify reads every record and reports all damage and loss")
 )
 def verify(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> Report:
     """Check every checksum and every record of Kafka log segments, and report the damage. Damaged bytes never raise an error.
 
-    Parameters are those of `scan` that neither choose records nor copies.
+    Parameters are those of `scan` that neither choose records nor copies. With ``value_format`` or ``key_format`` values or keys are
+    decoded too, and the report counts the fields that cannot be; they do not make it less ``ok``.
 
     Returns
     -------
@@ -141,4 +146,5 @@ def verify(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     asked = Options.of(**options)
     require(asked.backend)
     live = live_segments(source, replace(asked, errors="skip"))
+    asked = with_types(replace(asked, errors="skip"), source, map(Range.whole, live.segments))
     return replace(verified(linked_as_log(live.segments, asked), asked), left_out=live.left_out())

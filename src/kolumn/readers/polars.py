@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from kolumn.backend import require
 from kolumn.core import keywords
-from kolumn.core.buffers import without_wide_decimals
 from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, shown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
@@ -27,6 +26,7 @@ from kolumn.options import Options
 from kolumn.readers.plan import live_segments, plan_of, plan_read
 from kolumn.source.segments import Segment, in_memory, named_parts
 from kolumn.source.storage import parent
+from kolumn.values.narrowing import Narrowed, narrowed_schema, say_narrowed
 from kolumn.values.typed import payload_names
 
 if TYPE_CHECKING:
@@ -178,6 +178,7 @@ class FrameSource:
         self._options = plan_read(self._source, options).options
         self.schema = self._schema_of(self._options)
         self.failed: KolumnError | None = None
+        self._said = False
 
     def read(self, columns: list[str] | None, bounds: Bounds, rows: int | None = None) -> Iterator[pa.RecordBatch]:
         """The records within some bounds, at least these columns of them; few bytes at a time if only some rows are wanted.
@@ -191,17 +192,25 @@ class FrameSource:
         live = replace(live, segments=[segment for segment in live.segments if bounds.has(segment)])
         if not live.segments:
             return
-        schema = self._schema_of(options)
+        narrowed = Narrowed(self._schema_of(options), in_polars=True)
+        if not self._said:
+            self._said = True
+            say_narrowed(options.schema, "Polars")
         try:
             asked = options if self._payload == "binary" else options.with_added(NAMED_BY)
             batches = scan_ranges(plan_of(live, options).ranges, asked, self._on_damage)
-            yield from batches if self._payload == "binary" else strings_of(batches, schema)
+            yield from map(narrowed.batch, batches if self._payload == "binary" else strings_of(batches, self._strings_of(options)))
         except KolumnError as error:
             # Its frames would keep the objects of the library that called.
             self.failed = error.with_traceback(None)
             raise
+        finally:
+            narrowed.say()
 
     def _schema_of(self, options: Options) -> pa.Schema:
+        return narrowed_schema(self._strings_of(options), "Polars")
+
+    def _strings_of(self, options: Options) -> pa.Schema:
         schema = options.schema
         return schema if self._payload == "binary" else as_strings(schema, payload_names(options.columns, options.typed))
 
@@ -236,8 +245,8 @@ def scan_polars(
     Returns
     -------
     polars.LazyFrame
-        Its schema is known at once, from the directories and, for typed values, their schemas. Decimals of more than 38 digits, which
-        Polars does not have, are text.
+        Its schema is known at once, from the directories and, for typed values, their schemas. Types that Polars does not have are
+        narrowed, which one line of the log says: decimals of more than 38 digits, JSON and UUIDs are text.
 
     Raises
     ------
@@ -277,7 +286,7 @@ def _lazy_frame(source: FrameSource) -> "pl.LazyFrame":
 def _frame(batch: pa.RecordBatch) -> "pl.DataFrame":
     import polars as pl
 
-    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches([without_wide_decimals(batch)])))
+    return pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
 
 
 class Topics:

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from kolumn.copies.copies import Overlap, overlaps
 from kolumn.copies.raw_offsets import whole_with_offsets
-from kolumn.core.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, SEGMENT_SCHEMA
+from kolumn.core.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, LOST_VALUES_SCHEMA, SEGMENT_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.damage.findings import (
     LIMIT,
@@ -17,6 +17,7 @@ from kolumn.damage.findings import (
     Damage,
     Kind,
     Remark,
+    Skipped,
     Tally,
     html_table,
     null_values,
@@ -27,6 +28,7 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.live import snapshots_of
 from kolumn.options import Options
 from kolumn.readers.index_check import side_file_remarks
+from kolumn.readers.lost_values import ValueLosses
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name
 
@@ -57,6 +59,9 @@ class Report:
         Files and folders of the source that a read does not return, each with its reason; columns of `schema.LEFT_OUT_SCHEMA`.
     limits : pa.Table
         One row for each intact batch that is over a limit, so that its records were not looked at; columns of `schema.DAMAGE_SCHEMA`.
+    values : pa.Table
+        With ``value_format`` or ``key_format``: one row for each field that could not be decoded everywhere; columns of
+        `schema.LOST_VALUES_SCHEMA`. That is no damage.
     """
 
     damage: pa.Table
@@ -69,6 +74,7 @@ class Report:
     inflated_by_cpu: int = 0
     left_out: pa.Table = field(default_factory=LEFT_OUT_SCHEMA.empty_table)
     limits: pa.Table = field(default_factory=DAMAGE_SCHEMA.empty_table)
+    values: pa.Table = field(default_factory=LOST_VALUES_SCHEMA.empty_table)
 
     @property
     def ok(self) -> bool:
@@ -87,15 +93,16 @@ class Report:
     def __repr__(self) -> str:
         """The verdict and the counts. Tables are left out: they have names of files as they are."""
         counts = f"segments={self.segments.num_rows}, batches={self.batches}, records={self.records}, bytes={self.bytes}"
-        return f"Report(ok={self.ok}, {counts}, damage={self.damage.num_rows}, remarks={self.remarks.num_rows})"
+        lost = f", values={self.values.num_rows}" if self.values.num_rows else ""
+        return f"Report(ok={self.ok}, {counts}, damage={self.damage.num_rows}, remarks={self.remarks.num_rows}{lost})"
 
     def _repr_html_(self) -> str:
-        """The verdict, the damage, the remarks and what is left out as tables, for notebooks."""
+        """The verdict, the damage, the remarks, lost fields and what is left out as tables, for notebooks."""
         segments = f"{self.segments.num_rows} segments, {self.batches} intact batches, {self.records} records, {self.bytes} bytes"
         over = f", {self.limits.num_rows} batches over a limit" if self.limits.num_rows else ""
         verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches{over}"
         html = [f"<p><b>{verdict}</b>: {segments}</p>"]
-        for table in (self.damage, self.limits, self.remarks, self.left_out):
+        for table in (self.damage, self.limits, self.remarks, self.values, self.left_out):
             if table.num_rows:
                 rows = table.slice(0, MOST_ROWS).to_pylist()
                 html.append(html_table(table.schema.names, [list(row.values()) for row in rows], table.num_rows))
@@ -111,18 +118,26 @@ def damage_table(pieces: Iterable[Damage]) -> pa.Table:
 
 
 def verified(segments: list[Segment], asked: Options) -> Report:
-    """The report of live segments, each read to its end, with the limits and the resources that are asked for."""
+    """The report of live segments, each read to its end, with the limits and the resources that are asked for. Keys and values are decoded
+    if the options have types of them.
+    """
+    losses = ValueLosses(asked.typed)
     looked_at = REMARKED if asked.format == "kip87" else ("offset",)
     resources = {name: getattr(asked, name) for name in _RESOURCES}
     columns = (*looked_at, "isControl")
     chosen = Options(columns=columns, include_control=True, errors="skip", binary="view", remarks=True, format=asked.format, **resources)
+    if asked.typed:
+        stored = {typed.column: f"{typed.column}Raw" for typed in asked.typed}
+        chosen = losses.asked(replace(chosen, columns=tuple(stored.get(name, name) for name in columns)), asked.typed)
     tallies: list[tuple[Segment, Tally]] = []
     control = 0
     remarks = [remark_table(map(_copies, overlaps(segments))), remark_table(side_file_remarks(segments))]
     if not asked.include_snapshots:
         remarks.append(remark_table(_left_out(folder, names) for folder, names in snapshots_of(segments).items()))
     ranges = whole_with_offsets(segments, asked.start_delta)
-    for batch in scan_ranges(ranges, chosen, tally=lambda part, tally: tallies.append((part.segment, tally))):
+    for batch in scan_ranges(ranges, chosen, Skipped(), lambda part, tally: tallies.append((part.segment, tally))):
+        losses.add(batch)
+        batch = batch.select(range(len(columns))).rename_columns(columns)
         control += batch["isControl"].true_count
         if looked_at is REMARKED and (nulls := null_values(batch)).num_rows:
             remarks.append(nulls)
@@ -138,6 +153,7 @@ def verified(segments: list[Segment], asked: Options) -> Report:
         control,
         sum(tally.inflated_by_cpu for _, tally in tallies),
         limits=damage_table(piece for piece in pieces if piece.kind == LIMIT),
+        values=losses.table(),
     )
 
 

@@ -30,8 +30,9 @@ from kolumn.copies.tiers import log_of
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.core.keywords import known_keywords, refused
+from kolumn.core.lost import LostValues
 from kolumn.core.threads import PARQUET, workers
-from kolumn.damage.findings import Damage, OnDamage
+from kolumn.damage.findings import Damage, OnDamage, Skipped, tell_lost
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts
 from kolumn.options import Options
@@ -40,6 +41,7 @@ from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
 from kolumn.tools import parquet
 from kolumn.tools.tables import RUN, DataFile, Key, OvertakenError, TableState
+from kolumn.values.narrowing import Narrowed, Tool, narrowed_schema, say_narrowed
 from kolumn.writers.commit.staged_file import StagedFile, make_folders, writing
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 256 << 20
 """A file ends after the batch that makes it larger than this."""
+_TOOL: Tool = "Iceberg and Delta"
 _ATTEMPTS = 10
 _OPEN_FILES = 16  # of a topic-partition, each of another day
 _DAY, _NO_DAY = 86_400_000_000, 2**63 - 1
@@ -142,7 +145,11 @@ def append(
     target, asked = _target(table), Options.of(**options).with_added(needed)
     for _ in range(_ATTEMPTS):
         with suppress(OvertakenError):
-            done = _Run(source, asked, target, row_group_rows, compression).run(start_offsets, by_day)
+            values, run = LostValues(), _Run(source, asked, target, row_group_rows, compression)
+            done = run.run(start_offsets, by_day)
+            for lost in run.skipped:
+                values.update(lost.values)
+            tell_lost(values, on_damage)
             if on_damage is not None:
                 for piece in done.damage:
                     on_damage(piece)
@@ -173,15 +180,15 @@ class _Run:
         self.segments = live_segments(source, options).segments
         self.options = with_types(options, source, map(Range.whole, self.segments))
         self.number, self.sent, self.stopped = uuid.uuid4().hex, False, False
-        self.damage: list[Damage] = []
+        self.skipped: list[Skipped] = []
         self.lost: list[tuple[str, int, int, int]] = []
         self._data = f"data/kolumn-{self.number}"
 
     def run(self, given: Mapping[str, Mapping[int, int]] | None, by_day: bool) -> Appended:
         target, logs, ids = self.target, self._logs(), topic_ids(self.segments)
         settings = f"isolation_level={self.options.isolation_level}, include_control={self.options.include_control}"
-        parquet.refuse_empty_records(self.options.schema)
-        target.prepare(stored(self.options.schema), by_day)
+        say_narrowed(self.options.schema, _TOOL)
+        target.prepare(narrowed_schema(self.options.schema, _TOOL), by_day)
         self.options = self.options.with_added(("timestamp",) if target.by_day else ())
         before = target.state(logs, ids, settings)
         known = before or TableState(self._starts(given, logs) if before is None else {}, {}, settings)
@@ -209,6 +216,10 @@ class _Run:
         for topic, partition in sorted(logs.keys() & reached.keys()):
             nested.setdefault(topic, {})[partition] = reached[topic, partition]
         return Appended(sum(file.rows for file in added), [file.path for file in added], nested, self.lost, self.damage)
+
+    @property
+    def damage(self) -> list[Damage]:
+        return [piece for lost in self.skipped for piece in lost.pieces]
 
     def _logs(self) -> dict[Key, list[Segment]]:
         groups: dict[Key, list[Segment]] = {}
@@ -278,10 +289,12 @@ class _Run:
     def _part(self, number: int, key: Key, ranges: list[Range], options: Options, readers: int) -> list[DataFile]:
         """Write the files of one topic-partition: one for each day, if the table is partitioned by it, and for each `FILE_BYTES`."""
         files: dict[int | None, _File] = {}
-        schema, done, count = stored(options.schema), list[DataFile](), itertools.count()
+        narrowed, skipped = Narrowed(narrowed_schema(options.schema, _TOOL)), Skipped()
+        schema, done, count = narrowed.schema, list[DataFile](), itertools.count()
+        self.skipped.append(skipped)
         kept = [name for name in schema.names if name not in self.target.in_names]
         try:
-            for batch in scan_ranges(ranges, options.shared_by(readers), self.damage.append):
+            for batch in scan_ranges(ranges, options.shared_by(readers), skipped):
                 if self.stopped:
                     return []
                 for day, rows in _days(batch) if self.target.by_day else [(None, batch)] if batch.num_rows else []:
@@ -290,11 +303,12 @@ class _Run:
                             done.append(files.pop(next(iter(files))).close(key))
                         place = f"{self._data}/{number:06d}-{next(count):06d}.parquet"
                         files[day] = _File(self.target, place, schema, kept, self.compression)
-                    files[day].add(rows if rows.schema.equals(schema) else rows.cast(schema), self.row_group_rows)
+                    files[day].add(narrowed.batch(rows), self.row_group_rows)
                     if files[day].size >= FILE_BYTES:
                         done.append(files.pop(day).close(key))
             while files:
                 done.append(files.pop(next(iter(files))).close(key))
+            narrowed.say()
             return done
         finally:
             for file in files.values():
@@ -317,7 +331,7 @@ class _Run:
                     # It has arrived, and the answer was lost.
                     return None
                 self.sent = False
-                self.target.prepare(stored(self.options.schema), False)
+                self.target.prepare(narrowed_schema(self.options.schema, _TOOL), False)
                 if has_moved():
                     raise
         raise KolumnError(f"{self.target.name}: others have committed {_ATTEMPTS} times meanwhile. Run it again")
@@ -389,27 +403,3 @@ class _File:
             self.writer.close()
             if not isinstance(self.out, StagedFile):
                 self.out.close()
-
-
-_WIDER = {8: pa.int16(), 16: pa.int32(), 32: pa.int64(), 64: pa.decimal128(20)}
-
-
-def stored(schema: pa.Schema) -> pa.Schema:
-    """A schema with types that both engines have: times of microseconds, signed numbers, and no dictionaries."""
-    return pa.schema([pa.field(column.name, _stored(column.type)) for column in schema])
-
-
-def _stored(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    if pa.types.is_unsigned_integer(kind):
-        return _WIDER[kind.bit_width]
-    if pa.types.is_dictionary(kind):
-        return _stored(kind.value_type)
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(member.name, _stored(member.type)) for member in kind])
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(_stored(kind.value_type))
-    if pa.types.is_map(kind):
-        return pa.map_(_stored(kind.key_type), _stored(kind.item_type))
-    return kind

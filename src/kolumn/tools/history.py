@@ -19,7 +19,7 @@ from kolumn.core import keywords
 from kolumn.core.keywords import known_keywords
 from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.core.text import in_column
-from kolumn.damage.findings import OnDamage
+from kolumn.damage.findings import OnDamage, lost_of
 from kolumn.decode.host.aborted import COLUMN as TRANSACTION
 from kolumn.decode.host.aborted import NONE, STATES
 from kolumn.decode.observed import LATEST
@@ -164,7 +164,7 @@ class _Found:
         if not options.typed:
             return batches
         typed = (typed_batch(batch, watched.columns, options.typed) for batch in batches)
-        return finished(typed, options.columns, options.binary, options.typed)
+        return finished(typed, options.columns, options.binary, options.typed, lost_of(self.on_damage))
 
     def _by_fields(self, options: Options) -> Iterator[pa.RecordBatch]:
         selection = replace(self.selection, typed=frozenset(one.column for one in options.typed))

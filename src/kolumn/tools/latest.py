@@ -19,7 +19,8 @@ from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.buffers import bools, int64s
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import Time, known_keywords
-from kolumn.damage.findings import OnDamage
+from kolumn.core.lost import LostValues
+from kolumn.damage.findings import OnDamage, Skipped, tell_lost
 from kolumn.decode.host.aborted import COLUMN as TRANSACTION
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts
@@ -129,16 +130,17 @@ def latest(
     for part in plan.ranges:
         named = part.segment.topic is not None and part.segment.partition is not None
         logs.setdefault(part.segment.key if named else parent(part.segment.path), []).append(part)
-    left_out = []
+    left_out, lost = [], LostValues()
     with SpilledRows(every.schema) as rows:
         for ranges in logs.values():
             search = _Search(ranges, moment, end)
             offsets = search.offsets(every, on_damage)
-            _add(rows, ranges, offsets, every)
+            _add(rows, ranges, offsets, every, lost)
             left_out.append(search.left_out)
         table = rows.table()
     some = [asdict(own) for own in left_out if any(getattr(own, name) for name in _MEANING)]
     _warn(some)
+    tell_lost(lost, on_damage)
     return table.replace_schema_metadata({LEFT_OUT: json.dumps(some)})
 
 
@@ -204,15 +206,19 @@ class _Search:
         return counts & within, counts & ~within
 
 
-def _add(rows: SpilledRows, ranges: list[Range], offsets: Int64s, options: Options) -> None:
-    """The second pass: add the records with some offsets, without tombstones."""
+def _add(rows: SpilledRows, ranges: list[Range], offsets: Int64s, options: Options, lost: LostValues) -> None:
+    """The second pass: add the records with some offsets, without tombstones; ``lost`` counts what was lost of their values."""
     if not len(offsets):
         return
     names = list(options.schema.names)
     read = replace(options, start_offset=int(offsets[0]), end_offset=int(offsets[-1]) + 1).with_added(("offset", "tombstone"))
-    for batch in scan_ranges(ranges, read):
+    problems = {typed.column: f"{typed.column}Problems" for typed in options.typed}
+    for batch in scan_ranges(ranges, read.with_added(tuple(problems.values())), Skipped()):
         offset = int64s(batch["offset"])
         place = np.searchsorted(offsets, offset)
         wanted = (offsets[np.minimum(place, len(offsets) - 1)] == offset) & ~bools(batch["tombstone"])
         if wanted.any():
-            rows.add(batch.filter(pa.array(wanted)).select(names))
+            batch = batch.filter(pa.array(wanted))
+            for column, name in problems.items():
+                lost.add(column, batch[name])
+            rows.add(batch.select(names))

@@ -15,13 +15,15 @@ import pyarrow.parquet as pq
 from kolumn.backend import choose, require
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Compression
+from kolumn.core.lost import LostValues
 from kolumn.core.threads import PARQUET, workers
-from kolumn.damage.findings import Damage, OnDamage
+from kolumn.damage.findings import OnDamage, Skipped, tell_lost
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.names import MANIFEST
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name, is_url, parent
+from kolumn.values.narrowing import Narrowed, narrowed_schema, say_narrowed
 from kolumn.writers.commit.run import Commit
 from kolumn.writers.commit.staged_file import StagedFile
 from kolumn.writers.outgoing import name_of, refuse_data_folder
@@ -42,11 +44,11 @@ def write_parquet(
 ) -> Iterator[tuple[list[Range], int]]:
     """Write one file for each segment that has records, and yield its ranges and record count when the file is complete.
 
-    As many files are written at a time as the options have threads. Damage is reported with the file that it is missing in. If copies are
-    merged, a file has the offsets from the segment on that it is named after; they may come from several copies. All files get their names
-    together when the iterator ends; a run that fails leaves no files. Raises `ArgumentError` if a file exists already, the target contains
-    Kafka segments, or Parquet does not have the compression or a type, and `MissingError` without the GPU that was requested, before
-    anything is written; `KolumnError` if a file cannot be written.
+    As many files are written at a time as the options have threads. Damage is reported with the file that it is missing in, and what was
+    lost of values at the end, to a `Skipped` or in the log. If copies are merged, a file has the offsets from the segment on that it is
+    named after; they may come from several copies. All files get their names together when the iterator ends; a run that fails leaves no
+    files. Raises `ArgumentError` if a file exists already, the target contains Kafka segments, or Parquet does not have the compression,
+    and `MissingError` without the GPU that was requested, before anything is written; `KolumnError` if a file cannot be written.
     """
     if compression not in _CODECS:
         raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
@@ -57,7 +59,7 @@ def write_parquet(
         )
     refuse_data_folder(name)
     root = Path(name)
-    refuse_empty_records(options.schema)
+    say_narrowed(options.schema, "Parquet")
     files = [(file_of(some[0], root), some) for some in _by_segment(ranges)]
     if len({file for file, _ in files}) < len(files):
         raise ArgumentError("two segments of the same topic, partition and base offset: convert them into different targets")
@@ -68,34 +70,21 @@ def write_parquet(
             raise ArgumentError(f"{there[0]} already exists ({len(there)} files in all): use --overwrite, or another target")
         # Most of the time is compression, which one file does in one thread.
         count = 1 if choose(options.backend) == "gpu" else max(1, min(options.threads, len(files)))
+        values = LostValues()
         how = _How(commit, options.shared_by(count), row_group_rows, compression)
         with workers(PARQUET, count) as pool:
             begun = [pool.submit(how.write, some, file) for file, some in files]
             try:
                 for (_, some), written in zip(files, begun, strict=True):
-                    rows, damage = written.result()
+                    rows, lost = written.result()
+                    values.update(lost.values)
                     if on_damage is not None:
-                        for piece in damage:
+                        for piece in lost.pieces:
                             on_damage(piece)
                     yield some, rows
             finally:
                 how.stopped.set()
-
-
-def refuse_empty_records(schema: pa.Schema) -> None:
-    """Raise `ArgumentError` if a column has a record without fields at any depth: Parquet has no such type."""
-    for column in schema:
-        path = _empty_record(column)
-        if path is not None:
-            advice = f"name others in {column.name}_columns" if "." in path else "name other columns in columns"
-            raise ArgumentError(f"column {column.name}: {path} is a record without fields, which Parquet does not have: {advice}")
-
-
-def _empty_record(field: pa.Field) -> str | None:
-    if pa.types.is_struct(field.type) and not field.type.num_fields:
-        return str(field.name)
-    nested = (_empty_record(field.type.field(i)) for i in range(field.type.num_fields))
-    return next((f"{field.name}.{path}" for path in nested if path is not None), None)
+                tell_lost(values, on_damage)
 
 
 def _by_segment(ranges: list[Range]) -> list[list[Range]]:
@@ -153,18 +142,19 @@ class _How:
     stopped: threading.Event = field(default_factory=threading.Event)
     _one_thread: threading.Lock = field(default_factory=threading.Lock)
 
-    def write(self, ranges: list[Range], file: Path) -> tuple[int, list[Damage]]:
-        """Write one file; returns its records, and the damage that was left out. Raises `CancelledError` when ``stopped`` is set."""
-        rows, out, file_writer, damage = 0, None, None, list[Damage]()
+    def write(self, ranges: list[Range], file: Path) -> tuple[int, Skipped]:
+        """Write one file; returns its records, and what was left out. Raises `CancelledError` when ``stopped`` is set."""
+        rows, out, file_writer, skipped = 0, None, None, Skipped()
+        narrowed = Narrowed(narrowed_schema(self.options.schema, "Parquet"))
         try:
-            for batch in scan_ranges(ranges, self.options, damage.append):
+            for batch in map(narrowed.batch, scan_ranges(ranges, self.options, skipped)):
                 if self.stopped.is_set():
                     raise CancelledError
                 if out is None or file_writer is None:
                     with self._one_thread:
                         staged = self.commit.place(file)
                     out = StagedFile(staged)
-                    file_writer = writer(out, self.options.schema, self.compression)
+                    file_writer = writer(out, narrowed.schema, self.compression)
                 file_writer.write_batch(batch, row_group_size=self.row_group_rows)
                 rows += batch.num_rows
             if out is not None and file_writer is not None:
@@ -177,4 +167,5 @@ class _How:
                 # Otherwise the writer would try to close again when it is garbage collected.
                 file_writer.close()
             raise
-        return rows, damage
+        narrowed.say()
+        return rows, skipped

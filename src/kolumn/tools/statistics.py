@@ -15,6 +15,7 @@ from kolumn.copies.copies import Overlap, overlaps
 from kolumn.core import keywords
 from kolumn.core.arrays import Int64s
 from kolumn.core.text import in_column
+from kolumn.core.times import iso_text
 from kolumn.damage.findings import Damage, OnDamage, Remark, Skipped, Tally
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts, table
@@ -109,11 +110,11 @@ def _widened(bounds: list[int], values: pa.Array) -> list[int]:
     return [min([*bounds[:1], extremes["min"]]), max([*bounds[1:], extremes["max"]])]
 
 
-def _moment(ms: int) -> str | int:
+def _moment(ms: int) -> str:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):
-        return ms
+        return f"{iso_text(ms)}+00:00"
 
 
 def by_codec(entries: Entries) -> Iterator[tuple[str, Int64s]]:

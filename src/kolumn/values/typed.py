@@ -17,7 +17,7 @@ from kolumn.core import keywords
 from kolumn.core.arrays import Flags
 from kolumn.core.errors import ArgumentError, PayloadError, unknown
 from kolumn.core.keywords import PAYLOAD_DEFAULTS, Decode
-from kolumn.core.lost import TOLD, WHOLE, LostValues, OnLost
+from kolumn.core.lost import TOLD, WHOLE, LostValues
 from kolumn.core.schema import PROBLEMS, RECORD_COLUMNS, beside, record_schema
 from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, is_deep, only_fields
 from kolumn.values.schemas.schema import Kind, Schema, Schemas
@@ -317,30 +317,28 @@ def typed_batch(batch: pa.RecordBatch, columns: Sequence[str], typed: Sequence[T
 
 
 def finished(
-    batches: Iterator[pa.RecordBatch], columns: Sequence[str], binary: str, typed: Sequence[Typed], on_lost: OnLost | None = None
+    batches: Iterator[pa.RecordBatch], columns: Sequence[str], binary: str, typed: Sequence[Typed], lost: LostValues | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Batches as callers get them, from those with `watched_columns`. When no more are taken, what was lost is told to ``on_lost``, and in
-    one warning. Raises `PayloadError` at the first record whose value or key is not valid, after the records before it.
+    """Batches as callers get them, from those with `watched_columns`. What is lost is counted in ``lost``; without it, one warning tells it
+    when no more are taken. Raises `PayloadError` at the first record whose value or key is not valid, after the records before it.
     """
     schema = schema_of(columns, binary, typed)
     flat = {owner.column for owner in typed if owner.column in columns and owner.flat and pa.types.is_struct(owner.type)}
-    lost = LostValues()
+    counted = LostValues() if lost is None else lost
     try:
         for batch in batches:
             good, error = _judged(batch, typed)
             for owner in typed:
                 if _lost(owner) in good.schema.names:
-                    lost.add(owner.column, good.column(_lost(owner)))
+                    counted.add(owner.column, good.column(_lost(owner)))
             if good.num_rows:
                 arrays = [array for name in columns for array in (good.column(name).flatten() if name in flat else [good.column(name)])]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             if error is not None:
                 raise error
     finally:
-        if lost.values:
-            logger.warning("%s: the columns %s say where", lost, ", ".join(f"{column}Problems" for column in sorted(lost.values)))
-            if on_lost is not None:
-                on_lost(lost)
+        if lost is None and counted.values:
+            logger.warning("%s", counted.said)
 
 
 def _reason(owner: Typed) -> str:

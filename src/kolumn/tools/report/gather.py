@@ -24,7 +24,9 @@ from kolumn.decode.host.aborted import Transactions
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts
 from kolumn.options import Options
+from kolumn.readers.lost_values import ValueLosses
 from kolumn.readers.plan import live_segments
+from kolumn.readers.types import with_types
 from kolumn.source.segments import Range
 from kolumn.tools.auditing.audit import Audit, audit
 from kolumn.tools.coordinators import OFFSETS_TOPIC
@@ -96,6 +98,7 @@ class Findings:
     ``late``: how many records are late, and by how many ms at most. ``untimed`` records have no timestamp, those ``ahead`` one later
         than the moment of the report.
     ``payloads``: bytes of keys and values by codec.
+    ``values``: what could not be decoded of typed keys and values.
     ``states``: records by the state of their transaction;
     ``controls``: control records. ``lag`` is None if `__consumer_offsets` is not in the source, ``audit`` if it is of a draft.
     """
@@ -121,6 +124,7 @@ class Findings:
     controls: Counter[Partition] = field(default_factory=Counter)
     lag: Lag | None = None
     audit: Audit | None = None
+    values: ValueLosses = field(default_factory=lambda: ValueLosses(()))
     sample: Sample = field(default_factory=Sample)
 
     def rows(self) -> list[dict[str, Any]]:
@@ -133,6 +137,8 @@ def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     chosen = replace(Options.of(**options), columns=_COLUMNS, include_control=True, errors="skip")
     require(chosen.backend)
     findings, live = Findings(), live_segments(source, chosen)
+    chosen = with_types(chosen, source, map(Range.whole, live.segments))
+    findings.values = ValueLosses(chosen.typed)
     if any(segment.format in layouts.RAW for segment in live.segments):
         # They tell of batches without records.
         chosen = replace(chosen, remarks=True)
@@ -175,14 +181,20 @@ class _Part:
         if part.end - part.start <= _SMALL_BYTES:
             # To start threads takes longer than to decode so few bytes, and there may be thousands of such partitions.
             options = replace(options, threads=1)
+        columns = (*_COLUMNS, "transaction") if has_transactions else _COLUMNS
         if has_transactions:
-            options = options.with_columns((*_COLUMNS, "transaction"))
+            options = replace(options, columns=columns)
             if self._known is not None and part.transactions is None:
                 ranges = [replace(part, transactions=self._known)]
             ranges = with_transactions(ranges, options)
             self._known = ranges[0].transactions
+        if options.typed:
+            # Sizes and keys are those of the payloads as they were stored.
+            stored = {typed.column: f"{typed.column}Raw" for typed in options.typed}
+            options = findings.values.asked(replace(options, columns=tuple(stored.get(name, name) for name in columns)), options.typed)
         for batch in scan_ranges(ranges, options, findings.skipped, tally=self._tally):
-            self._add(batch)
+            findings.values.add(batch)
+            self._add(batch.select(range(len(columns))).rename_columns(columns))
         return findings.skipped.damage[before:]
 
     def close(self) -> None:

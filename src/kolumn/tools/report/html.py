@@ -15,6 +15,7 @@ import numpy as np
 
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import MissingPackageError
+from kolumn.core.times import iso_text
 from kolumn.damage.findings import Damage
 from kolumn.tools.report.gather import BATCHES
 from kolumn.tools.report.tallies import Drawn, Powers, Transaction
@@ -130,7 +131,7 @@ def moment(ms: int | None) -> str:
     try:
         return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, ValueError, OSError):
-        return f"{ms} ms"
+        return iso_text(ms, " ").partition(".")[0]
 
 
 def duration(ms: float) -> str:

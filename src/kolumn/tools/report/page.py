@@ -7,6 +7,7 @@ from typing import Any, Unpack
 
 from kolumn.core import keywords
 from kolumn.core.errors import shown
+from kolumn.core.lost import WHOLE
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.tools.report import html
 from kolumn.tools.report.gather import Findings, Sample, gather, partition_name, total
@@ -53,6 +54,7 @@ def render(findings: Findings, source: str) -> str:
         "codecs": ("Codecs, and what others would save", codecs),
         "space": ("Space by format", space),
         "keys": ("Keys", keys),
+        "values": ("Typed keys and values", values),
         "timestamps": ("Timestamps: lateness and skew", timestamps),
         "offsets": ("Offsets that are not there", offsets),
         "transactions": ("Transactions", transactions),
@@ -231,7 +233,7 @@ def groups(findings: Findings) -> str:
         said.append(f"Of {html.counted(unknown, 'partition')} the log is not here, so their lag is not known.")
     rows = [
         [shown(row["group"]), shown(row["topic"]), row["partition"], row["committedOffset"], row["logEndOffset"], row["lag"],
-         "–" if row["commitTimestamp"] is None else f"{row['commitTimestamp']:%Y-%m-%d %H:%M:%S}"]
+         "–" if row["commitTimestamp"] is None else str(row["commitTimestamp"])[:19]]
         for row in findings.lag.rows
     ]  # fmt: skip
     names = ["group", "topic", "partition", "committed", "log end", "lag", "committed at"]
@@ -344,6 +346,28 @@ def keys(findings: Findings) -> str:
     drawn = html.bars("keys", "Records of the most frequent keys", [(_key(item.key), item.most) for item in frequent[:12]], html.short)
     rows = [[_key(item.key), item.least, item.most, html.share(item.most, records - without)] for item in frequent]
     return html.text(*said) + html.charts([drawn]) + html.table("Most frequent keys", ["key", "at least", "at most", "share"], rows)
+
+
+def values(findings: Findings) -> str:
+    """What could not be decoded of typed keys and values."""
+    said = [f"{html.counted(count, column)} decoded." for column, count in findings.values.values.items()]
+    if not said:
+        return ""
+    lost = findings.values.table().to_pylist()
+    if not lost:
+        return html.text(*said, "None lost a field.")
+    totals = findings.skipped.values.values
+    said += [
+        f"{html.counted(totals[column], column)} lost something ({html.share(totals[column], count)})."
+        for column, count in findings.values.values.items()
+    ]
+    rows = [
+        [row["column"], "the whole" if row["field"] == WHOLE else row["field"], row["lost"], html.share(row["lost"], row["values"]),
+         row["offset"], _segment(row["segment"])]
+        for row in lost
+    ]  # fmt: skip
+    names = ["column", "field", "lost", "of those that are there", "first offset", "segment"]
+    return html.text(*said) + html.table("Fields that could not be decoded", names, rows, MOST_ROWS)
 
 
 def _key(key: bytes) -> str:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from kolumn.core import keywords
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import KolumnError
+from kolumn.core.times import rows_of
 from kolumn.damage.findings import Damage, Tally
 from kolumn.formats import table, v2
 from kolumn.formats.entries import Entries
@@ -346,7 +347,7 @@ class Lag:
 def lag_of(source: keywords.Source) -> Lag:
     """How far each consumer group lags. Damage in the offsets topic is reported with that topic's records."""
     try:
-        rows = groups(source, errors="skip").to_pylist()
+        rows = rows_of(groups(source, errors="skip"))
     except KolumnError as error:
         return Lag(failed=str(error))
     rows = [row for row in rows if row["committedOffset"] is not None]

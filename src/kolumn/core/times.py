@@ -1,0 +1,97 @@
+"""Times that Python does not have, of years that have not four digits: printed as ISO 8601 and Java have them, with a sign in front of the
+year, ``+10000-01-01T00:00:00Z``. pyarrow's text of them is wrong, or says that there is none.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kolumn.core.arrays import Int64s
+
+_FIRST_DAY, _END_DAY = -719_162, 2_932_897  # of the years 1 to 9999, in days since 1970; the end is exclusive
+_DAY_S = 86_400
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_LARGEST = 2**63 - 1
+
+
+def _numbers(column: pa.Array) -> pa.Int64Array:
+    return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64()).cast(pa.int64())
+
+
+def far_times(column: pa.Array) -> pa.BooleanArray | None:
+    """Which values of a column of dates, times of day or timestamps Python does not have; null for null. None if it has all."""
+    type = column.type
+    per_day = 1 if pa.types.is_date32(type) else _DAY_S * _PER_SECOND["ms" if pa.types.is_date64(type) else type.unit]
+    low, end = (0, per_day) if pa.types.is_time(type) else (max(_FIRST_DAY * per_day, -_LARGEST), min(_END_DAY * per_day, _LARGEST))
+    numbers = _numbers(column)
+    extremes = pc.min_max(numbers)
+    least, most = extremes["min"], extremes["max"]
+    if not least.is_valid or (least.as_py() >= low and most.as_py() < end):
+        return None
+    return pc.or_(pc.less(numbers, low), pc.greater_equal(numbers, end))
+
+
+def as_text(column: pa.Array, far: pa.BooleanArray) -> list[str]:
+    """The text of those values that `far_times` marks."""
+    type, numbers = column.type, _numbers(column).filter(far).to_numpy()
+    if pa.types.is_date32(type):
+        return _dates(numbers)
+    unit = "ms" if pa.types.is_date64(type) else type.unit
+    if pa.types.is_time(type):
+        return ["-" * (number < 0) + _clock(abs(number), unit) for number in numbers.tolist()]
+    zone = "Z" if pa.types.is_timestamp(type) and type.tz is not None else ""
+    return [text + zone for text in iso_texts(numbers, unit)]
+
+
+def iso_texts(numbers: Int64s, unit: str, between: str = "T") -> list[str]:
+    """Numbers of a unit since 1970 as dates and times of day, without a zone."""
+    days, rest = np.divmod(numbers, _DAY_S * _PER_SECOND[unit])
+    return [f"{date}{between}{_clock(number, unit)}" for date, number in zip(_dates(days), rest.tolist(), strict=True)]
+
+
+def iso_text(ms: int, between: str = "T") -> str:
+    """Milliseconds since 1970, likewise."""
+    return iso_texts(np.array([ms], np.int64), "ms", between)[0]
+
+
+def _clock(number: int, unit: str) -> str:
+    seconds, rest = divmod(number, _PER_SECOND[unit])
+    fraction = f".{rest:0{len(str(_PER_SECOND[unit])) - 1}d}" if unit != "s" else ""
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
+
+
+def _dates(days: Int64s) -> list[str]:
+    """Days since 1970 as dates of the proleptic Gregorian calendar: in years that begin with March, of 400 years each."""
+    era, day = np.divmod(days + 719_468, 146_097)
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5
+    year += 400 * era + (month >= 10)
+    month += np.where(month < 10, 3, -9)
+    rows = zip(year.tolist(), month.tolist(), (day + 1).tolist(), strict=True)
+    return [f"{year:{'04' if 0 <= year <= 9999 else '+05'}d}-{month:02d}-{day:02d}" for year, month, day in rows]
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """The rows as `pyarrow.Table.to_pylist` has them, with text in the place of times that Python does not have."""
+    columns = [_values(column) for column in table.columns]
+    return [dict(zip(table.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    type = column.type
+    if not (pa.types.is_timestamp(type) or pa.types.is_date(type) or pa.types.is_time(type)):
+        return column.to_pylist()
+    return [value for chunk in column.chunks for value in _times(chunk)]
+
+
+def _times(column: pa.Array) -> list[Any]:
+    far = far_times(column)
+    if far is None:
+        return column.to_pylist()
+    texts = iter(as_text(column, far))
+    usual = pc.if_else(far, pa.scalar(None, column.type), column).to_pylist()
+    return [next(texts) if is_far else time for time, is_far in zip(usual, far.to_pylist(), strict=True)]
