@@ -43,7 +43,10 @@ def write_rows(target: ColumnTables, program: ProtobufProgram, rows: Rows, first
         if length >= 0:
             front = load64(rows.fronts + 8 * load64(rows.framing + 8 * row))
             choice = rows.choices + protobuf_wire.CHOICE * (load64(rows.schema + 8 * row) + 1)
-            start = protobuf_wire.after_front(at, stop, front, choice)
+            if front < protobuf_wire.PLAIN_INDEXES:
+                start = protobuf_wire.after_front(at, stop, front, choice)
+            else:
+                start = protobuf_wire.after_other_front(at, stop, front, choice)
         tried = start
         for again in range(2):
             if start > 0:

@@ -135,8 +135,10 @@ class DeviceFramer:
         self.framer, self._own = framer, threading.local()
 
     def bodies(self, device: Runtime, payloads: DevicePayloads, headers: pa.Array | None) -> DeviceBodies | None:
-        """The bodies; None if the host has to take them out, because some are compressed. ``headers`` of the same rows are in host memory,
-        None if there are none or nobody asks for them."""
+        """The bodies; None if the host has to take them out, because some are compressed, or by the framer's kind. ``headers`` of the same
+        rows are in host memory, None if there are none or nobody asks for them."""
+        if self.framer.is_of_host:
+            return None
         n, rules = payloads.count, self.framer.rules
         wide, narrow = 8 * n, 4 * n
         at, ids, found, length, prefix, framing, schema, has_id, new = device.pieces(

@@ -1,7 +1,8 @@
 """Protobuf messages on the device: the program of `kolumn.values.wire.protobuf` run by a thread per message, in the passes of `passes`.
 
 What a thread has written it cannot take back. So it leaves a message to the host in which a string, bytes or a message come again, or a
-second member of a oneof, or an unknown group. No serializer writes such messages. Bound: the messages' bytes, read once, those from the
+second member of a oneof, or an unknown group. No serializer writes such messages. A time outside of its unit, and a number of an open enum
+without a symbol, leave all messages to the host. Bound: the messages' bytes, read once, those from the
 first list or message on twice, and the columns' bytes, written once.
 """
 
@@ -22,7 +23,7 @@ from kolumn.kernels.values.passes import STAGED, Cells, WriteTables, counting, u
 from kolumn.kernels.values.typed import LayoutColumns, kind_of
 from kolumn.values.memory import LayoutNode
 from kolumn.values.protobuf import BARE_FRONTS, FRONTS, ProtobufDecoder
-from kolumn.values.protobuf_schema import TIMES, Shape, has_required, is_closed
+from kolumn.values.protobuf_schema import JSON, TIMES, Shape, has_required, is_closed
 from kolumn.values.protobuf_schema import symbols as symbols_of
 from kolumn.values.wire.columns import DONE, INVALID, put_nulls
 from kolumn.values.wire.protobuf import BITS, FRAME, UNDECIDED, ProtobufProgram, write_message
@@ -93,16 +94,17 @@ def _program(i: int, tables: int, a: Arguments) -> ProtobufProgram:
     return ProtobufProgram(tables + a.messages, tables + a.fields, tables + a.direct, tables + a.symbols, a.frames + a.frame_bytes * i, 0)
 
 
-Moments = arguments(__name__, "Moments", "seconds nanos flags target lengths")
+Moments = arguments(__name__, "Moments", "seconds nanos flags target lengths odd")
 """Arguments of `moments`: int64 ``seconds`` and int32 ``nanos`` of a Timestamp or Duration, uint8 ``flags`` of what is not null or 0;
-out: int64 ``target``, and int32 ``lengths``, -1 for null."""
+out: int64 ``target``, int32 ``lengths``, -1 for null, and int64 ``odd``, which becomes 1 if 64 bits do not hold a time."""
 
 
 @thread_per_item(Moments)
 def moments(i: int, a: Arguments) -> None:
-    """Write the nanoseconds of row ``i``, as `kolumn.values.protobuf` does; null if 64 bits do not hold them."""
+    """Write the nanoseconds of row ``i``, as `kolumn.values.protobuf_columns` does."""
     seconds, nanos = load64(a.seconds + 8 * i), load32(a.nanos + 4 * i)
-    fine = (a.flags == 0 or load8(a.flags, i) != 0) and seconds >= -_NEAR and seconds < _NEAR
+    there = a.flags == 0 or load8(a.flags, i) != 0
+    fine = there and seconds >= -_NEAR and seconds < _NEAR
     if fine:
         while nanos < 0:
             nanos, seconds = nanos + _SECOND, seconds - 1
@@ -113,11 +115,13 @@ def moments(i: int, a: Arguments) -> None:
         )
     store64(a.target + 8 * i, seconds * _SECOND + nanos if fine else 0)
     store32(a.lengths + 4 * i, 0 if fine else -1)
+    if there and not fine:
+        store64(a.odd, 1)
 
 
-Symbols = arguments(__name__, "Symbols", "numbers flags known target")
+Symbols = arguments(__name__, "Symbols", "numbers flags known target odd")
 """Arguments of `symbols`: int32 ``numbers``; ``flags`` as in `Moments`; ``known`` as of `symbol_of`, 0 if the numbers are indexes
-already; int32 ``target``, -1 for null and for a number without a symbol."""
+already; int32 ``target``, -1 for null; int64 ``odd``, which becomes 1 if a number has no symbol."""
 
 
 @thread_per_item(Symbols)
@@ -128,6 +132,8 @@ def symbols(i: int, a: Arguments) -> None:
         index = load32(a.numbers + 4 * i)
         if a.known != 0:
             index = symbol_of(a.known, index)
+        if index < 0:
+            store64(a.odd, 1)
     store32(a.target + 4 * i, index)
 
 
@@ -140,7 +146,8 @@ class Messages:
 
     @classmethod
     def of(cls, decoder: ProtobufDecoder) -> "Messages":
-        """Check a message; `ArgumentError` if the host has to decode it: it has a map, a required field, or one of more than 62 fields."""
+        """Check a message; `ArgumentError` if the host has to decode it: it has a map, a required field, JSON text, times in another unit
+        than ns, or one of more than 62 fields."""
         whole = decoder.shape
         if not whole.fields:
             raise ArgumentError("a message without fields has no columns")
@@ -153,16 +160,20 @@ def _depth(shape: Shape) -> int:
     """Messages around a message in this one, at most; checks each."""
     if shape.is_map:
         raise ArgumentError(f"{shape.name}: keys of a map that come again are looked for on the host")
+    for one in shape.fields:
+        if one.special == JSON or (one.special in TIMES and one.one_type.unit != "ns"):
+            what = "JSON text" if one.special == JSON else "a time in another unit than ns"
+            raise ArgumentError(f"{one.name}: {what} is made on the host")
     if len(shape.fields) > BITS:
         raise ArgumentError(f"{shape.name}: a message of more than {BITS} fields is decoded on the host")
     if not shape.special and not shape.fields:
-        kind_of(shape.type.value_type if shape.is_list else shape.type)
+        kind_of(shape.one_type)
     return max((1 + _depth(one) for one in shape.fields if one.is_message), default=0)
 
 
 def parse_messages(device: Runtime, bodies: DeviceBodies, how: Messages) -> tuple[Column, Column] | None:
     """The struct column of messages, and flags of the values that are messages; None if the host has to decode them. That is so if the
-    thread of a message leaves it to the host."""
+    thread of a message leaves it to the host, or a column does not hold a value."""
     n, decoder, layout, tables = bodies.count, how.decoder, how.decoder.layout, how.decoder.tables
     choices, names = decoder.choices(bodies.schemas, lambda data: device.upload(np.frombuffer(data or b"\0", np.uint8)))
     frame_bytes = FRAME * (how.depth + 1)
@@ -175,15 +186,30 @@ def parse_messages(device: Runtime, bodies: DeviceBodies, how: Messages) -> tupl
     )  # fmt: skip
     left = made.written(own, measure_messages, write_messages)
     del names
-    return None if left else (made.message(decoder.shape), made.valid)
+    if left:
+        return None
+    column = made.message(decoder.shape)
+    return None if made.is_odd else (column, made.valid)
 
 
 class _MessageColumns(LayoutColumns):
     """Makes the columns of a message of its raw ones, as `kolumn.values.protobuf` does on the host."""
 
+    odd: Memory | None = None
+
     def message(self, shape: Shape) -> Column:
         self.mark()
         return self.struct(shape, self.layout.root)
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether a column does not hold a value; a wait if one can be so."""
+        return self.odd is not None and bool(self.device.download(self.odd, 8).view(np.int64)[0])
+
+    def noted(self) -> Memory:
+        """The word that becomes 1 if a column does not hold a value."""
+        self.odd = self.odd or self.device.zeros(8)
+        return self.odd
 
     def struct(self, shape: Shape, node: LayoutNode) -> Column:
         mask, nulls = self.masks.get(node.column, (None, 0))
@@ -199,20 +225,19 @@ class _MessageColumns(LayoutColumns):
 
     def value(self, shape: Shape, node: LayoutNode) -> Column:
         mask, nulls = self.masks.get(node.column, (None, 0))
-        type = shape.type.value_type if shape.is_list else shape.type
         if shape.special in TIMES:
-            return self.times(node, kind_of(type))
+            return self.times(node, kind_of(shape.one_type))
         if shape.special:
             return replace(self.node(node.children[0]), bitmap=mask, nulls=nulls)
         if shape.is_message:
             return self.struct(shape, node)
-        return self.enum(shape, node) if pa.types.is_dictionary(type) else self.node(node)
+        return self.enum(shape, node) if pa.types.is_dictionary(shape.one_type) else self.node(node)
 
     def times(self, node: LayoutNode, kind: str) -> Column:
         rows, device = self.rows[node.level], self.device
         seconds, nanos = (self.made[child.column].data for child in node.children)
         target, lengths = device.empty(8 * rows), device.empty(4 * rows)
-        device.launch(moments, rows, Moments(seconds, nanos, self.flags(node), target, lengths))
+        device.launch(moments, rows, Moments(seconds, nanos, self.flags(node), target, lengths, self.noted()))
         return nullable(device, kind, target, lengths, rows)
 
     def enum(self, shape: Shape, node: LayoutNode) -> Column:
@@ -222,7 +247,7 @@ class _MessageColumns(LayoutColumns):
         known = device.upload(np.array([len(names), *sorted(names), *order], np.int64))
         indexes = device.empty(4 * rows)
         table = None if is_closed(shape.field.enum_type) else known
-        device.launch(symbols, rows, Symbols(self.made[node.column].data, self.flags(node), table, indexes))
+        device.launch(symbols, rows, Symbols(self.made[node.column].data, self.flags(node), table, indexes, self.noted()))
         return finished(device, begin_labels(device, indexes.address, list(names.values()), rows))
 
     def flags(self, node: LayoutNode) -> Memory | None:

@@ -387,5 +387,7 @@ def test_what_may_describe_protobuf(tmp_path: Path, schema: Any) -> None:
     write(tmp_path / "t-0", [b"\x08\5\x12\1t", b"", b"\x08"])
     how: dict[str, Any] = {"value_format": "protobuf", "value_schema": schema, "value_message": "a.B"}
     assert kolumn.read(tmp_path / "t-0", **how)["value"].to_pylist() == [{"x": 5, "y": "t"}, {"x": 0, "y": ""}, None]
-    found = kolumn.read(tmp_path / "t-0", value_columns="x", **how)
-    assert found.schema.field("value").type == pa.struct([pa.field("x", pa.int32(), nullable=False)])
+    for errors, null in (("null-field", True), ("keep", False)):
+        # Every field can be lost alone by default.
+        found = kolumn.read(tmp_path / "t-0", value_columns="x", value_errors=errors, **how)
+        assert found.schema.field("value").type == pa.struct([pa.field("x", pa.int32(), nullable=null)])

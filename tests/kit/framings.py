@@ -2,25 +2,34 @@
 
 import re
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 from uuid import UUID
+
+from google.protobuf.message import DecodeError
+from google.protobuf.timestamp_pb2 import Timestamp
 
 Headers = list[tuple[str, bytes | None]]
 AZURE = re.compile(rb"(?:\xa1.|\xb1....)?avro/binary\+([0-9a-fA-F]{32})", re.DOTALL)
 
 
 class Message(NamedTuple):
-    """A Protobuf message as serializers mean it: Confluent's path, Glue's number, the name that Apicurio's write, if it means this one."""
+    """A Protobuf message as serializers mean it: Confluent's path, Glue's number, the name that Apicurio's write, if it means this one;
+    and the paths of all messages of the file."""
 
     path: tuple[int, ...]
     number: int
     name: str
     full_name: str
+    paths: Collection[tuple[int, ...]] = ()
 
 
 class NoBodyError(Exception):
-    """Why a value has no body."""
+    """Why a value has no body; the first of ``bodies`` that is a message may be one, as old serializers write it."""
+
+    def __init__(self, why: str, bodies: Sequence[bytes] = ()) -> None:
+        super().__init__(why)
+        self.bodies = bodies
 
 
 def body_of(value: bytes, headers: Headers, is_key: bool, known: Collection[int | UUID], message: Message | None) -> bytes:
@@ -124,10 +133,40 @@ def _indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
 def _after_either(body: bytes, message: Message) -> bytes:
     if _name(body) in (message.name, message.full_name):
         return _after_apicurio(body, message)
-    path, after = _indexes(body)
-    if path != message.path:
+    try:
+        path, after = _indexes(body)
+    except NoBodyError:
+        path, after = (), b""
+    if path == message.path:
+        return after
+    name = _name(body)
+    if (path in message.paths and _is_message(after)) or (name is not None and "." not in name):
         raise NoBodyError("message indexes")
-    return after
+    raise NoBodyError("message indexes", _as_old_ones(body, message))
+
+
+def _is_message(body: bytes) -> bool:
+    try:
+        Timestamp.FromString(body)
+    except DecodeError:
+        return False
+    return True
+
+
+def _as_old_ones(body: bytes, message: Message) -> list[bytes]:
+    """The bodies after message indexes as plain varints, and without any."""
+    found = []
+    try:
+        count, rest = _varint(body)
+        path = []
+        for _ in range(min(count, 99)):
+            index, rest = _varint(rest)
+            path.append(index)
+        if (tuple(path) or (0,)) == message.path:
+            found.append(rest)
+    except NoBodyError:
+        pass
+    return [*found, body] if body else found
 
 
 def _after_apicurio(body: bytes, message: Message, *, or_nothing: bool = False) -> bytes:

@@ -3,6 +3,7 @@
 It shares no code with Kolumn. Everything comes from a `random.Random`, so a seed makes a case again.
 """
 
+import json
 import math
 import random
 import struct
@@ -10,14 +11,26 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, message, message_factory, timestamp_pb2, wrappers_pb2
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    duration_pb2,
+    json_format,
+    message,
+    message_factory,
+    struct_pb2,
+    timestamp_pb2,
+    wrappers_pb2,
+)  # fmt: skip
 
 from kit.encoder import overlong, uvarint
 
 F = descriptor_pb2.FieldDescriptorProto
 SCALARS = [kind for kind in range(1, 19) if kind not in (F.TYPE_GROUP, F.TYPE_MESSAGE, F.TYPE_ENUM)]
 KEYS = [kind for kind in SCALARS if kind not in (F.TYPE_DOUBLE, F.TYPE_FLOAT, F.TYPE_BYTES)]
-KNOWN = ["Timestamp", "Duration", "Int64Value", "StringValue", "BoolValue", "DoubleValue", "BytesValue", "UInt32Value"]
+JSONS = ["Struct", "Value", "ListValue"]
+KNOWN = ["Timestamp", "Duration", "Int64Value", "StringValue", "BoolValue", "DoubleValue", "BytesValue", "UInt32Value", *JSONS]
+DEEPEST = 4  # Messages around one of random bytes.
 VARINTS = {3, 4, 5, 8, 13, 14, 17, 18}
 NUMBERS = [*range(1, 12), 15, 16, 17, 100, 255, 256, 300, 2047, 2048, 70000, 2**29 - 1]
 NANO = 10**9
@@ -54,7 +67,7 @@ def schema(rng: random.Random) -> bytes:
     """A FileDescriptorSet; the record is the message ``t.M0`` of its last file."""
     proto3 = rng.random() < 0.6
     file = descriptor_pb2.FileDescriptorProto(name="made.proto", package="t", syntax="proto3" if proto3 else "proto2")
-    known = [one.DESCRIPTOR for one in (timestamp_pb2, duration_pb2, wrappers_pb2)]
+    known = [one.DESCRIPTOR for one in (timestamp_pb2, duration_pb2, wrappers_pb2, struct_pb2)]
     file.dependency.extend(one.name for one in known)
     for number in range(2):
         enum = file.enum_type.add(name=f"E{number}")
@@ -64,7 +77,8 @@ def schema(rng: random.Random) -> bytes:
             enum.value.add(name=f"S{number}_{value}".replace("-", "m"), number=value)
     count = rng.randint(1, 4)
     for number in range(count):
-        _message(rng, file.message_type.add(name=f"M{number}"), range(number + 1, count), proto3)
+        # Now and then a message of a few is in itself.
+        _message(rng, file.message_type.add(name=f"M{number}"), range(number + 1 if count > 2 or rng.random() < 0.6 else 0, count), proto3)
     files = [_serialised(one) for one in known]
     return descriptor_pb2.FileDescriptorSet(file=[*files, file]).SerializeToString()
 
@@ -207,6 +221,8 @@ def body(rng: random.Random, descriptor: Any, broken: float = 0.0, depth: int = 
     """A message on the wire: fields in any order, again, packed or not; now and then unknown ones, and with ``broken`` malformed ones."""
     made = []
     fields = list(descriptor.fields)
+    if depth > DEEPEST:
+        return b""
     for _ in range(rng.choice([0, 1, 2, 4, 9]) if depth else rng.choice([0, 3, 8, 20])):
         if not fields or rng.random() < 0.04:
             made.append(_field(rng, rng.choice([13, 14, 2**20]), rng.choice([*SCALARS, F.TYPE_GROUP]), b"", broken))
@@ -245,45 +261,59 @@ def mutants(rng: random.Random, value: bytes, other: bytes, flips: int) -> list[
     return made
 
 
-def expected(kind: Any, value: bytes) -> Any:
-    """The row that a value is, in the form of `plain`; None if it is not valid."""
+def expected(kind: Any, value: bytes, unit: int = NANO) -> Any:
+    """The row that a value is, in the form of `plain`, with so many ``unit`` of times a second; None if it is not valid."""
     try:
         made = kind.FromString(value)
-        return _row(made) if made.IsInitialized() else None
-    except (message.DecodeError, UnicodeDecodeError):
+        return _row(made, (), unit) if made.IsInitialized() else None
+    except (message.DecodeError, UnicodeDecodeError, OutsideError):
         return None
 
 
-def _row(made: Any) -> Any:
-    return {field.name: _cell(made, field) for field in made.DESCRIPTOR.fields}
+class OutsideError(Exception):
+    """What a column or JSON cannot hold."""
 
 
-def _cell(made: Any, field: Any) -> Any:
+def _row(made: Any, around: tuple[str, ...], unit: int) -> Any:
+    around = (*around, made.DESCRIPTOR.full_name)
+    return {field.name: _cell(made, field, around, unit) for field in made.DESCRIPTOR.fields}
+
+
+def _cell(made: Any, field: Any, around: tuple[str, ...], unit: int) -> Any:
     name = field.name
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        inner = field.message_type.fields_by_name["value"]
-        return {
-            "map": {_leaf(field.message_type.fields_by_name["key"], key): _leaf(inner, one) for key, one in getattr(made, name).items()}
-        }
+        key, inner = (field.message_type.fields_by_name[part] for part in ("key", "value"))
+        return {"map": {_leaf(key, one, around, unit): _leaf(inner, other, around, unit) for one, other in getattr(made, name).items()}}
     if field.is_repeated:
-        return [_leaf(field, one) for one in getattr(made, name)]
+        return [_leaf(field, one, around, unit) for one in getattr(made, name)]
     if field.has_presence and not made.HasField(name):
         return None
-    return _leaf(field, getattr(made, name))
+    return _leaf(field, getattr(made, name), around, unit)
 
 
-def _leaf(field: Any, value: Any) -> Any:
+def _leaf(field: Any, value: Any, around: tuple[str, ...], unit: int) -> Any:
     if field.message_type is not None:
         name = field.message_type.full_name
+        if name in around or name.rpartition(".")[2] in JSONS:
+            return _json(value)
         if name in ("google.protobuf.Timestamp", "google.protobuf.Duration"):
-            total = value.seconds * NANO + value.nanos
-            return total if -(2**63) <= total < 2**63 else None
+            total = (value.seconds * NANO + value.nanos) * unit // NANO
+            if not (-(2**62) <= value.seconds < 2**62 and -(2**63) <= total < 2**63):
+                raise OutsideError
+            return total
         if name.startswith("google.protobuf."):
-            return _leaf(field.message_type.fields[0], value.value)
-        return _row(value)
+            return _leaf(field.message_type.fields[0], value.value, around, unit)
+        return _row(value, around, unit)
     if field.enum_type is not None:
-        return next((one.name for one in field.enum_type.values if one.number == value), None)
+        return next((one.name for one in field.enum_type.values if one.number == value), str(value))
     return "nan" if isinstance(value, float) and math.isnan(value) else (str(value) if isinstance(value, float) else value)
+
+
+def _json(value: Any) -> Any:
+    try:
+        return {"json": json.loads(json_format.MessageToJson(value, preserving_proto_field_name=True))}
+    except (json_format.Error, ValueError, TypeError) as error:
+        raise OutsideError from error
 
 
 def plain(scalar: Any) -> Any:
@@ -300,5 +330,7 @@ def plain(scalar: Any) -> Any:
         return [plain(one) for one in scalar.values]
     if isinstance(scalar, pa.StructScalar):
         return {field.name: plain(scalar[number]) for number, field in enumerate(scalar.type)}
+    if isinstance(scalar, pa.ExtensionScalar):
+        return {"json": json.loads(scalar.value.as_py())}
     value = scalar.as_py()
     return "nan" if isinstance(value, float) and math.isnan(value) else (str(value) if isinstance(value, float) else value)

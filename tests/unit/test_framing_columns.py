@@ -181,7 +181,7 @@ def test_framers_go_to_other_processes() -> None:
     framer = Framer("auto", SCHEMAS, is_key=True, max_value_bytes=9)
     framer.bodies(column([ROWS[0][0]]))
     copy = pickle.loads(pickle.dumps(framer))
-    assert (copy._made.args[0], copy._made.keywords) == ("auto", {"is_key": True, "max_value_bytes": 9})
+    assert (copy._made.args[0], copy._made.keywords) == ("auto", {"is_key": True, "max_value_bytes": 9, "skip": 0})
     assert bodies(copy.bodies(column([ROWS[0][0]]))[0]) == [b"body"]
 
 

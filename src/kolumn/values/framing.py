@@ -74,7 +74,14 @@ _PREFIXES = {
     "auto": wire.PREFIXES, "none": 0, "confluent": 1 << wire.CONFLUENT | 1 << wire.CONFLUENT_GUID,
     "apicurio": 1 << wire.CONFLUENT | 1 << wire.APICURIO, "apicurio-8": 1 << wire.APICURIO, "glue": 1 << wire.GLUE | 1 << wire.GLUE_ZLIB,
     "single-object": 1 << wire.SINGLE_OBJECT, "confluent-header": 0, "apicurio-header": 0, "azure": 0,
+    "confluent-deprecated": 1 << wire.CONFLUENT | 1 << wire.CONFLUENT_GUID,
+    "confluent-no-index": 1 << wire.CONFLUENT | 1 << wire.CONFLUENT_GUID, "length-delimited": 0,
 }  # fmt: skip
+_SAID = {
+    "confluent-deprecated": wire.CONFLUENT_DEPRECATED, "confluent-no-index": wire.CONFLUENT_NO_INDEX,
+    "length-delimited": wire.LENGTH_DELIMITED,
+}  # fmt: skip
+OF_PROTOBUF = tuple(_SAID)  # Framings of Protobuf alone, which are not recognised.
 _HEADERS = {
     "auto": (wire.CONFLUENT_HEADER, wire.APICURIO_HEADER, wire.AZURE), "confluent-header": (wire.CONFLUENT_HEADER,),
     "apicurio-header": (wire.APICURIO_HEADER,), "azure": (wire.AZURE,),
@@ -117,30 +124,36 @@ class Framer:
     """Takes the bodies out of a column of keys or values, row by row. Several threads may use one at the same time.
 
     With a collection of schemas a row has the writer's schema that its prefix or header names; a row that names none, or an unknown one,
-    has no body. Without a collection every row has the reader's schema, and a prefix is left out where it is
-    recognised: with "auto" a row without a prefix is a body then, and so may be one with a prefix (`Bodies.bare`); with the name of a
-    framing a row without its prefix has no body. A decompressed value of more than ``max_value_bytes`` is no body.
+    has no body. Without a collection, or with a framing that names no schema, every row has the reader's, and a prefix is left out where it
+    is recognised: with "auto" a row without a prefix is a body then, and so may be one with a prefix (`Bodies.bare`); with the name of a
+    framing a row without its prefix has no body. A decompressed value of more than ``max_value_bytes`` is no body. The first ``skip``
+    bytes of every payload are left out before that; a shorter payload has no body.
 
     ``framing`` is one of `FRAMINGS`. "confluent": an id or a GUID. "apicurio": an id of four bytes or eight; "apicurio-8": always eight.
     "glue": AWS Glue's schema version id, compressed or not. "single-object": Avro's. "confluent-header", "apicurio-header", "azure":
-    headers. "none": no prefix. "auto": any of these in each row, headers first, as Confluent's deserializers look for them.
+    headers. "none": no prefix. "auto": any of these in each row, headers first, as Confluent's deserializers look for them. Of Protobuf,
+    not recognised: "confluent-deprecated", "confluent": with message indexes as plain varints; "confluent-no-index": without any;
+    "length-delimited": no prefix but the length of the message.
     """
 
     def __init__(
-        self, framing: str = "auto", schemas: Schemas | None = None, *, is_key: bool = False, max_value_bytes: int = MAX_VALUE_BYTES
-    ) -> None:
+        self, framing: str = "auto", schemas: Schemas | None = None, *, is_key: bool = False, max_value_bytes: int = MAX_VALUE_BYTES,
+        skip: int = 0,
+    ) -> None:  # fmt: skip
         if framing not in _PREFIXES:
             raise ArgumentError(unknown("framing", framing, FRAMINGS))
-        self._made = partial(Framer, framing, schemas, is_key=is_key, max_value_bytes=max_value_bytes)
-        self._framing, self._is_key, self._max_value_bytes = framing, is_key, max_value_bytes
+        self._made = partial(Framer, framing, schemas, is_key=is_key, max_value_bytes=max_value_bytes, skip=skip)
+        self._framing, self._is_key, self._max_value_bytes, self._skip = framing, is_key, max_value_bytes, skip
+        self.is_of_host = skip > 0 or framing in _SAID
+        """Whether a GPU leaves payloads to this framer."""
         self._collection, self._own, self._lock = schemas, threading.local(), threading.Lock()
         self._indexes: dict[object, int] = {}
         self._by_schema: dict[Schema, int] = {}
         self.schemas: tuple[Schema, ...] = ()
         """The schemas met so far, as in `Bodies.schemas`."""
         # Without a collection all rows have the reader's schema: index 0 stands for it, and `schemas` begins at 1.
-        self._is_fixed = fixed = schemas is None
         wanted, auto = _PREFIXES[framing], framing == "auto"
+        self._is_fixed = fixed = schemas is None or not (wanted or framing in _HEADERS)
         self.rules = FrontRules(0, wanted, 0 if fixed and (auto or not wanted) else NO_SCHEMA, fixed, auto and fixed)
         # With "auto" headers can be missing: prefixes alone count then. Where all rows have one schema, headers would change nothing.
         self.needs_headers = framing in _HEADERS and not (auto and fixed)
@@ -158,9 +171,14 @@ class Framer:
         if headers is None and self.needs_headers and self._framing != "auto":
             raise ArgumentError(f"framing={self._framing!r} needs the column 'headers'")
         rows = _Rows.of(column)
+        if self._skip:
+            rows.address += self._skip
+            rows.length[:] = np.where(rows.length < self._skip, NULL, rows.length - self._skip)
         if headers is not None and self._framing in _HEADERS:
             self._by_headers(rows, headers)
         self._by_prefix(rows)
+        if self._framing in _SAID:
+            rows.framing[:] = _SAID[self._framing]
         bare = self.rules.bare
         held = inflated(rows, self._max_value_bytes, bare)
         schemas = self.schemas
@@ -386,7 +404,7 @@ class BareFramer:
     payload has no body.
     """
 
-    needs_headers = False
+    needs_headers = is_of_host = False
     schemas: tuple[Schema, ...] = ()
 
     def __init__(self, skip: int = 0) -> None:

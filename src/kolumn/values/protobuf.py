@@ -1,25 +1,30 @@
 """The decoder of Protobuf: the tables of a message's fields that have columns, for the interpreter in `kolumn.values.wire.protobuf`; bodies
-in, a typed column out; and what the interpreter leaves to do: Timestamp, Duration, wrappers and enums get their types, of a map's equal
-keys the last one counts. Nothing else is copied.
+in, a typed column out. What the interpreter does not return, `kolumn.values.protobuf_reader` reads.
 """
 
+import ctypes
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kolumn.core.arrays import AnyArray, Flags, Int64s
 from kolumn.core.errors import ArgumentError
-from kolumn.cpu_fallback.values.protobuf import Rows, repeated_keys, write_rows
-from kolumn.values.decoder import Bodies, Salvaged, nothing_salvaged
+from kolumn.core.lost import WHOLE
+from kolumn.cpu_fallback.values.protobuf import Rows, write_rows
+from kolumn.formats.varint import MALFORMED, varint64
+from kolumn.values.decoder import Bodies, Salvaged
+from kolumn.values.extensions import column_of
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
-from kolumn.values.protobuf_schema import TIMES, Place, Shape, file_of, has_required, is_closed, shape, symbols
+from kolumn.values.protobuf_columns import finished
+from kolumn.values.protobuf_reader import MessageReader, is_well_formed
+from kolumn.values.protobuf_schema import JSON, Place, Rules, Shape, file_of, has_json, is_closed, shape, symbols
 from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.wire import framing
 from kolumn.values.wire import protobuf_wire as wire
@@ -28,10 +33,11 @@ from kolumn.values.wire.protobuf import BITS, FIELD, FRAMES, GROUPS, MESSAGE, Pr
 logger = logging.getLogger("kolumn")
 _BY_FRAMING = {
     framing.CONFLUENT: wire.INDEXES, framing.CONFLUENT_GUID: wire.INDEXES, framing.APICURIO: wire.NAME, framing.GLUE: wire.NUMBER,
-    framing.GLUE_ZLIB: wire.NUMBER, framing.APICURIO_HEADER: wire.ANY,
+    framing.GLUE_ZLIB: wire.NUMBER, framing.APICURIO_HEADER: wire.ANY, framing.CONFLUENT_DEPRECATED: wire.PLAIN_INDEXES,
+    framing.LENGTH_DELIMITED: wire.SIZE,
 }  # fmt: skip
 """What precedes messages, after a prefix if there is one. Apicurio's serializers of version 3 write it beside headers too."""
-FRONTS = np.array([_BY_FRAMING.get(number, wire.NOTHING) for number in range(framing.AZURE + 1)], np.int64)
+FRONTS = np.array([_BY_FRAMING.get(number, wire.NOTHING) for number in range(framing.LENGTH_DELIMITED + 1)], np.int64)
 """The same by the number of the framing."""
 BARE_FRONTS = np.where(np.arange(len(FRONTS)) == framing.NONE, wire.NAME_OR_NOTHING, FRONTS)
 """The same where what precedes a message is recognised by its bytes alone, see `kolumn.values.decoder.Bodies.bare`."""
@@ -43,19 +49,26 @@ class ProtobufDecoder:
     The columns are the fields of the reader's message. A writer's schema only says which message its values are; what is common to both is
     found by field numbers. A row is not valid if what precedes its message chooses another one; without the writer's schema the reader's
     file is taken for it. Rows are valid or not, and have the values, as the package protobuf says (upb, and ``IsInitialized``), except that
-    strings of proto2 have to be UTF-8 too, and fields that are not in ``columns`` are not looked into: a malformed message or a missing
-    required field there is not noticed, and neither is a member of a oneof that removes one with a column.
+    strings of proto2 have to be UTF-8 too, times have to fit into their unit, and fields that are not in ``columns`` are not looked into: a
+    malformed message or a missing required field there is not noticed, and neither is a member of a oneof that removes one with a column.
+    Messages within JSON text may be nested 100 deep, from its field on.
+
+    `salvage` knows what older clients of Confluent write after its prefix: message indexes that are no zig-zag numbers (its client for
+    Python up to 1.7, or with ``use.deprecated.format``), and none at all. It takes what precedes a message for that if it names no other
+    message as it is, and all of the message can be read then.
 
     ``schema`` is as of `file_of`, ``columns`` as of `shape`. The ``message`` need not be named if the file has one, or the schema is a
-    generated class. In ``schemas`` references are looked up. `ArgumentError` if the schema is not valid, there is no such message or
-    column, or a column has no type in Arrow; `MissingError` if the packages of ``kolumn[protobuf]`` are missing.
+    generated class. In ``schemas`` references are looked up. With ``null_fields`` every field can be null, so that one that is lost costs
+    no other one. A message is ``max_depth`` times in itself before it is JSON text. ``time_unit`` is that of times, by default ns.
+    `ArgumentError` if the schema is not valid, or there is no such message or column; `MissingError` if the packages of
+    ``kolumn[protobuf]`` are missing.
     """
 
     type: pa.DataType
 
     def __init__(
         self, schema: Schema | bytes | str | type, message: str | None = None, columns: tuple[str, ...] | None = None, *,
-        schemas: Schemas | None = None,
+        schemas: Schemas | None = None, null_fields: bool = False, max_depth: int = 1, time_unit: str | None = None,
     ) -> None:  # fmt: skip
         self._schemas = schemas
         file = file_of(schema, schemas)
@@ -63,14 +76,13 @@ class ProtobufDecoder:
             message = getattr(schema, "DESCRIPTOR").full_name  # noqa: B009
         descriptor = file.message(message)
         self._name = str(descriptor.full_name)
-        self.shape = shape(descriptor, columns)
+        self.shape = shape(descriptor, columns, Rules(null_fields, max_depth, time_unit or "ns"))
         self.type = self.shape.type
         self.layout = ColumnLayout.of(self.shape.raw)
         self.tables = tables(self.shape, self.layout)
-        self._required = has_required(self.shape)
         self._reader = schema if isinstance(schema, Schema) else None
-        self._places: dict[tuple[object, ...], Place | None] = {}
-        self._own = file.places().get(self._name, Place((), -1, (self._name,)))
+        self._places: dict[tuple[object, ...], dict[str, Place]] = {}
+        self._own = {self._name: Place((), -1, (self._name,)), **file.places()}
         self._lock = threading.Lock()
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
@@ -78,16 +90,83 @@ class ProtobufDecoder:
         column has more bytes or elements than 2**31 - 1.
         """
         length = np.ascontiguousarray(bodies.length, np.int64)
-        array, valid = self._raw(bodies, length)
-        if self._required:
-            lacking = _incomplete(self.shape.fields, array, _valid(array))
-            if lacking.any():
-                # Written again without these rows, so that nothing of them is left in the column.
-                array, valid = self._raw(bodies, np.where(lacking, -1, length))
-        return finished(self.shape, array), valid
+        while True:
+            array, valid = self._raw(bodies, length)
+            found, wrong = finished(self.shape, array)
+            if not wrong.any():
+                return found, valid
+            # Written again without these rows, so that nothing of them is left in the column.
+            length = np.where(wrong, -1, length)
 
     def salvage(self, bodies: Bodies) -> Salvaged:
-        return nothing_salvaged(self.type, len(bodies))
+        """As `ValueDecoder.salvage`; raises as `decode` does."""
+        column, done = self._of_old_clients(bodies)
+        choices, names = self.choices(bodies.schemas, pa.py_buffer)
+        left = np.flatnonzero(~done)
+        rows = [self._salvaged(bodies, row, choices) for row in left.tolist()]
+        del names
+        others, lost = (
+            column_of([value for value, _ in rows], self.type),
+            dict(zip(left.tolist(), (paths for _, paths in rows), strict=True)),
+        )
+        if not done.any():
+            return others, list(lost.values())
+        order = np.arange(len(bodies))
+        order[left] = len(bodies) + np.arange(len(left))
+        return pa.concat_arrays([column, others]).take(pa.array(order)), [lost.get(row, ()) for row in range(len(bodies))]
+
+    def _of_old_clients(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
+        """The rows after whose prefix message indexes are plain varints, by the loop: topics of old clients have nothing else."""
+        kinds = bodies.framing
+        length = np.where((kinds == framing.CONFLUENT) | (kinds == framing.CONFLUENT_GUID), bodies.length, -1)
+        if (length < 0).all():
+            return pa.nulls(len(bodies), self.type), np.zeros(len(bodies), np.bool_)
+        kind = np.full(len(bodies), framing.CONFLUENT_DEPRECATED)
+        column, valid = self.decode(replace(bodies, framing=kind, length=length, bare=False))
+        for row in np.flatnonzero(valid).tolist():
+            valid[row] = not self._is_another(bodies, row)
+        return column, valid
+
+    def _is_another(self, bodies: Bodies, row: int) -> bool:
+        """Whether what precedes a message, as it is written today, names another one than the reader's."""
+        at, own = int(bodies.address[row]), int(bodies.schema[row])
+        places = self._own if own < 0 else self._places_of(bodies.schemas[own])
+        return wire.is_name(at, at + int(bodies.length[row])) or _names_another(bodies.payload(row), places)
+
+    def _salvaged(self, bodies: Bodies, row: int, choices: Int64s) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
+        best: tuple[dict[str, Any] | None, tuple[str, ...]] = (None, (WHOLE,))
+        stop = int(bodies.address[row]) + int(bodies.length[row])
+        for start, is_sure in self._starts(bodies, row, choices):
+            value, paths = self._plain.read(ctypes.string_at(start, stop - start))
+            if not paths:
+                return value, paths
+            if is_sure and best[1] == (WHOLE,):
+                best = value, paths
+        return best
+
+    @cached_property
+    def _plain(self) -> MessageReader:
+        return MessageReader(self.shape)
+
+    def _starts(self, bodies: Bodies, row: int, choices: Int64s) -> Iterator[tuple[int, bool]]:
+        """Where the message of a row may begin, the likeliest first; and whether it is also taken if not all of it can be read."""
+        at, kind, own = int(bodies.address[row]), int(bodies.framing[row]), int(bodies.schema[row])
+        stop, front = at + int(bodies.length[row]), int((BARE_FRONTS if bodies.bare else FRONTS)[kind])
+        choice = choices.ctypes.data + wire.CHOICE * (own + 1)
+        start = (wire.after_front if front < wire.PLAIN_INDEXES else wire.after_other_front)(at, stop, front, choice)
+        if start > 0:
+            yield start, True
+        if bodies.bare and start != at - int(bodies.prefix[row]):
+            yield at - int(bodies.prefix[row]), True
+        if start > 0 or front != wire.INDEXES or choices[wire.CHOICE // 8 * (own + 1)] < 0:
+            return
+        if self._is_another(bodies, row):
+            return
+        start = wire.after_other_front(at, stop, wire.PLAIN_INDEXES, choice)
+        if start > 0:
+            yield start, False
+        if at < stop:
+            yield at, False
 
     def _raw(self, bodies: Bodies, length: Int64s) -> tuple[pa.Array, Flags]:
         count = len(length)
@@ -111,7 +190,7 @@ class ProtobufDecoder:
         """What the writers' schemas say of the message, one row each after the reader's, as `kolumn.values.wire.protobuf_wire.after_front`
         takes it; and the memory of the names that it points to, which ``held`` makes of each: it has an ``address``.
         """
-        places = [self._own, *map(self._place, schemas)]
+        places = [self._own[self._name], *map(self._place, schemas)]
         memory = {name: held(name.encode()) for name in {name for place in places if place is not None for name in place.names}}
         table = np.zeros((len(places), wire.CHOICE // 8), np.int64)
         table[:, 0] = -1
@@ -124,25 +203,40 @@ class ProtobufDecoder:
 
     def _place(self, schema: Schema) -> Place | None:
         """Where the message is in a writer's schema; None if it is not there, or a header of the values chose another one."""
-        place = self._known_place(schema) if schema.kind == "PROTOBUF" else None
+        place = self._places_of(schema).get(self._name) if schema.kind == "PROTOBUF" else None
         if place is None or schema.message_indexes not in ((), place.path):
             return None
         return place if schema.message in ("", *place.names) else None
 
-    def _known_place(self, schema: Schema) -> Place | None:
+    def _places_of(self, schema: Schema) -> dict[str, Place]:
+        """The messages of a writer's schema; none if it cannot be read."""
         key = (schema.text, schema.references)
         if not schema.text or (self._reader is not None and key == (self._reader.text, self._reader.references)):
             return self._own
         with self._lock:
             if key not in self._places:
                 try:
-                    self._places[key] = file_of(schema, self._schemas).places().get(self._name)
+                    self._places[key] = file_of(schema, self._schemas).places()
                 except UnreadableSchemasError:
                     raise
                 except ArgumentError as error:
                     logger.warning("values are null, because %s (read as %s)", error, self._name)
-                    self._places[key] = None
+                    self._places[key] = {}
             return self._places[key]
+
+
+def _names_another(body: bytes, places: dict[str, Place]) -> bool:
+    """Whether a body begins with message indexes, as they are written today, of a message of the file, and goes on with one."""
+    count, position = varint64(body, 0, len(body))
+    if position == MALFORMED or not 0 <= count <= len(body):
+        return False
+    path = []
+    for _ in range(count):
+        index, position = varint64(body, position, len(body))
+        if position == MALFORMED:
+            return False
+        path.append(index)
+    return any(place.path == (tuple(path) or (0,)) for place in places.values()) and is_well_formed(body[position:])
 
 
 _DIRECT = 256  # Numbers below it may be looked up directly.
@@ -168,7 +262,7 @@ class _Writer:
 
     def message(self, shape: Shape, nodes: tuple[LayoutNode, ...], fill: tuple[int, int], entries: tuple[int, int]) -> int:
         """Bytes before a new message, whose fields have the ``nodes``; they are written later."""
-        self.messages.append([0, 0, 0, 0, 0, *fill, *entries, 0, 0])
+        self.messages.append([0, 0, 0, 0, 0, *fill, *entries, 0, 0, int(shape.is_map and has_json(shape))])
         self.todo.append((len(self.messages) - 1, shape, nodes))
         return MESSAGE * (len(self.messages) - 1)
 
@@ -182,21 +276,22 @@ class _Writer:
             self.fields.append(self.field(part, node, bit, _ring(part, rows), FIELD * (first + k), after))
         count = min(max(rows, default=-1) + 1, _DIRECT)
         message = self.messages[number]
-        message[-1] = 1 | sum(1 << known for known in rows if known < 16)
+        message[-2] = 1 | sum(1 << known for known in rows if known < 16)
         message[:5] = [FIELD * first, len(ordered), 8 * len(self.direct), count, sum(row[6] for row in self.fields[first:])]
         self.direct += [rows.get(known, -1) for known in range(count)]
 
     def field(self, part: Shape, node: LayoutNode, bit: int, ring: int, own: int, after: int) -> list[int]:
-        kind = wire.KINDS[part.field.type]
+        kind = wire.JSON if part.special == JSON else wire.KINDS[part.field.type]
         if kind == wire.ENUM and not is_closed(part.field.enum_type):
             kind = wire.VARINT4
         repeated = bool(part.field.is_repeated)
-        tag, other, following = part.number << 3 | wire.WIRES.get(kind, wire.VARINT), -1, after
+        own_wire = wire.WIRES.get(wire.KINDS[part.field.type], wire.VARINT)
+        tag, other, following = part.number << 3 | own_wire, -1, after
         if repeated and kind <= wire.ENUM:
             other = part.number << 3 | wire.LENGTH
             if part.field.is_packed:
                 tag, other = other, tag
-        if (repeated and tag & 7 != wire.LENGTH) or kind >= wire.BYTES:
+        if (repeated and tag & 7 != wire.LENGTH) or kind > wire.ENUM:
             following = own if repeated else after
         element = node.children[0] if part.is_list else node
         message = -1
@@ -208,7 +303,7 @@ class _Writer:
         listed = self.enum(part) if kind == wire.ENUM else -1
         plain = -1 if repeated or ring >= 0 else _PLAIN.get(kind, -1)
         return [tag, other, kind, node.column, level, message, bit, ring, following, node.first_fill, node.fills, listed, element.column,
-                wire.WIDTHS.get(kind, 0), plain]  # fmt: skip
+                wire.WIDTHS.get(kind, 0), plain, int(has_json(part))]  # fmt: skip
 
     def enum(self, part: Shape) -> int:
         """Bytes before the symbols of a closed enum."""
@@ -233,7 +328,7 @@ def tables(shape: Shape, layout: ColumnLayout) -> Tables:
     writer = _Writer()
     root = layout.root
     writer.message(shape, root.children, (root.first_fill, root.fills), (-1, -1))
-    writer.messages[0][-2] = root.column
+    writer.messages[0][-3] = root.column
     while writer.todo:
         writer.fill_message(*writer.todo.popleft())
     # A message without fields expects the row after the last field, which no tag matches.
@@ -243,161 +338,3 @@ def tables(shape: Shape, layout: ColumnLayout) -> Tables:
             row[0] = FIELD * (len(writer.fields) - 1)
     parts = (writer.messages, writer.fields, writer.direct, writer.symbols)
     return Tables(*(np.array(part, np.int64).reshape(-1) for part in parts))
-
-
-_SECOND = 1_000_000_000
-_FIRST, _LAST = divmod(-(2**63), _SECOND), divmod(2**63 - 1, _SECOND)
-"""Seconds and nanoseconds of the first and the last time that 64 bits of nanoseconds can hold."""
-
-
-def finished(shape: Shape, array: pa.Array) -> pa.Array:
-    """A raw column, without an offset, with the types of a message."""
-    return _message(shape.fields, array, shape.type)
-
-
-def _valid(array: pa.Array) -> Flags:
-    return np.asarray(array.is_valid()) if array.null_count else np.ones(len(array), np.bool_)
-
-
-def _incomplete(fields: tuple[Shape, ...], array: pa.Array, there: Flags) -> Flags:
-    """Which rows of a raw column lack a required field, of those that are there."""
-    rows = np.zeros(len(array), np.bool_)
-    for number, part in enumerate(fields):
-        if not has_required(part):
-            continue
-        column = array.field(number)
-        if part.is_list or part.is_map:
-            inner = column.items if part.is_map else column.values
-            element = part.fields[1] if part.is_map else part
-            if not len(inner) or not element.is_message:
-                continue
-            lacking = _incomplete(element.fields, inner, _valid(inner))
-            keep = _last_keys(column, column.keys) if part.is_map else None
-            sums = np.concatenate(([0], np.cumsum(lacking if keep is None else lacking & keep)))
-            ends = np.asarray(column.offsets)
-            rows |= sums[ends[1:]] > sums[ends[:-1]]
-            continue
-        present = there & _valid(column)
-        if part.field.is_required:
-            rows |= there & ~present
-        if part.is_message:
-            rows |= _incomplete(part.fields, column, present)
-    return rows
-
-
-def _message(fields: tuple[Shape, ...], array: pa.Array, type: pa.DataType) -> pa.Array:
-    if array.type == type and not any(_has_map(part) for part in fields):
-        return array
-    children = [_field(part, array.field(number)) for number, part in enumerate(fields)]
-    return pa.Array.from_buffers(type, len(array), array.buffers()[:1], array.null_count, children=children)
-
-
-def _has_map(shape: Shape) -> bool:
-    return shape.is_map or any(_has_map(part) for part in shape.fields)
-
-
-def _field(shape: Shape, array: pa.Array) -> pa.Array:
-    if shape.is_map:
-        return _map(shape, array)
-    if shape.is_list:
-        return pa.Array.from_buffers(shape.type, len(array), [None, array.buffers()[1]], 0, children=[_value(shape, array.values)])
-    value = _value(shape, array)
-    return value if shape.null or not value.null_count else _unmasked(value)
-
-
-def _unmasked(array: pa.Array) -> pa.Array:
-    """An array without nulls: those of a required field are in messages that are null themselves."""
-    if pa.types.is_dictionary(array.type):
-        return pa.DictionaryArray.from_arrays(_unmasked(array.indices), array.dictionary)
-    if pa.types.is_struct(array.type):
-        children = [array.field(k) for k in range(array.type.num_fields)]
-        return pa.Array.from_buffers(array.type, len(array), [None], 0, children=children)
-    return pa.Array.from_buffers(array.type, len(array), [None, *array.buffers()[1:]], 0)
-
-
-def _value(shape: Shape, array: pa.Array) -> pa.Array:
-    type = shape.type.value_type if shape.is_list else shape.type
-    if shape.special in TIMES:
-        return _times(array, TIMES[shape.special])
-    if shape.special:
-        inner = array.field(0)
-        return pa.Array.from_buffers(inner.type, len(array), [array.buffers()[0], *inner.buffers()[1:]], array.null_count)
-    if shape.is_message:
-        return _message(shape.fields, array, type)
-    return _symbols(shape, array) if pa.types.is_dictionary(type) else array
-
-
-def _words(array: pa.Array, dtype: str) -> AnyArray:
-    """The words of an array, those of nulls too."""
-    return np.frombuffer(array.buffers()[1], dtype, len(array)) if len(array) else np.empty(0, dtype)
-
-
-def _nullable(type: pa.DataType, data: AnyArray, array: pa.Array, fine: Flags) -> pa.Array:
-    """An array whose nulls are those of ``array`` and what is not fine."""
-    mask, nulls = array.buffers()[0], array.null_count
-    if not fine.all():
-        fine = fine & _valid(array)
-        mask, nulls = pa.py_buffer(np.packbits(fine, bitorder="little")), len(fine) - int(np.count_nonzero(fine))
-    return pa.Array.from_buffers(type, len(array), [mask, pa.py_buffer(np.ascontiguousarray(data))], nulls)
-
-
-def _times(array: pa.Array, type: pa.DataType) -> pa.Array:
-    seconds, nanos = _words(array.field(0), "i8"), _words(array.field(1), "i4").astype(np.int64)
-    near = (seconds >= -(2**62)) & (seconds < 2**62)
-    seconds = np.where(near, seconds, 0) + nanos // _SECOND
-    nanos = nanos % _SECOND
-    after = (seconds > _FIRST[0]) | ((seconds == _FIRST[0]) & (nanos >= _FIRST[1]))
-    before = (seconds < _LAST[0]) | ((seconds == _LAST[0]) & (nanos <= _LAST[1]))
-    return _nullable(type, seconds * _SECOND + nanos, array, near & after & before)
-
-
-def _symbols(shape: Shape, array: pa.Array) -> pa.Array:
-    names = symbols(shape.field.enum_type)
-    if not is_closed(shape.field.enum_type):
-        indexes = _indexes(np.array(list(names), np.int64), _words(array, "i4"))
-        array = _nullable(pa.int32(), np.maximum(indexes, 0), array, indexes >= 0)
-    return pa.DictionaryArray.from_arrays(array, pa.array(list(names.values()), pa.string()))
-
-
-def _indexes(known: Int64s, numbers: AnyArray) -> AnyArray:
-    """Where numbers are among the known ones, as int32; -1 for others."""
-    low, high = int(known.min()), int(known.max())
-    if high - low < 65536:
-        table = np.full(high - low + 3, -1, np.int32)
-        table[known - low + 1] = np.arange(len(known), dtype=np.int32)
-        return table[np.clip(numbers.astype(np.int64) - low + 1, 0, high - low + 2)]
-    order = np.argsort(known)
-    nearest = order[np.minimum(np.searchsorted(known, numbers, sorter=order), len(known) - 1)]
-    return np.where(known[nearest] == numbers, nearest, -1).astype(np.int32)
-
-
-def _map(shape: Shape, array: pa.Array) -> pa.Array:
-    keys, items, offsets = array.keys, _field(shape.fields[1], array.items), array.buffers()[1]
-    keep = _last_keys(array, keys)
-    if keep is not None:
-        sums = np.concatenate(([0], np.cumsum(keep)))
-        offsets = pa.py_buffer(sums[np.asarray(array.offsets)].astype(np.int32))
-        keys, items = (part.filter(pa.array(keep)) for part in (keys, items))
-    entries = pa.StructArray.from_arrays([keys, items], fields=[shape.type.key_field, shape.type.item_field])
-    return pa.Array.from_buffers(shape.type, len(array), [None, offsets], 0, children=[entries])
-
-
-def _last_keys(array: pa.Array, keys: pa.Array) -> Flags | None:
-    """Which entries of a map are kept; None if all are."""
-    if len(keys) < 2:
-        return None
-    keep = np.ones(len(keys), np.bool_)
-    words: Any = keys.cast(pa.uint8()) if pa.types.is_boolean(keys.type) else keys
-    _, *buffers = words.buffers()
-    data, ends, width = (buffers[1], buffers[0].address, 0) if len(buffers) == 2 else (buffers[0], 0, words.type.bit_width // 8)
-    repeated = repeated_keys(array.buffers()[1].address, len(array), data.address if data else 0, ends, width, keep.ctypes.data)
-    if repeated < 0:
-        # A map has too many entries to compare each with each.
-        codes = np.asarray(pc.dictionary_encode(keys).indices).astype(np.int64)
-        rows = np.repeat(np.arange(len(array)), np.diff(np.asarray(array.offsets)))
-        order = np.lexsort((codes, rows))
-        same = (codes[order][1:] == codes[order][:-1]) & (rows[order][1:] == rows[order][:-1])
-        keep = np.ones(len(keys), np.bool_)
-        keep[order[:-1][same]] = False
-        return keep if same.any() else None
-    return keep if repeated else None

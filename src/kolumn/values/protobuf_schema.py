@@ -7,16 +7,17 @@ Text is compiled by protoc of grpcio-tools, in a process and a folder of its own
     uint64, fixed64                    uint64           enum                dictionary<int32, string>
     message, group                     struct           repeated            list<element>
     map<K, V>                          map<K, V>        oneof               its members, each nullable
-    google.protobuf.Timestamp          timestamp[ns, UTC]
-    google.protobuf.Duration           duration[ns]
+    google.protobuf.Timestamp          timestamp[ns, UTC], or another unit
+    google.protobuf.Duration           duration[ns], likewise
     google.protobuf.Int64Value, ...    the value's type, nullable
+    google.protobuf.Struct, ListValue, Value, and a message in itself      JSON text, see `kolumn.values.protobuf_json`
 
 Fields with presence are nullable: those of proto2, ``optional`` ones, members of a oneof, messages. Others have their default when they
-are absent. A number that an open enum has no symbol for is null, so enums that are open are nullable too; so is a Timestamp or a Duration
-that 64 bits of nanoseconds cannot hold.
+are absent. A number that an open enum has no symbol for is its own symbol, such as "7". Times and open enums are nullable in any case.
 
 The interpreter writes *raw* columns first. In these Timestamp, Duration and wrappers are the messages that they are on the wire, since
-messages that come in parts are merged. Open enums are numbers there, closed ones indexes of symbols, and required fields can be null.
+messages that come in parts are merged. Open enums are numbers there, closed ones indexes of symbols, what becomes JSON text is bytes, and
+required fields can be null.
 """
 
 import base64
@@ -38,6 +39,7 @@ import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError, MissingPackageError
 from kolumn.values.decoder import MOST_NESTED, Wanted, wanted_fields
+from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.schemas.schema import Schema, Schemas
 
 # grpcio-tools may be found by sys.path alone. What the process itself finds comes first.
@@ -55,8 +57,10 @@ _SCALARS = {
 """Arrow's types by the numbers of types in FieldDescriptorProto."""
 _WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 WRAPPERS = frozenset(f"google.protobuf.{name}Value" for name in _WRAPPED)
-TIMES = {"google.protobuf.Timestamp": pa.timestamp("ns", "UTC"), "google.protobuf.Duration": pa.duration("ns")}
+TIMES = frozenset({"google.protobuf.Timestamp", "google.protobuf.Duration"})
 _TIME_FIELDS = [("seconds", 1, _INT64), ("nanos", 2, _INT32)]
+JSONS = frozenset(f"google.protobuf.{name}" for name in ("Struct", "ListValue", "Value"))
+_MOST_COLUMNS = 100_000  # Messages that contain each other have a column for each path between them.
 
 
 @dataclass(frozen=True)
@@ -244,12 +248,15 @@ def _file(serialised: bytes | list[bytes], *, counts_made: bool = False) -> File
         raise ArgumentError(f"the FileDescriptorSet is not valid: {error}") from error
 
 
+JSON = "json"
+
+
 @dataclass(frozen=True)
 class Shape:
     """A field, or a message as a whole, and its types. ``number`` and ``field`` (a descriptor) of a message as a whole are 0 and None.
     ``fields`` are those of a message with columns, in the order of the file; of a map key and value. ``raw`` is what the interpreter
     writes, ``type`` what comes out, of a repeated field its list; ``raw_null`` and ``null``: whether they can be null. ``special`` is the
-    full name of a Timestamp, a Duration or a wrapper, else "".
+    full name of a Timestamp, a Duration or a wrapper, `JSON` for a message that becomes JSON text, else "".
     """
 
     name: str
@@ -272,12 +279,21 @@ class Shape:
 
     @property
     def is_message(self) -> bool:
-        """Whether it, or its element, is a message or a group."""
-        return self.field is None or self.field.type in (_MESSAGE, _GROUP)
+        """Whether it, or its element, is a message or a group, and is written as such."""
+        return self.field is None or (self.field.type in (_MESSAGE, _GROUP) and self.special != JSON)
+
+    @property
+    def one_type(self) -> pa.DataType:
+        """The type of an element of a list, and else of the field."""
+        return self.type.value_type if self.is_list else self.type
 
 
 def has_required(shape: Shape) -> bool:
     return (shape.field is not None and bool(shape.field.is_required)) or any(has_required(part) for part in shape.fields)
+
+
+def has_json(shape: Shape) -> bool:
+    return shape.special == JSON or any(map(has_json, shape.fields))
 
 
 def is_map(field: Any) -> bool:
@@ -297,12 +313,24 @@ def is_closed(enum: Any) -> bool:
     return bool(enum.is_closed)
 
 
-def shape(message: Any, columns: Iterable[str] | None = None) -> Shape:
-    """The types of a message. ``columns`` are names of fields, with dots for those of messages in it ("id", "customer.name"), or None for
-    all; a message stands for all of its fields. `ArgumentError` if there is no such field, or a message contains itself and so has no type
-    in Arrow.
+@dataclass
+class Rules:
+    """What types a message gets: with ``null_fields`` every field can be null, ``max_depth`` is how often a message is in itself before it
+    is JSON text, ``unit`` that of times.
     """
-    fields = _fields(message, None if columns is None else wanted_fields(columns), (), (message.full_name,))
+
+    null_fields: bool = False
+    max_depth: int = 1
+    unit: str = "ns"
+    columns: int = 0
+    """So many fields have types so far."""
+
+
+def shape(message: Any, columns: Iterable[str] | None = None, rules: Rules | None = None) -> Shape:
+    """The types of a message. ``columns`` are names of fields, with dots for those of messages in it ("id", "customer.name"), or None for
+    all; a message stands for all of its fields. `ArgumentError` if there is no such field, or there are too many of them.
+    """
+    fields = _fields(message, None if columns is None else wanted_fields(columns), (), (message.full_name,), rules or Rules())
     raw, type = _struct(fields)
     return Shape("", 0, None, fields, raw, type, True, True, "")
 
@@ -312,35 +340,42 @@ def _struct(fields: Iterable[Shape]) -> tuple[pa.DataType, pa.DataType]:
     return raw, pa.struct([pa.field(part.name, part.type, nullable=part.null) for part in fields])
 
 
-def _fields(message: Any, wanted: Wanted, path: tuple[str, ...], around: tuple[str, ...]) -> tuple[Shape, ...]:
+def _fields(message: Any, wanted: Wanted, path: tuple[str, ...], around: tuple[str, ...], rules: Rules) -> tuple[Shape, ...]:
     if wanted is not None:
         missing = sorted(set(wanted) - {field.name for field in message.fields})
         if missing:
             names = ", ".join(field.name for field in message.fields) or "no fields"
             raise ArgumentError(f"{message.full_name} has no field {missing[0]!r}: it has {names}")
     return tuple(
-        _field(field, None if wanted is None else wanted[field.name], (*path, field.name), around)
+        _field(field, None if wanted is None else wanted[field.name], (*path, field.name), around, rules)
         for field in message.fields if wanted is None or field.name in wanted
     )  # fmt: skip
 
 
-def _field(field: Any, wanted: Wanted, path: tuple[str, ...], around: tuple[str, ...]) -> Shape:
+def _field(field: Any, wanted: Wanted, path: tuple[str, ...], around: tuple[str, ...], rules: Rules) -> Shape:
     fields: tuple[Shape, ...] = ()
     special, where = "", ".".join(path)
+    rules.columns += 1
+    if rules.columns > _MOST_COLUMNS:
+        raise ArgumentError(f"{around[0]} has more than {_MOST_COLUMNS} fields, {where} among them: name some, or lower max_depth")
     if field.type in (_MESSAGE, _GROUP):
         inner = field.message_type
-        if inner.full_name in around:
-            reason = f"message {inner.full_name} contains itself, so it has no type in Arrow: name the columns without it"
-            raise ArgumentError(f"{where}: {reason}")
+        special = _special(inner)
+        # Entries of maps are in those of their values.
+        if not special and not is_map(field) and around.count(inner.full_name) >= rules.max_depth and _contains_itself(inner):
+            special = JSON
+        if wanted is not None and (special or is_map(field)):
+            more = f" unless max_depth is more than {rules.max_depth}" if special == JSON and inner.full_name not in JSONS else ""
+            raise ArgumentError(f"{where} is one column: its parts cannot be named{more}")
         if len(around) > MOST_NESTED:
             raise ArgumentError(f"{where}: messages are nested more than {MOST_NESTED} deep")
-        special = _special(inner)
-        if wanted is not None and (special or is_map(field)):
-            raise ArgumentError(f"{where} is one column: its parts cannot be named")
-        fields = _fields(inner, wanted, path, (*around, inner.full_name))
-        raw, type = _struct(fields)
-        if special:
-            type = TIMES.get(special) or fields[0].type
+        if special != JSON:
+            fields = _fields(inner, wanted, path, (*around, inner.full_name), rules)
+        raw, type = (pa.binary(), JSON_TEXT) if special == JSON else _struct(fields)
+        if special in TIMES:
+            type = pa.duration(rules.unit) if special.endswith("Duration") else pa.timestamp(rules.unit, "UTC")
+        elif special in WRAPPERS:
+            type = fields[0].type
     elif wanted is not None:
         raise ArgumentError(f"{where} is not a message: {where}.{next(iter(wanted))} is not there")
     else:
@@ -357,11 +392,14 @@ def _field(field: Any, wanted: Wanted, path: tuple[str, ...], around: tuple[str,
     elif field.is_repeated:
         raw = pa.list_(pa.field("element", raw, nullable=False))
         type = pa.list_(pa.field("element", type, nullable=can_be_null))
+        can_be_null = False
     else:
         required = bool(field.is_required)
         # In an entry of a map what is absent has its default, messages too.
         present = bool(field.has_presence) and not field.containing_type.GetOptions().map_entry
         raw_null, null = present or required, (present and not required) or can_be_null
+    # Keys of a map are never null, and no more its values than else.
+    null |= rules.null_fields and not field.containing_type.GetOptions().map_entry
     return Shape(field.name, field.number, field, fields, raw, type, raw_null, null, special)
 
 
@@ -370,4 +408,18 @@ def _special(message: Any) -> str:
     fields = [(field.name, field.number, field.type) for field in message.fields]
     if name in TIMES:
         return name if fields == _TIME_FIELDS else ""
+    if name in JSONS:
+        return JSON
     return name if name in WRAPPERS and [field[:2] for field in fields] == [("value", 1)] and not message.fields[0].is_repeated else ""
+
+
+def _contains_itself(message: Any) -> bool:
+    todo, known = [message], set[str]()
+    while todo:
+        for inner in (field.message_type for field in todo.pop().fields if field.message_type is not None):
+            if inner.full_name == message.full_name:
+                return True
+            if inner.full_name not in known:
+                known.add(inner.full_name)
+                todo.append(inner)
+    return False

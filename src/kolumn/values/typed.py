@@ -110,7 +110,8 @@ class Typed:
         if self.kind == "protobuf":
             from kolumn.values.protobuf import ProtobufDecoder
 
-            return ProtobufDecoder(schema, self.message, columns, schemas=self.writers)
+            how: dict[str, Any] = {"max_depth": self.max_depth, "time_unit": self.time_unit}
+            return ProtobufDecoder(schema, self.message, columns, schemas=self.writers, null_fields=self.errors == "null-field", **how)
         if self.kind == "json":
             from kolumn.values.json import JsonDecoder
             from kolumn.values.json_schema import type_of
@@ -147,17 +148,17 @@ class Typed:
     @cached_property
     def framer(self) -> "PayloadFramer":
         """What finds the bodies in payloads; `ArgumentError` if there is no framing of that name."""
-        from kolumn.values.framing import FRAMINGS, BareFramer, Framer
+        from kolumn.values.framing import FRAMINGS, OF_PROTOBUF, BareFramer, Framer
 
         option, framing = self.option("framing"), self.framing
         if framing not in FRAMINGS:
             raise ArgumentError(unknown(option, framing, FRAMINGS))
-        if self.format not in SCHEMALESS and not self.skip:
-            return Framer(framing, self.writers, is_key=self.column == "key")
-        if framing not in ("auto", "none"):
-            other = self.option("skip") if self.skip else f"{self.option('format')}={self.format!r}"
-            raise ArgumentError(f"{option}={framing!r}: not for {other}")
-        return BareFramer(self.skip)
+        is_open = framing in ("auto", "none")
+        if (self.format in SCHEMALESS and not is_open) or (framing in OF_PROTOBUF and self.kind not in ("protobuf", "registry")):
+            raise ArgumentError(f"{option}={framing!r}: not for {self.option('format')}={self.format!r}")
+        if self.format in SCHEMALESS or (self.skip and is_open and self.writers is None):
+            return BareFramer(self.skip)
+        return Framer(framing, self.writers, is_key=self.column == "key", skip=self.skip)
 
     @property
     def type(self) -> pa.DataType:

@@ -1,9 +1,11 @@
 """Messages of Protobuf, by its own classes."""
 
+import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.protobuf_schema import TIMES, WRAPPERS, File, is_closed, is_map, symbols
 from kolumn.writers.value_parts import PER_SECOND, RefusedError, floating, integer, members, pairs, text, unit_of
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
     from google.protobuf.message import Message
 
+_NUMBER = re.compile("-?[0-9]{1,10}")
 _TEXT, _BYTES_, _ENUM, _BOOL = 9, 12, 14, 8
 _FLOATS = {1: False, 2: True}
 _INTEGERS = {3: (64, True), 4: (64, False), 5: (32, True), 6: (64, False), 7: (32, False), 13: (32, False), 15: (32, True), 16: (64, True),
@@ -42,6 +45,9 @@ class ProtobufEncoder:
         if message.full_name in WRAPPERS:
             made.value = self._scalar(message.fields_by_name["value"], value, path)
             return
+        if type == JSON_TEXT:
+            self._parse(made, value, path)
+            return
         if not pa.types.is_struct(type):
             raise RefusedError(path, f"a struct for {message.full_name}", type)
         known = {field.name: field for field in message.fields}
@@ -58,6 +64,16 @@ class ProtobufEncoder:
             if around is not None and chosen.setdefault(around.name, name) != name:
                 raise RefusedError(f"{path}.{name}", f"one field of {around.name}", f"{chosen[around.name]} too")
             self._set(made, field, one, inner, f"{path}.{name}")
+
+    def _parse(self, made: "Message", value: object, path: str) -> None:
+        """Read JSON text, as `kolumn.values.protobuf_json` writes it."""
+        from google.protobuf import json_format
+
+        assert isinstance(value, str)
+        try:
+            json_format.Parse(value, made, descriptor_pool=made.DESCRIPTOR.file.pool)
+        except json_format.ParseError as error:
+            raise RefusedError(path, f"JSON text of {made.DESCRIPTOR.full_name}", f"{value[:100]!r} ({error})") from None
 
     def _set(self, made: "Message", field: "FieldDescriptor", value: object, type: pa.DataType, path: str) -> None:
         if is_map(field):
@@ -117,6 +133,9 @@ def _enum(enum: "EnumDescriptor", value: object, path: str) -> int:
     numbers |= {one.name: one.number for one in enum.values}
     if value in numbers:
         return int(numbers[value])
+    if isinstance(value, str) and _NUMBER.fullmatch(value) and not is_closed(enum):
+        # As which a number without a symbol is read.
+        value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and (value in symbols(enum) or not is_closed(enum)):
         return integer(path, value, 32, True, "an enum's number")
     raise RefusedError(path, f"one of {', '.join(symbols(enum).values())}", value)

@@ -131,6 +131,12 @@ def set_valid(t: ColumnTables, column: int, row: int, flag: int) -> None:
         store8(valid + row, flag)
 
 
+def is_set(t: ColumnTables, column: int, row: int) -> bool:
+    """Whether a row is not null, in a column that can be null and is written."""
+    valid = load64(t.columns + COLUMN * column + _VALID)
+    return valid != 0 and load8(valid, row) != 0
+
+
 def store_word(address: int, value: int, width: int) -> None:
     """Store the low 1, 2, 4 or 8 bytes of a value."""
     if width == 8:

@@ -21,6 +21,9 @@ encoding, https://avro.apache.org/docs/1.12.0/specification/#single-object-encod
 from kolumn.formats.memory import Buffer, i32_at, i64_at, load8, u32_at, u32_little_at
 
 NONE, CONFLUENT, CONFLUENT_GUID, APICURIO, GLUE, GLUE_ZLIB, SINGLE_OBJECT, CONFLUENT_HEADER, APICURIO_HEADER, AZURE = range(10)
+CONFLUENT_DEPRECATED, CONFLUENT_NO_INDEX, LENGTH_DELIMITED = range(10, 13)
+"""What is not recognised, but said by callers, of Protobuf: after a prefix of the first two forms message indexes as plain varints, or
+none; and the message after its length, a varint."""
 PREFIXES = sum(1 << framing for framing in (CONFLUENT, CONFLUENT_GUID, APICURIO, GLUE, GLUE_ZLIB, SINGLE_OBJECT))
 """All framings that are prefixes, as a sum of ``1 << framing``."""
 NO_SCHEMA = NO_ID = -1  # Index and id of the schema of a payload that names none.

@@ -7,7 +7,8 @@ that a closed enum does not have. An entry of a map that has something unknown i
 Each frame notes in ``seen`` the bits of its fields that have been written; what is missing at its end becomes null or its default then. A
 message that comes again has nothing missing. With too many fields for bits everything is written at the beginning of the message.
 
-The tables have int64. Rows of fields and messages are named by the bytes before them. Other fields are unknown ones, and are passed over:
+The tables have int64. Rows of fields and messages are named by the bytes before them. Other fields are unknown ones, and are passed over.
+Each row ends with ``json``, which is 1 for fields, and entries of maps, with a message in them that becomes JSON text:
 
     messages | first field | fields | direct | numbers | all bits | fill | fills | level of entries of a map | its column | own | known
     fields   | tag | other tag | kind | column | level | message | bit | ring | next | fill | fills | symbols | element | width | plain
@@ -15,6 +16,8 @@ The tables have int64. Rows of fields and messages are named by the bytes before
     symbols  | count | numbers, ascending | index of each
 
 A message that stands at two places of the schema is there twice, with other columns. Fields of a message are ordered by their numbers.
+Of a message that becomes JSON text the bytes are written. One that comes in parts, is a group, or is removed, makes the record invalid: it
+is left to the plain reader.
 ``known`` has the bits of the numbers 0 to 15 that are among the fields, and of 0 in any case.
 ``plain`` is `VARINT8`, `FIXED8` or `TEXT` for fields of these kinds that are neither repeated nor in a oneof: they are tried first.
 """
@@ -26,17 +29,17 @@ from kolumn.formats.words import load32, load64, store64
 from kolumn.values.wire import columns
 from kolumn.values.wire import protobuf_wire as wire
 from kolumn.values.wire.columns import DONE, INVALID, ColumnTables, put_nulls
-from kolumn.values.wire.protobuf_wire import ENUM, MALFORMED, TEXT
+from kolumn.values.wire.protobuf_wire import ENUM, JSON, MALFORMED, TEXT
 
-MESSAGE, FIELD = 88, 120  # Bytes of a row of the tables.
+MESSAGE, FIELD = 96, 128  # Bytes of a row of the tables.
 BITS = 62  # Fields of a message that can have a bit in ``seen``.
 FRAME = 64
 FRAMES, GROUPS = FRAME * (wire.MOST_NESTED + 1), 8 * wire.MOST_NESTED
 """Bytes of memory for a message around another one, for all of these that there can be, and for numbers of groups."""
 FIRST_AT, COUNT_AT, DIRECT_AT, NUMBERS_AT, ALL_AT, MESSAGE_FILL_AT, MESSAGE_FILLS_AT, LEVEL_AT = range(0, 64, 8)
-LIST_AT, OWN_AT, KNOWN_AT = range(64, MESSAGE, 8)
+LIST_AT, OWN_AT, KNOWN_AT, ENTRY_JSON_AT = range(64, MESSAGE, 8)
 TAG_AT, OTHER_AT, KIND_AT, COLUMN_AT, CHILD_AT, MESSAGE_AT, BIT_AT, RING_AT = range(0, 64, 8)
-NEXT_AT, FILL_AT, FILLS_AT, SYMBOLS_AT, ELEMENT_AT, WIDTH_AT, PLAIN_AT = range(64, FIELD, 8)  # Where words are in a row.
+NEXT_AT, FILL_AT, FILLS_AT, SYMBOLS_AT, ELEMENT_AT, WIDTH_AT, PLAIN_AT, JSON_AT = range(64, FIELD, 8)  # Where words are in a row.
 LEFT = MALFORMED - 1  # In place of the next position: the message is left to the host.
 
 
@@ -130,14 +133,19 @@ def clear(t: ColumnTables, field: int, row: int) -> None:
             drop_elements(t, load64(entry + 16))
 
 
-def clear_others(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: int) -> None:
-    """Remove the other members of a oneof. Their bits stay in ``seen``: what is removed is written, with nothing in it."""
-    other = p.fields + load64(field + RING_AT)
+def clear_others(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: int) -> bool:
+    """Remove the other members of a oneof; whether there was one with JSON in it. Their bits stay in ``seen``: what is removed is written,
+    with nothing in it.
+    """
+    other, json = p.fields + load64(field + RING_AT), False
     while other != field:
         bit = load64(other + BIT_AT)
         if bit == 0 or seen & bit != 0:
+            if load64(other + JSON_AT) != 0 and (bit != 0 or columns.is_set(t, load64(other + COLUMN_AT), row)):
+                json = True
             clear(t, other, row)
         other = p.fields + load64(other + RING_AT)
+    return json
 
 
 def fill_missing(t: ColumnTables, p: ProtobufProgram, message: int, missing: int, row: int) -> None:
@@ -154,7 +162,7 @@ def is_left(t: ColumnTables, p: ProtobufProgram, field: int, seen: int) -> bool:
     """
     if t.turn == 0:
         return False
-    if load64(field + KIND_AT) >= wire.BYTES and load64(field + CHILD_AT) == 0 and seen & load64(field + BIT_AT) != 0:
+    if load64(field + KIND_AT) > ENUM and load64(field + CHILD_AT) == 0 and seen & load64(field + BIT_AT) != 0:
         return True
     if load64(field + RING_AT) >= 0:
         other = p.fields + load64(field + RING_AT)
@@ -177,8 +185,8 @@ def put_number(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: in
         value = wire.symbol_of(p.symbols + load64(field + SYMBOLS_AT), value)
         if value < 0:
             return at, seen, 1
-    if load64(field + RING_AT) >= 0:
-        clear_others(t, p, field, row, seen)
+    if load64(field + RING_AT) >= 0 and clear_others(t, p, field, row, seen):
+        return MALFORMED, seen, 0
     columns.put_word(t, load64(field + COLUMN_AT), row, value, load64(field + WIDTH_AT))
     return at, seen | load64(field + BIT_AT), 0
 
@@ -217,6 +225,13 @@ def put_numbers(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: i
     return DONE, at, strange
 
 
+def is_in_parts(t: ColumnTables, field: int, row: int, seen: int) -> bool:
+    """Whether the bytes of a message are not the whole of it: it is a group, or there were others before."""
+    bit = load64(field + BIT_AT)
+    before = seen & bit != 0 if bit != 0 else columns.is_set(t, load64(field + COLUMN_AT), row)
+    return load64(field + TAG_AT) & 7 == wire.GROUP or (before and load64(field + CHILD_AT) == 0)
+
+
 def put_string(t: ColumnTables, field: int, row: int, at: int, end: int) -> tuple[int, int, int]:
     """Write or append the string or bytes at [at, end); results as in `put_numbers`."""
     column, target = load64(field + COLUMN_AT), begin_row(t, field, row)
@@ -239,8 +254,10 @@ def put_value(
     if kind <= ENUM and load64(field + CHILD_AT) == 0:
         at, seen, strange = put_number(t, p, field, row, at, stop, seen)
         return (DONE if at >= 0 else INVALID), at, seen, strange
-    if load64(field + RING_AT) >= 0:
-        clear_others(t, p, field, row, seen)
+    if kind == JSON and is_in_parts(t, field, row, seen):
+        return INVALID, at, seen, 0
+    if load64(field + RING_AT) >= 0 and clear_others(t, p, field, row, seen):
+        return INVALID, at, seen, 0
     code, at, strange = put_numbers(t, p, field, row, at, stop, end) if kind <= ENUM else put_string(t, field, row, at, end)
     return code, at, seen | load64(field + BIT_AT), strange
 
@@ -278,13 +295,14 @@ def begin_message(t: ColumnTables, message: int, row: int, seen: int) -> int:
     return seen
 
 
-def end_entry(t: ColumnTables, message: int, row: int, parent_row: int) -> None:
-    """Drop an entry of a map, the last one, if the message is one."""
+def end_entry(t: ColumnTables, message: int, row: int, parent_row: int) -> bool:
+    """Drop an entry of a map, the last one, if the message is one; whether it has JSON in it."""
     column, level = load64(message + LIST_AT), load64(message + LEVEL_AT)
     if column >= 0 and t.turn == 0:
         store64(t.counts + t.stride * level, row)
         drop_elements(t, level)
         columns.end_list(t, column, parent_row, level)
+    return load64(message + ENTRY_JSON_AT) != 0
 
 
 def push(frame: int, stop: int, message: int, row: int, seen: int, group: int, strange: int, expected: int) -> None:
@@ -322,8 +340,8 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
                 columns.leave(t, frame, deep)
                 return DONE
             frame -= FRAME
-            if strange != 0:
-                end_entry(t, message, row, load64(frame + 16))
+            if strange != 0 and end_entry(t, message, row, load64(frame + 16)):
+                return INVALID
             stop, message, row, seen = load64(frame), load64(frame + 8), load64(frame + 16), load64(frame + 24)
             group, strange, expected = load64(frame + 32), load64(frame + 40), load64(frame + 48)
             continue
@@ -347,8 +365,8 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
             if code != DONE:
                 return code
             continue
-        if load64(field + RING_AT) >= 0:
-            clear_others(t, p, field, row, seen)
+        if load64(field + RING_AT) >= 0 and clear_others(t, p, field, row, seen):
+            return INVALID
         inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
         seen |= bit
         push(frame, stop, message, row, seen, group, strange, expected)

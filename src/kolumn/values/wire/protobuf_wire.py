@@ -20,17 +20,18 @@ from kolumn.values.wire.json_numbers import little32, little64
 VARINT, FIXED64, LENGTH, GROUP, END_GROUP, FIXED32 = range(6)  # Wire types.
 MALFORMED = -1  # Returned instead of the next position.
 MOST_NESTED = 100  # Messages and groups in each other that are accepted.
-VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(12)
-"""Kinds of fields. The first ones are numbers."""
+VARINT4, VARINT8, FIXED4, FIXED8, ZIGZAG4, ZIGZAG8, BOOL, ENUM, JSON, BYTES, TEXT, SINGLE_MESSAGE, SINGLE_GROUP = range(13)
+"""Kinds of fields. The first ones are numbers. `JSON` is a message whose bytes are written."""
 KINDS = {
     1: FIXED8, 2: FIXED4, 3: VARINT8, 4: VARINT8, 5: VARINT4, 6: FIXED8, 7: FIXED4, 8: BOOL, 9: TEXT, 10: SINGLE_GROUP, 11: SINGLE_MESSAGE,
     12: BYTES, 13: VARINT4, 14: ENUM, 15: FIXED4, 16: FIXED8, 17: ZIGZAG4, 18: ZIGZAG8,
 }  # fmt: skip
 """Kinds by the numbers of types in FieldDescriptorProto."""
-WIRES = {FIXED4: FIXED32, FIXED8: FIXED64, BYTES: LENGTH, TEXT: LENGTH, SINGLE_MESSAGE: LENGTH, SINGLE_GROUP: GROUP}
+WIRES = {FIXED4: FIXED32, FIXED8: FIXED64, JSON: LENGTH, BYTES: LENGTH, TEXT: LENGTH, SINGLE_MESSAGE: LENGTH, SINGLE_GROUP: GROUP}
 """Wire types of kinds that are not `VARINT`."""
 WIDTHS = {VARINT4: 4, VARINT8: 8, FIXED4: 4, FIXED8: 8, ZIGZAG4: 4, ZIGZAG8: 8, BOOL: 1, ENUM: 4}  # Bytes of numbers in their columns.
-NOTHING, NUMBER, INDEXES, NAME, ANY, NAME_OR_NOTHING = range(6)  # What can precede a message, see `after_front`.
+NOTHING, NUMBER, INDEXES, NAME, ANY, NAME_OR_NOTHING, PLAIN_INDEXES, SIZE = range(8)
+"""What can precede a message, see `after_front`; the last two: `after_other_front`."""
 CHOICE = 48 + 8 * MOST_NESTED  # Bytes of what `after_front` knows of a writer's schema.
 
 
@@ -251,3 +252,23 @@ def after_front(at: int, stop: int, front: int, choice: int) -> int:
     if (front == INDEXES and after < 0) or (front != NAME_OR_NOTHING and is_count):
         return after_indexes(begin, stop, choice + 48, count)
     return MALFORMED if after < 0 and (front == NAME or is_name(at, stop)) else begin
+
+
+def after_other_front(at: int, stop: int, front: int, choice: int) -> int:
+    """As `after_front`, for `PLAIN_INDEXES`, message indexes as varints that are not zig-zag ones, and `SIZE`, the bytes of the message."""
+    count = load64(choice)
+    if count < 0:
+        return MALFORMED
+    if front == SIZE:
+        size, at = length_at(at, stop)
+        return at if size == stop - at else MALFORMED
+    own, at = uvarint(at, stop)
+    if own == 0 and at >= 0:
+        return at if count == 1 and load64(choice + 48) == 0 else MALFORMED
+    if own != count:
+        return MALFORMED
+    for k in range(count):
+        index, at = uvarint(at, stop)
+        if at < 0 or index != load64(choice + 48 + 8 * k):
+            return MALFORMED
+    return at
