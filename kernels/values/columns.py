@@ -36,6 +36,8 @@ class Values:
         """How a device decodes a column, whose types are known; `ArgumentError` with the reason if the host has to decode it."""
         if typed.errors == "raise":
             raise ArgumentError("the first value that is not valid is looked for on the host")
+        if typed.envelope is not None:
+            raise ArgumentError("an envelope is taken off on the host")
         if typed.kind == "avro":
             assert isinstance(typed.decoder, AvroDecoder)
             for node in nodes(typed.decoder.layout.root):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.change_events import avro_schema
 from kit.device_columns import to_arrow
 from kit.emulated import Emulated, HostMemory
 from kit.outcome import COLUMNS
@@ -264,6 +265,9 @@ READS: dict[str, dict[str, Any]] = {
     "avro, a struct": {"columns": ["value"], "value_format": "avro", "value_schema": NESTED, "value_as": "struct"},
     "json, decoded on the host": {
         "columns": ["value"], "value_format": "json", "value_schema": {"one": {"sku": "string"}, "items": [{"sku": "string"}]},
+    },
+    "avro in an envelope, taken off on the host": {
+        "columns": ["value"], "value_format": "avro", "value_schema": avro_schema(), "value_envelope": "debezium",
     },
     "protobuf": {"columns": ["value"], "value_format": "protobuf", "value_schema": MESSAGE, "value_message": "Order"},
 }  # fmt: skip

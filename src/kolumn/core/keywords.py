@@ -44,7 +44,7 @@ PayloadAs = Literal["struct", "columns"]
 PayloadErrors = Literal["null-field", "keep", "raise"]
 PayloadUnit = Literal["s", "ms", "us", "ns"]
 PayloadUnions = Literal["types", "members"]
-PayloadEnvelope = Literal["debezium", "connect", "auto"]
+PayloadEnvelope = Literal["debezium", "connect", "cloudevents", "auto"]
 PayloadSubject = Literal["topic", "record", "topic-record"]
 Decode = Literal["internal"]
 Compression = Literal["zstd", "snappy", "gzip", "lz4", "brotli", "none"]
@@ -156,7 +156,9 @@ class PayloadOptions(TypedDict, total=False):
     ]
     key_unions: PayloadUnions
     value_envelope: Annotated[
-        PayloadEnvelope | None, None, "An envelope that is taken off values: 'debezium', 'connect' (schema and payload), or 'auto'."
+        PayloadEnvelope | None,
+        None,
+        "What is taken off values: 'debezium', 'connect' (schema and payload), 'cloudevents', or 'auto': which of the first two is there.",
     ]
     key_envelope: PayloadEnvelope | None
     value_subject: Annotated[

@@ -20,6 +20,7 @@ from kolumn.values.schemas.subjects import Naming, record_name
 from kolumn.values.typed import INTERNAL, KINDS, Typed, reader_of
 
 if TYPE_CHECKING:
+    from kolumn.values.envelopes import Infer
     from kolumn.values.internal.messages import Reading
 
 logger = logging.getLogger("kolumn.values")
@@ -47,6 +48,8 @@ def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Rang
     if typed.format == INTERNAL:
         return typed.of(_reading(options, ranges))
     opener = _opener(typed, source, ranges)
+    if typed.envelope is not None and typed.format == "json" and typed.schemas is None:
+        return typed.of(_in_envelope(typed, options, ranges), opener)
     if typed.schema is not None and typed.format != "registry":
         return typed.of(reader_of(typed), opener)
     if typed.format == "json" and typed.schemas is None:
@@ -234,6 +237,28 @@ def _seen(typed: Typed, options: Options, ranges: Sequence[Range]) -> Sequence[S
         if not left:
             break
     return typed.framer.schemas
+
+
+def inference(typed: Typed) -> "Infer":
+    """What infers types of JSON for the values of a read."""
+    from kolumn.values.json_inference import inferred
+
+    return lambda values: inferred(values, typed.option("schema")).type
+
+
+def _in_envelope(typed: Typed, options: Options, ranges: Sequence[Range]) -> object:
+    """What JSON is read by, if something is around it, as the first values show."""
+    from kolumn.values.envelopes import json_envelope
+
+    assert typed.envelope is not None
+    named = None if typed.schema is None else typed.whole(reader_of(typed), None).type
+    values = [value for value in first_values(typed, options, ranges) if value is not None]
+    found = json_envelope(typed.envelope, named, values, inference(typed), typed.option("envelope"))
+    if found is None:
+        why = f"the first {len(values)} {typed.column}s do not say it"
+        raise ArgumentError(f"no type of what is in the envelope: {why}: name it in {typed.option('schema')}")
+    logger.info("%s: what the first %d values have around them: %s", typed.column, len(values), found)
+    return found
 
 
 def _plain(options: Options, columns: tuple[str, ...]) -> Options:

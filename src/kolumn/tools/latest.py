@@ -28,6 +28,7 @@ from kolumn.options import Options, integer, milliseconds
 from kolumn.readers.plan import plan_read
 from kolumn.source.segments import HIGHEST, Range
 from kolumn.source.storage import parent
+from kolumn.values.connect import DELETED
 from kolumn.writers.spilled import SpilledOffsets, SpilledRows, sorted_in_file
 
 logger = logging.getLogger("kolumn.latest")
@@ -86,8 +87,9 @@ def latest(
 ) -> pa.Table:
     """The state of a compacted topic, now or at an earlier moment: the latest record of each key in each topic-partition.
 
-    A key whose latest record is a tombstone has none. Records of aborted transactions do not count, and neither does what comes from the
-    first open transaction on. A transaction counts by how it ended, also if it ended after the moment.
+    A key whose latest record is a tombstone has none, and neither has one whose latest record is a change event that deletes it, where
+    ``value_envelope`` says that values are change events. Records of aborted transactions do not count, and neither does what comes from
+    the first open transaction on. A transaction counts by how it ended, also if it ended after the moment.
 
     The log is read twice. Host memory: what a `kolumn.scan` takes, less than 400 MiB for keys, and 64 MiB for the result. What is larger
     is in temporary files without a name (in the folder that ``TMPDIR`` names); the returned table maps one, which goes with it.
@@ -207,18 +209,47 @@ class _Search:
 
 
 def _add(rows: SpilledRows, ranges: list[Range], offsets: Int64s, options: Options, lost: LostValues) -> None:
-    """The second pass: add the records with some offsets, without tombstones; ``lost`` counts what was lost of their values."""
+    """The second pass: add the records with some offsets, without tombstones and change events that delete their keys; ``lost`` counts what
+    was lost of their values.
+    """
     if not len(offsets):
         return
-    names = list(options.schema.names)
-    read = replace(options, start_offset=int(offsets[0]), end_offset=int(offsets[-1]) + 1).with_added(("offset", "tombstone"))
+    schema, events = options.schema, _events(options)
     problems = {typed.column: f"{typed.column}Problems" for typed in options.typed}
-    for batch in scan_ranges(ranges, read.with_added(tuple(problems.values())), Skipped()):
+    read = replace(options if events is None else events, start_offset=int(offsets[0]), end_offset=int(offsets[-1]) + 1)
+    read = read.with_added(("offset", "tombstone", *problems.values(), *(() if events is None else ("value",))))
+    for batch in scan_ranges(ranges, read, Skipped()):
         offset = int64s(batch["offset"])
         place = np.searchsorted(offsets, offset)
         wanted = (offsets[np.minimum(place, len(offsets) - 1)] == offset) & ~bools(batch["tombstone"])
+        if events is not None:
+            deleted = batch[DELETED] if DELETED in batch.schema.names else pc.struct_field(batch["value"], DELETED)
+            wanted &= ~bools(pc.fill_null(deleted, False))
         if wanted.any():
-            batch = batch.filter(pa.array(wanted))
+            some = batch.filter(pa.array(wanted))
             for column, name in problems.items():
-                lost.add(column, batch[name])
-            rows.add(batch.select(names))
+                lost.add(column, some[name])
+            rows.add(pa.RecordBatch.from_arrays([_narrowed(some[field.name], field.type) for field in schema], schema=schema))
+
+
+def _events(options: Options) -> Options | None:
+    """The options of a read that says of each change event whether it deletes its key; None if values are no change events."""
+    value = next((one for one in options.typed if one.column == "value" and one.envelope is not None), None)
+    if value is None:
+        return None
+    from kolumn.values.envelopes import EventDecoder
+
+    if not isinstance(value.decoder, EventDecoder):
+        return None
+    if value.columns is None or DELETED in value.columns:
+        return options
+    known = replace(value, columns=(*value.columns, DELETED))
+    known.__dict__["writers"] = value.writers
+    return replace(options, typed=tuple(known if one is value else one for one in options.typed))
+
+
+def _narrowed(column: pa.Array, type: pa.DataType) -> pa.Array:
+    """A column without the field that says whether a key was deleted, if it was not asked for."""
+    if column.type == type:
+        return column
+    return pa.StructArray.from_arrays([column.field(field.name) for field in type], fields=list(type), mask=column.is_null())

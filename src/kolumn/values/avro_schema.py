@@ -47,6 +47,7 @@ class SchemaNode:
     default: str | None = None
     size: int = 0
     logical: Logical | None = None
+    meant: str = ""  # The name that Kafka Connect has for the meaning of a primitive type.
 
     @property
     def inner(self) -> "SchemaNode":
@@ -142,7 +143,7 @@ class _Parser:
         if not isinstance(kind, str):
             return self.type(kind, space, path, depth + 1)
         if kind in PRIMITIVES:
-            return SchemaNode(kind, logical=_logical(given, kind, 0))
+            return SchemaNode(kind, logical=_logical(given, kind, 0), meant=str(given.get("connect.name", "")))
         if kind in ("array", "map"):
             return SchemaNode(kind, items=self.type(given.get("items" if kind == "array" else "values"), space, path, depth + 1))
         if kind in ("record", "error", "enum", "fixed"):

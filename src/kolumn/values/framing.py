@@ -189,7 +189,7 @@ class Framer:
 
     def _by_headers(self, rows: "_Rows", headers: pa.Array) -> None:
         for framing in _HEADERS[self._framing]:
-            for name, row, which, values in _values_of_headers(headers, _NAMES[framing][self._is_key]):
+            for name, row, which, values in values_of_headers(headers, _NAMES[framing][self._is_key]):
                 named = [_named(value, framing, name) for value in values]
                 indexes = [NO_SCHEMA if one is None else self._index_of_header(one) for one in named]
                 ids = [self._id_of(index) if one is None or one.id is None else one.id for index, one in zip(indexes, named, strict=True)]
@@ -201,13 +201,13 @@ class Framer:
                 rows.length[row[rows.schema[row] == NO_SCHEMA]] = NULL
             if framing == wire.APICURIO_HEADER:
                 # Rows whose header says that Avro is encoded as JSON have no body.
-                for _, row, which, values in _values_of_headers(headers, _ENCODING[self._is_key : self._is_key + 1]):
+                for _, row, which, values in values_of_headers(headers, _ENCODING[self._is_key : self._is_key + 1]):
                     row = row[np.array([value != b"BINARY" for value in values], np.bool_)[which]]
                     rows.length[row[rows.framing[row] == wire.APICURIO_HEADER]] = NULL
                 self._by_message(rows, headers)
 
     def _by_message(self, rows: "_Rows", headers: pa.Array) -> None:
-        for _, row, which, values in _values_of_headers(headers, _MESSAGE[self._is_key : self._is_key + 1]):
+        for _, row, which, values in values_of_headers(headers, _MESSAGE[self._is_key : self._is_key + 1]):
             own = (rows.framing[row] == wire.APICURIO_HEADER) & (rows.length[row] >= 0)
             row, which = row[own], which[own]
             pairs, pair = np.unique(np.stack((rows.schema[row], which), 1), axis=0, return_inverse=True)
@@ -342,7 +342,7 @@ class _Named:
         return replace(schema, message_indexes=self.message_indexes) if schema is not None and self.message_indexes else schema
 
 
-def _values_of_headers(headers: pa.Array, names: tuple[str, ...]) -> Iterator[tuple[str, Int64s, Int64s, list[bytes]]]:
+def values_of_headers(headers: pa.Array, names: tuple[str, ...]) -> Iterator[tuple[str, Int64s, Int64s, list[bytes]]]:
     """The rows with a header of each name that is there, for each the index of its value, and the distinct values."""
     keys, values = headers.flatten().flatten()
     keys, values = keys.cast(pa.string()), values.cast(pa.binary())

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kolumn.values.internal.messages import InternalDecoder
 
 logger = logging.getLogger("kolumn.values")
+CLOUD_EVENTS = "cloudevents"  # The envelope of which a part is in headers.
 INTERNAL = "internal"  # The format of keys and values with ``decode="internal"``.
 _CHOICES = {
     "format": get_args(keywords.PayloadFormat), "as": get_args(keywords.PayloadAs), "errors": get_args(keywords.PayloadErrors),
@@ -38,8 +39,7 @@ _CHOICES = {
 _REGISTERED = ("avro", "protobuf", "json", "registry")
 _OWNERS: dict[str, tuple[str, ...]] = {
     "schemas": _REGISTERED, "message": ("protobuf", "registry"), "separator": ("csv",), "sample": ("json",), "max_depth": _REGISTERED,
-    "time_unit": _REGISTERED, "unions": ("avro", "registry"), "envelope": ("avro", "json", "registry"), "subject": _REGISTERED,
-    "as_of": _REGISTERED,
+    "time_unit": _REGISTERED, "unions": ("avro", "registry"), "envelope": _REGISTERED, "subject": _REGISTERED, "as_of": _REGISTERED,
 }  # fmt: skip
 """Options that only some formats have."""
 _WHERE = ("offset", "segment")  # Columns that the error about a value needs.
@@ -101,6 +101,10 @@ class Typed:
         raise ArgumentError(f"{self.option('schema')}: types are nested more than {MOST_NESTED} deep")
 
     def _decoder(self) -> "ValueDecoder":
+        if self.envelope is not None:
+            from kolumn.values.envelopes import opened
+
+            return opened(self.envelope, self.reader, self.columns, self.time_unit, self.whole, self.option("envelope"))
         schema, columns, where = self.reader, self.columns, self.option("schema")
         if self.kind == "avro":
             from kolumn.values.avro import AvroDecoder
@@ -125,6 +129,12 @@ class Typed:
 
         return SeparatedDecoder(schema, self.separator, columns, where) if self.kind == "csv" else FixedDecoder(schema, columns, where)
 
+    def whole(self, reader: object, columns: Sequence[str] | None) -> "ValueDecoder":
+        """The decoder of values with what is around them."""
+        inner = replace(self, envelope=None, reader=reader, columns=None if columns is None else tuple(columns))
+        inner.__dict__["writers"] = self.writers
+        return inner.decoder
+
     @cached_property
     def of_internal(self) -> "InternalDecoder":
         """The decoder of the format `INTERNAL`, to which keys and values belong together."""
@@ -139,7 +149,7 @@ class Typed:
             from kolumn.values.internal.messages import LOOKS_AT
 
             return LOOKS_AT
-        return ("headers",) if self.framer.needs_headers else ()
+        return ("headers",) if self.framer.needs_headers or self.envelope == CLOUD_EVENTS else ()
 
     @cached_property
     def writers(self) -> Schemas | None:
@@ -385,6 +395,10 @@ def decoded(owner: Typed, payload: pa.Array, headers: pa.ListArray | None, colum
     if any(name in columns for name in (owner.column, valid_name, problems_name, _reason(owner), _lost(owner))):
         values, valid = owner.decoder.decode(bodies)
         values, valid, fields = _salvaged(owner, bodies, values, valid)
+        if owner.envelope == CLOUD_EVENTS and headers is not None:
+            from kolumn.values.envelopes import with_headers
+
+            values = with_headers(values, headers)
         lost = _problems(_wrong(plain, valid), fields)
         arrays |= {owner.column: values, valid_name: pa.array(valid), problems_name: lost.cast(PROBLEMS), _lost(owner): lost}
         if _reason(owner) in columns:

@@ -124,7 +124,7 @@ class SpilledRows:
     def _spill(self) -> None:
         if self._file is None:
             self._file = _file()
-            self._writer = pa.ipc.new_file(self._file, self._schema)
+            self._writer = pa.ipc.new_stream(self._file, self._schema)
         for batch in self._held:
             self._writer.write_batch(batch)
         self._held, self._bytes = [], 0
@@ -138,4 +138,4 @@ class SpilledRows:
             self._file.flush()
         # The table keeps the mapping, and that keeps the file.
         mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        return pa.ipc.open_file(pa.py_buffer(mapped)).read_all()
+        return pa.ipc.open_stream(pa.py_buffer(mapped)).read_all()

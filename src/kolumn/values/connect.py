@@ -1,0 +1,143 @@
+"""Schemas of Kafka Connect, as `JsonConverter` writes them beside each payload, and the names by which they, and Avro's schemas that were
+made of them, say what a number or a text means. Sources: ``JsonConverter`` and ``ConnectSchema`` of Kafka 3.9,
+https://debezium.io/documentation/reference/stable/connectors/mysql.html ("Data type mappings").
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from kolumn.values.avro_schema import SchemaNode
+from kolumn.values.extensions import JSON_TEXT
+
+DELETED = "__deleted"  # The column of a change event that says whether it deletes its row; the name is that of Debezium.
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_VARIABLE = "io.debezium.data.VariableScaleDecimal"
+_PRIMITIVE = {
+    "boolean": pa.bool_(), "int8": pa.int8(), "int16": pa.int16(), "int32": pa.int32(), "int64": pa.int64(), "float": pa.float32(),
+    "float32": pa.float32(), "double": pa.float64(), "float64": pa.float64(), "string": pa.string(),
+}  # fmt: skip
+_MEANT: dict[str, tuple[pa.DataType, pa.DataType]] = {
+    "org.apache.kafka.connect.data.Date": (pa.int32(), pa.date32()),
+    "org.apache.kafka.connect.data.Time": (pa.int32(), pa.time32("ms")),
+    "org.apache.kafka.connect.data.Timestamp": (pa.int64(), pa.timestamp("ms", tz="UTC")),
+    "io.debezium.time.Date": (pa.int32(), pa.date32()),
+    "io.debezium.time.Time": (pa.int32(), pa.time32("ms")),
+    "io.debezium.time.MicroTime": (pa.int64(), pa.time64("us")),
+    "io.debezium.time.NanoTime": (pa.int64(), pa.time64("ns")),
+    # Of columns without a time zone.
+    "io.debezium.time.Timestamp": (pa.int64(), pa.timestamp("ms")),
+    "io.debezium.time.MicroTimestamp": (pa.int64(), pa.timestamp("us")),
+    "io.debezium.time.NanoTimestamp": (pa.int64(), pa.timestamp("ns")),
+    "io.debezium.data.Json": (pa.string(), JSON_TEXT),
+}
+"""What a name means where a value has the first type. Other names, such as ZonedTimestamp, are of values that stay what they are."""
+_WIDER = ("int8", "int16", "int32", "int64", "float32", "float64")
+_DEEPEST = 100
+
+
+def of_connect(schema: object, depth: int = 0) -> tuple[pa.DataType, pa.DataType]:
+    """The type in which JSON has the values of a Connect schema, and the one that is meant. What makes no sense is JSON text."""
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
+        return JSON_TEXT, JSON_TEXT
+    kind, name = schema.get("type"), schema.get("name")
+    if kind == "struct":
+        return _struct(schema, depth)
+    if kind == "array":
+        inner, meant = of_connect(schema.get("items"), depth + 1)
+        return pa.list_(inner), pa.list_(meant)
+    if kind == "map":
+        keys = schema.get("keys")
+        if not isinstance(keys, Mapping) or keys.get("type") != "string":
+            return JSON_TEXT, JSON_TEXT  # a list of lists of two
+        inner, meant = of_connect(schema.get("values"), depth + 1)
+        return pa.map_(pa.string(), inner), pa.map_(pa.string(), meant)
+    if kind == "bytes":
+        return pa.string(), _decimal(schema.get("parameters")) if name == _DECIMAL else pa.binary()
+    if not isinstance(kind, str) or kind not in _PRIMITIVE:
+        return JSON_TEXT, JSON_TEXT
+    return _PRIMITIVE[kind], _meant(name, _PRIMITIVE[kind])
+
+
+def _struct(schema: Mapping[str, object], depth: int) -> tuple[pa.DataType, pa.DataType]:
+    own = fields_of(schema)
+    if not own:
+        return JSON_TEXT, JSON_TEXT
+    parts = {str(field.get("field")): of_connect(field, depth + 1) for field in own}
+    read = pa.struct([(name, type) for name, (type, _) in parts.items()])
+    if schema.get("name") == _VARIABLE and set(parts) == {"scale", "value"}:
+        return read, pa.string()
+    return read, pa.struct([(name, type) for name, (_, type) in parts.items()])
+
+
+def fields_of(schema: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """The schemas of the fields of a struct."""
+    fields = schema.get("fields")
+    return [field for field in fields if isinstance(field, Mapping)] if isinstance(fields, list) else []
+
+
+def _decimal(parameters: object) -> pa.DataType:
+    given = parameters if isinstance(parameters, Mapping) else {}
+    try:
+        scale, precision = int(given.get("scale", 0)), int(given.get("connect.decimal.precision", 38))
+    except (TypeError, ValueError):
+        return pa.binary()
+    precision = max(precision, scale, 1)
+    if precision > 76:
+        return pa.binary()
+    return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+
+
+def _meant(name: object, type: pa.DataType) -> pa.DataType:
+    read, meant = _MEANT.get(str(name), (None, type))
+    return meant if type == read else type
+
+
+def merged(left: object, right: object) -> Mapping[str, object] | None:
+    """A Connect schema for the values of two; None where they contradict each other."""
+    if not isinstance(left, Mapping) or not isinstance(right, Mapping):
+        return None
+    if left == right:
+        return left
+    kinds = left.get("type"), right.get("type")
+    if kinds == ("struct", "struct"):
+        fields = {field.get("field"): field for field in fields_of(left)}
+        for field in fields_of(right):
+            name = field.get("field")
+            # The field keeps its name where its types contradict each other.
+            fields[name] = {**(merged(fields[name], field) or {}), "field": name} if name in fields else field
+        return {**left, "fields": list(fields.values())}
+    if kinds == ("array", "array"):
+        return {**left, "items": merged(left.get("items"), right.get("items"))}
+    if kinds == ("map", "map"):
+        return {**left, **{part: merged(left.get(part), right.get(part)) for part in ("keys", "values")}}
+    if left.get("name") == right.get("name") == _DECIMAL and left.get("parameters") != right.get("parameters"):
+        return None
+    if kinds[0] == kinds[1] and left.get("name") == right.get("name"):
+        return left
+    numbers = [{"float": "float32", "double": "float64"}.get(str(kind), kind) for kind in kinds]
+    if left.get("name") == right.get("name") and all(number in _WIDER for number in numbers):
+        floats = any(str(number).startswith("float") for number in numbers)
+        return {**left, "type": "float64" if floats else max(numbers, key=_WIDER.index)}
+    return None
+
+
+def of_avro(node: SchemaNode, type: pa.DataType) -> pa.DataType:
+    """The type that is meant by a part of a readable Avro schema, whose values are read as ``type``."""
+    if node.kind == "union":
+        others = [branch for branch in node.branches if branch.kind != "null"]
+        if len(others) == 1:
+            return of_avro(others[0], type)
+        if not pa.types.is_struct(type) or len(others) != type.num_fields:
+            return type
+        return pa.struct([part.with_type(of_avro(other, part.type)) for part, other in zip(type, others, strict=True)])
+    if node.kind == "record" and pa.types.is_struct(type):
+        if node.name == _VARIABLE and [part.name for part in type] == ["scale", "value"]:
+            return pa.string()
+        own = {part.name: part.type for part in node.fields}
+        return pa.struct([part.with_type(of_avro(own[part.name], part.type)) for part in type])
+    if node.kind == "array" and pa.types.is_list(type):
+        return pa.list_(type.value_field.with_type(of_avro(node.inner, type.value_type)))
+    if node.kind == "map" and pa.types.is_map(type):
+        return pa.map_(type.key_field, type.item_field.with_type(of_avro(node.inner, type.item_type)))
+    return _meant(node.meant, type)

@@ -1,0 +1,255 @@
+"""What do reads return of values in the envelopes of Connect, Debezium and CloudEvents, and what do the next tools?"""
+
+import io
+import json
+import struct
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+import kolumn
+from kit.asked import invoked
+from kit.change_events import (
+    ANNE,
+    ANNE_MARIE,
+    AVRO_FIELDS,
+    GEORGE,
+    LEFT,
+    SALLY,
+    TOPIC,
+    TUTORIAL,
+    Event,
+    avro_schema,
+    in_avro,
+    in_json,
+    write_topic,
+)
+from kit.outcome import raises
+from kolumn.core.errors import ArgumentError
+
+FORMS: dict[str, dict[str, Any]] = {
+    "json": {"value_format": "json"}, "bare": {"value_format": "json"}, "avro": {"value_format": "registry"},
+}  # fmt: skip
+OPERATIONS = ["__op", "__deleted", "__ts_ms"]
+
+
+def flat(event: Event | None) -> dict[str, Any] | None:
+    if event is None:
+        return None
+    op, before, after, time = event
+    return {**((before if op == "d" else after) or dict.fromkeys(SALLY)), "__op": op, "__deleted": op == "d", "__ts_ms": time}
+
+
+def values(source: Path, **options: Any) -> list[Any]:
+    table = kolumn.read(source, **options)
+    table.validate(full=True)
+    return table["value"].to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["debezium", "auto"])
+@pytest.mark.parametrize("form", FORMS)
+def test_change_events_are_rows_with_their_operations(form: str, kind: str, tmp_path: Path) -> None:
+    how = FORMS[form] | {"value_envelope": kind}
+    topic = write_topic(tmp_path, in_what=form)
+    table = kolumn.read(topic, **how)
+    assert table["value"].to_pylist() == [flat(event) for _, event in TUTORIAL]
+    assert table["value"].type.field("id").type == (pa.int64() if form == "bare" else pa.int32())
+    assert table["valueValid"].to_pylist() == [event is not None for _, event in TUTORIAL]
+    assert table["value"].combine_chunks().is_valid().to_pylist() == [event is not None for _, event in TUTORIAL]
+    # Fields are named as they are after the envelope is taken off.
+    found = values(topic, **how, value_columns=["__op", "id"])
+    assert found == [None if event is None else {"id": id, "__op": event[0]} for id, event in TUTORIAL]
+    assert values(topic, **how, value_columns="__deleted")[4:] == [{"__deleted": False}, {"__deleted": True}, None]
+    columns = kolumn.read(topic, **how, value_as="columns", columns=["offset", "value"])
+    assert columns.schema.names == ["offset", *SALLY, *OPERATIONS]
+    assert columns["first_name"].to_pylist() == ["Sally", "George", "Edward", "Anne", "Anne Marie", "Anne Marie", None]
+    assert columns.schema.field("id").nullable
+
+
+def test_plain_reads_have_the_envelope(tmp_path: Path) -> None:
+    topic = write_topic(tmp_path, in_what="avro")
+    found = values(topic, value_format="registry")
+    assert [None if one is None else list(one) for one in found[-2:]] == [["before", "after", "source", "op", "ts_ms"], None]
+    assert found[4]["before"] == ANNE
+    # With "connect" types alone change.
+    assert values(topic, value_format="registry", value_envelope="connect") == found
+
+
+def test_keys_beside_schemas(tmp_path: Path) -> None:
+    topic = write_topic(tmp_path)
+    table = kolumn.read(topic, key_format="json", key_envelope="connect", value_format="json", value_envelope="debezium")
+    assert table["key"].to_pylist() == [{"id": id} for id, _ in TUTORIAL]
+    assert table["keyValid"].to_pylist() == [True] * len(TUTORIAL)
+
+
+def test_events_without_a_row_and_topics_of_two_converters(tmp_path: Path) -> None:
+    events: list[Event] = [("c", None, SALLY, 1), ("t", None, None, 2), ("m", None, None, 3), ("d", SALLY, None, 4)]
+    payloads = [in_json(one) if number % 2 else in_json(one, None) for number, one in enumerate(events)]
+    kolumn.write(pa.table({"value": pa.array(payloads, pa.binary())}), tmp_path / "t-0")
+    table = kolumn.read(tmp_path, value_format="json", value_envelope="debezium")
+    assert (table["value"].to_pylist(), table["valueValid"].to_pylist()) == (list(map(flat, events)), [True] * 4)
+
+
+def test_a_caller_names_the_type_of_the_row(tmp_path: Path) -> None:
+    topic = write_topic(tmp_path)
+    found = values(topic, value_format="json", value_envelope="debezium", value_schema={"id": "int64", "email": "string"})
+    assert found[0] == {"id": 1001, "email": "sally.thomas@acme.com", "__op": "r", "__deleted": False, "__ts_ms": 1490634537160}
+    found = values(topic, value_format="json", value_envelope="connect", value_schema={"after": {"id": "int64"}, "op": "string"})
+    assert found[4:] == [{"after": {"id": 1004}, "op": "u"}, {"after": None, "op": "d"}, None]
+
+
+def test_avro_has_the_types_that_connect_names(tmp_path: Path) -> None:
+    def kind(type: str, name: str) -> Any:
+        return {"type": type, "connect.version": 1, "connect.name": name}
+
+    added = [
+        {"name": "born", "type": kind("int", "io.debezium.time.Date")},
+        {"name": "seen", "type": ["null", kind("long", "io.debezium.time.MicroTimestamp")], "default": None},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}},
+    ]
+    schema = avro_schema([*AVRO_FIELDS, *added])
+    row = SALLY | {"born": 19_000, "seen": 1_700_000_000_123_456, "price": b"\x01\x00"}
+    events: list[Event | None] = [("c", None, row, 1), ("d", row | {"seen": None}, None, 2), None]
+    encoded = [in_avro(one, 1, schema) for one in events]
+    kolumn.write(pa.table({"value": pa.array(encoded, pa.binary())}), tmp_path / "t-0")
+    how: dict[str, Any] = {"value_format": "avro", "value_schema": json.dumps(schema)}
+    found = kolumn.read(tmp_path, **how, value_envelope="debezium", value_columns=["born", "seen", "price", "__op"])["value"]
+    assert found.type == pa.struct([
+        ("born", pa.date32()), ("seen", pa.timestamp("us")), ("price", pa.decimal128(6, 2)), ("__op", pa.string()),
+    ])  # fmt: skip
+    seen = datetime(2023, 11, 14, 22, 13, 20, 123_456)
+    assert [None if one is None else (one["born"], one["seen"], str(one["price"])) for one in found.to_pylist()] == [
+        (date(2022, 1, 8), seen, "2.56"), (date(2022, 1, 8), None, "2.56"), None,
+    ]  # fmt: skip
+    unit = kolumn.read(tmp_path, **how, value_envelope="debezium", value_columns="seen", value_time_unit="ms")["value"]
+    assert unit.to_pylist()[0] == {"seen": seen.replace(microsecond=123_000)}
+    # Plain reads have the numbers.
+    assert values(tmp_path / "t-0", **how)[0]["after"]["born"] == 19_000
+    assert values(tmp_path / "t-0", **how, value_envelope="connect")[0]["after"]["born"] == date(2022, 1, 8)
+
+
+def test_change_events_in_protobuf(tmp_path: Path) -> None:
+    proto = """
+        syntax = "proto3";
+        message Row { int32 id = 1; string first_name = 2; }
+        message Envelope { optional Row before = 1; optional Row after = 2; string op = 3; optional int64 ts_ms = 4; }
+    """
+    # after, op, ts_ms; before, op, ts_ms
+    events = [b"\x12\x05\x08\x01\x12\x01a\x1a\x01c\x20\x01", b"\x0a\x05\x08\x01\x12\x01b\x1a\x01d\x20\x02"]
+    kolumn.write(pa.table({"value": pa.array(events, pa.binary())}), tmp_path / "t-0")
+    how: dict[str, Any] = {"value_format": "protobuf", "value_schema": proto, "value_message": "Envelope"}
+    assert values(tmp_path / "t-0", **how, value_envelope="debezium") == [
+        {"id": 1, "first_name": "a", "__op": "c", "__deleted": False, "__ts_ms": 1},
+        {"id": 1, "first_name": "b", "__op": "d", "__deleted": True, "__ts_ms": 2},
+    ]
+
+
+def test_what_has_no_envelope(tmp_path: Path) -> None:
+    plain = json.dumps({"id": 1}).encode()
+    kolumn.write(pa.table({"value": pa.array([plain], pa.binary())}), tmp_path / "t-0")
+    assert values(tmp_path / "t-0", value_format="json", value_envelope="auto") == [{"id": 1}]
+    how: dict[str, Any] = {"value_format": "json"}
+    raises(ArgumentError, "value_envelope='debezium': none of the first 1 objects is a change event", kolumn.read, tmp_path, **how,
+           value_envelope="debezium")  # fmt: skip
+    raises(ArgumentError, "did you mean 'debezium'", kolumn.read, tmp_path, **how, value_envelope="debezum")
+    schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]})
+    how = {"value_format": "avro", "value_schema": schema}
+    raises(ArgumentError, "expected the fields before, after and op", kolumn.read, tmp_path, **how, value_envelope="debezium")
+    raises(ArgumentError, "for value_format='avro' or", kolumn.read, tmp_path, value_format="csv", value_schema={"a": "int8"},
+           value_envelope="auto")  # fmt: skip
+    topic = write_topic(tmp_path / "debezium", in_what="avro")
+    raises(ArgumentError, "emai", kolumn.read, topic, value_format="registry", value_envelope="debezium", value_columns="emai")
+    assert values(topic, value_format="registry", value_envelope="auto")[0]["__op"] == "r"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_latest_rows_are_the_table(form: str, tmp_path: Path) -> None:
+    how = FORMS[form] | {"value_envelope": "debezium"}
+
+    def left(name: str, events: list[tuple[int, Event | None]], **options: Any) -> list[Any]:
+        topic = write_topic(tmp_path / name, events, form)
+        return kolumn.latest(topic, **{**how, "columns": ["value"], **options})["value"].to_pylist()
+
+    def rows(*rows: dict[str, Any]) -> list[Any]:
+        return [None if (one := flat(event)) is None else one for event in (("r", None, row, 1490634537160) for row in rows)]
+
+    assert left("tutorial", TUTORIAL) == rows(*LEFT)
+    # A deletion counts without the tombstone, which Debezium may be told to leave out, and before it is compacted away.
+    assert left("no tombstone", TUTORIAL[:-1]) == rows(*LEFT)
+    assert left("before", TUTORIAL[:-2]) == [*rows(*LEFT), flat(("u", ANNE, ANNE_MARIE, 1490635059389))]
+    again: Event = ("c", None, ANNE, 1490635099999)
+    assert left("again", [*TUTORIAL, (1004, again)]) == [*rows(*LEFT), flat(again)]
+    update: Event = ("u", SALLY, SALLY | {"email": "s@x"}, 5)
+    assert left("compacted", [*TUTORIAL[1:3], (1001, update), *TUTORIAL[5:6]]) == [*rows(*LEFT[1:]), flat(update)]
+    # What is returned need not say what was done.
+    assert left("fields", TUTORIAL[:-1], value_columns=["id"]) == [{"id": one["id"]} for one in LEFT]
+    topic = tmp_path / "no tombstone" / f"{TOPIC}-0"
+    columns = kolumn.latest(topic, **how, value_as="columns", value_columns=["id", "email"], columns=["value", "offset"])
+    assert columns.schema.names == ["id", "email", "offset"]
+    assert columns["email"].to_pylist() == [one["email"] for one in LEFT]
+    assert kolumn.latest(topic, **how, columns=["offset"])["offset"].to_pylist() == [0, 1, 2]
+    assert kolumn.latest(topic, **how, columns=["offset"], as_of_offset=4).num_rows == 4
+    # Without the option a deletion is a record as any other.
+    assert kolumn.latest(topic, **FORMS[form], columns=["offset"])["offset"].to_pylist() == [0, 1, 2, 5]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_next_tools_have_the_rows(form: str, tmp_path: Path) -> None:
+    topic = write_topic(tmp_path, in_what=form)
+    pl = pytest.importorskip("polars", reason="kolumn[polars] has it")
+    frame = kolumn.scan_polars(topic, **FORMS[form], value_envelope="debezium", value_as="columns")
+    found = frame.filter(pl.col("__op") == "u").select("id", "first_name").collect()
+    assert found.rows() == [(1004, "Anne Marie")]
+    pytest.importorskip("duckdb", reason="kolumn[sql] has it")
+    query = f'select value.id, value.email from "{TOPIC}" where not value.__deleted order by "offset" limit 2'
+    told = invoked("sql", "--json", "--value-format", FORMS[form]["value_format"], "--value-envelope", "debezium", topic, query)
+    assert [json.loads(line) for line in told.stdout.splitlines()] == [{"id": one["id"], "email": one["email"]} for one in (SALLY, GEORGE)]
+
+
+CE = {"ce_specversion": "1.0", "ce_id": "7", "ce_source": "/s", "ce_type": "t", "content-type": "application/json"}
+
+
+def attributes(**others: Any) -> dict[str, Any]:
+    return {"__ce_id": "7", "__ce_source": "/s", "__ce_type": "t", "__ce_time": None, "__ce_subject": None} | others
+
+
+def test_cloud_events_of_both_modes(tmp_path: Path) -> None:
+    cloud = {"specversion": "1.0", "id": "7", "source": "/s", "type": "t", "subject": "ü", "data": {"id": 1, "name": "a"}}
+    headers: list[Any] = [
+        [("content-type", b"application/cloudevents+json; charset=UTF-8")],
+        [(name, value.encode()) for name, value in CE.items()],
+        [("ce_id", b"6"), *((name, value.encode()) for name, value in CE.items()), ("ce_time", b"2026-01-01"), ("ce_subject", None)],
+        None,
+        [("ce_id", b"9")],
+    ]  # fmt: skip
+    plain = [json.dumps({"id": id, "name": "b"}).encode() for id in (2, 3, 4)]
+    table = pa.table({
+        "value": pa.array([json.dumps(cloud).encode(), *plain, None], pa.binary()),
+        "headers": pa.array(headers, pa.map_(pa.string(), pa.binary())),
+    })  # fmt: skip
+    kolumn.write(table, tmp_path / "t-0")
+    how: dict[str, Any] = {"value_format": "json", "value_envelope": "cloudevents"}
+    nothing = dict.fromkeys(attributes())
+    assert values(tmp_path / "t-0", **how) == [
+        {"id": 1, "name": "a"} | attributes(__ce_subject="ü"), {"id": 2, "name": "b"} | attributes(),
+        {"id": 3, "name": "b"} | attributes(__ce_time="2026-01-01"), {"id": 4, "name": "b"} | nothing, None,
+    ]  # fmt: skip
+    columns = kolumn.read(tmp_path, **how, value_as="columns", value_columns=["__ce_type", "id"], columns=["value", "valueValid"])
+    assert columns.to_pylist()[:2] == [{"id": id, "__ce_type": "t", "valueValid": True} for id in (1, 2)]
+    # Headers are there too if they are asked for.
+    assert "headers" in kolumn.read(tmp_path, **how, include_headers=True).schema.names
+
+
+def test_cloud_events_with_data_in_avro(tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), {"id": 5})
+    headers = pa.array([[(name, value.encode()) for name, value in CE.items()]], pa.map_(pa.string(), pa.binary()))
+    payloads = [struct.pack(">bi", 0, 1) + stream.getvalue()]
+    kolumn.write(pa.table({"value": pa.array(payloads, pa.binary()), "headers": headers}), tmp_path / "t-0")
+    found = values(tmp_path / "t-0", value_format="avro", value_schema=json.dumps(schema), value_envelope="cloudevents")
+    assert found == [{"id": 5} | attributes()]
