@@ -56,6 +56,15 @@ def test_whole_values_are_lost_on_request(log: Path) -> None:
     )
 
 
+def test_separated_values_are_lost_likewise(log: Path) -> None:
+    csv: dict[str, Any] = {"key_format": "csv", "key_schema": {"n": "int8"}, "columns": ["key", "keyValid"]}
+    for errors, lost in (("null-field", {"n": None}), ("keep", None)):
+        assert (
+            kolumn.read(log, key_errors=errors, **csv).to_pylist()
+            == [{"key": {"n": 1}, "keyValid": True}, {"key": lost, "keyValid": False}] * 3
+        )
+
+
 def test_an_error_names_the_field(log: Path) -> None:
     with pytest.raises(kolumn.PayloadError, match=r"offset 2: value: .*not json of the type .*, of which id, at\.x do not fit"):
         kolumn.read(log, value_errors="raise", **JSON)

@@ -51,7 +51,8 @@ class SeparatedDecoder:
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         array, whole, wrong = self._columns(bodies)
-        return array, whole & ~np.logical_or.reduce(wrong)
+        valid = whole & ~np.logical_or.reduce(wrong)
+        return array if valid.all() else array.take(pa.array(np.arange(len(valid)), mask=~valid)), valid
 
     def salvage(self, bodies: Bodies) -> Salvaged:
         array, whole, wrong = self._columns(bodies)
