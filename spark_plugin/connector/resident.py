@@ -51,24 +51,26 @@ def tables(
 
     if work.live:
         check_planned(split)
-    rows, sizes = 0, dict[tuple[Any, ...], int]()
+    rows, sizes, narrowed = 0, dict[tuple[Any, ...], int](), Narrowed(schema)
     parts = ((ranges, _how(ranges, options, work)) for ranges, options in split.parts(work.options.decode))
     with using(device):
         found: Any
         for found in read_task(parts, damage, tally):
             is_on_host = isinstance(found, pa.RecordBatch)
-            table = _uploaded(device, Narrowed(schema).batch(found)) if is_on_host else _in_schema(found, schema)
+            table = _uploaded(device, narrowed.batch(found)) if is_on_host else _in_schema(found, schema)
             _add(sizes, table)
             rows += table.num_rows
             yield table
             # The JVM has it.
             del found, table
             if 0 <= work.limit <= rows:
+                narrowed.say()
                 return
             if is_on_host:
                 device.rest()
         if not rows:
             yield _uploaded(device, pa.RecordBatch.from_pylist([], schema))
+    narrowed.say()
 
 
 def _how(ranges: Sequence[Range], options: Options, work: Work) -> Options:

@@ -90,6 +90,7 @@ class Task:
         for table in tables(device, self.split, self.work, self.schema, self.losses, self._range_done):
             self.counted.records += table.num_rows
             yield table
+        self.losses.say()
         self.counted.decodeMs = (perf_counter() - start) * 1000
 
     def metrics(self) -> dict[str, object]:

@@ -5,6 +5,7 @@ under another type, and are cast to binary last. Headers leave it as a list of k
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import pyarrow as pa
@@ -102,9 +103,9 @@ def read_segments(
         expected = arrow_schema(wire)
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
             decode = asked.decode if transform is None else _decoded_as(asked.decode, frame, splits[number])
-            for batch in read_task([(splits[number], decode)], warn):
-                parts = [crossing(batch)] if transform is None else apply(transform, batch, expected, frame)
-                yield from conformed(parts, expected)
+            batches = read_task([(splits[number], decode)], warn)
+            made = ([crossing(batch)] if transform is None else apply(transform, batch, expected, frame) for batch in batches)
+            yield from conformed(chain.from_iterable(made), expected)
 
     crossed = spark.range(0, len(splits), 1, len(splits)).mapInArrow(work, wire)
     return crossed if transform is not None else crossed.select(*(_column(field, payload) for field in known))

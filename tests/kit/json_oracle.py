@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kolumn.core.lost import WHOLE
+from kolumn.core.lost import ELEMENTS, WHOLE
 from kolumn.values.extensions import JSON_TEXT
-from kolumn.values.json_plain import ELEMENTS
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

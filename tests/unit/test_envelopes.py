@@ -18,11 +18,12 @@ from kolumn.core.errors import ArgumentError
 from kolumn.readers.types import inference
 from kolumn.values.avro_schema import parse
 from kolumn.values.connect import merged, of_avro, of_connect
-from kolumn.values.decoder import Bodies, Salvaged
+from kolumn.values.decoder import with_unit
 from kolumn.values.envelopes import JsonEnvelope, json_envelope, opened
-from kolumn.values.extensions import JSON_TEXT, column_of
+from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.framing import BareFramer
-from kolumn.values.retyped import from_base64, in_unit, retyped
+from kolumn.values.json import JsonDecoder
+from kolumn.values.retyped import from_base64, retyped
 from kolumn.values.schemas.schema import Schema
 from kolumn.values.typed import Typed
 
@@ -165,7 +166,7 @@ def test_numbers_become_times() -> None:
     assert decoded(pa.array([19_000], pa.int64()), pa.date32()) == [date(2022, 1, 8)]
     assert decoded(pa.array([ms]).cast(pa.timestamp("ms")), pa.timestamp("s")) == [datetime(2023, 11, 14, 22, 13, 20)]
     nested = pa.struct([("a", pa.list_(UTC_MS)), ("b", pa.map_(pa.string(), pa.timestamp("us")))])
-    assert in_unit(nested, "ns") == pa.struct(
+    assert with_unit(nested, "ns") == pa.struct(
         [("a", pa.list_(pa.timestamp("ns", tz="UTC"))), ("b", pa.map_(pa.string(), pa.timestamp("ns")))]
     )
 
@@ -223,44 +224,9 @@ def test_types_of_avro_by_connects_names() -> None:
     assert of_avro(node, pa.struct([read.field("at"), read.field("free")])) == pa.struct([found.field("at"), found.field("free")])
 
 
-class PlainDecoder:
-    """Reads objects of JSON row by row; a member that Arrow does not take is lost, to whatever depth."""
-
-    def __init__(self, type: pa.StructType) -> None:
-        self.type: pa.DataType = type
-
-    def decode(self, bodies: Bodies) -> tuple[pa.Array, Any]:
-        array, lost = self.salvage(bodies)
-        valid = np.array([not paths for paths in lost], bool)
-        return array.take(pa.array(np.arange(len(array)), mask=~valid)), valid
-
-    def salvage(self, bodies: Bodies) -> Salvaged:
-        values, lost = [], []
-        for row in range(len(bodies)):
-            paths: list[str] = []
-            try:
-                values.append(_kept(json.loads(bodies.payload(row)), self.type, "", paths))
-            except ValueError:
-                values.append(None)
-                paths = ["$"]
-            lost.append(tuple(paths))
-        return column_of(values, self.type), lost
-
-
-def _kept(value: Any, type: pa.DataType, path: str, lost: list[str]) -> Any:
-    if pa.types.is_struct(type) and isinstance(value, dict):
-        return {field.name: _kept(value.get(field.name), field.type, f"{path}.{field.name}".strip("."), lost) for field in type}
-    try:
-        assert value is None or not (pa.types.is_string(type) and not isinstance(value, str))
-        return pa.array([value], type)[0].as_py()
-    except (pa.ArrowInvalid, pa.ArrowTypeError, AssertionError):
-        lost.append(path or "$")
-        return None
-
-
-def make(reader: Any, columns: Any) -> PlainDecoder:
+def make(reader: Any, columns: Any) -> JsonDecoder:
     assert columns is None
-    return PlainDecoder(reader)
+    return JsonDecoder(reader)
 
 
 Found = list[tuple[Any, tuple[str, ...]]]
@@ -303,7 +269,7 @@ def test_what_is_lost_of_an_event_is_that_of_its_row() -> None:
     assert found == [
         (row(1, "a", "c"), ()), (row(None, "b", "u"), ("id",)), (row(1, "a", "u"), ()), (row(1, "a", "d", True), ()),
         (row(None, "a", "d", True), ("id",)), (row(None, None, "t"), ()), (row(1, "a", "c", ts_ms=None), ("__ts_ms",)),
-        *[(None, ("$",))] * 5, (row(1, "a", "d", True), ()),
+        (None, ("$",)), (row(1, "a", "7"), ()), *[(None, ("$",))] * 3, (row(1, "a", "d", True), ()),
     ]  # fmt: skip
     some = salvaged("debezium", [event("u", one, {"id": "x", "name": "b"})], ["name", "__deleted"], sample)
     assert some == [({"name": "b", "__deleted": False}, ())]
@@ -331,6 +297,19 @@ def test_payloads_beside_schemas() -> None:
     assert salvaged("connect", [beside({"id": 1}, None), beside({"id": None}, None)]) == [({"id": 1}, ()), ({"id": None}, ())]
 
 
+def test_elements_of_payloads_that_are_lists() -> None:
+    schema = {"type": "array", "items": decimal(2, 5)}
+    values = [{"schema": schema, "payload": payload} for payload in (["AQ=="], ["AQ==", "%"], ["AQ==", 1], {"a": 1}, None)]
+    rows = salvaged("connect", values)
+    assert rows == [
+        ([Decimal("0.01")], ()),
+        ([Decimal("0.01"), None], ("$[]",)),
+        ([Decimal("0.01"), None], ("$[]",)),
+        (None, ("$",)),
+        (None, ()),
+    ]
+
+
 def test_events_beside_schemas_and_alone() -> None:
     fields = [{"type": "int32", "field": "id"}, named("int32", "io.debezium.time.Date", "born")]
     after = {"id": 1, "born": 19_000}
@@ -347,7 +326,7 @@ def test_documents_of_mongodb_are_json_text() -> None:
     values = [{"schema": schema, "payload": one} for one in (event("c", None, '{"_id": 1}'), event("d"), event("u", None, 5))]
     expected = [
         ({"document": document, "__op": op, "__deleted": op == "d", "__ts_ms": 5}, lost)
-        for op, document, lost in (("c", '{"_id": 1}', ()), ("d", None, ()), ("u", None, ("document",)))
+        for op, document, lost in (("c", '{"_id": 1}', ()), ("d", None, ()), ("u", "5", ()))
     ]
     assert salvaged("debezium", values) == expected
     some = salvaged("debezium", values, ["document", "__op"])
@@ -395,7 +374,7 @@ def test_data_and_attributes_of_cloud_events() -> None:
     ]  # fmt: skip
     assert salvaged("cloudevents", values, sample=values[:2]) == [
         (made(1, "x", "1", **told), ()), (made(2, "y"), ()), (made(None, "z", "1", **told, __ce_subject="u"), ("id",)),
-        (made(3, None, None, **told), ("__ce_id",)), (made(None, None, "1", **told), ("id", "b")), (made(None, "y"), ("id",)),
+        (made(3, None, "5", **told), ()), (made(None, None, "1", **told), ("id", "b")), (made(None, "y"), ("id",)),
         (None, ("$",)), (made(4, None, "1", **told, __ce_time="2026-01-01T00:00:00Z"), ()),
     ]  # fmt: skip
     assert salvaged("cloudevents", values[:2], ["b", "__ce_type"]) == [

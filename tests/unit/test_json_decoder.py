@@ -4,6 +4,7 @@ import json
 import math
 import random
 import struct
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -276,6 +277,24 @@ def test_what_breaks_readers_is_decided_too() -> None:
     assert found[1] == (none | {"j": deep.decode()}, ())
     assert found[2:6] == [(none, ("i", "d", "f")), (none, ("d",)), (none | {"i": 1}, ("s",)), (none | {"s": "\0"}, ("t",))]
     assert found[6:] == [(None, ("$",))] * 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "found"),
+    [
+        ("float32", b"1e-99999999999999999999", 0.0),
+        ("decimal(10, 2)", b'"%sx"' % (b"1" * 1_000_000), None),
+        ("decimal(10, 2)", b"1e-999999999", None),
+        ("timestamp", b'"2026-01-31T12:00:00.%sx"' % (b"1" * 1_000_000), None),
+        ("binary", b'"%s!"' % (b"A" * 1_000_000), None),
+        ("float64", b"%se-2000000" % (b"1" * 1_000_000), 0.0),
+    ],
+)
+def test_numbers_and_texts_that_are_made_to_take_long(kind: str, value: bytes, found: object) -> None:
+    begin = time.perf_counter()
+    row, lost = PlainType.of(nested_type({"a": kind})).value(b'{"a": %s}' % value)
+    assert (row, lost) == ({"a": found}, set() if found is not None else {"a"})
+    assert time.perf_counter() - begin < 10
 
 
 def test_digits_of_times() -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LIMITS = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
-_OF_LOGS = tuple(name for name in READ_TOO if name != "include_snapshots")
 _PAYLOADS = tuple(name for name in PAYLOADS if not name.endswith("_as"))
 _SHOWN = (
     *("partition", "offset", "timestamp", "producerId", "producerEpoch", "transaction", "tombstone", "deletes", "valueSize", "valueHash"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 WHOLE = "$"  # The path of a value as a whole.
+ELEMENTS = f"{WHOLE}[]"  # The path of elements of a value that is itself a list or a map.
 TOLD = 8  # Fields that an error or a warning names.
 
 

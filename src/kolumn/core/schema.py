@@ -112,8 +112,8 @@ PROBLEMS = pa.list_(pa.string())
 PAYLOAD_COLUMNS: dict[str, pa.DataType] = {"Valid": pa.bool_(), "SchemaId": pa.int64(), "Problems": PROBLEMS, "Raw": pa.binary()}
 """Columns beside a typed ``value`` or ``key``, named ``valueValid`` and so on.
 
-``valueProblems`` has the dotted paths of the fields that are null because they could not be decoded, "$" for the whole value; it is null
-where there are none, which are the rows with ``valueValid``, and those of null.
+``valueProblems`` has the dotted paths of the fields that are null because they could not be decoded, "$" for the whole value and
+"$[]" for elements of one that is a list or a map. It is null where there are none: in the rows with ``valueValid``, and those of null.
 """
 
 LOST_VALUES_SCHEMA = pa.schema(

@@ -12,20 +12,25 @@ from kolumn.core.arrays import Int64s
 
 _FIRST_DAY, _END_DAY = -719_162, 2_932_897  # of the years 1 to 9999, in days since 1970; the end is exclusive
 _DAY_S = 86_400
-_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}  # by the unit
 _LARGEST = 2**63 - 1
 
 
-def _numbers(column: pa.Array) -> pa.Int64Array:
+def time_numbers(column: pa.Array) -> pa.Int64Array:
+    """The numbers of a column of dates, times of day, timestamps or durations, in their unit."""
     return column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64()).cast(pa.int64())
+
+
+def per_day(type: pa.DataType) -> int:
+    """How much a day is in a type of dates, times of day or timestamps."""
+    return 1 if pa.types.is_date32(type) else _DAY_S * PER_SECOND["ms" if pa.types.is_date64(type) else type.unit]
 
 
 def far_times(column: pa.Array) -> pa.BooleanArray | None:
     """Which values of a column of dates, times of day or timestamps Python does not have; null for null. None if it has all."""
-    type = column.type
-    per_day = 1 if pa.types.is_date32(type) else _DAY_S * _PER_SECOND["ms" if pa.types.is_date64(type) else type.unit]
-    low, end = (0, per_day) if pa.types.is_time(type) else (max(_FIRST_DAY * per_day, -_LARGEST), min(_END_DAY * per_day, _LARGEST))
-    numbers = _numbers(column)
+    day = per_day(column.type)
+    low, end = (0, day) if pa.types.is_time(column.type) else (max(_FIRST_DAY * day, -_LARGEST), min(_END_DAY * day, _LARGEST))
+    numbers = time_numbers(column)
     extremes = pc.min_max(numbers)
     least, most = extremes["min"], extremes["max"]
     if not least.is_valid or (least.as_py() >= low and most.as_py() < end):
@@ -35,7 +40,7 @@ def far_times(column: pa.Array) -> pa.BooleanArray | None:
 
 def as_text(column: pa.Array, far: pa.BooleanArray) -> list[str]:
     """The text of those values that `far_times` marks."""
-    type, numbers = column.type, _numbers(column).filter(far).to_numpy()
+    type, numbers = column.type, time_numbers(column).filter(far).to_numpy()
     if pa.types.is_date32(type):
         return _dates(numbers)
     unit = "ms" if pa.types.is_date64(type) else type.unit
@@ -47,7 +52,7 @@ def as_text(column: pa.Array, far: pa.BooleanArray) -> list[str]:
 
 def iso_texts(numbers: Int64s, unit: str, between: str = "T") -> list[str]:
     """Numbers of a unit since 1970 as dates and times of day, without a zone."""
-    days, rest = np.divmod(numbers, _DAY_S * _PER_SECOND[unit])
+    days, rest = np.divmod(numbers, _DAY_S * PER_SECOND[unit])
     return [f"{date}{between}{_clock(number, unit)}" for date, number in zip(_dates(days), rest.tolist(), strict=True)]
 
 
@@ -57,8 +62,8 @@ def iso_text(ms: int, between: str = "T") -> str:
 
 
 def _clock(number: int, unit: str) -> str:
-    seconds, rest = divmod(number, _PER_SECOND[unit])
-    fraction = f".{rest:0{len(str(_PER_SECOND[unit])) - 1}d}" if unit != "s" else ""
+    seconds, rest = divmod(number, PER_SECOND[unit])
+    fraction = f".{rest:0{len(str(PER_SECOND[unit])) - 1}d}" if unit != "s" else ""
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
 
 

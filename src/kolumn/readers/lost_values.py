@@ -22,14 +22,19 @@ class ValueLosses:
         self._first: dict[tuple[str, str], tuple[int | None, str]] = {}
 
     def asked(self, options: Options, typed: Sequence[Typed]) -> Options:
-        """The options of a read with the columns that are needed too; a value that is not valid is never an error."""
+        """The options of a read with the columns that are needed too, and with payloads as they were stored; a value that is not valid is
+        never an error.
+        """
+        columns = tuple(f"{name}Raw" if name in self.values else name for name in options.columns)
         names = [name for column in self.values for name in (f"{column}Valid", f"{column}Problems")]
-        added = [name for name in ("offset", "segment", "isControl", *names) if name not in options.columns]
+        added = [name for name in ("offset", "segment", "isControl", *names) if name not in columns]
         strict = tuple(replace(owner, errors="null-field" if owner.errors == "raise" else owner.errors) for owner in typed)
-        return replace(options, columns=(*options.columns, *added), typed=strict)
+        return replace(options, columns=(*columns, *added), typed=strict)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count what the records of a batch lost; nothing is expected of control records."""
+        if not self.values:
+            return
         if batch["isControl"].true_count:
             batch = batch.filter(pc.invert(batch["isControl"]))
         for column in self.values:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -127,8 +127,7 @@ def verified(segments: list[Segment], asked: Options) -> Report:
     columns = (*looked_at, "isControl")
     chosen = Options(columns=columns, include_control=True, errors="skip", binary="view", remarks=True, format=asked.format, **resources)
     if asked.typed:
-        stored = {typed.column: f"{typed.column}Raw" for typed in asked.typed}
-        chosen = losses.asked(replace(chosen, columns=tuple(stored.get(name, name) for name in columns)), asked.typed)
+        chosen = losses.asked(chosen, asked.typed)
     tallies: list[tuple[Segment, Tally]] = []
     control = 0
     remarks = [remark_table(map(_copies, overlaps(segments))), remark_table(side_file_remarks(segments))]

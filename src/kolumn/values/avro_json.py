@@ -3,13 +3,16 @@
 import base64
 import json
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import numpy as np
 
+from kolumn.core.times import PER_SECOND, iso_texts
 from kolumn.values.avro_schema import SchemaNode
-from kolumn.values.avro_types import PER_SECOND, UNITS, is_text_decimal
+from kolumn.values.avro_types import UNITS, is_text_decimal
+
+_EPOCH = datetime(1970, 1, 1)
 
 
 def quoted(text: str) -> str:
@@ -30,20 +33,20 @@ def json_of(node: SchemaNode, value: object) -> str:
     if isinstance(value, tuple):
         return json.dumps(dict(zip(("months", "days", "nanoseconds"), value, strict=True)), separators=(",", ":"))
     if name == "date" and isinstance(value, int):
-        return _moment(value * 86_400, "", 10, str(value))
+        return quoted(_moment(value * 86_400).partition("T")[0])
     kind, _, unit = name.rpartition("-")
     if kind in ("time", "timestamp", "local-timestamp") and isinstance(value, int):
         seconds, rest = divmod(value, PER_SECOND[UNITS[unit]])
         digits = f".{rest:0{len(str(PER_SECOND[UNITS[unit]])) - 1}}"
         if kind == "time":
             return quoted(f"{timedelta(seconds=seconds)!s:0>8}{digits}")
-        return _moment(seconds, digits + ("Z" if kind == "timestamp" else ""), 19, str(value))
+        return quoted(f"{_moment(seconds)}{digits}{'Z' if kind == 'timestamp' else ''}")
     return str(value) if is_text_decimal(node) else json.dumps(value, ensure_ascii=False)
 
 
-def _moment(seconds: int, rest: str, size: int, number: str) -> str:
-    """A date, or a moment, as text; the number that it is if the year does not have four digits."""
+def _moment(seconds: int) -> str:
+    """Seconds since 1970 as a date and a time of day."""
     try:
-        return quoted((datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).isoformat()[:size] + rest)
+        return (_EPOCH + timedelta(seconds=seconds)).isoformat()
     except OverflowError:
-        return number
+        return iso_texts(np.array([seconds], np.int64), "s")[0]

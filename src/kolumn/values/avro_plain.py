@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kolumn.core.lost import ELEMENTS
 from kolumn.values.avro_json import json_of, quoted
 from kolumn.values.avro_resolve import (
     TIMES,
@@ -149,7 +150,7 @@ class _Reader:
         if value is not LOST:
             return value
         # What is lost within it goes without saying.
-        self.lost[before:] = [".".join(steps)]
+        self.lost[before:] = [".".join(steps) or ELEMENTS]
         return None
 
     def record(self, plan: RecordFields, steps: Steps) -> dict[str, object]:

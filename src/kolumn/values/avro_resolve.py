@@ -111,8 +111,12 @@ def in_unit(value: int, logical: Logical | None) -> int | None:
 
 def decimal_of(data: bytes, logical: Logical) -> Decimal | None:
     """The decimal that bytes are; None if they are none, or it has more digits than its type."""
-    number = Decimal(int.from_bytes(data, "big", signed=True))
-    return number.scaleb(-logical.scale, _EXACT) if data and number.adjusted() < logical.precision else None
+    unscaled = int.from_bytes(data, "big", signed=True)
+    # Four bits hold a digit. To turn more of them into digits would take the square of their number.
+    if not data or unscaled.bit_length() > 4 * logical.precision:
+        return None
+    number = Decimal(unscaled)
+    return number.scaleb(-logical.scale, _EXACT) if number.adjusted() < logical.precision else None
 
 
 def duration_of(data: bytes) -> tuple[int, int, int] | None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import warn_renamed
+from kolumn.core.times import PER_SECOND
 from kolumn.values.avro_schema import SchemaNode, below
 from kolumn.values.decoder import Wanted, wanted_fields
 from kolumn.values.extensions import JSON_TEXT
@@ -18,7 +19,6 @@ from kolumn.values.memory import Path
 MOST_NODES = 20_000  # Types in a schema after names are replaced by what they stand for: a short text can define more than memory holds.
 MOST_DIGITS = 10_000  # Digits of a decimal that is text; one of more is its bytes.
 UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NUMBERS = ({"int", "long"}, {"float", "double"})  # Unions that are read as the second type, as in Spark.
 _PRIMITIVE = {
     "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),

@@ -93,9 +93,9 @@ def _meant(name: object, type: pa.DataType) -> pa.DataType:
     return meant if type == read else type
 
 
-def merged(left: object, right: object) -> Mapping[str, object] | None:
-    """A Connect schema for the values of two; None where they contradict each other."""
-    if not isinstance(left, Mapping) or not isinstance(right, Mapping):
+def merged(left: object, right: object, depth: int = 0) -> Mapping[str, object] | None:
+    """A Connect schema for the values of two; None where they contradict each other, or are nested too deeply."""
+    if not isinstance(left, Mapping) or not isinstance(right, Mapping) or depth > _DEEPEST:
         return None
     if left == right:
         return left
@@ -105,12 +105,12 @@ def merged(left: object, right: object) -> Mapping[str, object] | None:
         for field in fields_of(right):
             name = field.get("field")
             # The field keeps its name where its types contradict each other.
-            fields[name] = {**(merged(fields[name], field) or {}), "field": name} if name in fields else field
+            fields[name] = {**(merged(fields[name], field, depth + 1) or {}), "field": name} if name in fields else field
         return {**left, "fields": list(fields.values())}
     if kinds == ("array", "array"):
-        return {**left, "items": merged(left.get("items"), right.get("items"))}
+        return {**left, "items": merged(left.get("items"), right.get("items"), depth + 1)}
     if kinds == ("map", "map"):
-        return {**left, **{part: merged(left.get(part), right.get(part)) for part in ("keys", "values")}}
+        return {**left, **{part: merged(left.get(part), right.get(part), depth + 1) for part in ("keys", "values")}}
     if left.get("name") == right.get("name") == _DECIMAL and left.get("parameters") != right.get("parameters"):
         return None
     if kinds[0] == kinds[1] and left.get("name") == right.get("name"):

@@ -141,6 +141,11 @@ def spread(array: pa.Array, rows: Flags) -> pa.Array:
     return array if rows.all() else array.take(pa.array(np.cumsum(rows) - 1, mask=~rows))
 
 
+def only_rows(array: pa.Array, rows: Flags) -> pa.Array:
+    """The same column with nulls but in some rows."""
+    return array if rows.all() else array.take(pa.array(np.arange(len(array)), mask=~rows))
+
+
 def within(rows: Flags, chosen: Flags) -> Flags:
     """Flags of all rows, from flags of those that ``rows`` marks."""
     flags = np.zeros(len(rows), bool)
@@ -246,3 +251,16 @@ def _fields_within(type: pa.DataType, names: tuple[str, ...], where: str) -> pa.
     if pa.types.is_map(type):
         return pa.map_(type.key_type, _fields_within(type.item_type, names, where))
     return only_fields(type, names, where)
+
+
+def with_unit(type: pa.DataType, unit: str | None) -> pa.DataType:
+    """A type with all its timestamps in a unit; the type itself with none."""
+    if unit is None:
+        return type
+    if pa.types.is_timestamp(type):
+        return pa.timestamp(unit, type.tz)
+    if pa.types.is_struct(type):
+        return pa.struct([field.with_type(with_unit(field.type, unit)) for field in type])
+    if pa.types.is_map(type):
+        return pa.map_(type.key_field, type.item_field.with_type(with_unit(type.item_type, unit)))
+    return pa.list_(type.value_field.with_type(with_unit(type.value_type, unit))) if pa.types.is_list(type) else type

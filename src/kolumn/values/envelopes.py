@@ -24,12 +24,12 @@ import pyarrow.compute as pc
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.buffers import bools
 from kolumn.core.errors import ArgumentError
-from kolumn.core.lost import WHOLE
+from kolumn.core.lost import ELEMENTS, WHOLE
 from kolumn.values.avro import AvroDecoder
 from kolumn.values.connect import DELETED, fields_of, merged, of_avro, of_connect
-from kolumn.values.decoder import Bodies, Salvaged, ValueDecoder, nothing_salvaged, only_fields
+from kolumn.values.decoder import Bodies, Salvaged, ValueDecoder, nothing_salvaged, only_fields, only_rows, with_unit
 from kolumn.values.framing import values_of_headers
-from kolumn.values.retyped import Failures, in_unit, retyped
+from kolumn.values.retyped import Failures, retyped
 
 _OPERATION = {"__op": pa.string(), DELETED: pa.bool_(), "__ts_ms": pa.int64()}
 """Columns of a change event beside those of its row."""
@@ -239,8 +239,8 @@ class PayloadPlace:
         return pc.if_else(inside.is_valid(), inside, bare)
 
     def path(self, path: str) -> str:
-        """A path of a value as one of its payload."""
-        return WHOLE if path == "payload" else path.removeprefix("payload.") if self.is_wrapped else path
+        """A path of a value as one of its payload. That the payload is lost itself is seen where it is null."""
+        return ELEMENTS if path == "payload" else path.removeprefix("payload.") if self.is_wrapped else path
 
     def has_none(self, text: bytes) -> bool:
         """Whether the payload of a value is there and null."""
@@ -253,7 +253,7 @@ class PayloadDecoder:
 
     def __init__(self, inner: ValueDecoder, place: PayloadPlace, meant: pa.DataType, unit: str | None) -> None:
         self._inner, self._place, self._meant = inner, place, meant
-        self.type: pa.DataType = in_unit(meant, unit)
+        self.type: pa.DataType = with_unit(meant, unit)
         self._row = self.type
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
@@ -262,19 +262,19 @@ class PayloadDecoder:
         made, failures = self._opened(array)
         for _, rows in failures:
             valid = valid & ~rows
-        return _only(made, valid), valid
+        return only_rows(made, valid), valid
 
     def salvage(self, bodies: Bodies) -> Salvaged:
         """As `ValueDecoder.salvage`."""
         array, lost = self._inner.salvage(bodies)
         made, failures = self._opened(array)
-        found = [self._paths(paths, array, row) for row, paths in enumerate(lost)]
+        found = [self._paths(paths, array, row) if paths else () for row, paths in enumerate(lost)]
         for path, rows in failures:
             for row in np.flatnonzero(rows).tolist():
                 if path != WHOLE or not self._place.has_none(bodies.payload(row)):
                     found[row] = (*found[row], path)
         problems = [(WHOLE,) if WHOLE in paths else tuple(dict.fromkeys(paths)) for paths in found]
-        return _only(made, np.array([paths != (WHOLE,) for paths in problems], bool)), problems
+        return only_rows(made, np.array([paths != (WHOLE,) for paths in problems], bool)), problems
 
     def _paths(self, paths: tuple[str, ...], array: pa.Array, row: int) -> tuple[str, ...]:
         return tuple(map(self._place.path, paths))
@@ -288,7 +288,8 @@ class PayloadDecoder:
 
     def _as_meant(self, array: pa.Array) -> tuple[pa.Array, Failures]:
         made, failures = retyped(array, self._meant)
-        return retyped(made, self._row)[0], failures
+        whole = ELEMENTS if pa.types.is_nested(self._meant) else WHOLE
+        return retyped(made, self._row)[0], [(path or whole, rows) for path, rows in failures]
 
 
 class EventDecoder(PayloadDecoder):
@@ -339,11 +340,6 @@ class EventDecoder(PayloadDecoder):
 
 def _milliseconds(column: pa.Array | None, count: int) -> pa.Array:
     return pa.nulls(count, pa.int64()) if column is None else column.cast(pa.int64())
-
-
-def _only(array: pa.Array, rows: Flags) -> pa.Array:
-    """The column with nulls but in some rows."""
-    return array if rows.all() else array.take(pa.array(np.arange(len(array)), mask=~rows))
 
 
 _MODE = pa.struct([("specversion", pa.string())])

@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.core.arrays import Flags, Int64s
-from kolumn.core.lost import WHOLE
+from kolumn.core.lost import ELEMENTS, WHOLE
 from kolumn.core.paths import JSON as BY_LOOP
 from kolumn.core.paths import turned_off
 from kolumn.cpu_fallback.values.json import FULL, are_texts, decode_objects
-from kolumn.values.decoder import Bodies, Salvaged, array_of, spread
+from kolumn.values.decoder import Bodies, Salvaged, array_of, only_rows, spread, with_unit
 from kolumn.values.extensions import JSON_TEXT, column_of, in_type
-from kolumn.values.json_plain import ELEMENTS, PlainType
+from kolumn.values.json_plain import PlainType
 from kolumn.values.json_texts import typed_texts
-from kolumn.values.json_types import with_unit
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
 from kolumn.values.wire.json import (
     BOOLEAN,
@@ -96,7 +95,7 @@ class JsonDecoder:
     """
 
     def __init__(self, type: pa.DataType, time_unit: str | None = None) -> None:
-        self.type: pa.DataType = type if time_unit is None else with_unit(type, time_unit)
+        self.type: pa.DataType = with_unit(type, time_unit)
         self._truncate = time_unit is not None
         self._plain = PlainType.of(self.type, self._truncate)
         self._tables = json_tables(self.type)
@@ -105,10 +104,8 @@ class JsonDecoder:
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """As `ValueDecoder.decode`; `OverflowError` if a column has more bytes or elements than 2**31 - 1."""
         array, lost = self._read(bodies)
-        wrong = lost.flags(len(bodies))
-        if wrong.any():
-            array = array.take(pa.array(np.arange(len(bodies)), mask=wrong))
-        return array, ~wrong & (np.asarray(bodies.length) >= 0)
+        fine = ~lost.flags(len(bodies))
+        return only_rows(array, fine), fine & (np.asarray(bodies.length) >= 0)
 
     def salvage(self, bodies: Bodies) -> Salvaged:
         array, lost = self._read(bodies)

@@ -161,6 +161,6 @@ class Documents:
 
 def _stepped(place: SchemaPlace, name: str) -> SchemaPlace | None:
     node = place.node
-    if isinstance(node, list) and name.isdecimal() and int(name) < len(node):
+    if isinstance(node, list) and name.isdecimal() and len(name) < 10 and int(name) < len(node):
         return place.at(node[int(name)])
     return place.at(node[name]) if isinstance(node, Mapping) and name in node else None

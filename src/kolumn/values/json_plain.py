@@ -14,17 +14,17 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from kolumn.core.lost import WHOLE
+from kolumn.core.lost import ELEMENTS, WHOLE
 from kolumn.values.extensions import JSON_TEXT
 
-ELEMENTS = f"{WHOLE}[]"  # The path of elements of a value that is itself a list or a map.
 _STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NAME = re.compile(_STRING)
 _SCALAR = re.compile(rf"{_STRING}|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null|NaN|-?Infinity")
 _NO_NUMBER = re.compile(rf"{_STRING}|(NaN|Infinity)")
 _INTEGER = re.compile(r"-?[0-9]{1,20}\Z")
-_DECIMAL = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)\.?([0-9]*)(?:[eE]([+-]?[0-9]{1,9}))?\Z")
+# Nothing is tried twice: text that others chose would take the square of its length.
+_DECIMAL = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)\.?([0-9]*+)(?:[eE]([+-]?[0-9]{1,9}))?\Z")
 _ZONE = r"([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _CLOCK = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?"
 _DATE = r"([0-9]{4}-[0-9]{2}-[0-9]{2})"
@@ -72,10 +72,9 @@ class PlainType:
                 return None, frozenset((WHOLE,))
             value = _read(text, self)
             text.end()
+            lost = frozenset(path or (ELEMENTS if self.opens else WHOLE) for path in text.lost)
             # Text as it stands, with the white space around it.
-            return (text.text if self.read is _json and not text.lost else value), frozenset(
-                path or (ELEMENTS if self.opens else WHOLE) for path in text.lost
-            )
+            return (text.text if self.read is _json and not lost else value), lost
         except ValueError:
             return None, frozenset((WHOLE,))
 
@@ -274,8 +273,7 @@ def _float32(raw: str) -> float:
     with np.errstate(over="ignore", under="ignore"):
         near = np.float32(number)
         other = np.nextafter(near, np.float32(math.copysign(math.inf, number - _finite(near))))
-        exact, middle = Decimal(raw), Decimal(number)
-        if abs(_finite(other) - number) == abs(_finite(near) - number) and exact != middle:
+        if abs(_finite(other) - number) == abs(_finite(near) - number) and (exact := Decimal(raw)) != (middle := Decimal(number)):
             near = max(near, other) if exact > middle else min(near, other)
     if np.isinf(near):
         raise ValueError

@@ -1,13 +1,15 @@
-"""Columns of texts as times, dates, decimals and bytes: Arrow casts the usual texts all at once, and `kolumn.values.json_plain` reads the
+"""Columns of texts as times, dates, decimals and bytes: the usual texts are converted all at once, and `kolumn.values.json_plain` reads the
 others.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.values.json_plain import DIGITS, text_reader
+from kolumn.values.retyped import from_base64
 
 _FEW = 64  # Texts that are read one by one when Arrow refuses one of them.
 _DATE, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d"
@@ -18,19 +20,25 @@ _WIDEST = {128: 38, 256: 76}
 def typed_texts(texts: pa.StringArray, type: pa.DataType, truncate: bool) -> pa.Array:
     """The texts as values of a type, null where one does not fit it. Of timestamps digits are cut off with ``truncate``."""
     if pa.types.is_binary(type):
-        return _one_by_one(texts, type, truncate)
+        found, failed = from_base64(texts)
+        return _with_others(found, texts, pa.array(failed), type, truncate) if failed.any() else found
     shape = _shape(type)
     usual = _matches(texts, shape)
     if pa.types.is_timestamp(type):
-        for normal in (_zoned, _cut) if type.tz is not None else (_cut,):
+        cut = partial(_cut, unit=type.unit, truncate=truncate)
+        for normal in (_zoned, cut) if type.tz is not None else (cut,):
             if not pc.all(usual).as_py():
-                texts = normal(texts, type.unit, truncate)
+                texts = normal(texts)
                 usual = _matches(texts, shape)
     if pc.all(usual).as_py():
         return _cast(texts, type, truncate)
     # Null texts among those that are cast stay null.
     found = _cast(pc.if_else(usual, texts, pa.scalar(None, pa.string())), type, truncate)
-    others = pc.and_(pc.invert(usual), _may_fit(texts, type, truncate))
+    return _with_others(found, texts, pc.and_(pc.invert(usual), _may_fit(texts, type, truncate)), type, truncate)
+
+
+def _with_others(found: pa.Array, texts: pa.StringArray, others: pa.BooleanArray, type: pa.DataType, truncate: bool) -> pa.Array:
+    """A column with what the plain reader makes of some texts."""
     return pc.replace_with_mask(found, others, _one_by_one(texts.filter(others), type, truncate))
 
 
@@ -65,7 +73,7 @@ def _may_fit(texts: pa.StringArray, type: pa.DataType, truncate: bool) -> pa.Boo
     return pc.and_not(fine, _matches(texts, more)) if more else fine
 
 
-def _zoned(texts: pa.StringArray, unit: str, truncate: bool) -> pa.StringArray:
+def _zoned(texts: pa.StringArray) -> pa.StringArray:
     """Times with UTC where they have no zone."""
     texts = pc.replace_substring_regex(texts, rf"\A({_DATE})\z", r"\1T00:00:00Z")
     named = _matches(texts, rf"[Zz]\z|{_ZONE}\z|[+-]\d\d\z")

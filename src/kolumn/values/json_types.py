@@ -164,14 +164,3 @@ def _of_json(path: str, type: pa.DataType, where: str) -> pa.DataType:
         return type
     known = ", ".join(("decimals", *TYPES, "dates", "times", "binary", "json", "structs", "lists", "maps with keys of type string"))
     raise ArgumentError(f"{where}: {_field(path)}JSON has no values of {type}; expected one of {known}")
-
-
-def with_unit(type: pa.DataType, unit: str) -> pa.DataType:
-    """A type with all timestamps in it in one unit."""
-    if pa.types.is_struct(type):
-        return pa.struct([field.with_type(with_unit(field.type, unit)) for field in type])
-    if pa.types.is_list(type):
-        return pa.list_(with_unit(type.value_type, unit))
-    if pa.types.is_map(type):
-        return pa.map_(type.key_type, with_unit(type.item_type, unit))
-    return pa.timestamp(unit, type.tz) if pa.types.is_timestamp(type) else type

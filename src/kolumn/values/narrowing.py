@@ -34,6 +34,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.core.times import PER_SECOND, per_day, time_numbers
 from kolumn.values.extensions import JSON_TEXT, stored_type
 
 logger = logging.getLogger("kolumn.values")
@@ -223,13 +224,13 @@ class Narrowed:
 
     def _time(self, column: pa.Array, wanted: pa.DataType, path: str) -> pa.Array:
         """In another unit. Arrow's cast would raise an error for all, or return other times, where one does not fit."""
-        per = _PER_SECOND[wanted.unit] // _PER_SECOND[column.type.unit]
+        per = PER_SECOND[wanted.unit] // PER_SECOND[column.type.unit]
         if per > 1:
             column = self._within(column, -_LARGEST // per + 1, _LARGEST // per, path)
         if per or column.type.unit == wanted.unit:
             return column if column.type == wanted else column.cast(wanted)
         # Arrow's cast cuts toward 1970, which adds to times before it.
-        numbers = column.cast(pa.int64()).fill_null(0).to_numpy() // (_PER_SECOND[column.type.unit] // _PER_SECOND[wanted.unit])
+        numbers = column.cast(pa.int64()).fill_null(0).to_numpy() // (PER_SECOND[column.type.unit] // PER_SECOND[wanted.unit])
         mask = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
         return pa.array(numbers, pa.int64(), mask=mask).cast(wanted)
 
@@ -237,13 +238,12 @@ class Narrowed:
         type = column.type
         if not self.in_polars or pa.types.is_duration(type):
             return column
-        per_day = 1 if pa.types.is_date32(type) else 86_400 * _PER_SECOND["ms" if pa.types.is_date64(type) else type.unit]
-        low, high = (max(-_LARGEST - 1, min(_LARGEST, day * per_day)) for day in _DAYS_OF_POLARS)
+        low, high = (max(-_LARGEST - 1, min(_LARGEST, day * per_day(type))) for day in _DAYS_OF_POLARS)
         return self._within(column, low, high, path)
 
     def _within(self, column: pa.Array, low: int, high: int, path: str) -> pa.Array:
         """The same with nulls in the place of numbers out of a range."""
-        numbers = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64()).cast(pa.int64())
+        numbers = time_numbers(column)
         extremes = pc.min_max(numbers)
         least, most = extremes["min"].as_py(), extremes["max"].as_py()
         if least is None or (least >= low and most <= high):
@@ -262,7 +262,6 @@ def _has_times(type: pa.DataType) -> bool:
 
 _LARGEST = 2**63 - 1
 _DAYS_OF_POLARS = -96_465_292, 95_026_236  # from the year -262143 to 262142
-_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def _interval(column: pa.Array) -> pa.StructArray:

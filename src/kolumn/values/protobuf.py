@@ -105,15 +105,12 @@ class ProtobufDecoder:
         left = np.flatnonzero(~done)
         rows = [self._salvaged(bodies, row, choices) for row in left.tolist()]
         del names
-        others, lost = (
-            column_of([value for value, _ in rows], self.type),
-            dict(zip(left.tolist(), (paths for _, paths in rows), strict=True)),
-        )
+        others, lost = column_of([value for value, _ in rows], self.type), [paths for _, paths in rows]
         if not done.any():
-            return others, list(lost.values())
-        order = np.arange(len(bodies))
+            return others, lost
+        order, found = np.arange(len(bodies)), dict(zip(left.tolist(), lost, strict=True))
         order[left] = len(bodies) + np.arange(len(left))
-        return pa.concat_arrays([column, others]).take(pa.array(order)), [lost.get(row, ()) for row in range(len(bodies))]
+        return pa.concat_arrays([column, others]).take(pa.array(order)), [found.get(row, ()) for row in range(len(bodies))]
 
     def _of_old_clients(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """The rows after whose prefix message indexes are plain varints, by the loop: topics of old clients have nothing else."""

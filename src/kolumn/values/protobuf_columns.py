@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.core.arrays import AnyArray, Flags, Int64s
+from kolumn.core.times import PER_SECOND
 from kolumn.cpu_fallback.values.protobuf import repeated_keys
 from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.protobuf_json import JsonTexts, UnfitError
 from kolumn.values.protobuf_schema import JSON, TIMES, Shape, has_required, is_closed, symbols
 
 _SECOND = 1_000_000_000
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 NEAR = 2**62
 """Seconds of a time that are at least so far from 0 are outside of every unit."""
 

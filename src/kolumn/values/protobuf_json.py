@@ -2,8 +2,11 @@
 and Value of google.protobuf, and messages in themselves. Names of fields are those in the schema, in alphabetical order.
 """
 
-from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.message import Message
 
 
 class UnfitError(Exception):
@@ -16,7 +19,7 @@ class JsonTexts:
     def __init__(self) -> None:
         self._made: dict[tuple[str, bytes], str | None] = {}
 
-    def text(self, message: Any, data: bytes) -> str:
+    def text(self, message: "Descriptor", data: bytes) -> str:
         """The text of a message, whose descriptor is given; `UnfitError` if there is none."""
         key = message.full_name, data
         if key not in self._made:
@@ -27,7 +30,7 @@ class JsonTexts:
         return text
 
 
-def is_message(message: Any, data: bytes) -> bool:
+def is_message(message: "Descriptor", data: bytes) -> bool:
     """Whether bytes are a message as the parser sees it, required fields left out of account."""
     from google.protobuf.message import DecodeError
 
@@ -38,14 +41,13 @@ def is_message(message: Any, data: bytes) -> bool:
     return True
 
 
-@cache
-def _class_of(message: Any) -> Any:
+def _class_of(message: "Descriptor") -> "type[Message]":
     from google.protobuf.message_factory import GetMessageClass
 
     return GetMessageClass(message)
 
 
-def _text(message: Any, data: bytes) -> str | None:
+def _text(message: "Descriptor", data: bytes) -> str | None:
     from google.protobuf import json_format
     from google.protobuf.message import DecodeError
 
@@ -64,7 +66,7 @@ def _text(message: Any, data: bytes) -> str | None:
     return None if '"b' in text and _has_bytes(made) else text
 
 
-def _has_bytes(made: Any) -> bool:
+def _has_bytes(made: "Message") -> bool:
     """Whether a string in a message is not UTF-8."""
     for field, value in made.ListFields():
         if field.message_type is not None and field.message_type.GetOptions().map_entry:

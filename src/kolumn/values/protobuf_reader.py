@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kolumn.core.lost import WHOLE
-from kolumn.values.protobuf_columns import NEAR, PER_SECOND
+from kolumn.core.times import PER_SECOND
+from kolumn.values.protobuf_columns import NEAR
 from kolumn.values.protobuf_json import JsonTexts, UnfitError, is_message
 from kolumn.values.protobuf_schema import JSON, TIMES, Shape, is_closed, symbols
 from kolumn.values.wire.protobuf_wire import (
@@ -89,7 +90,7 @@ class _Field:
         """Whether a value of a wire type is one of the field."""
         return wire == self.wire or (wire == LENGTH and self.many and self.kind <= ENUM)
 
-    def default(self) -> Any:
+    def default(self) -> object:
         if self.message is not None:
             return _Read()
         if self.kind == ENUM:
@@ -274,19 +275,21 @@ def _sized(part: _Field, found: _Read, given: _Bytes, at: int, stop: int, depth:
         except _MalformedError:
             _lose(part, found, problems)
         return after
-    value: bytes | str = given.data[at:end]
+    data = given.data[at:end]
+    value: Any = data
     if part.kind == TEXT:
         try:
-            value = given.data[at:end].decode()
+            value = data.decode()
         except UnicodeDecodeError:
             _lose(part, found, problems)
             return after
     elif part.shape.special == JSON:
-        if not is_message(part.shape.field.message_type, given.data[at:end]):
+        if not is_message(part.shape.field.message_type, data):
             _lose(part, found, problems)
         if not part.many:
             # The parts of a message make one, one after the other.
-            value = found.values.get(part.number, b"") + value
+            value = found.values.get(part.number, bytearray())
+            value += data
     _put(part, found, value)
     return after
 
@@ -309,7 +312,7 @@ def _message(
     return after
 
 
-def _put(part: _Field, found: _Read, value: Any) -> None:
+def _put(part: _Field, found: _Read, value: object) -> None:
     for other in part.others:
         found.values.pop(other, None)
     if part.many:
@@ -333,7 +336,7 @@ class _Row:
     def of(self, message: _Message, found: _Read) -> dict[str, Any]:
         return {part.shape.name: self.cell(part, found) for part in message.fields.values()}
 
-    def cell(self, part: _Field, found: _Read) -> Any:
+    def cell(self, part: _Field, found: _Read) -> object:
         try:
             return self.value(part, found)
         except _LostError:
@@ -341,7 +344,7 @@ class _Row:
                 return None
             raise
 
-    def value(self, part: _Field, found: _Read) -> Any:
+    def value(self, part: _Field, found: _Read) -> object:
         if part.number in found.lost:
             raise _LostError
         value = found.values.get(part.number)
@@ -358,7 +361,7 @@ class _Row:
             value = part.default()
         return self.one(part, value)
 
-    def element(self, part: _Field, value: Any) -> Any:
+    def element(self, part: _Field, value: object) -> object:
         try:
             return self.one(part, value)
         except _LostError:
@@ -366,11 +369,11 @@ class _Row:
                 return None
             raise
 
-    def one(self, part: _Field, value: Any) -> Any:
+    def one(self, part: _Field, value: Any) -> object:
         special = part.shape.special
         if special == JSON:
             try:
-                return self.texts.text(part.shape.field.message_type, value)
+                return self.texts.text(part.shape.field.message_type, bytes(value))
             except UnfitError:
                 self.lose(part)
         if special in TIMES:

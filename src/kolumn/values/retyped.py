@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from kolumn.core.arrays import Bytes, Flags
 from kolumn.core.buffers import bools
-from kolumn.values.decoder import spread
+from kolumn.core.times import per_day
+from kolumn.values.decoder import only_rows, spread
 from kolumn.values.extensions import JSON_TEXT, in_type
 
 Failures = list[tuple[str, Flags]]
 """Dotted paths of fields, and the rows that have a value there which the type has not; its place in the column is null."""
 _MOST_SCALE = 10_000  # A larger scale is written as an exponent.
-_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def retyped(array: pa.Array, type: pa.DataType, path: str = "") -> tuple[pa.Array, Failures]:
@@ -88,13 +88,8 @@ def _times(array: pa.Array, type: pa.DataType) -> tuple[pa.Array, Flags]:
     if pa.types.is_time(type):
         # MySQL's type TIME has negative times, and such of more than a day.
         number = pc.fill_null(array, 0).to_numpy()
-        failed = (number < 0) | (number >= _DAY[type.unit])
-    return _without(array.cast(pa.int32() if type.bit_width == 32 else pa.int64()), failed).view(type), failed
-
-
-def _without(array: pa.Array, failed: Flags) -> pa.Array:
-    """A column that is null in some rows too."""
-    return array.take(pa.array(np.arange(len(array)), mask=failed)) if failed.any() else array
+        failed = (number < 0) | (number >= per_day(type))
+    return only_rows(array.cast(pa.int32() if type.bit_width == 32 else pa.int64()), ~failed).view(type), failed
 
 
 def from_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, Flags]:
@@ -121,7 +116,7 @@ def from_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, Flags]:
     offsets = np.concatenate([[0], bounds - np.cumsum(pads)]).astype(np.int32)
     made = pa.Array.from_buffers(pa.binary(), len(some), [None, pa.py_buffer(offsets), pa.py_buffer(found[keep])])
     failed[rows[wrong]] = True
-    return spread(_without(made, wrong), there & (size % 4 == 0)), failed
+    return spread(only_rows(made, ~wrong), there & (size % 4 == 0)), failed
 
 
 def _codes() -> Bytes:
@@ -178,7 +173,7 @@ def _decimals(array: pa.BinaryArray, type: pa.DataType) -> tuple[pa.Array, Flags
     null = ~bools(array.is_valid()) | failed
     made = pa.Array.from_buffers(type, count, [pa.array(~null).buffers()[1], pa.py_buffer(words)])
     too_large = _too_large(made)
-    return _without(made, too_large), failed | too_large
+    return only_rows(made, ~too_large), failed | too_large
 
 
 def _too_large(array: pa.Array) -> Flags:
@@ -192,16 +187,3 @@ def _too_large(array: pa.Array) -> Flags:
         half = len(array) // 2
         flags[:half], flags[half:] = _too_large(array[:half]), _too_large(array[half:])
     return flags
-
-
-def in_unit(type: pa.DataType, unit: str | None) -> pa.DataType:
-    """A type with all its timestamps in a unit; the type itself with none."""
-    if unit is None:
-        return type
-    if pa.types.is_timestamp(type):
-        return pa.timestamp(unit, type.tz)
-    if pa.types.is_struct(type):
-        return pa.struct([field.with_type(in_unit(field.type, unit)) for field in type])
-    if pa.types.is_map(type):
-        return pa.map_(type.key_field, type.item_field.with_type(in_unit(type.item_type, unit)))
-    return pa.list_(type.value_field.with_type(in_unit(type.value_type, unit))) if pa.types.is_list(type) else type

@@ -28,6 +28,7 @@ from kolumn.values.decoder import (
     mapping_of,
     named_type,
     nothing_salvaged,
+    only_rows,
     spread,
     within,
 )
@@ -52,7 +53,7 @@ class SeparatedDecoder:
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         array, whole, wrong = self._columns(bodies)
         valid = whole & ~np.logical_or.reduce(wrong)
-        return array if valid.all() else array.take(pa.array(np.arange(len(valid)), mask=~valid)), valid
+        return only_rows(array, valid), valid
 
     def salvage(self, bodies: Bodies) -> Salvaged:
         array, whole, wrong = self._columns(bodies)

@@ -9,7 +9,8 @@ from typing import Never, TypeVar
 import numpy as np
 import pyarrow as pa
 
-PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+from kolumn.core.times import PER_SECOND
+
 Key = TypeVar("Key")
 Item = TypeVar("Item")
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kolumn.core.times import PER_SECOND
 from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.protobuf_schema import TIMES, WRAPPERS, File, is_closed, is_map, symbols
-from kolumn.writers.value_parts import PER_SECOND, RefusedError, floating, integer, members, pairs, text, unit_of
+from kolumn.writers.value_parts import RefusedError, floating, integer, members, pairs, text, unit_of
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor

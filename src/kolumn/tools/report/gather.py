@@ -189,9 +189,7 @@ class _Part:
             ranges = with_transactions(ranges, options)
             self._known = ranges[0].transactions
         if options.typed:
-            # Sizes and keys are those of the payloads as they were stored.
-            stored = {typed.column: f"{typed.column}Raw" for typed in options.typed}
-            options = findings.values.asked(replace(options, columns=tuple(stored.get(name, name) for name in columns)), options.typed)
+            options = findings.values.asked(options, options.typed)
         for batch in scan_ranges(ranges, options, findings.skipped, tally=self._tally):
             findings.values.add(batch)
             self._add(batch.select(range(len(columns))).rename_columns(columns))

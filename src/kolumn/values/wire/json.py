@@ -484,7 +484,7 @@ def end_elements(t: ColumnTables, p: JsonProgram, field: int, row: int, stamp: i
     return -1 if is_twice(t, load64(p.fields + load64(field + _FIRST) + _COLUMN), first, stop) else 0
 
 
-def put_key(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> tuple[int, int]:
+def put_key(t: ColumnTables, field: int, row: int, at: int, byte: int, end: int) -> tuple[int, int]:
     """Write the key of a map's value ``field``; returns the address of the value and its first byte; addresses as in `put_value`."""
     if byte != QUOTE:
         return -1, 0
@@ -562,7 +562,7 @@ def decode(t: ColumnTables, p: JsonProgram, at: int, end: int, row: int) -> int:
             if row < 0:
                 return -row
             if stamp == _IN_MAP:
-                at, byte = put_key(t, p, field, row, at, byte, end)
+                at, byte = put_key(t, field, row, at, byte, end)
                 if at < 0:
                     return -1 - at if at < -1 else UNDECIDED
         kind = load64(field + _KIND)
