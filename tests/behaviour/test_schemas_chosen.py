@@ -62,7 +62,7 @@ def test_a_subject_without_a_live_version_has_a_type(tmp_path: Path, how: str, c
     with caplog.at_level(logging.WARNING, "kolumn"):
         caplog.clear()
         found = read(tmp_path / "o-0")
-    assert found == [None, {"a": 2, "b": 3}]
+    assert found == [{"a": 1, "b": None}, {"a": 2, "b": 3}]
     told = [one.getMessage() for one in caplog.records if "deleted" in one.getMessage()]
     only = ", which only its record still has" if how in ("for good", "cleared") else ""
     assert told == [f"all versions of o-value are deleted: the newest of them, version 2 of o-value{only}, is taken"]
@@ -310,7 +310,7 @@ def test_subjects_by_strategy(tmp_path: Path) -> None:
     assert read(folder / "o-0", value_subject="topic-record") == [{"a": 1}]
     assert kolumn.scan(folder / "o-0", value_format="registry").schema.field("value").type == "string"
     assert read(folder / "j-0", value_subject="record") == [{"x": 5}]
-    assert read(folder / "p-0", value_schema=text("pay.Payment", "a")) == [{"a": 1}, None]
+    assert read(folder / "p-0", value_schema=text("pay.Payment", "a")) == [{"a": 1}, {"a": None}]
     known = {1: text("pay.Payment", "a")}
     assert read(folder / "o-0", value_subject="record", value_schemas=known.get) == [{"a": 1}]
 

@@ -255,14 +255,16 @@ def old_client(message: str) -> ProtobufDecoder:
 @pytest.mark.parametrize(
     ("message", "body", "right"),
     [
-        # Zig-zag numbers, plain ones, none.
-        ("Two", b"\2\2" + field(1, 4), 4), ("Two", b"\1\1" + field(1, 4), 4), ("Two", field(1, 4), 4),
-        ("One", b"\0" + field(1, 4), 4), ("One", field(1, 4), 4), ("One", b"\1\0" + field(1, 4), 4),
+        # Zig-zag numbers, plain ones.
+        ("Two", b"\2\2" + field(1, 4), 4), ("Two", b"\1\1" + field(1, 4), 4), 
+        ("One", b"\0" + field(1, 4), 4), ("One", b"\1\0" + field(1, 4), 4),
         ("Two.In", b"\2\1\0" + field(1, b"s"), "s"), ("Two.In", b"\4\2\0" + field(1, b"s"), "s"),
         ("Two.Other", b"\2\1\1" + field(1, 4), 4), ("Two.Other", b"\4\2\2" + field(1, 4), 4),
         # They name another message.
         ("One", b"\2\2" + field(1, 4), None), ("One", b"\1\1" + field(1, 4), None), ("Two", b"\0" + field(1, 4), None),
         ("Two.In", b"\4\2\2" + field(1, 4), None), ("Two", b"\1\2" + field(1, 4), None), ("Two", b"\x05\x0a\3One" + field(1, 4), None),
+        # No index: it may be any message of the file.
+        ("Two", field(1, 4), None), ("One", field(1, 4), None),
         # Of the message not all can be read: it may be another one.
         ("Two.In", b"\2\1\0" + field(1, BAD), None), ("Two.In", field(1, BAD), None), ("Two", b"", None), ("One", b"", None),
     ],
@@ -273,6 +275,11 @@ def test_message_indexes_of_old_clients(message: str, body: bytes, right: Any) -
         how: dict[str, Any] = {"prefix": 5, "framing": framing.CONFLUENT, "schemas": schemas, "schema": schema}
         ((row, paths),) = read(decoder, [FRONT + body], **how)
         assert (row and next(iter(row.values())), paths) == (right, () if right is not None else ("$",))
+
+
+def test_no_index_where_there_is_one_message() -> None:
+    decoder = ProtobufDecoder('syntax = "proto3"; message M { message In { int32 y = 1; } int32 x = 1; In in = 2; }', null_fields=True)
+    assert read(decoder, [FRONT + field(1, 4)], prefix=5, framing=framing.CONFLUENT) == [({"x": 4, "in": None}, ())]
 
 
 def written(path: Path, values: list[bytes]) -> Path:

@@ -124,11 +124,14 @@ class ProtobufDecoder:
             valid[row] = not self._is_another(bodies, row)
         return column, valid
 
+    def _writers_places(self, bodies: Bodies, row: int) -> dict[str, Place]:
+        own = int(bodies.schema[row])
+        return self._own if own < 0 else self._places_of(bodies.schemas[own])
+
     def _is_another(self, bodies: Bodies, row: int) -> bool:
         """Whether what precedes a message, as it is written today, names another one than the reader's."""
-        at, own = int(bodies.address[row]), int(bodies.schema[row])
-        places = self._own if own < 0 else self._places_of(bodies.schemas[own])
-        return wire.is_name(at, at + int(bodies.length[row])) or _names_another(bodies.payload(row), places)
+        at = int(bodies.address[row])
+        return wire.is_name(at, at + int(bodies.length[row])) or _names_another(bodies.payload(row), self._writers_places(bodies, row))
 
     def _salvaged(self, bodies: Bodies, row: int, choices: Int64s) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
         best: tuple[dict[str, Any] | None, tuple[str, ...]] = (None, (WHOLE,))
@@ -162,7 +165,9 @@ class ProtobufDecoder:
         start = wire.after_other_front(at, stop, wire.PLAIN_INDEXES, choice)
         if start > 0:
             yield start, False
-        if at < stop:
+        # Without an index a value of another message of the file may look like one of this message.
+        outermost = [name for name, place in self._writers_places(bodies, row).items() if len(place.path) == 1]
+        if at < stop and outermost == [self._name]:
             yield at, False
 
     def _raw(self, bodies: Bodies, length: Int64s) -> tuple[pa.Array, Flags]:
