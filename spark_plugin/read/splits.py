@@ -28,6 +28,7 @@ from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions
 from kolumn.spark_plugin.session.session import Run, by_threads
+from kolumn.values.typed import Typed
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,22 @@ def with_types_of(options: LoadOptions) -> LoadOptions:
     if not options.decode.typed:
         return options
     ranges = [Range.whole(segment) for segments in segments_by_partition(options).values() for segment in segments]
-    return replace(options, decode=with_types(options.decode, options.paths, ranges))
+    decode = with_types(options.decode, options.paths, ranges)
+    return replace(options, decode=replace(decode, typed=tuple(map(_in_microseconds, decode.typed))))
+
+
+def _in_microseconds(typed: Typed) -> Typed:
+    """Timestamps of Protobuf in Spark's unit. Their own, nanoseconds, has only the years 1677 to 2262, of 1 to 9999."""
+    if typed.kind != "protobuf" or typed.time_unit is not None:
+        return typed
+    made = replace(typed, time_unit="us")
+    made.__dict__["writers"] = typed.writers
+    if made.type == typed.type:
+        return typed
+    logging.getLogger("kolumn.values").warning(
+        "Spark has no nanoseconds: timestamps of Protobuf in %ss are cut to microseconds", typed.column
+    )
+    return made
 
 
 def even(size: int, split_bytes: int, slots: int | None) -> int:

@@ -94,6 +94,15 @@ def test_events_without_a_row_and_topics_of_two_converters(tmp_path: Path) -> No
     assert (table["value"].to_pylist(), table["valueValid"].to_pylist()) == (list(map(flat, events)), [True] * 4)
 
 
+def test_json_text_in_rows_that_are_deleted(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"id": 1, "tags": [{"k": "x"}, 5], "more": {"v": "y"}}, {"id": 2, "tags": [], "more": {"v": [1]}}]
+    events = [*({"op": "c", "before": None, "after": row} for row in rows), *({"op": "d", "before": row, "after": None} for row in rows)]
+    kolumn.write(pa.table({"value": [json.dumps(event).encode() for event in events]}), tmp_path / "t-0")
+    found = values(tmp_path / "t-0", value_format="json", value_envelope="debezium", value_columns=["id", "tags", "more", "__op"])
+    kept = [{"id": 1, "tags": ['{"k": "x"}', "5"], "more": {"v": '"y"'}}, {"id": 2, "tags": [], "more": {"v": "[1]"}}]
+    assert found == [row | {"__op": op} for op in ("c", "d") for row in kept]
+
+
 def test_a_caller_names_the_type_of_the_row(tmp_path: Path) -> None:
     topic = write_topic(tmp_path)
     found = values(topic, value_format="json", value_envelope="debezium", value_schema={"id": "int64", "email": "string"})

@@ -80,3 +80,38 @@ def test_keys_too_and_only_what_is_asked_for(log: Path, caplog: pytest.LogCaptur
     assert caplog.text == ""
     with pytest.raises(kolumn.ArgumentError, match="column valueProblems: it goes with value_format"):
         kolumn.read(log, columns=["valueProblems"])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/X", "$defs": {"X": {"type": "object", "properties": {"id": {"type": "integer"}}}}},
+        {"oneOf": [{"type": "null"}, {"properties": {"id": {"type": "integer"}}}]},
+        {"allOf": [{"$ref": "#/definitions/X"}], "definitions": {"X": {"properties": {"id": {"type": "integer"}}}}},
+    ],
+)
+def test_json_schemas_without_properties_of_their_own(log: Path, schema: dict[str, Any]) -> None:
+    found = kolumn.read(log, columns=["value"], value_format="json", value_schema=schema)
+    assert found["value"].to_pylist() == [{"id": 1}, None, {"id": None}, None, {"id": 4}, {"id": 5}]
+
+
+def test_a_mapping_of_names_is_no_json_schema(log: Path) -> None:
+    for schema in (
+        {"$ref": "int64", "type": "string"},
+        {"oneOf": [{"a": "int64"}], "id": "int64"},
+        {"properties": {"x": "int8"}, "type": "string"},
+    ):
+        assert kolumn.read(log, columns=["value"], value_format="json", value_schema=schema)["value"].type.names == list(schema)
+
+
+def test_conditions_on_fields_of_which_some_are_lost(log: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody knows whether a record is meant if what is asked for is lost, not if another field is, or there is no value."""
+    for condition, offsets, undecided in (("value.id=4", [4], 2), ("value.id=1", [0], 2), ("value.at.x=2", [0], 3)):
+        caplog.clear()
+        assert kolumn.history(log, where=condition, **JSON)["offset"].to_pylist() == offsets
+        assert f"of {undecided} records" in caplog.text
+        done = kolumn.erase(log, tmp_path / condition, where=condition, **JSON)
+        assert (done.records, done.undecided) == (1, undecided)
+    text = JSON | {"value_schema": {"id": "json"}}
+    for condition, offsets in (("value.id=?", [2]), ('value.id="?"', [2]), ("value.id=4", [4]), ("value.id=x", [])):
+        assert kolumn.history(log, where=condition, **text)["offset"].to_pylist() == offsets

@@ -52,6 +52,15 @@ DELETED["cleared"] = [*DELETED["subject"], CLEAR]
 DELETED["both"] = [*DELETED["versions"], version("o-value", 3, 3, text("R", "c")), gone("o-value", 3)]
 
 
+def test_a_caller_names_a_subject(tmp_path: Path) -> None:
+    write(tmp_path / "_schemas-0", [version("ns.A", 1, 1, json.dumps(A)), version("ns.B", 1, 2, text("B", "x"))])
+    write_values(tmp_path / "o-0", [framed(1, A, {"a": 1}), framed(2, record("B", "x"), {"x": 2})])
+    said = refused(tmp_path / "o-0", "of ns.A, ns.B: name a schema in value_schema")
+    assert read(tmp_path / "o-0", value_schema="ns.A") == [{"a": 1}, {"a": None}], said
+    assert read(tmp_path / "o-0", value_schema="ns.B", value_errors="keep") == [None, {"x": 2}]
+    refused(tmp_path / "o-0", "value_schema='ns.C': neither a schema nor a subject in value_schemas", value_schema="ns.C")
+
+
 @pytest.mark.parametrize("how", DELETED)
 def test_a_subject_without_a_live_version_has_a_type(tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture) -> None:
     """The newest one that a registry still has; and one line says so."""

@@ -18,6 +18,7 @@ from pyspark.sql import functions as sql
 import kolumn
 from kit.avro_values import encoded
 from kit.plain_spark import load
+from kit.protobuf_values import varint
 from kit.spark_session import streamed
 from kolumn.spark_plugin import read_segments
 from kolumn.spark_plugin.read.options import READ_NAMES
@@ -224,3 +225,14 @@ def test_values_are_written_and_read(spark: SparkSession, tmp_path: Path) -> Non
         wrong.write.format("kolumn").mode("append").options(topic="t", valueFormat="avro", valueSchema=WRITTEN).save(str(tmp_path / "log"))
     with pytest.raises(PySparkException, match="in Spark valueFormat and valueSchema"):
         wrong.write.format("kolumn").mode("append").options(topic="t").save(str(tmp_path / "log"))
+
+
+def test_timestamps_of_protobuf_have_the_years_that_spark_has(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    schema = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; message M { google.protobuf.Timestamp at = 1; }"""
+    first, last = (-62135596800, b""), (253402300799, b"\x10\xff\x93\xeb\xdc\x03")
+    bodies = [b"\x08" + varint(seconds % 2**64) + nanos for seconds, nanos in (first, last)]
+    values = [b"\n" + varint(len(body)) + body for body in bodies]
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "t-0")
+    frame = load(tmp_path / "t-0", valueFormat="protobuf", valueSchema=schema, valueAs="columns", columns="value,valueValid")
+    assert [row["at"].replace(tzinfo=None) for row in frame.toArrow().to_pylist()] == [datetime(1, 1, 1), datetime.max]
+    assert "timestamps of Protobuf in values are cut to microseconds" in caplog.text

@@ -256,7 +256,7 @@ def old_client(message: str) -> ProtobufDecoder:
     ("message", "body", "right"),
     [
         # Zig-zag numbers, plain ones.
-        ("Two", b"\2\2" + field(1, 4), 4), ("Two", b"\1\1" + field(1, 4), 4), 
+        ("Two", b"\2\2" + field(1, 4), 4), ("Two", b"\1\1" + field(1, 4), 4),
         ("One", b"\0" + field(1, 4), 4), ("One", b"\1\0" + field(1, 4), 4),
         ("Two.In", b"\2\1\0" + field(1, b"s"), "s"), ("Two.In", b"\4\2\0" + field(1, b"s"), "s"),
         ("Two.Other", b"\2\1\1" + field(1, 4), 4), ("Two.Other", b"\4\2\2" + field(1, 4), 4),

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kolumn.core.errors import ArgumentError
+from kolumn.core.lost import WHOLE
+from kolumn.values.extensions import JSON_TEXT
 
 Key = bytes | str
 Keys = Key | Iterable[Key]
@@ -75,7 +78,7 @@ class Selection:
     def columns(self) -> tuple[str, ...]:
         """The record columns that `flags` needs."""
         sides = dict.fromkeys(path.partition(".")[0] for path, _ in self.fields)
-        needed = [*sides, *(f"{side}Valid" for side in sides)]
+        needed = [*sides, *(f"{side}Problems" for side in sides)]
         if self.keys is not None:
             needed.append(self._key)
         return (*dict.fromkeys(needed), *(("headers",) if self.headers else ()))
@@ -92,10 +95,20 @@ class Selection:
         return reduce(pc.and_, parts)
 
     def undecided(self, batch: pa.RecordBatch) -> int:
-        """Of how many records a payload cannot be decoded, so that nobody knows whether they are meant."""
-        sides = dict.fromkeys(path.partition(".")[0] for path, _ in self.fields)
-        wrong = [pc.fill_null(pc.invert(batch[f"{side}Valid"]), False) for side in sides]
-        return reduce(pc.or_, wrong).true_count if wrong else 0
+        """Of how many records a field of a condition cannot be decoded, so that nobody knows whether they are meant."""
+        rows: set[int] = set()
+        for path, _ in self.fields:
+            side, _, asked = path.partition(".")
+            problems, whole = batch[f"{side}Problems"], batch[side].is_null()
+            for row in pc.indices_nonzero(problems.is_valid()).to_pylist():
+                if whole[row].as_py() or any(_overlap(asked, lost) for lost in problems[row].as_py()):
+                    rows.add(row)
+        return len(rows)
+
+
+def _overlap(asked: str, lost: str) -> bool:
+    """Whether a lost field is one that is asked for, in it, or around it."""
+    return lost == WHOLE or f"{asked}.".startswith(f"{lost}.") or lost.startswith(f"{asked}.")
 
 
 def conditions(where: Where | None) -> list[Condition]:
@@ -137,8 +150,10 @@ def _has_field(batch: pa.RecordBatch, path: str, text: str) -> pa.Array:
         if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
             raise ArgumentError(f"where={path!r}: {side} has no field {name!r} there: its type is {column.type}")
         column = pc.struct_field(column, name)
+    if column.type == JSON_TEXT:
+        # A text is meant with and without its quotes.
+        return pc.is_in(column.storage, value_set=pa.array([text, json.dumps(text), json.dumps(text, ensure_ascii=False)]))
     try:
-        wanted = pa.scalar(text).cast(column.type)
+        return pc.fill_null(pc.equal(column, pa.scalar(text).cast(column.type)), False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ArgumentError(f"where={path!r}: the value is no {column.type}") from error
-    return pc.fill_null(pc.equal(column, wanted), False)

@@ -1,6 +1,7 @@
 """The types of typed columns, known before a read begins: given by the caller, said by schemas, or inferred from the first values."""
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kolumn.values.internal.messages import Reading
 
 logger = logging.getLogger("kolumn.values")
+_SUBJECT = re.compile(r"[^\s{}\[\]\";]+")  # What names a subject, and is no schema.
 
 
 def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Options:
@@ -59,7 +61,7 @@ def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Rang
     found = typed.of(None, opener)
     newest = _of_topics(found, ranges) if typed.subject == "topic" else None
     if typed.schema is not None:
-        reader = reader_of(typed, _kind(typed.schema) if newest is None else newest.kind)
+        reader = _of_subject(found) or reader_of(typed, _kind(typed.schema) if newest is None else newest.kind)
     else:
         reader = newest or (_of_first_values if typed.subject == "topic" else _of_records)(found, options, ranges)
         if typed.format in KINDS and reader.kind != KINDS[typed.format]:
@@ -82,6 +84,18 @@ def _reading(options: Options, ranges: Sequence[Range]) -> "Reading":
             "include_control=True for the control records of any topic"
         )
     return Reading(tuple(topics), options.include_control, CLUSTER_METADATA if nameless else None)
+
+
+def _of_subject(typed: Typed) -> Schema | None:
+    """The newest schema of the subject that a caller names in place of a schema; None if it is a schema."""
+    given, schemas = typed.schema, typed.writers
+    if not isinstance(given, str) or schemas is None or not _SUBJECT.fullmatch(given):
+        return None
+    newest = schemas.newest(given)
+    if newest is None and given not in ("true", "false"):
+        own = typed.option("schema")
+        raise ArgumentError(f"{own}={given!r}: neither a schema nor a subject in {typed.option('schemas')}, which `kolumn schemas` lists")
+    return newest
 
 
 def _kind(schema: object) -> Kind:

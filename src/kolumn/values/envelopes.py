@@ -236,7 +236,7 @@ class PayloadPlace:
         if not self.is_bare:
             return inside
         bare = pa.StructArray.from_arrays(others, fields=list(array.type)[1:], mask=array.is_null())
-        return pc.if_else(inside.is_valid(), inside, bare)
+        return _either(bools(inside.is_valid()), inside, bare)
 
     def path(self, path: str) -> str:
         """A path of a value as one of its payload. That the payload is lost itself is seen where it is null."""
@@ -315,8 +315,7 @@ class EventDecoder(PayloadDecoder):
         made = {"__op": op, DELETED: deleted, "__ts_ms": _milliseconds(parts.get("ts_ms"), len(op))}
         children, failures = [made[name] for name in self._wanted], Failures()
         if self._row != _NOTHING:
-            is_before = pc.fill_null(deleted, False)
-            image = pc.if_else(is_before, parts["before"], parts["after"]) if pc.any(is_before).as_py() else parts["after"]
+            image = _either(bools(pc.fill_null(deleted, False)), parts["before"], parts["after"])
             row, failures = self._as_meant(image)
             children = [*([row] if self._is_document else row.flatten()), *children]
         none = pc.or_(event.is_null(), op.is_null())
@@ -340,6 +339,13 @@ class EventDecoder(PayloadDecoder):
 
 def _milliseconds(column: pa.Array | None, count: int) -> pa.Array:
     return pa.nulls(count, pa.int64()) if column is None else column.cast(pa.int64())
+
+
+def _either(rows: Flags, first: pa.Array, second: pa.Array) -> pa.Array:
+    """The values of one column in some rows, of another one in the others: `pyarrow.compute.if_else` has no extension types."""
+    if not rows.any():
+        return second
+    return first if rows.all() else pa.concat_arrays([first, second]).take(pa.array(np.arange(len(rows)) + np.where(rows, 0, len(rows))))
 
 
 _MODE = pa.struct([("specversion", pa.string())])

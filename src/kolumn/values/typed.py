@@ -19,7 +19,7 @@ from kolumn.core.errors import ArgumentError, PayloadError, unknown
 from kolumn.core.keywords import PAYLOAD_DEFAULTS, Decode
 from kolumn.core.lost import TOLD, WHOLE, LostValues
 from kolumn.core.schema import PROBLEMS, RECORD_COLUMNS, beside, record_schema
-from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, is_deep, only_fields
+from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, TYPES, is_deep, only_fields
 from kolumn.values.schemas.schema import Kind, Schema, Schemas
 
 # Decoders are imported when one is made: they take as long to import as everything else, and most reads have none.
@@ -207,7 +207,7 @@ def reader_of(typed: Typed, kind: Kind | None = None) -> Any:
 
 
 def _json_schema(schema: object) -> Schema | None:
-    """A schema of "json" that is a JSON Schema, told by its properties."""
+    """A schema of "json" that is a JSON Schema, told by keywords with values that no mapping of names to types has."""
     if isinstance(schema, str):
         try:
             schema = json.loads(schema)
@@ -217,9 +217,17 @@ def _json_schema(schema: object) -> Schema | None:
     if not isinstance(schema, Mapping):
         return None
     is_object = isinstance(schema.get("properties"), Mapping) and schema.get("type", "object") == "object"
-    if is_object or "json-schema.org" in str(schema.get("$schema")):
+    is_map = schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), Mapping)
+    is_reference = isinstance(ref := schema.get("$ref"), str) and ref not in TYPES
+    parts = [schema.get(name) for name in ("allOf", "anyOf", "oneOf")]
+    is_of_parts = any(isinstance(some, list) and some and all(isinstance(one, Mapping) and _is_part(one) for one in some) for some in parts)
+    if is_object or is_map or is_reference or is_of_parts or "json-schema.org" in str(schema.get("$schema")):
         return Schema("JSON", json.dumps(schema))
     return None
+
+
+def _is_part(schema: Mapping[str, object]) -> bool:
+    return isinstance(schema.get("properties"), Mapping) or isinstance(schema.get("$ref"), str) or schema.get("type") in ("object", "null")
 
 
 def typed_of(options: Mapping[str, Any]) -> tuple[Typed, ...]:
