@@ -28,7 +28,7 @@ from bench import data, machine
 from bench.spark_vs_parquet import log
 from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.spark_plugin import rapids
-from kolumn.spark_plugin.read.schema import arrow_schema, in_schema
+from kolumn.spark_plugin.read.schema import arrow_schema, conformed
 from kolumn.spark_plugin.session.java import use_java
 
 CORPUS = machine.ROOT / "tests" / "data" / "corpus"
@@ -63,7 +63,7 @@ def rows(spark: SparkSession, scratch: Path) -> Iterator[tuple[str, str]]:
         )
         schema = arrow_schema(frame.schema)
         found = frame.toArrow().select(schema.names).cast(schema)
-        whole = pa.Table.from_batches([in_schema(batch, schema) for batch in expected.to_batches()], schema)
+        whole = pa.Table.from_batches(conformed(expected.to_batches(), schema), schema)
         yield str(folder.relative_to(CORPUS)), ", ".join(name for name in schema.names if not same(found[name], whole[name]))
     source = next(path for path in sorted(CORPUS.rglob("*.log")) if path.stat().st_size > 50_000)
     damaged = scratch / "damaged-0" / source.name

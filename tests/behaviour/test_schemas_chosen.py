@@ -216,7 +216,9 @@ def test_a_subject_in_several_contexts(tmp_path: Path, caplog: pytest.LogCapture
         tmp_path / "o-0", r"o-value has other schemas in the contexts \.c, \.d: name one by .*value_schemas='…/_schemas-0/contexts/\.c'"
     )
     assert "no subject" not in said
-    near = schemas_of(tmp_path).within(Naming("topic", "value", ("o",)))
+    listed = schemas_of(tmp_path)
+    assert isinstance(listed, ListedSchemas)
+    near = listed.within(Naming("topic", "value", ("o",)))
     with caplog.at_level(logging.WARNING, "kolumn"):
         assert near.by_id(1).text == json.dumps(A)
     # Contexts that agree are no question.

@@ -73,12 +73,12 @@ def expected(i: int) -> dict[str, Any] | None:
 def test_values_are_a_struct_in_place_of_the_payloads(log: Path, threads: int, chunk_bytes: int) -> None:
     found = kolumn.read(log, **JSON, threads=threads, chunk_bytes=chunk_bytes)
     plain = kolumn.read(log)
-    assert found.schema.names == [*plain.schema.names, "valueValid", "valueSchemaId"]
+    assert found.schema.names == [*plain.schema.names, "valueValid", "valueSchemaId", "valueProblems"]
     assert [found.schema.field(name).type for name in ("value", "valueValid", "valueSchemaId")] == [TYPE, pa.bool_(), pa.int64()]
     assert found["value"].to_pylist() == [expected(i) for i in range(ROWS)]
     assert [i for i, valid in enumerate(found["valueValid"].to_pylist()) if not valid] == sorted(INVALID)
     assert found["valueSchemaId"].null_count == ROWS
-    assert found.drop_columns(["value", "valueValid", "valueSchemaId"]).equals(plain.drop_columns(["value"]))
+    assert found.drop_columns(["value", "valueValid", "valueSchemaId", "valueProblems"]).equals(plain.drop_columns(["value"]))
     found.validate(full=True)
     some = kolumn.read(log, **JSON, start_offset=299, end_offset=304, columns=["offset", "value"], threads=threads, chunk_bytes=chunk_bytes)
     assert some.to_pylist() == [{"offset": i, "value": expected(i)} for i in range(299, 304)]
@@ -95,13 +95,13 @@ def test_a_stream_has_its_schema_before_anything_is_read(log: Path) -> None:
 def test_keys(log: Path) -> None:
     how: dict[str, Any] = {"key_format": "json", "key_schema": {"k": "int32"}}
     found = kolumn.read(log, **how)
-    assert found.schema.names[-2:] == ["keyValid", "keySchemaId"]
+    assert found.schema.names[-3:] == ["keyValid", "keySchemaId", "keyProblems"]
     assert found["key"].to_pylist() == [{"k": i} for i in range(ROWS)]
     assert found["value"].to_pylist() == payloads()
     both = kolumn.read(log, **how, **JSON)
-    assert both.schema.names[-4:] == ["keyValid", "keySchemaId", "valueValid", "valueSchemaId"]
+    assert both.schema.names[-6:] == [*("keyValid", "keySchemaId", "keyProblems"), *("valueValid", "valueSchemaId", "valueProblems")]
     assert both["key"].equals(found["key"])
-    with pytest.raises(kolumn.PayloadError, match=r"offset 0: key: .*Read with key_errors='keep'"):
+    with pytest.raises(kolumn.PayloadError, match=r"offset 0: key: .*Read with key_errors='null-field'"):
         kolumn.read(log, key_format="json", key_schema={"k": "bool"}, key_errors="raise")
 
 
@@ -111,7 +111,7 @@ def test_columns_and_fields_that_are_named(log: Path) -> None:
     assert found.schema.names == ["valueRaw", "valueValid", "offset"]
     assert found["valueRaw"].to_pylist() == payloads()
     assert kolumn.read(log, columns=["offset"], **JSON).equals(kolumn.read(log, columns=["offset"]))
-    assert kolumn.read(log, include_headers=True, **JSON).schema.names[-3:] == ["headers", "valueValid", "valueSchemaId"]
+    assert kolumn.read(log, include_headers=True, **JSON).schema.names[-4:] == ["headers", "valueValid", "valueSchemaId", "valueProblems"]
     found = kolumn.read(log, value_columns=["items.price", "id"], columns=["value"], **JSON)["value"]
     assert found.type == pa.struct([("id", pa.int64()), ("items", pa.list_(pa.struct([("price", pa.float64())])))])
     assert found[1].as_py() == {"id": 1, "items": [{"price": 0.25}]}

@@ -19,7 +19,7 @@ from kolumn.values.narrowing import Narrowed
 
 Disk = Callable[[str], Path]
 AMOUNTS = ["12.34", "-0.01", None, "99999999999999999999999999999999999999.99"]
-PAYLOADS = [{"id": 1, "payload": "text"}, {"id": 2, "payload": '{"x":1,"y":[1,2]}'}, {"id": 3, "payload": "[1,2]"},
+PAYLOADS: list[dict[str, Any]] = [{"id": 1, "payload": "text"}, {"id": 2, "payload": '{"x":1,"y":[1,2]}'}, {"id": 3, "payload": "[1,2]"},
             {"id": 4, "payload": "17"}, {"id": 5, "payload": None}]  # fmt: skip
 MESSAGES: dict[str, tuple[str, dict[str, Any]]] = {
     "first": ("ex.First", {"a": 5, "s": "x"}),

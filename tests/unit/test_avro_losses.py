@@ -44,7 +44,7 @@ def read(decoder: AvroDecoder, given: Bodies) -> list[tuple[Any, tuple[str, ...]
     for one in (column, others):
         one.validate(full=True)
         assert one.type == decoder.type
-    rows = [(row, ()) for row in of_column(column)]
+    rows: list[tuple[Any, tuple[str, ...]]] = [(row, ()) for row in of_column(column)]
     for number, row, paths in zip(left.tolist(), of_column(others), lost, strict=True):
         rows[number] = row, paths
     return rows
@@ -194,7 +194,7 @@ NODE = record("Node", value="long", next={"of": ["null", "Node"], "default": Non
 
 
 def chain(*values: int) -> Any:
-    rest = None
+    rest: Any = None
     for value in reversed(values):
         rest = {"value": value, "next": rest}
     return rest

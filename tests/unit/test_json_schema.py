@@ -155,7 +155,7 @@ def test_a_ref_without_its_base_is_found_in_the_whole_text() -> None:
     assert of(inner, definitions={"n": N}) == struct(m=DOUBLE)
     assert of({"$id": "#/properties/m", "type": "integer"}) == INT
     jackson = {"type": "object", "id": "urn:jsonschema:A", "properties": {"v": I, "next": {"$ref": "urn:jsonschema:A"}}}
-    assert found(jackson) == struct(v=INT, next=struct(v=INT, next=JSON_TEXT))
+    assert found(jackson) == struct(v=INT, next=JSON_TEXT)
 
 
 def test_registered_references() -> None:
@@ -195,9 +195,10 @@ TREE = objects(v=I, kids={"type": "array", "items": {"$ref": "#"}}, by={"type": 
 
 def test_schemas_that_contain_themselves() -> None:
     nested: pa.DataType = JSON_TEXT
-    for depth in range(4):
+    for depth in range(1, 4):
         nested = struct(v=INT, next=nested)
         assert found(LIST, max_depth=depth) == nested
+    assert found(LIST, max_depth=0) == found(LIST, max_depth=1)
     assert found(TREE, max_depth=0) == struct(v=INT, kids=pa.list_(JSON_TEXT), by=pa.map_(TEXT, JSON_TEXT))
     # That a schema holds where it holds says nothing.
     assert found({**objects(a=I), "allOf": [{"$ref": "#"}], "$dynamicRef": "#"}) == struct(a=INT)

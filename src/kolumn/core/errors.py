@@ -257,7 +257,7 @@ class PayloadError(KolumnError):
 
     def __init__(self, segment: str, offset: int, column: str, reason: str, advice: str = "") -> None:
         self.segment, self.offset, self.column, self.reason = segment, offset, column, reason
-        self.advice = advice or f"Read with {column}_errors='keep' to have a null there."
+        self.advice = advice or f"Read with {column}_errors='null-field' to have nulls there."
         super().__init__(f"{segment}: offset {offset}: {column}: {reason}. {self.advice}")
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -134,7 +134,7 @@ def resolve_columns(columns: Iterable[str] | None, include_headers: bool, typed:
     twice, or goes with a typed column that is not typed."""
     typed = tuple(typed)
     if columns is None:
-        added = [f"{column}{suffix}" for column in typed for suffix in ("Valid", "SchemaId")] if typed else []
+        added = [f"{column}{suffix}" for column in typed for suffix in PAYLOAD_COLUMNS if suffix != "Raw"] if typed else []
         return (*DEFAULT_COLUMNS, "headers", *added) if include_headers else (*DEFAULT_COLUMNS, *added)
     names = tuple(columns)
     known = {*RECORD_COLUMNS, *(name for column in typed for name in beside(column))}

@@ -94,7 +94,7 @@ class _Reader:
         if key in self._known:
             return self._known[key]
         is_same = key in self._here
-        if is_same or self._left < 0 or self._deep >= _DEEPEST or self._above[key] > self._max_depth:
+        if is_same or self._left < 0 or self._deep >= _DEEPEST or self._above[key] >= max(self._max_depth, 1):
             # That a schema holds where it holds says nothing.
             self._cuts += 1
             return ANY if is_same else TEXT
