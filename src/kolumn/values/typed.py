@@ -424,7 +424,7 @@ def _salvaged(owner: Typed, bodies: "Bodies", values: pa.Array, valid: Flags) ->
     valid[left] = fine = np.array([not paths for paths in lost], bool)
     if owner.errors == "null-field":
         fine[:] = True
-    if fine.any():
+    if fine.any() and others.null_count < len(others):
         order[left[fine]] = len(values) + np.flatnonzero(fine)
         values = pa.concat_arrays([values, others]).take(pa.array(order))
     return values, valid, {row: paths for row, paths in zip(left.tolist(), lost, strict=True) if paths}
