@@ -42,13 +42,13 @@ def decode_objects(
         if lost >= room:
             return row, FULL
         if length[row] >= 0:
-            store64(program.lost + 8, row)
-            store64(program.marks, load64(program.marks) + 1)
             begin, end = _padded(at[row], at[row] + length[row], short)
             code = json.decode(target, program, begin, end, row)
         if code != DONE:
             restore(target, row)
             store64(program.lost, lost)
+            # What this attempt has marked is not what the next one has.
+            store64(program.marks, load64(program.marks) + len(at))
             if code != UNDECIDED:
                 return row, code
             put_nulls(target, fill, fills, row)

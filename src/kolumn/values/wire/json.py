@@ -18,8 +18,8 @@ where all are. A name that has to be written with escapes has no ``length``: ``w
 ``stamps`` tell which members have come: every object that begins has a new number, which its members' stamps are set to. What is open has
 the stamp of its object, or `_IN_LIST` or `_IN_MAP`.
 
-``lost`` is two words, how many values are lost and the row of level 0, and two for each of them: its row, and its row of the table. A field
-is noted once for a row of level 0: its mark is the number of the attempt, which is in the first of the ``marks``.
+``lost`` is two words, of which the first is how many values are lost, and two for each of them: its row of level 0, and its row of the
+table. A field is noted once for a row: its mark is a number of the attempt to write the row. The first of the ``marks`` is added to it.
 """
 
 from typing import NamedTuple
@@ -34,9 +34,9 @@ from kolumn.values.wire.json_numbers import first_byte, load_word, word_at
 UNDECIDED = INVALID
 FIELD = 128  # Bytes of a row of the table.
 FRAME = 48  # Bytes that are kept of each object and list around a value.
-TEXT, QUOTED, JSON, NUMBER, INTEGER, DOUBLE, FLOAT, BOOLEAN, OBJECT, LIST, MAP = range(11)
+TEXT, QUOTED, NUMBER, JSON, INTEGER, DOUBLE, FLOAT, BOOLEAN, OBJECT, LIST, MAP = range(11)
 """Kinds of values. The first four are columns of text: of a string its characters, and of any other value its JSON text; of strings alone;
-of every value its JSON text; of a string its characters, and of a number its text.
+of a string its characters, and of a number its text; of every value its JSON text.
 """
 _IN_LIST, _IN_MAP = 0, -1
 NO_LENGTH = 1 << 62  # Longer than any text: no bytes are this name.
@@ -402,14 +402,14 @@ def put_decimal(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, 
 def put_value(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
     """Write a value that is neither an object nor a list, or null; results as in `put_integer`, or -1 minus the code for no room."""
     kind = load64(field + _KIND)
-    if byte == QUOTE and kind <= NUMBER and kind != JSON:
+    if byte == QUOTE and kind <= NUMBER:
         return put_string(t, load64(field + _COLUMN), row, at + 1, end)
     if byte == _N:
         put_nulls(t, load64(field + _FILL), load64(field + _FILLS), row)
         return after_literal(at, end, byte)
     if kind == INTEGER:
         return put_integer(t, p, field, row, at, byte, end)
-    if kind <= NUMBER:
+    if kind <= JSON:
         return put_raw(t, field, row, at, byte, end)
     if DOUBLE <= kind <= FLOAT:
         return put_decimal(t, p, field, row, at, byte, end)
@@ -436,7 +436,7 @@ def put_raw(t: ColumnTables, field: int, row: int, at: int, byte: int, end: int)
     return after if code == DONE else -1 - code
 
 
-def lose(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: int, end: int) -> int:
+def lose(t: ColumnTables, p: JsonProgram, field: int, record: int, row: int, at: int, byte: int, end: int) -> int:
     """Make a value null that is not of its field's type, and note that it is lost; returns the address after it, or -1 if it is not certain
     that it is lost.
     """
@@ -451,12 +451,12 @@ def lose(t: ColumnTables, p: JsonProgram, field: int, row: int, at: int, byte: i
         if load64(field + _WIDTH) == 8 and is_whole(stop, end) and stop - at <= 20:
             return -1
     put_nulls(t, load64(field + _FILL), load64(field + _FILLS), row)
-    mark, attempt = p.marks + load64(field + _STAMP), load64(p.marks)
+    mark, attempt = p.marks + load64(field + _STAMP), load64(p.marks) + record + 1
     if load64(mark) != attempt:
         store64(mark, attempt)
         count = load64(p.lost)
         store64(p.lost, count + 1)
-        store64(p.lost + 16 * count + 16, load64(p.lost + 8))
+        store64(p.lost + 16 * count + 16, record)
         store64(p.lost + 16 * count + 24, field - p.fields)
     return after
 
@@ -570,13 +570,13 @@ def decode(t: ColumnTables, p: JsonProgram, at: int, end: int, row: int) -> int:
             after = put_value(t, p, field, row, at, byte, end)
             if after < -1:
                 return -1 - after
-            at = after if after >= 0 else lose(t, p, field, row, at, byte, end)
+            at = after if after >= 0 else lose(t, p, field, record, row, at, byte, end)
         elif byte == (OPEN_LIST if kind == LIST else OPEN_OBJECT):
             push(frame, inside, expected, row, stamp, missing)
             frame, inside, opened = frame + FRAME, field, True
             at, stamp, expected, missing, close = begin(t, p, inside, kind, row, at)
         else:
-            at = lose(t, p, field, row, at, byte, end)
+            at = lose(t, p, field, record, row, at, byte, end)
         if at < 0:
             return UNDECIDED
 
