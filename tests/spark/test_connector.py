@@ -81,13 +81,14 @@ def test_structs_of_several_chunks(columnar: Any, tmp_path: Path) -> None:
     table = kolumn.read(tmp_path, columns=["offset", "value", "headers"], value_format="json", value_schema=schema)
     assert [row.asDict(recursive=True) for row in frame.collect()] == table.to_pylist()
     nested = frame.groupBy("value.customer").agg(sql.sum("value.id"), sql.sum(sql.size("value.items"))).collect()
-    kept = [row for i, row in enumerate(rows) if i not in (3, 5, 400)]
+    # Of row 5 the list is lost alone.
+    kept = [row if i != 5 else {"customer": "c0", "id": 5, "items": []} for i, row in enumerate(rows) if i not in (3, 400)]
     expected: dict[str | None, Any] = {None: (None, None)}
     for customer in ("c0", "c1", "c2"):
         own = [row for row in kept if row["customer"] == customer]
         expected[customer] = sum(row["id"] for row in own), sum(len(row["items"]) for row in own)
     assert {customer: (total, items) for customer, total, items in nested} == expected
-    # What nobody asked for is not handed over. A value is valid if all of its fields are, also those that nobody asked for.
+    # What nobody asked for is not handed over.
     few = frame.agg(sql.sum("value.id"), sql.sum(sql.size("headers.key")), sql.max(sql.expr("get(value.items, 0).sku")))
     assert few.collect() == [(sum(row["id"] for row in kept), ROWS, "998")]
     whole = frame.agg(sql.max("value"), sql.max("headers"))
