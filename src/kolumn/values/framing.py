@@ -379,14 +379,16 @@ def _named(value: bytes, framing: int, name: str) -> _Named | None:
         # A schema that only its artifact names is not looked for.
         return _Named(id=int.from_bytes(value, "big", signed=True)) if len(value) == 8 and not name.endswith("artifactId") else _Named()
     prefix, size, _, low = wire.recognise(value, 0, len(value), _PREFIXES["confluent"])
-    message_indexes = _message_indexes(value, size) if size < len(value) else ()
-    if prefix == wire.NONE or message_indexes is None:
+    found = message_indexes(value, size) if size < len(value) else ((), len(value))
+    if prefix == wire.NONE or found is None or found[1] != len(value):
         return _Named()
-    return _Named(low, None, message_indexes) if prefix == wire.CONFLUENT else _Named(None, UUID(bytes=value[1:17]), message_indexes)
+    return _Named(low, None, found[0]) if prefix == wire.CONFLUENT else _Named(None, UUID(bytes=value[1:17]), found[0])
 
 
-def _message_indexes(value: bytes, position: int) -> tuple[int, ...] | None:
-    """Zig-zag varints: how many, then so many; no index means the first message. None if they don't end where the value does."""
+def message_indexes(value: bytes, position: int) -> tuple[tuple[int, ...], int] | None:
+    """Message indexes as Confluent's serializers write them, and where they end: zig-zag varints, how many, then so many; no index means
+    the first message. None if they are malformed.
+    """
     count, position = varint64(value, position, len(value))
     if position == MALFORMED or not 0 <= count <= len(value) - position:
         return None
@@ -396,7 +398,7 @@ def _message_indexes(value: bytes, position: int) -> tuple[int, ...] | None:
         if position == MALFORMED:
             return None
         indexes.append(index)
-    return (tuple(indexes) or (0,)) if position == len(value) else None
+    return tuple(indexes) or (0,), position
 
 
 class BareFramer:

@@ -18,9 +18,9 @@ from kolumn.core.arrays import AnyArray, Flags, Int64s
 from kolumn.core.errors import ArgumentError
 from kolumn.core.lost import WHOLE
 from kolumn.cpu_fallback.values.protobuf import Rows, write_rows
-from kolumn.formats.varint import MALFORMED, varint64
 from kolumn.values.decoder import Bodies, Salvaged
 from kolumn.values.extensions import column_of
+from kolumn.values.framing import message_indexes
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
 from kolumn.values.protobuf_columns import finished
 from kolumn.values.protobuf_reader import MessageReader, is_well_formed
@@ -229,16 +229,8 @@ class ProtobufDecoder:
 
 def _names_another(body: bytes, places: dict[str, Place]) -> bool:
     """Whether a body begins with message indexes, as they are written today, of a message of the file, and goes on with one."""
-    count, position = varint64(body, 0, len(body))
-    if position == MALFORMED or not 0 <= count <= len(body):
-        return False
-    path = []
-    for _ in range(count):
-        index, position = varint64(body, position, len(body))
-        if position == MALFORMED:
-            return False
-        path.append(index)
-    return any(place.path == (tuple(path) or (0,)) for place in places.values()) and is_well_formed(body[position:])
+    found = message_indexes(body, 0)
+    return found is not None and any(place.path == found[0] for place in places.values()) and is_well_formed(body[found[1] :])
 
 
 _DIRECT = 256  # Numbers below it may be looked up directly.
