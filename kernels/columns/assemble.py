@@ -130,7 +130,7 @@ def concatenate(tables: list[DeviceTable], options: Any) -> Named:
     import pylibcudf
 
     if not tables:
-        tables.append(no_rows(runtime(), options.names, options.typed_columns(runtime(), None), options.payload))
+        tables.append(no_rows(runtime(), options.names, options.typed_columns(runtime(), None)[0], options.payload))
     for number, name in enumerate(options.names):
         _check_size(name, [table.columns[number] for table in tables])
     columns, children = [], of_table(tables[0])

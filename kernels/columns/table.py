@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Sequence_
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Flags
 from kolumn.core.errors import KolumnError
+from kolumn.core.lost import LostValues
 from kolumn.core.text import decode
 from kolumn.formats import table
 from kolumn.formats.codecs.known import NAMES
@@ -98,15 +99,17 @@ class DeviceTable:
     names: tuple[str, ...]
     columns: list[Any]
     num_rows: int
+    lost: LostValues = field(default_factory=LostValues)
+    """What could not be decoded of typed columns."""
 
     @property
     def nbytes(self) -> int:
         return sum(column.nbytes for column in self.columns)
 
-    def replaced(self, names: list[str], more: dict[str, Column]) -> "DeviceTable":
-        """A table of these names, some of whose columns come from ``more``."""
+    def replaced(self, names: list[str], more: dict[str, Column], lost: LostValues) -> "DeviceTable":
+        """A table of these names, some of whose columns come from ``more``, for which ``lost`` was counted."""
         own = dict(zip(self.names, self.columns, strict=True))
-        return DeviceTable(tuple(names), [more[name] if name in more else own[name] for name in names], self.num_rows)
+        return DeviceTable(tuple(names), [more[name] if name in more else own[name] for name in names], self.num_rows, lost)
 
 
 class TableBuilder:

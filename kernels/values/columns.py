@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError
-from kolumn.core.lost import WHOLE
+from kolumn.core.lost import WHOLE, LostValues
 from kolumn.core.schema import PROBLEMS, beside
 from kolumn.kernels.columns.gather import headers_of
 from kolumn.kernels.columns.table import Column, bytes_column, on_host
@@ -57,9 +57,11 @@ class Values:
 Fields = dict[str, Column]  # Columns of fields, or of the value, by their names.
 
 
-def typed_columns(device: Runtime, records: DeviceRecords | None, how: Values, asked: Collection[str], payload: str) -> dict[str, Column]:
+def typed_columns(
+    device: Runtime, records: DeviceRecords | None, how: Values, asked: Collection[str], payload: str, lost: LostValues
+) -> dict[str, Column]:
     """The columns of a typed column that are ``asked`` for, by their names; with fields as columns, these under their own. ``records`` is
-    None for no rows; ``payload`` is "binary" or "string": what the payload is as a column."""
+    None for no rows; ``payload`` is "binary" or "string": what the payload is as a column. What cannot be decoded is added to ``lost``."""
     name, valid, schema_id, problems, raw = how.names
     payloads = DevicePayloads(device.empty(0), device.empty(0), 0) if records is None else getattr(records, name)
     headers = None if records is None or not how.typed.framer.needs_headers else _headers(device, records)
@@ -73,11 +75,13 @@ def typed_columns(device: Runtime, records: DeviceRecords | None, how: Values, a
         found[schema_id] = bodies.schema_ids(device)
     if bodies is not None and not {name, valid, problems} & set(asked):
         return found
-    made = None if bodies is None else _of_bodies(device, payloads, bodies, how, asked)
-    return {**found, **(_of_host(device, payloads, headers, how, asked) if made is None else made)}
+    made = None if bodies is None else _of_bodies(device, payloads, bodies, how, asked, lost)
+    return {**found, **(_of_host(device, payloads, headers, how, asked, lost) if made is None else made)}
 
 
-def _of_bodies(device: Runtime, payloads: DevicePayloads, bodies: DeviceBodies, how: Values, asked: Collection[str]) -> Fields | None:
+def _of_bodies(
+    device: Runtime, payloads: DevicePayloads, bodies: DeviceBodies, how: Values, asked: Collection[str], lost: LostValues
+) -> Fields | None:
     """The column of values, flags, and problems if they are ``asked`` for; None if the host has to decode them. That is so if a body is not
     valid: what can be had of it is looked for there."""
     if how.messages is not None:
@@ -98,15 +102,21 @@ def _of_bodies(device: Runtime, payloads: DevicePayloads, bodies: DeviceBodies, 
         wrong = (flags == 0) & (whole >= 0)
     name, of_flags, _, of_problems, _ = how.names
     found = fields_of(column) if how.typed.flat and column.kind == "struct" else {name: column}
-    if of_problems in asked:
-        found[of_problems] = uploaded(device, pa.array([[WHOLE] if one else None for one in wrong.tolist()], PROBLEMS))
+    if of_problems in asked or wrong.any():
+        told = pa.array([[WHOLE] if one else None for one in wrong.tolist()], PROBLEMS)
+        lost.add(name, told)
+        if of_problems in asked:
+            found[of_problems] = uploaded(device, told)
     return {of_flags: valid, **found}
 
 
-def _of_host(device: Runtime, payloads: DevicePayloads, headers: pa.Array | None, how: Values, asked: Collection[str]) -> Fields:
+def _of_host(
+    device: Runtime, payloads: DevicePayloads, headers: pa.Array | None, how: Values, asked: Collection[str], lost: LostValues
+) -> Fields:
     """The same by the decoder of the CPU, and schema ids: the payloads are copied to the host, the columns back."""
     name, valid, schema_id, problems, _ = how.names
     arrays = decoded(how.typed, _binary(device, payloads), headers, how.names)
+    lost.add(name, arrays[problems])
     column = arrays[name]
     if how.typed.flat and pa.types.is_struct(column.type):
         columns = {one.name: uploaded(device, child) for one, child in zip(column.type, column.flatten(), strict=True)}

@@ -18,6 +18,7 @@ from kit.change_events import avro_schema
 from kit.device_columns import to_arrow
 from kit.emulated import Emulated, HostMemory
 from kit.outcome import COLUMNS
+from kolumn.core.lost import LostValues
 from kolumn.core.schema import HEADERS
 from kolumn.kernels.columns.table import Column
 from kolumn.kernels.machine.device import runtime
@@ -176,7 +177,7 @@ def test_values_without_rows(tmp_path: Path, device: Emulated, joined: list[int]
     assert rows == {name: [None] * n for name in names} | {"offset": [*range(n)], "valueValid": [0] * n}
     # On the device.
     (typed,) = with_types(Options.of(value_as="columns", **AVRO), [], []).typed
-    found = typed_columns(runtime(), None, Values.of(typed), ["value", "valueValid", "valueSchemaId"], "binary")
+    found = typed_columns(runtime(), None, Values.of(typed), ["value", "valueValid", "valueSchemaId"], "binary", LostValues())
     beside = {"valueValid": "bool", "valueSchemaId": "int64"}
     assert {name: column.kind for name, column in found.items()} == {one.name: kind_of(one.type) for one in typed.type} | beside
     assert {column.rows for column in found.values()} == {0}

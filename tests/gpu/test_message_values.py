@@ -14,6 +14,7 @@ from kit.device_columns import compared
 from kit.emulated import Emulated
 from kit.protobuf_values import ORDER, body, mutants, schema
 from kolumn.core.errors import ArgumentError
+from kolumn.core.lost import LostValues
 from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.values.columns import Values, typed_columns
 from kolumn.values.protobuf_schema import file_of
@@ -150,7 +151,7 @@ def test_one_value_and_none(emulated: Emulated, tmp_path: Path) -> None:
     # What is after a value, here the count of its headers, is no message index.
     assert compare([b"\0\0\0\0\7", b"\0\0\0\0\7\0"], ORDER, "Item", tmp_path / "b.log") == (1, [False, True])
     how = Values.of(Typed("value", "protobuf", message="Order", flat=True, reader=ORDER))
-    found = typed_columns(runtime(), None, how, ["value", "valueValid"], "binary")
+    found = typed_columns(runtime(), None, how, ["value", "valueValid"], "binary", LostValues())
     assert [column.rows for column in found.values()] == [0] * 18
 
 

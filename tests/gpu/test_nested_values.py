@@ -141,7 +141,7 @@ def test_one_value(emulated: Emulated, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("emulated", ["ptx"], indirect=True)
 @pytest.mark.parametrize("errors", ["null-field", "keep"])
-def test_what_is_lost_is_said(emulated: Emulated, errors: str, tmp_path: Path) -> None:
+def test_what_is_lost_is_said(emulated: Emulated, errors: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The host decodes a chunk in which a body is not valid; where no schema is known for one, nothing is left to look for."""
     fields: list[Any] = [{"name": "a", "type": "string"}, {"name": "b", "type": "null"}, {"name": "c", "type": ["null", "long"]}]
     schema = {"type": "record", "name": "r", "fields": fields}
@@ -152,7 +152,11 @@ def test_what_is_lost_is_said(emulated: Emulated, errors: str, tmp_path: Path) -
         path = tmp_path / f"{number}.log"
         kolumn.write(pa.table({"value": pa.array([good, one, None], pa.binary())}), path)
         assert compared(path, **how)["valueProblems"].to_pylist() == [None, problems, None]
-    assert emulated.launched["measure_values"] == 3
+        compared(path, **how | {"columns": ["value"]})
+        # The read by the CPU and the one by the device, twice.
+        assert (len(caplog.messages), len({*caplog.messages})) == ((4, 1) if problems else (0, 0))
+        caplog.clear()
+    assert emulated.launched["measure_values"] == 6
 
 
 @pytest.mark.parametrize("emulated", ["ptx"], indirect=True)

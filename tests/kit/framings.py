@@ -154,7 +154,7 @@ def _is_message(body: bytes) -> bool:
 
 
 def _as_old_ones(body: bytes, message: Message) -> list[bytes]:
-    """The bodies after message indexes as plain varints, and without any."""
+    """The bodies after message indexes as plain varints, and without any, if the file has no other outermost message."""
     found = []
     try:
         count, rest = _varint(body)
@@ -166,7 +166,8 @@ def _as_old_ones(body: bytes, message: Message) -> list[bytes]:
             found.append(rest)
     except NoBodyError:
         pass
-    return [*found, body] if body else found
+    is_only_one = [path for path in message.paths if len(path) == 1] == [message.path]
+    return [*found, body] if body and is_only_one else found
 
 
 def _after_apicurio(body: bytes, message: Message, *, or_nothing: bool = False) -> bytes:

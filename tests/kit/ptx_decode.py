@@ -25,6 +25,7 @@ from kit.emulated import Emulated
 from kit.ptx import Launch, Machine
 from kit.ptx_memory import TRACE_COLUMNS
 from kolumn.core.arrays import Int64s
+from kolumn.core.lost import LostValues
 from kolumn.kernels import check
 from kolumn.kernels.fields import hop
 from kolumn.kernels.fields.records import DevicePayloads
@@ -202,7 +203,7 @@ def typed(way: str) -> Decoded:
         for _ in range(2):
             costs.launches.clear()
             runtime.asked.clear()
-            found = typed_columns(runtime, SimpleNamespace(value=payloads), values, ["value", "valueValid"], "binary")
+            found = typed_columns(runtime, SimpleNamespace(value=payloads), values, ["value", "valueValid"], "binary", LostValues())
         assert found["valueValid"].data.bytes.all()
     return Decoded(int(lengths.sum()), len(given), costs.launches, runtime.asked)
 

@@ -159,7 +159,7 @@ def test_a_schema_in_a_file(log: Path, tmp_path: Path) -> None:
 def test_errors_have_the_words_of_the_shell(log: Path) -> None:
     out = run("cat", log, *JSON, "--value-errors", "raise", "--columns", "offset,value")
     assert (out.returncode, out.stdout.count("\n")) == (3, 2)
-    assert all(words in out.stderr for words in ("offset 2: value: 1 bytes", "--value-errors keep"))
+    assert all(words in out.stderr for words in ("offset 2: value: 1 bytes", "--value-errors null-field"))
     out = run("cat", log, "--key-format", "jsom")
     assert out.returncode == 2
     assert all(words in out.stderr for words in ("--key-format jsom", "did you mean 'json'"))

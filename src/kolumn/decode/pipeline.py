@@ -15,13 +15,15 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from kolumn.backend import RESIDENT
 from kolumn.core.buffers import int64s, keep
 from kolumn.core.errors import Code, NoMemoryError
+from kolumn.core.lost import LostValues
 from kolumn.core.threads import DECODE, RunAhead, Workers, forked, keep_forever, workers
 from kolumn.damage.findings import OnDamage, Tally, Trouble, damage_of_fault, lost_of
 from kolumn.damage.search import Floor
@@ -38,7 +40,7 @@ from kolumn.formats.entries import Entries
 from kolumn.options import AHEAD, Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
-from kolumn.values.typed import finished
+from kolumn.values.typed import counted_in, finished
 
 SHARED = 8 << 20
 """Bytes of a range from which on threads share it, and of small ranges that one thread gets at a time, if chunks are not smaller."""
@@ -71,9 +73,19 @@ def scan_ranges(
     """
     watched = options.watched if options.typed else options
     batches = _Scan(watched, damage, tally, decoder or decoder_of(options.backend), predicate).batches(ranges)
+    if options.backend == RESIDENT:
+        return _counted(batches, lost_of(damage))
     if not options.typed:
         return batches
     return finished(batches, options.columns, options.binary, options.typed, lost_of(damage))
+
+
+def _counted(tables: Iterable[Any], lost: LostValues | None) -> Iterator[Any]:
+    """Tables on a device, each with what it lost of typed values."""
+    with counted_in(lost) as counted:
+        for table in tables:
+            counted.update(table.lost)
+            yield table
 
 
 class _Done(NamedTuple):

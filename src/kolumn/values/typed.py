@@ -5,6 +5,7 @@ of record batches into typed columns, in the thread that made the batch.
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -343,8 +344,7 @@ def finished(
     """
     schema = schema_of(columns, binary, typed)
     flat = {owner.column for owner in typed if owner.column in columns and owner.flat and pa.types.is_struct(owner.type)}
-    counted = LostValues() if lost is None else lost
-    try:
+    with counted_in(lost) as counted:
         for batch in batches:
             good, error = _judged(batch, typed)
             for owner in typed:
@@ -355,6 +355,14 @@ def finished(
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
             if error is not None:
                 raise error
+
+
+@contextmanager
+def counted_in(lost: LostValues | None) -> Iterator[LostValues]:
+    """Where a read counts the values that it loses: ``lost``; without it, one warning tells them when the read ends."""
+    counted = LostValues() if lost is None else lost
+    try:
+        yield counted
     finally:
         if lost is None and counted.values:
             logger.warning("%s", counted.said)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kolumn.core.lost import LostValues
 from kolumn.core.text import in_column
 from kolumn.decode.device.chunk import ChunkOnDevice, DevicePart
 from kolumn.decode.host.aborted import ABORTED, STATES, Transactions, end_of, states_of
@@ -42,14 +43,14 @@ class ResidentOptions(Options):
         typed = {name for values in self.values for name in values.names}
         return [name for name in self.asked if name not in typed]
 
-    def typed_columns(self, device: "Runtime", records: "DeviceRecords | None") -> dict[str, Any]:
-        """The other columns, by their names; ``records`` is None for no rows."""
+    def typed_columns(self, device: "Runtime", records: "DeviceRecords | None") -> tuple[dict[str, Any], LostValues]:
+        """The other columns, by their names, and what was lost of them; ``records`` is None for no rows."""
         from kolumn.kernels.values import columns
 
-        typed: dict[str, Any] = {}
+        typed, lost = dict[str, Any](), LostValues()
         for values in self.values:
-            typed |= columns.typed_columns(device, records, values, self.asked, self.payload)
-        return typed
+            typed |= columns.typed_columns(device, records, values, self.asked, self.payload, lost)
+        return typed, lost
 
 
 class ResidentRun:
@@ -97,7 +98,7 @@ class ResidentPart(NamedTuple):
         built = TableBuilder(part.device, part.records, constants, text, kept, dropped, STATES)
         table = built.table(options.stored_names)
         if options.values:
-            table = table.replaced(options.names, options.typed_columns(built.device, built.records))
+            table = table.replaced(options.names, *options.typed_columns(built.device, built.records))
         part.device.synchronize()
         return table
 
