@@ -38,6 +38,8 @@ class Values:
             raise ArgumentError("the first value that is not valid is looked for on the host")
         if typed.envelope is not None:
             raise ArgumentError("an envelope is taken off on the host")
+        if typed.uuids == "arrow":
+            raise ArgumentError("cuDF has no type for UUIDs")
         if typed.kind == "avro":
             assert isinstance(typed.decoder, AvroDecoder)
             for node in nodes(typed.decoder.layout.root):

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import pyarrow as pa
@@ -107,6 +108,24 @@ def test_avro_defaults_and_unions(style: str, names: list[str], tmp_path: Path) 
     rows = pa.array([both], pa.struct([("u", union)]))
     with pytest.raises(ArgumentError, match=r"row 0: \$\.u: expected one field that is not null"):
         back(tmp_path / "t-1", rows, value_format="avro", value_schema=schema)
+
+
+def test_uuids_in_their_own_type(tmp_path: Path) -> None:
+    """Written as text or as 16 bytes, as the schema says; other tools have them as text."""
+    fixed = {"type": "fixed", "name": "F", "size": 16, "logicalType": "uuid"}
+    fields = [{"name": "a", "type": {"type": "string", "logicalType": "uuid"}}, {"name": "b", "type": ["null", fixed]}]
+    how: dict[str, Any] = {"value_format": "avro", "value_schema": json.dumps({"type": "record", "name": "R", "fields": fields})}
+    ids = pa.array([UUID(int=n).bytes for n in (5, 2**127)], pa.binary(16))
+    own = pa.ExtensionArray.from_storage(pa.uuid(), ids)
+    rows = pa.StructArray.from_arrays([own, own], ["a", "b"])
+    found = back(tmp_path / "t-0", rows, **how)
+    assert found["value"].to_pylist() == [{"a": str(UUID(bytes=one)), "b": one} for one in ids.to_pylist()]
+    again = kolumn.read(tmp_path / "t-0", **how, value_uuids="arrow", columns=["value"])
+    assert again["value"].combine_chunks().equals(rows)
+    polars = kolumn.scan_polars(tmp_path / "t-0", **how, value_uuids="arrow", columns=["value"]).collect()["value"].to_list()
+    assert polars == [dict.fromkeys("ab", str(UUID(bytes=one))) for one in ids.to_pylist()]
+    json_ = back(tmp_path / "t-1", rows, value_format="json", value_schema={"a": "string", "b": "string"})
+    assert json_["value"].to_pylist() == polars
 
 
 def test_protobuf(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def expected(body: bytes | None, type: pa.DataType, truncate: bool = False) -> t
         return None, set()
     lost: set[str] = set()
     try:
-        text = body.decode()
+        text = body.decode("utf-8-sig")
         value = loads(text)
         if type != JSON_TEXT and not isinstance(value, list if pa.types.is_list(type) else Pairs):
             return None, {WHOLE}

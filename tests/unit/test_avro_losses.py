@@ -1,11 +1,13 @@
 """What is left of Avro values that do not fit: by fields, by writers' schemas, below the depth of types that contain themselves."""
 
 import json
+import random
 import struct
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import fastavro
 import numpy as np
@@ -348,6 +350,45 @@ def test_time_units() -> None:
             }
             expected.append((row, tuple(name for name in ("ms", "us") if row[name] is None)))
         assert read(decoder, bodies(lines, [0] * len(lines), (writer,))) == expected
+
+
+def test_uuids_in_their_own_type() -> None:
+    """Of text and of 16 bytes, anywhere; what is no UUID for Python's module is lost."""
+    of_text, fixed = logical("string", "uuid"), {"type": "fixed", "name": "F", "size": 16, "logicalType": "uuid"}
+    types: dict[str, Any] = {
+        "a": of_text, "b": ["null", of_text], "f": fixed, "l": {"type": "array", "items": of_text}, "m": {"type": "map", "values": "F"},
+        "u": ["null", of_text, "long"], "r": record("Q", k=of_text, z="int"), "s": "string",
+    }  # fmt: skip
+    rng, lines, expected = random.Random(4), [], []
+
+    for _ in range(60):
+        ids = [UUID(int=rng.getrandbits(128)) for _ in range(6)]
+        given: list[bytes] = []
+        for one in ids:
+            written = rng.choice((str(one), str(one).upper())).encode()
+            bad = rng.choice((b"", written[1:], written + b"0", written.replace(b"-", b""), written.replace(b"-", b"g"), b"\n" + written))
+            given.append(rng.choice((written, written, written, bad)))
+        a, b, first, second, u, k = [UUID(one.decode()) if len(one) == 36 and b"g" not in one else None for one in given]
+        parts = [text(given[0]), b"\2", text(given[1]), ids[0].bytes, b"\4", text(given[2]), text(given[3]), b"\0"]
+        parts += [b"\2", text(b"x"), ids[1].bytes, b"\0", b"\2", text(given[4]), text(given[5]), b"\2", text(b"t")]
+        lines.append(b"".join(parts))
+        row = {"a": a, "b": b, "f": ids[0], "l": [first, second], "m": [("x", ids[1])], "u": {"string": u, "long": None}}
+        lost = [("a", a), ("b", b), ("l", first and second), ("u.string", u), ("r.k", k)]
+        expected.append((row | {"r": {"k": k, "z": 1}, "s": "t"}, tuple(path for path, found in lost if found is None)))
+    decoder = AvroDecoder(registered(record("R", **types)), shape=AvroShape(uuids=True))
+    array, lost_of = decoder.salvage(bodies(lines))
+    array.validate(full=True)
+    assert list(zip(array.to_pylist(), lost_of, strict=True)) == expected
+    rows, valid = decoder.decode(bodies(lines))
+    rows.validate(full=True)
+    assert rows.to_pylist() == [None if lost else row for row, lost in expected]
+    assert valid.tolist() == [not lost for _, lost in expected]
+    assert 0 < valid.sum() < len(lines)
+    # Alone, and only some types of a union.
+    alone = AvroDecoder(registered(of_text), shape=AvroShape(uuids=True))
+    assert (alone.salvage(bodies([text(b"?")]))[1], alone.type) == ([("$",)], pa.uuid())
+    some = AvroDecoder(registered(record("R", **types)), ("u.long", "s"), shape=AvroShape(uuids=True))
+    assert some.type == pa.struct([("u", pa.struct([("long", pa.int64())])), ("s", pa.string())])
 
 
 def test_decimals_of_more_digits_than_arrow_has() -> None:

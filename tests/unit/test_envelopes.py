@@ -17,6 +17,7 @@ from kit.outcome import raises
 from kolumn.core.errors import ArgumentError
 from kolumn.readers.types import inference
 from kolumn.values.avro_schema import parse
+from kolumn.values.avro_types import meant_type
 from kolumn.values.connect import merged, of_avro, of_connect
 from kolumn.values.decoder import with_unit
 from kolumn.values.envelopes import JsonEnvelope, json_envelope, opened
@@ -215,13 +216,15 @@ def test_types_of_avro_by_connects_names() -> None:
         ("born", pa.int32()), ("at", pa.int64()), ("all", pa.list_(pa.int64())), ("by", pa.map_(pa.string(), pa.string())),
         ("other", pa.struct([("a", pa.int32()), ("b", pa.string())])), ("free", free), ("again", free), ("year", pa.int32()),
     ])  # fmt: skip
-    found = of_avro(node, read)
+    found = meant_type(node, read, of_avro)
     assert [field.type for field in found] == [
         pa.date32(), pa.timestamp("us"), pa.list_(pa.timestamp("ms")), pa.map_(pa.string(), JSON_TEXT),
         pa.struct([("a", pa.date32()), ("b", JSON_TEXT)]), pa.string(), pa.string(), pa.int32(),
     ]  # fmt: skip
     # Of some of the fields.
-    assert of_avro(node, pa.struct([read.field("at"), read.field("free")])) == pa.struct([found.field("at"), found.field("free")])
+    assert meant_type(node, pa.struct([read.field("at"), read.field("free")]), of_avro) == pa.struct(
+        [found.field("at"), found.field("free")]
+    )
 
 
 def make(reader: Any, columns: Any) -> JsonDecoder:
@@ -384,3 +387,9 @@ def test_data_and_attributes_of_cloud_events() -> None:
     assert salvaged("cloudevents", values[:1], ["__ce_id"]) == [({"__ce_id": "1"}, ())]
     text = salvaged("cloudevents", [cloud("text"), {"a": 1}], ["data", "__ce_id"], [cloud("text")])
     assert text == [({"data": "text", "__ce_id": "1"}, ()), (None, ("$",))]
+    # Of binary data there is no member ``data``.
+    coded = [{"specversion": "1.0", "id": "2", "data_base64": data} for data in ("AP8=", "?", None)]
+    found = salvaged("cloudevents", coded, ["data", "__ce_id"], coded)
+    assert found == [({"data": data, "__ce_id": "2"}, lost) for data, lost in ((b"\0\xff", ()), (None, ("data",)), (None, ()))]
+    assert salvaged("cloudevents", coded, None, values[:1]) == [(made(None, id="2"), ("id", "b"))] * 2 + [(made(None, id="2"), ())]
+    assert salvaged("cloudevents", coded[:1], ["__ce_id"], values[:1]) == [({"__ce_id": "2"}, ())]

@@ -44,6 +44,7 @@ PayloadAs = Literal["struct", "columns"]
 PayloadErrors = Literal["null-field", "keep", "raise"]
 PayloadUnit = Literal["s", "ms", "us", "ns"]
 PayloadUnions = Literal["types", "members"]
+PayloadUuids = Literal["stored", "arrow"]
 PayloadEnvelope = Literal["debezium", "connect", "cloudevents", "auto"]
 PayloadSubject = Literal["topic", "record", "topic-record"]
 Decode = Literal["internal"]
@@ -155,6 +156,10 @@ class PayloadOptions(TypedDict, total=False):
         PayloadUnions, "types", "Names of the fields of an Avro union: its 'types', or 'members' (member0, member1, …), as in Spark."
     ]
     key_unions: PayloadUnions
+    value_uuids: Annotated[
+        PayloadUuids, "stored", "UUIDs of Avro as they are 'stored', text or 16 bytes, or as 'arrow', the type arrow.uuid."
+    ]
+    key_uuids: PayloadUuids
     value_envelope: Annotated[
         PayloadEnvelope | None,
         None,

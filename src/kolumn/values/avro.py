@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, shown
-from kolumn.core.lost import TOLD, WHOLE
+from kolumn.core.lost import ELEMENTS, TOLD, WHOLE
 from kolumn.cpu_fallback.values.avro import decode_rows
 from kolumn.formats.words import load64
 from kolumn.values import avro_plain
@@ -36,10 +36,22 @@ from kolumn.values.avro_resolve import (
     may_be_empty,
 )
 from kolumn.values.avro_schema import SchemaNode, parse, title
-from kolumn.values.avro_types import ArrowTypes, AvroShape, decimal_bytes, is_text_decimal, members, per_unit, readable, with_nulls
-from kolumn.values.decoder import Bodies, Salvaged
+from kolumn.values.avro_types import (
+    ArrowTypes,
+    AvroShape,
+    decimal_bytes,
+    is_text_decimal,
+    meant_type,
+    members,
+    per_unit,
+    readable,
+    uuid_type,
+    with_nulls,
+)
+from kolumn.values.decoder import Bodies, Salvaged, only_rows
 from kolumn.values.extensions import column_of
 from kolumn.values.memory import LARGEST, ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
+from kolumn.values.retyped import retyped
 from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.wire import avro
 from kolumn.values.wire.columns import DONE
@@ -355,10 +367,11 @@ class AvroDecoder:
             self.node = readable(written, columns, shape)
             types = ArrowTypes()
             strict = types.of(self.node)
-            self.type, self._symbols = with_nulls(strict), types.symbols
+            self._stored, self._symbols = with_nulls(strict), types.symbols
+            self.type = meant_type(self.node, self._stored, uuid_type) if shape is not None and shape.uuids else self._stored
             # What the schema says cannot be null has no validity in memory, and none is written.
             self.layout = ColumnLayout.of(strict, self._symbols)
-            self.layout.root = _retyped(self.layout.root, self.type)
+            self.layout.root = _retyped(self.layout.root, self._stored)
             plan = resolve.resolve(written, self.node)
             self._own = _Written(plan, program(plan, self.layout.root))
         except (ArgumentError, MismatchError) as error:
@@ -371,7 +384,11 @@ class AvroDecoder:
         """As `ValueDecoder.decode`, in host memory of its own. A row without a writer's schema is read by the reader's. `OverflowError` if
         a column has more than 2**31 - 1 bytes or elements: decode fewer rows at a time.
         """
-        return self._rows(bodies, self.layout, [None if one is None else one.program for one in self._used(bodies)])
+        column, valid = self._rows(bodies, self.layout, [None if one is None else one.program for one in self._used(bodies)])
+        made, failures = retyped(column, self.type)
+        for _, rows in failures:
+            valid &= ~rows
+        return (only_rows(made, valid) if failures else made), valid
 
     def _used(self, bodies: Bodies) -> list[_Written | None]:
         """How values of the reader's own schema are read, then those of writers'; None for one that no row has: it is not looked at."""
@@ -408,9 +425,17 @@ class AvroDecoder:
 
     def salvage(self, bodies: Bodies) -> Salvaged:
         """As `ValueDecoder.salvage`. Values of schemas that lack a field of the reader's are read by programs first, without that field."""
+        column, lost = self._salvaged(bodies)
+        made, failures = retyped(column, self.type)
+        for path, rows in failures:
+            for row in np.flatnonzero(rows).tolist():
+                lost[row] = tuple(dict.fromkeys((*lost[row], path or (ELEMENTS if pa.types.is_nested(self.type) else WHOLE))))
+        return made, lost
+
+    def _salvaged(self, bodies: Bodies) -> Salvaged:
         written, rows = self._used(bodies), len(bodies)
         lost: list[tuple[str, ...]] = [(WHOLE,)] * rows
-        order, column = np.full(rows, -1, np.int64), pa.nulls(0, self.type)
+        order, column = np.full(rows, -1, np.int64), pa.nulls(0, self._stored)
         partial = [None if one is None else one.partial for one in written]
         by_program = np.array([one is not None for one in partial])[bodies.schema + 1]
         if by_program.any():
@@ -426,8 +451,8 @@ class AvroDecoder:
             value, lost[row] = self._plain(bodies, row, written)
             values.append(value)
         if not len(column):
-            return column_of(values, self.type), lost
-        return pa.concat_arrays([column, column_of(values, self.type)]).take(pa.array(order)), lost
+            return column_of(values, self._stored), lost
+        return pa.concat_arrays([column, column_of(values, self._stored)]).take(pa.array(order)), lost
 
     def _losses(self, column: pa.Array, schema: Int64s, written: Sequence[_Written | None]) -> dict[int, tuple[str, ...]]:
         """The fields that rows of a column lose because of their schemas, by rows."""
@@ -459,7 +484,7 @@ class AvroDecoder:
     @cached_property
     def _nullable(self) -> ColumnLayout:
         """The layout of columns in which each field can be null."""
-        return ColumnLayout.of(self.type, self._symbols)
+        return ColumnLayout.of(self._stored, self._symbols)
 
     def _written(self, writer: Schema) -> _Written:
         with self._lock:

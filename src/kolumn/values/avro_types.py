@@ -2,7 +2,7 @@
 is text in JSON. Unions of several types, which neither Arrow's tools nor Parquet have, are structs with a field for each type.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
@@ -34,12 +34,14 @@ _LOGICAL = {
 @dataclass(frozen=True)
 class AvroShape:
     """How a schema becomes columns: ``max_depth``, how often a record that contains itself is nested at most, and is JSON text below;
-    ``unions``, whether the fields of a union's struct have the names of its "types" or those of "members"; ``time_unit`` of timestamps.
+    ``unions``, whether the fields of a union's struct have the names of its "types" or those of "members"; ``time_unit`` of timestamps;
+    ``uuids``, whether UUIDs have Arrow's type for them.
     """
 
     max_depth: int = 1
     unions: str = "types"
     time_unit: str | None = None
+    uuids: bool = False
 
 
 def readable(node: SchemaNode, columns: Sequence[str] | None = None, shape: AvroShape | None = None) -> SchemaNode:
@@ -225,6 +227,40 @@ def with_nulls(type: pa.DataType) -> pa.DataType:
     if pa.types.is_map(type):
         return pa.map_(type.key_type, type.item_field.with_type(with_nulls(type.item_type)))
     return pa.list_(type.value_field.with_type(with_nulls(type.value_type))) if pa.types.is_list(type) else type
+
+
+Meant = Callable[[SchemaNode, pa.DataType], pa.DataType | None]
+"""The type that a part of a schema means, whose values are read as another one; None if its parts say that."""
+
+
+def meant_type(node: SchemaNode, type: pa.DataType, meant: Meant) -> pa.DataType:
+    """The type that is meant by a part of a readable schema, whose values are read as ``type``."""
+    found = meant(node, type)
+    if found is not None:
+        return found
+    if node.kind == "union":
+        others = members(node)
+        if len(others) == 1:
+            return meant_type(others[0], type, meant)
+        read = [branch for branch in others if branch.kind != "unread"]
+        return pa.struct([part.with_type(meant_type(other, part.type, meant)) for part, other in zip(type, read, strict=True)])
+    if node.kind == "record":
+        own = {part.name: part.type for part in node.fields}
+        return pa.struct([part.with_type(meant_type(own[part.name], part.type, meant)) for part in type])
+    if node.kind == "array":
+        return pa.list_(_of_items(node.inner, type.value_field, meant))
+    return pa.map_(type.key_field, _of_items(node.inner, type.item_field, meant)) if node.kind == "map" else type
+
+
+def _of_items(node: SchemaNode, part: pa.Field, meant: Meant) -> pa.Field:
+    """An element that is not what it means is null."""
+    type = meant_type(node, part.type, meant)
+    return part.with_type(type).with_nullable(part.nullable or not (type == part.type or pa.types.is_nested(type)))
+
+
+def uuid_type(node: SchemaNode, type: pa.DataType) -> pa.DataType | None:
+    """Arrow's type of a UUID, which Avro writes as text or as 16 bytes."""
+    return pa.uuid() if node.logical is not None and node.logical.name == "uuid" else None
 
 
 def per_unit(name: str, unit: str) -> int:

@@ -122,22 +122,8 @@ def merged(left: object, right: object, depth: int = 0) -> Mapping[str, object] 
     return None
 
 
-def of_avro(node: SchemaNode, type: pa.DataType) -> pa.DataType:
-    """The type that is meant by a part of a readable Avro schema, whose values are read as ``type``."""
-    if node.kind == "union":
-        others = [branch for branch in node.branches if branch.kind != "null"]
-        if len(others) == 1:
-            return of_avro(others[0], type)
-        if not pa.types.is_struct(type) or len(others) != type.num_fields:
-            return type
-        return pa.struct([part.with_type(of_avro(other, part.type)) for part, other in zip(type, others, strict=True)])
-    if node.kind == "record" and pa.types.is_struct(type):
-        if node.name == _VARIABLE and [part.name for part in type] == ["scale", "value"]:
-            return pa.string()
-        own = {part.name: part.type for part in node.fields}
-        return pa.struct([part.with_type(of_avro(own[part.name], part.type)) for part in type])
-    if node.kind == "array" and pa.types.is_list(type):
-        return pa.list_(type.value_field.with_type(of_avro(node.inner, type.value_type)))
-    if node.kind == "map" and pa.types.is_map(type):
-        return pa.map_(type.key_field, type.item_field.with_type(of_avro(node.inner, type.item_type)))
-    return _meant(node.meant, type)
+def of_avro(node: SchemaNode, type: pa.DataType) -> pa.DataType | None:
+    """The type that a part of a readable Avro schema means, as `kolumn.values.avro_types.meant_type` asks for it."""
+    if node.kind == "record":
+        return pa.string() if node.name == _VARIABLE and [part.name for part in type] == ["scale", "value"] else None
+    return None if node.kind in ("union", "array", "map") else _meant(node.meant, type)

@@ -26,6 +26,7 @@ from kolumn.core.buffers import bools
 from kolumn.core.errors import ArgumentError
 from kolumn.core.lost import ELEMENTS, WHOLE
 from kolumn.values.avro import AvroDecoder
+from kolumn.values.avro_types import meant_type
 from kolumn.values.connect import DELETED, fields_of, merged, of_avro, of_connect
 from kolumn.values.decoder import Bodies, Salvaged, ValueDecoder, nothing_salvaged, only_fields, only_rows, with_unit
 from kolumn.values.framing import values_of_headers
@@ -84,6 +85,8 @@ def json_envelope(
     if kind == "cloudevents":
         data = [one.get("data") if "specversion" in one else one for one in objects]
         types = (named, named) if named is not None else _types([], [one for one in data if one is not None], infer)
+        if types is None and any("data_base64" in one for one in objects):
+            types = (pa.binary(),) * 2
         return None if types is None else JsonEnvelope(*types)
     is_wrapped = [one.keys() >= {"schema", "payload"} if kind == "auto" else "payload" in one for one in objects]
     payloads = [one["payload"] if inside else one for one, inside in zip(objects, is_wrapped, strict=True)]
@@ -207,7 +210,8 @@ def _of_cloud_events(
         data = only_fields(data, tuple(own), where)
     plain = make(data, None) if pa.types.is_struct(data) else None
     attributes = dict.fromkeys(_ATTRIBUTES.values(), pa.string())
-    return CloudEventDecoder(plain, columns, make(pa.struct({"data": data, **attributes}), None), make(_MODE, None))
+    in_base64 = {_BASE64: pa.binary() if pa.types.is_binary(data) else pa.string()}
+    return CloudEventDecoder(plain, columns, make(pa.struct({"data": data, **in_base64, **attributes}), None), make(_MODE, None))
 
 
 def _is_document(row: pa.DataType, columns: Sequence[str]) -> bool:
@@ -216,7 +220,7 @@ def _is_document(row: pa.DataType, columns: Sequence[str]) -> bool:
 
 
 def _meant(decoder: ValueDecoder) -> pa.DataType:
-    return of_avro(decoder.node, decoder.type) if isinstance(decoder, AvroDecoder) else decoder.type
+    return meant_type(decoder.node, decoder.type, of_avro) if isinstance(decoder, AvroDecoder) else decoder.type
 
 
 @dataclass(frozen=True)
@@ -348,6 +352,8 @@ def _either(rows: Flags, first: pa.Array, second: pa.Array) -> pa.Array:
     return first if rows.all() else pa.concat_arrays([first, second]).take(pa.array(np.arange(len(rows)) + np.where(rows, 0, len(rows))))
 
 
+_BASE64 = "data_base64"
+"""The member that a structured event has instead of ``data``, if that is binary: a column of bytes has what it says."""
 _MODE = pa.struct([("specversion", pa.string())])
 
 
@@ -378,6 +384,9 @@ class CloudEventDecoder:
         valid, pieces, order = np.zeros(len(bodies), bool), [], []
         for decoder, is_structured, rows in self._parts(bodies):
             array, fine = (pa.nulls(len(rows), self.type), False) if decoder is None else decoder.decode(bodies.rows(rows))
+            if is_structured:
+                fine = fine & ~self._unfit(array)
+                array = only_rows(array, fine)
             valid[rows] = fine
             pieces.append(array if decoder is None else self._columns(array, is_structured))
             order.append(rows)
@@ -389,11 +398,18 @@ class CloudEventDecoder:
         pieces, order = [], []
         for decoder, is_structured, rows in self._parts(bodies):
             array, problems = nothing_salvaged(self.type, len(rows)) if decoder is None else decoder.salvage(bodies.rows(rows))
-            for row, paths in zip(rows.tolist(), problems, strict=True):
-                lost[row] = tuple(name for path in paths for name in self._names(path)) if is_structured else paths
+            unfit = self._unfit(array) if is_structured else np.zeros(len(rows), bool)
+            for row, paths, is_unfit in zip(rows.tolist(), problems, unfit.tolist(), strict=True):
+                every = (*paths, _BASE64) if is_unfit else paths
+                lost[row] = tuple(dict.fromkeys(name for path in every for name in self._names(path))) if is_structured else paths
             pieces.append(array if decoder is None else self._columns(array, is_structured))
             order.append(rows)
         return _in_order(pieces, order), lost
+
+    def _unfit(self, array: pa.StructArray) -> Flags:
+        """The rows whose data are bytes, in a column of another type."""
+        found = array.field(_BASE64)
+        return bools(found.is_valid()) if self._fields and not pa.types.is_binary(found.type) else np.zeros(len(array), bool)
 
     def _parts(self, bodies: Bodies) -> list[tuple[ValueDecoder | None, bool, Int64s]]:
         """Decoders, whether they read attributes, and the rows that they read."""
@@ -406,6 +422,8 @@ class CloudEventDecoder:
     def _columns(self, array: pa.StructArray, is_structured: bool) -> pa.Array:
         parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
         data = parts["data"] if is_structured else array
+        if is_structured and pa.types.is_binary(data.type):
+            data = pc.coalesce(data, parts[_BASE64])
         children = [] if not self._fields else data.flatten() if self._is_struct else [data]
         none = pa.nulls(len(array), pa.string())
         attributes = [parts[_ATTRIBUTES[name]] if is_structured else none for name in self._wanted]
@@ -414,7 +432,7 @@ class CloudEventDecoder:
     def _names(self, path: str) -> tuple[str, ...]:
         """The fields that are lost with one of a structured event."""
         first, _, rest = path.partition(".")
-        if first != "data":
+        if first not in ("data", _BASE64):
             return (path,) if path == WHOLE else (f"__ce_{first}",)
         return (rest,) if rest else tuple(field.name for field in self._fields)
 

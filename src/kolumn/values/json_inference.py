@@ -142,7 +142,7 @@ _NOTHING = object()
 
 def _parsed(value: bytes) -> object:
     try:
-        parsed = json.loads(value.decode(), parse_int=_integer, parse_float=_float)
+        parsed = json.loads(value.decode("utf-8-sig"), parse_int=_integer, parse_float=_float)
     except (ValueError, RecursionError):
         return _NOTHING
     return _NOTHING if is_deep(parsed, _inner) else parsed

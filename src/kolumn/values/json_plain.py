@@ -67,7 +67,7 @@ class PlainType:
     def value(self, body: bytes) -> tuple[object, frozenset[str]]:
         """The value as Python's, for `kolumn.values.extensions.column_of`, and the paths of what is lost of it."""
         try:
-            text = _Text(body.decode())
+            text = _Text(body.decode("utf-8-sig"))
             if self.opens and text.first() != self.opens:
                 return None, frozenset((WHOLE,))
             value = _read(text, self)

@@ -59,6 +59,7 @@ _UNITS: dict[Tool, dict[str, str]] = {
     "Iceberg and Delta": dict.fromkeys(("s", "ms", "ns"), "us"),
 }  # fmt: skip
 """Units of timestamps that become another one."""
+_NAMED: dict[Tool, str] = {"Parquet": "Parquet, or what reads it,", "Polars": "Polars, or DuckDB,"}
 _IN_SQL: tuple[Tool, ...] = ("Spark", "Iceberg and Delta")
 
 
@@ -132,8 +133,7 @@ def say_narrowed(schema: pa.Schema, tool: Tool) -> None:
     """
     said = [f"{path} of {own} is {becomes}" for column in schema for path, own, becomes in _changes(column.name, column.type, tool)]
     if said:
-        what = "Parquet, or what reads it," if tool == "Parquet" else tool
-        logger.warning("%s does not have all types of these columns: %s", what, "; ".join(dict.fromkeys(said)))
+        logger.warning("%s does not have all types of these columns: %s", _NAMED.get(tool, tool), "; ".join(dict.fromkeys(said)))
 
 
 def _changes(path: str, type: pa.DataType, tool: Tool) -> Iterator[tuple[str, str, str]]:
@@ -187,7 +187,7 @@ class Narrowed:
         if own == wanted and not (self.in_polars and _has_times(own)):
             return column
         if isinstance(own, pa.BaseExtensionType):
-            return _uuid_text(column) if own == pa.uuid() else self.column(column.storage, stored_type(wanted), path)
+            return uuid_text(column) if own == pa.uuid() else self.column(column.storage, stored_type(wanted), path)
         if own == pa.month_day_nano_interval():
             return self.column(_interval(column), wanted, path)
         if pa.types.is_struct(own):
@@ -275,7 +275,7 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 _PLACES = [place for place in range(36) if place not in (8, 13, 18, 23)]  # of the digits; hyphens are between them
 
 
-def _uuid_text(column: pa.ExtensionArray) -> pa.StringArray:
+def uuid_text(column: pa.ExtensionArray) -> pa.StringArray:
     """As `str` of Python's `uuid.UUID` has it."""
     stored, n = column.storage, len(column)
     data = np.frombuffer(stored.buffers()[1] or b"", np.uint8)[16 * stored.offset : 16 * (stored.offset + n)].reshape(n, 16)

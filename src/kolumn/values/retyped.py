@@ -5,6 +5,7 @@ what these are. The type of a column and the type that it becomes say together h
     text, binary               decimal                              the unscaled number, big-endian; of text in base64
     text                       binary                               base64
     text                       `JSON_TEXT`                          the same text
+    text, 16 bytes             uuid                                 hexadecimal digits with hyphens; the same bytes
     struct of scale and value  text                                 a decimal, `io.debezium.data.VariableScaleDecimal`
     timestamp                  timestamp                            in another unit, cut off
 """
@@ -66,6 +67,9 @@ def _items(array: pa.Array, type: pa.DataType, path: str) -> tuple[pa.Array, Fai
 
 def _leaf(array: pa.Array, type: pa.DataType) -> tuple[pa.Array, Flags]:
     none = np.zeros(len(array), bool)
+    if type == pa.uuid():
+        stored, wrong = _uuids(array) if pa.types.is_string(array.type) else (array, none)
+        return in_type(stored, type), wrong
     if type == JSON_TEXT:
         return in_type(array, type), none
     if pa.types.is_timestamp(array.type):
@@ -90,6 +94,18 @@ def _times(array: pa.Array, type: pa.DataType) -> tuple[pa.Array, Flags]:
         number = pc.fill_null(array, 0).to_numpy()
         failed = (number < 0) | (number >= per_day(type))
     return only_rows(array.cast(pa.int32() if type.bit_width == 32 else pa.int64()), ~failed).view(type), failed
+
+
+def _uuids(texts: pa.StringArray) -> tuple[pa.FixedSizeBinaryArray, Flags]:
+    """The bytes of UUIDs in the form of RFC 9562, with digits of either case, and which texts are none."""
+    right = bools(pc.fill_null(pc.match_substring_regex(texts, _UUID), False))
+    some = texts.filter(pa.array(right)) if not right.all() else texts
+    found = bytes.fromhex("".join(some.to_pylist()).replace("-", ""))
+    made = pa.Array.from_buffers(pa.binary(16), len(some), [None, pa.py_buffer(found)])
+    return spread(made, right), bools(texts.is_valid()) & ~right
+
+
+_UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 
 
 def from_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, Flags]:

@@ -35,12 +35,14 @@ INTERNAL = "internal"  # The format of keys and values with ``decode="internal"`
 _CHOICES = {
     "format": get_args(keywords.PayloadFormat), "as": get_args(keywords.PayloadAs), "errors": get_args(keywords.PayloadErrors),
     "time_unit": get_args(keywords.PayloadUnit), "unions": get_args(keywords.PayloadUnions),
+    "uuids": get_args(keywords.PayloadUuids),
     "envelope": get_args(keywords.PayloadEnvelope), "subject": get_args(keywords.PayloadSubject),
 }  # fmt: skip
 _REGISTERED = ("avro", "protobuf", "json", "registry")
 _OWNERS: dict[str, tuple[str, ...]] = {
     "schemas": _REGISTERED, "message": ("protobuf", "registry"), "separator": ("csv",), "sample": ("json",), "max_depth": _REGISTERED,
-    "time_unit": _REGISTERED, "unions": ("avro", "registry"), "envelope": _REGISTERED, "subject": _REGISTERED, "as_of": _REGISTERED,
+    "time_unit": _REGISTERED, "unions": ("avro", "registry"), "uuids": ("avro", "registry"),
+    "envelope": _REGISTERED, "subject": _REGISTERED, "as_of": _REGISTERED,
 }  # fmt: skip
 """Options that only some formats have."""
 _WHERE = ("offset", "segment")  # Columns that the error about a value needs.
@@ -72,6 +74,7 @@ class Typed:
     max_depth: int = 1
     time_unit: str | None = None
     unions: str = "types"
+    uuids: str = "stored"
     envelope: str | None = None
     subject: str = "topic"
     as_of: keywords.Time | None = None
@@ -111,7 +114,7 @@ class Typed:
             from kolumn.values.avro import AvroDecoder
             from kolumn.values.avro_types import AvroShape
 
-            return AvroDecoder(schema, columns, self.writers, AvroShape(self.max_depth, self.unions, self.time_unit))
+            return AvroDecoder(schema, columns, self.writers, AvroShape(self.max_depth, self.unions, self.time_unit, self.uuids == "arrow"))
         if self.kind == "protobuf":
             from kolumn.values.protobuf import ProtobufDecoder
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from decimal import Decimal
 from io import BytesIO
 from typing import Any, cast
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -132,6 +133,8 @@ class AvroEncoder:
         name, _, last = logical.name.rpartition("-")
         if logical.name == "decimal":
             return _unscaled(node, path, value, logical) if decimal_bytes(node) or is_text_decimal(node) else None
+        if logical.name == "uuid":
+            return UUID(cast(str, value)).bytes if type == pa.uuid() and node.kind == "fixed" else None
         if logical.name == "duration":
             return _duration(path, value)
         if pa.types.is_integer(type):

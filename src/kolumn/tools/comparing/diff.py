@@ -152,7 +152,8 @@ def diff(  # type: ignore[misc]  # check_crcs has another default
         How many of these at most; the others are counted.
     check_crcs : bool
         Compare the checksum of every batch with its bytes. Without, damage inside of a batch whose header is equal on both sides is not
-        seen, since its bytes are not read.
+        seen, since its bytes are not read; and where a wrong length happens to lead to the beginning of a later batch, those between
+        are told as missing.
     private_keys, topic, …
         All others as in `kolumn.scan`. ``replicas`` decides about several copies of a partition within one side.
 
