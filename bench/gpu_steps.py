@@ -18,6 +18,7 @@ from bench import data, gpu_model
 from bench.gpu_costs import COSTS, RECORD_BYTES
 from bench.gpu_timing import Times, Watch, events, times, walls
 from kolumn.core.arrays import Bytes, Rows
+from kolumn.core.lost import LostValues
 from kolumn.decode.host.chunks import chunks
 from kolumn.formats import layouts, table
 from kolumn.kernels.columns.gather import Binary, Sizes, measure, moved, number_of, sizes
@@ -293,7 +294,13 @@ def values(way: str, bench: Bench) -> None:
     options: Any = {f"value_{name}": one for name, one in ptx_decode.VALUES[way].items()} | {"value_as": "columns"}
     chosen = Values.of(with_types(Options.of(**options), [], []).typed[0])
     step: Callable[[], Any] = partial(
-        typed_columns, runtime, cast(DeviceRecords, SimpleNamespace(value=payloads)), chosen, ["value", "valueValid"], "binary"
+        typed_columns,
+        runtime,
+        cast(DeviceRecords, SimpleNamespace(value=payloads)),
+        chosen,
+        ["value", "valueValid"],
+        "binary",
+        LostValues(),
     )
     assert runtime.download(step()["valueValid"].data, len(lengths)).all(), "values are called wrong"
     work = gpu_model.Work(way, int(ends[-1]), 0)

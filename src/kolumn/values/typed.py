@@ -415,7 +415,7 @@ def decoded(owner: Typed, payload: pa.Array, headers: pa.ListArray | None, colum
         values, valid = owner.decoder.decode(bodies)
         values, valid, fields = _salvaged(owner, bodies, values, valid)
         if owner.envelope == CLOUD_EVENTS and headers is not None:
-            from kolumn.values.envelopes import with_headers
+            from kolumn.values.cloud_events import with_headers
 
             values = with_headers(values, headers)
         lost = _problems(_wrong(plain, valid), fields)
