@@ -24,7 +24,7 @@ _MODE = pa.struct([("specversion", pa.string())])
 
 
 def of_json(data: pa.DataType, columns: Sequence[str] | None, own: list[str] | None, make: Make, where: str) -> "CloudEventDecoder":
-    """The decoder of JSON whose data has a type; ``own`` are the wanted ``columns`` without attributes, which the option ``where`` names."""
+    """The decoder of JSON with data of a type; ``own`` are the wanted ``columns`` without attributes, which the option ``where`` names."""
     if own and (pa.types.is_struct(data) or own != ["data"]):
         data = only_fields(data, tuple(own), where)
     plain = make(data, None) if pa.types.is_struct(data) else None
