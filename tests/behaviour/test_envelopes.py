@@ -26,10 +26,12 @@ from kit.change_events import (
     avro_schema,
     in_avro,
     in_json,
+    key_in_json,
     write_topic,
 )
 from kit.outcome import raises
 from kolumn.core.errors import ArgumentError
+from kolumn.tools.latest import LEFT_OUT
 
 FORMS: dict[str, dict[str, Any]] = {
     "json": {"value_format": "json"}, "bare": {"value_format": "json"}, "avro": {"value_format": "registry"},
@@ -204,6 +206,60 @@ def test_latest_rows_are_the_table(form: str, tmp_path: Path) -> None:
     assert kolumn.latest(topic, **how, columns=["offset"], as_of_offset=4).num_rows == 4
     # Without the option a deletion is a record as any other.
     assert kolumn.latest(topic, **FORMS[form], columns=["offset"])["offset"].to_pylist() == [0, 1, 2, 5]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_event_that_empties_the_table(form: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    truncate: Event = ("t", None, None, 3)
+    events: list[tuple[int, Event | None]] = [(1001, ("c", None, SALLY, 1)), (1003, ("c", None, ANNE, 2)), (0, truncate),
+                                              (1001, ("c", None, SALLY, 4)), (0, ("m", None, None, 5))]  # fmt: skip
+    written = kolumn.read(write_topic(tmp_path, events, form))
+    keys = pa.array([None if key == key_in_json(0) else key for key in written["key"].to_pylist()], pa.binary())
+    for partition in (1, 2):
+        kolumn.write(written.select(["value"]).add_column(0, "key", keys).slice(0, 5 if partition == 1 else 2), tmp_path / f"t-{partition}")
+
+    def left(*partitions: int, **options: Any) -> tuple[list[Any], list[Any]]:
+        caplog.clear()
+        topic = [tmp_path / f"t-{partition}" for partition in partitions]
+        how = FORMS[form] | {"value_envelope": "debezium", "value_errors": "keep", "value_schemas": tmp_path if form == "avro" else None}
+        if form == "avro":
+            how["value_schema"] = f"{TOPIC}-value"
+        table = kolumn.latest(topic, **how, **options)
+        told = json.loads(table.schema.metadata[LEFT_OUT])
+        return table["offset"].to_pylist(), [(row["partition"], row["without_key"], row["truncates"]) for row in told]
+
+    assert left(1) == ([3], [(1, 1, 1)])
+    assert "1 records without a key were left out (t-1)" in caplog.text
+    assert "1 truncate events emptied the table" in caplog.text
+    assert "rows in other partitions were not" in caplog.text
+    assert left(1, as_of_offset=1) == ([0, 1], [])
+    assert left(1, as_of_offset=2, value_as="columns", value_columns="id") == ([], [(1, 0, 1)])
+    assert left(1, 2) == ([3, 0, 1], [(1, 1, 1)])
+
+
+@pytest.mark.parametrize("errors", ["null-field", "keep"])
+def test_deletes_that_do_not_fit_delete(errors: str, tmp_path: Path) -> None:
+    created = {"before": None, "after": {"id": 1}, "op": "c"}
+    last = {
+        "a": {"before": {"id": "?"}, "after": None, "op": "d"}, "b": {"before": "?", "after": None, "op": "d"},
+        "c": {"before": None, "after": {"id": "?"}, "op": "u"}, "d": 7,
+    }  # fmt: skip
+    rows = [(key, one) for key in last for one in (created, last[key])]
+    table = pa.table({"key": [key.encode() for key, _ in rows], "value": [json.dumps(one).encode() for _, one in rows]})
+    kolumn.write(table, tmp_path / "t-0")
+    how: dict[str, Any] = {"value_format": "json", "value_envelope": "debezium", "value_schema": {"id": "int64"}, "value_errors": errors}
+    found = kolumn.latest(tmp_path, **how, value_columns=["id"], columns=["key", "value", "valueValid"])
+    partly = {"id": None} if errors == "null-field" else None
+    assert found.to_pylist() == [{"key": b"c", "value": partly, "valueValid": False}, {"key": b"d", "value": None, "valueValid": False}]
+    assert kolumn.latest(tmp_path, **how, value_as="columns", columns=["value", "key"])["key"].to_pylist() == [b"c", b"d"]
+
+
+@pytest.mark.parametrize("kind", ["debezium", "connect", "cloudevents", "auto"])
+def test_topics_of_tombstones_alone(kind: str, tmp_path: Path) -> None:
+    kolumn.write(pa.table({"key": [b"a", b"b"], "value": pa.nulls(2, pa.binary())}), tmp_path / "t-0")
+    how: dict[str, Any] = {"value_format": "json", "value_envelope": kind}
+    assert values(tmp_path, **how) == [None, None]
+    assert kolumn.latest(tmp_path, **how).num_rows == 0
 
 
 @pytest.mark.parametrize("form", FORMS)

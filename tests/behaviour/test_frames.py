@@ -192,6 +192,41 @@ def test_sql(broker: Path) -> None:
         assert (out.exit_code, out.stdout, said in out.stderr) == (2, "", True)
 
 
+def test_topics_that_a_query_does_not_name_need_not_fit(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="kolumn[sql] has it")
+    for name, value in (
+        ("__consumer_offsets", b"\0\1"),
+        ("clicks", b'{"a": 1}'),
+        ('a"b', b'{"a": 2}'),
+        ("Orders", b"{}"),
+        ("orders", b"{}"),
+    ):
+        kolumn.write(pa.table({"value": pa.array([value], pa.binary())}), tmp_path / f"{name}-0")
+    kolumn.write(pa.table({"value": pa.array([b'{"op": "c", "after": {"id": 1}}', None], pa.binary())}), tmp_path / "rows-0")
+    kolumn.write(pa.table({"value": pa.nulls(2, pa.binary())}), tmp_path / "gone-0")
+    typed = (tmp_path, "--value-format", "json")
+    assert sql(*typed, "select value.a from clicks") == sql(*typed, "select value.a from CLICKS") == [{"a": 1}]
+    assert sql(*typed, 'select value.a from "a""b"') == [{"a": 2}]
+    assert sql(*typed, "create macro m() as table select value.a from clicks; from m()") == [{"a": 1}]
+    assert sql(*typed, "--value-envelope", "debezium", "select value.id from rows where value.__op = 'c'") == [{"id": 1}]
+    assert sql(*typed, "select value from gone") == [{"value": None}] * 2
+    assert sql(*typed, "--value-envelope", "debezium", "select value.__op from gone limit 1") == [{"__op": None}]
+    # A name may be that of something else.
+    assert sql(*typed, "with __consumer_offsets as (select 1 a) from __consumer_offsets") == [{"a": 1}]
+    assert {row["name"] for row in sql(*typed, "show tables")} >= {"__consumer_offsets", "clicks", 'a"b', "rows", "gone"}
+    for query, *said in (
+        ("select * from __consumer_offsets", "topic __consumer_offsets: none of the first 1 values is JSON", "say it in --value-schema"),
+        ("describe __CONSUMER_OFFSETS", "topic __consumer_offsets: none", "ask about this one by itself"),
+        ("select * from clicks join main.__consumer_offsets on true", "topic __consumer_offsets: none"),
+        ("from query('from cli' || 'cks')", "a topic is a table where the query has its name"), ("from nothing", "tables: "),
+        ("from orders", "Orders", "have one name in SQL"),
+    ):  # fmt: skip
+        out = invoked("sql", *typed, query)
+        assert (out.exit_code, out.stdout) == (2, "")
+        for part in said:
+            assert part in out.stderr, out.stderr
+
+
 def test_queries_see_topics_alone(broker: Path, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb", reason="kolumn[sql] has it")
     (tmp_path / "a.txt").write_text("secret")

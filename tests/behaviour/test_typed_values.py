@@ -202,10 +202,23 @@ def test_an_inferred_type(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
         kolumn.ArgumentError, match="none of the first 1 values is JSON, so no type can be inferred: say it in value_schema"
     ):
         kolumn.read(path, value_format="json", start_offset=1, end_offset=3)
+    # Nothing but tombstones is JSON of any kind, and no record is no type.
+    nothing = kolumn.read(path, value_format="json", start_offset=1, end_offset=2, columns=["value", "valueProblems"])
+    assert nothing.schema.field("value").type == pa.json_(pa.string())
+    assert nothing.to_pylist() == [{"value": None, "valueProblems": None}]
+    with pytest.raises(kolumn.ArgumentError, match="topic t: there are no values, so no type can be inferred: say it in value_schema"):
+        kolumn.read(path, value_format="json", start_offset=9)
     path = write(tmp_path / "u-0", [b'{"a": 1}', b'{"a": 0.5}', b'{"a": 2}'])
     with caplog.at_level(logging.INFO, "kolumn.values"):
         assert kolumn.read(path, value_format="json")["value"].to_pylist() == [{"a": 1.0}, {"a": 0.5}, {"a": 2.0}]
     assert "first 3 values is struct<a: double>; a: an integer in 2 values, a number in 1: float64" in caplog.text
+    # Of many topics the one is named whose values are no JSON.
+    write(tmp_path / "s-0", [b"\0", b"\1"])
+    for read in (kolumn.read, kolumn.scan_polars, kolumn.explain):
+        with pytest.raises(kolumn.ArgumentError, match=r"^topic s: none of the first 2 values is JSON"):
+            read(tmp_path, value_format="json", value_sample=2)
+        with pytest.raises(kolumn.ArgumentError, match=r"^topic s: no type of what is in the envelope"):
+            read(tmp_path, value_format="json", value_envelope="debezium", value_sample=2)
 
 
 @pytest.mark.parametrize("levels", [101, 150, 900, 5000, 100_000])

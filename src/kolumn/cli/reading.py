@@ -174,9 +174,9 @@ def sql(
 ) -> int:
     """Ask topics in SQL, by DuckDB (kolumn[sql]). Each topic is a table; only the columns and ranges that a query names are read.
 
-    Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs. On a terminal
-    the result is a table, elsewhere it is JSON lines as in `kolumn cat --json`. A query sees the topics alone, no files and no network,
-    unless `--allow-files` is given.
+    Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs. The options are
+    those of all topics that the query names; others need not fit. On a terminal the result is a table, elsewhere it is JSON lines as in
+    `kolumn cat --json`. A query sees the topics alone, no files and no network, unless `--allow-files` is given.
 
     Example: `kolumn sql /mnt/dead-broker "select decode(key) k, count(*) n from orders group by k order by n desc limit 5"`
     """

@@ -8,7 +8,7 @@ from kolumn.damage.findings import Skipped
 from kolumn.options import Options
 from kolumn.readers.plan import plan_read
 from kolumn.readers.types import first_values
-from kolumn.values.json_inference import Inferred, inferred
+from kolumn.values.json_inference import Inferred
 
 
 def infer(source: keywords.Source, column: str, skipped: Skipped, **options: Any) -> Inferred:
@@ -18,4 +18,4 @@ def infer(source: keywords.Source, column: str, skipped: Skipped, **options: Any
     chosen = Options.of(**{f"{column}_format": "json", "errors": "skip", **options})
     (typed,) = chosen.typed
     plan = plan_read(source, replace(chosen, typed=(), columns=(column,)))
-    return inferred(first_values(typed, plan.options, plan.ranges, skipped), typed.option("schema"))
+    return first_values(typed, plan.options, plan.ranges, skipped).inferred(typed.option("schema"))

@@ -41,6 +41,8 @@ _REFUSED = re.compile(
     r"disabled (by|through) configuration|configuration has been locked|Table with name \S*[./]\S* does not exist", re.IGNORECASE
 )
 """Errors of DuckDB about files, extensions and settings; the name of a file in place of a table is no table."""
+_UNNAMED = "'a topic is a table where the query has its name as it is'"
+"""What the view of a topic says that is not opened: a query may put names together."""
 _NO_NAME = "records"
 """Table of segments whose directory names no topic."""
 
@@ -292,9 +294,10 @@ def _frame(batch: pa.RecordBatch) -> "pl.DataFrame":
 class Topics:
     """A view of DuckDB for each topic of a source, in a connection of its own; ``names`` are the views.
 
-    Views read the columns and the ranges that a query needs, as `kolumn.scan_polars` does, and read the source anew each time. Queries may
-    use all of DuckDB with ``allow_files``: read and write files, load extensions, use the network. Otherwise they see the views alone.
-    Raises `MissingError` if DuckDB or Polars is not installed.
+    Only the topics whose names are in a query are opened for it, so that others need not fit the options. Their views read the columns and
+    the ranges that a query needs, as `kolumn.scan_polars` does, and read the source anew each time. Queries may use all of DuckDB with
+    ``allow_files``: read and write files, load extensions, use the network. Otherwise they see the views alone. Raises `MissingError` if
+    DuckDB or Polars is not installed.
     """
 
     def __init__(self, source: keywords.Source, options: Options, on_damage: OnDamage | None = None, allow_files: bool = False) -> None:
@@ -307,15 +310,20 @@ class Topics:
             name = _NO_NAME if segment.topic is None else shown(segment.topic)
             folders.setdefault(name, {})[segment.path if segment.topic is None else parent(segment.path)] = None
         self.names = list(folders)
-        self._sources = {name: FrameSource(list(paths), options, on_damage, "binary") for name, paths in folders.items()}
+        self._folders, self._options, self._on_damage = folders, options, on_damage
+        self._sources: dict[str, FrameSource] = {}
+        self._unfit: dict[str, KolumnError] = {}
         self._errors = duckdb.Error
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'")
-        for name, frames in self._sources.items():
-            self._connection.register(name, _lazy_frame(frames))
+        for name in self.names:
+            # The list of tables has it.
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {_in_quotes(name)} AS SELECT error({_UNNAMED}) AS unnamed")
         # Otherwise a name in a query that is no table is looked for among the variables of this program.
         self._connection.execute("SET python_enable_replacements = false")
         if not allow_files:
+            # DuckDB 1.4 fetches extensions also where access is disabled.
+            self._connection.execute("SET autoinstall_known_extensions = false")
             self._connection.execute("SET enable_external_access = false")
             self._connection.execute("SET lock_configuration = true")
 
@@ -326,9 +334,11 @@ class Topics:
     def ask(self, query: str) -> Iterator[pa.RecordBatch]:
         """The rows that answer a query, one batch at a time; the first batch may have no rows, and has the columns.
 
-        Raises `ArgumentError` if the query is wrong, or a value does not fit it, and `KolumnError` if a read fails, as `kolumn.scan`.
+        Raises `ArgumentError` if the query is wrong, a topic in it does not fit the options, or a value does not fit it, and `KolumnError`
+        if a read fails, as `kolumn.scan`.
         """
         try:
+            self._open(query)
             found = self._connection.sql(query)
             if found is None:
                 raise ArgumentError("expected a query that returns rows, such as select")
@@ -337,9 +347,44 @@ class Topics:
             yield from reader
         except (self._errors, pa.ArrowException, OSError, RuntimeError, ValueError) as error:
             failed = next((frames.failed for frames in self._sources.values() if frames.failed is not None), None)
-            raise (failed or ArgumentError(*self._said(error))).with_traceback(None) from None
+            raise (failed or self._unfit_in(str(error)) or ArgumentError(*self._said(error))).with_traceback(None) from None
+
+    def _open(self, query: str) -> None:
+        """Make views of the topics whose names are in a query. One that does not fit the options gets none: in the query its name may be
+        that of something else.
+        """
+        text = query.replace('""', '"').casefold()
+        found = [name for name in self.names if name.casefold() in text]
+        named = [name for name in found if re.search(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", text)]
+        for name in named:
+            same = [other for other in named if other.casefold() == name.casefold()]
+            if len(same) > 1:
+                raise ArgumentError(f"the topics {' and '.join(same)} have one name in SQL: give the folders of one of them alone")
+            if name in self._sources:
+                continue
+            self._connection.execute(f"DROP VIEW IF EXISTS {_in_quotes(name)}")
+            try:
+                frames = FrameSource(list(self._folders[name]), self._options, self._on_damage, "binary")
+            except KolumnError as error:
+                self._unfit[name] = error
+            else:
+                self._sources[name] = frames
+                self._connection.register(name, _lazy_frame(frames))
+
+    def _unfit_in(self, text: str) -> KolumnError | None:
+        """Why a topic has no view, if that is what an error of DuckDB is about."""
+        name = next((name for name in self._unfit if f"with name {name} does not exist".casefold() in text.casefold()), None)
+        if name is None or not isinstance(error := self._unfit[name], ArgumentError):
+            return None if name is None else self._unfit[name]
+        why = str(error) if str(error).startswith(f"topic {name}: ") else f"topic {name}: {error}"
+        return ArgumentError(f"{why}. The options are those of all topics in a query: ask about this one by itself, with others")
 
     def _said(self, error: Exception) -> list[str]:
         text = re.sub(r"\n+", "\n", str(error)).strip()
         hint = ["a query sees topics alone, no files, network or settings; allow_files=True allows them"] if _REFUSED.search(text) else []
         return [*text.split("\n"), *hint, f"tables: {', '.join(self.names)}"]
+
+
+def _in_quotes(name: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'

@@ -2,8 +2,9 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,7 @@ from kolumn.damage.findings import OnDamage
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options, milliseconds
 from kolumn.source.segments import Range, named_parts
+from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.schemas.collections import AskedSchemas, ListedSchemas, ServiceSchemas
 from kolumn.values.schemas.schema import Kind, Registered, Schema, Schemas
 from kolumn.values.schemas.subjects import Naming, record_name
@@ -23,9 +25,11 @@ from kolumn.values.typed import INTERNAL, KINDS, Typed, reader_of
 if TYPE_CHECKING:
     from kolumn.values.envelopes import Infer
     from kolumn.values.internal.messages import Reading
+    from kolumn.values.json_inference import Inferred
 
 logger = logging.getLogger("kolumn.values")
 _SUBJECT = re.compile(r"[^\s{}\[\]\";]+")  # What names a subject, and is no schema.
+_NAMED = 6  # Topics that an error names.
 
 
 def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Options:
@@ -262,15 +266,21 @@ def inference(typed: Typed) -> "Infer":
 
 def _in_envelope(typed: Typed, options: Options, ranges: Sequence[Range]) -> object:
     """What JSON is read by, if something is around it, as the first values show."""
-    from kolumn.values.envelopes import json_envelope
+    from kolumn.values.envelopes import JsonEnvelope, json_envelope
 
     assert typed.envelope is not None
     named = None if typed.schema is None else typed.whole(reader_of(typed), None).type
-    values = [value for value in first_values(typed, options, ranges) if value is not None]
-    found = json_envelope(typed.envelope, named, values, inference(typed), typed.option("envelope"))
-    if found is None:
-        why = f"the first {len(values)} {typed.column}s do not say it"
-        raise ArgumentError(f"no type of what is in the envelope: {why}: name it in {typed.option('schema')}")
+    seen = first_values(typed, options, ranges)
+    if named is None and seen.are_null:
+        # Nothing tells whether an event or a payload is beside a schema.
+        is_event = typed.envelope == "debezium"
+        return JSON_TEXT if typed.envelope == "auto" else JsonEnvelope(JSON_TEXT, JSON_TEXT, True, is_event, is_event)
+    values = [value for value in seen.values if value is not None]
+    with seen.naming():
+        found = json_envelope(typed.envelope, named, values, inference(typed), typed.option("envelope"))
+        if found is None:
+            why = f"the first {len(values)} {typed.column}s do not say it"
+            raise ArgumentError(f"no type of what is in the envelope: {why}: name it in {typed.option('schema')}")
     logger.info("%s: what the first %d values have around them: %s", typed.column, len(values), found)
     return found
 
@@ -280,21 +290,54 @@ def _plain(options: Options, columns: tuple[str, ...]) -> Options:
     return replace(options, columns=columns, typed=(), threads=1, backend="cpu", on_progress=None, binary="contiguous")
 
 
-def first_values(typed: Typed, options: Options, ranges: Sequence[Range], on_damage: OnDamage | None = None) -> list[bytes | None]:
-    """The bodies of the first values that are there, ``sample`` of them at most; None where what precedes a body is malformed."""
-    values: list[bytes | None] = []
-    for batch in scan_ranges(ranges, _plain(options, (typed.column, *typed.looks_at)), on_damage):
+@dataclass
+class FirstValues:
+    """The bodies of the first values that are there; None where what precedes a body is malformed. ``topics`` are those of the values, or
+    of all that was looked at if no value is there; ``are_null``: there are records, and all their values are null.
+    """
+
+    values: list[bytes | None]
+    topics: list[str]
+    are_null: bool
+
+    def inferred(self, where: str) -> "Inferred":
+        """The type that the values have in common, JSON text if all of them are null; errors as `kolumn.values.json_inference.inferred`."""
+        from kolumn.values.json_inference import Inferred, SeenField, inferred
+
+        if self.are_null:
+            return Inferred(JSON_TEXT, 0, (SeenField("$", JSON_TEXT, {}, "every value is null"),))
+        with self.naming():
+            return inferred(self.values, where)
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """Errors about the values name their topics."""
+        try:
+            yield
+        except ArgumentError as error:
+            if not self.topics:
+                raise
+            names = ", ".join(map(shown, self.topics[:_NAMED])) + ("" if len(self.topics) <= _NAMED else ", …")
+            raise ArgumentError(f"topic{'s' if len(self.topics) > 1 else ''} {names}: {error}") from None
+
+
+def first_values(typed: Typed, options: Options, ranges: Sequence[Range], on_damage: OnDamage | None = None) -> FirstValues:
+    """The first values of a read, ``sample`` of them at most."""
+    values, topics, has_records = list[bytes | None](), dict[str, None](), False
+    for batch in scan_ranges(ranges, _plain(options, (typed.column, "topic", *typed.looks_at)), on_damage):
+        has_records = has_records or batch.num_rows > 0
         part = batch.filter(batch.column(0).is_valid()).slice(0, typed.sample - len(values))
-        bodies, _ = typed.framer.bodies(part.column(0), part.column(1) if typed.looks_at else None)
+        topics |= dict.fromkeys(topic for topic in part.column(1).unique().to_pylist() if topic is not None)
+        bodies, _ = typed.framer.bodies(part.column(0), part.column(2) if typed.looks_at else None)
         values += [bodies.payload(row) if bodies.length[row] >= 0 else None for row in range(len(bodies))]
         if len(values) == typed.sample:
             break
-    return values
+    if not values:
+        topics = dict.fromkeys(part.segment.topic for part in ranges if part.segment.topic is not None)
+    return FirstValues(values, list(topics), has_records and not values)
 
 
 def _inferred(typed: Typed, options: Options, ranges: Sequence[Range]) -> pa.DataType:
-    from kolumn.values.json_inference import inferred
-
-    found = inferred(first_values(typed, options, ranges), typed.option("schema"))
+    found = first_values(typed, options, ranges).inferred(typed.option("schema"))
     logger.info("%s: the type inferred from the first %d values is %s", typed.column, found.values, shown(str(found)))
     return found.type
