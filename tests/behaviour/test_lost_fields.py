@@ -95,6 +95,18 @@ def test_json_schemas_without_properties_of_their_own(log: Path, schema: dict[st
     assert found["value"].to_pylist() == [{"id": 1}, None, {"id": None}, None, {"id": 4}, {"id": 5}]
 
 
+def test_json_schemas_of_maps_and_lists(tmp_path: Path) -> None:
+    kolumn.write(pa.table({"value": ['{"a": 1, "b": "?"}', "[5]", "7"]}), tmp_path / "t-0")
+    draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    for schema, expected in (
+        ({"type": "object", "additionalProperties": {"type": "integer"}}, [([("a", 1), ("b", None)], ["$[]"]), (None, ["$"])]),
+        ({**draft, "type": "array", "items": {"type": "integer"}}, [(None, ["$"]), ([5], None)]),
+    ):
+        columns = ["value", "valueProblems"]
+        rows = kolumn.read(tmp_path / "t-0", columns=columns, value_format="json", value_schema=schema).to_pylist()
+        assert [(row["value"], row["valueProblems"]) for row in rows] == [*expected, (None, ["$"])]
+
+
 def test_a_mapping_of_names_is_no_json_schema(log: Path) -> None:
     for schema in (
         {"$ref": "int64", "type": "string"},

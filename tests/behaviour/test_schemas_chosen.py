@@ -305,12 +305,14 @@ def topics(tmp_path: Path) -> Path:
         version("pay.Payment", 2, 3, json.dumps(newer)), version("o-pay.Payment", 1, 1, json.dumps(payment)),
         version("o-value", 1, 9, '"string"'), version("J", 1, 4, '{"title":"J","properties":{"x":{"type":"integer"}}}', schemaType="JSON"),
         version("j2", 1, 5, '{"properties":{"x":{"type":"integer"}}}', schemaType="JSON"), version("p-key", 1, 6, '"long"'),
+        version("K", 1, 7, '{"title":"K","properties":{"y":{"type":"integer"}}}', schemaType="JSON"),
     ]  # fmt: skip
     write(tmp_path / "_schemas-0", records)
     write_values(tmp_path / "o-0", [framed(1, payment, {"a": 1})])
     write_values(tmp_path / "p-0", [framed(1, payment, {"a": 1}), framed(2, refund, {"b": 2})])
     write_values(tmp_path / "j-0", [b"\0\0\0\0\4" + b'{"x":5}'])
     write_values(tmp_path / "k-0", [b"\0\0\0\0\5" + b'{"x":5}'])
+    write_values(tmp_path / "both-0", [b"\0\0\0\0\4" + b'{"x":5}', b"\0\0\0\0\7" + b'{"y":6}'])
     write_values(tmp_path / "bare-0", [b"x"])
     return tmp_path
 
@@ -333,6 +335,10 @@ def test_strategies_that_lead_nowhere(tmp_path: Path) -> None:
         "are of several records, pay.Payment, pay.Refund: name the schema of one of them in value_schema, values of the others are null"
     )
     refused(folder / "p-0", f"value_subject='record': the first values {several}", value_subject="record")
+    # Of JSON nothing is lost: a member that is not there is null.
+    several = "of several records, J, K: name the schema of one of them in value_schema, members that values of the others lack are null"
+    refused(folder / "both-0", f"the first values are {several} then", value_subject="record")
+    assert read(folder / "both-0", value_schema="J") == [{"x": 5}, {"x": None}]
     said = "value_subject='topic-record': no subject p-pay.Payment or p-pay.Refund in value_schemas: name a schema in value_schema"
     refused(folder / "p-0", said, value_subject="topic-record")
     refused(folder / "bare-0", "none of the first values names a schema in value_schemas: name one in value_schema", value_subject="record")

@@ -83,13 +83,10 @@ def _fit(value: Any, type: pa.DataType, path: str, lost: set[str], truncate: boo
         entries: dict[str, Any] = {}
         for name, member in value:
             entries[name] = _fit(member, type.item_type, path, lost, truncate)
-            if names.count(name) > 1:
+            if names.count(name) > 1 or not _is_text(name):
                 lost.add(path)
                 entries[name] = None
-        if all(map(_is_text, names)):
-            return list(entries.items())
-        lost.add(path)
-        return None
+        return [(name, member) for name, member in entries.items() if _is_text(name)]
     if pa.types.is_list(type) and isinstance(value, list) and not isinstance(value, Pairs):
         return [_fit(one, type.value_type, path, lost, truncate) for one in value]
     try:
@@ -124,10 +121,9 @@ def _leaf(value: Any, type: pa.DataType, truncate: bool) -> Any:
     if pa.types.is_floating(type) and isinstance(value, Number):
         return _float(value, type.bit_width == 32)
     if pa.types.is_integer(type) and isinstance(value, Number):
-        limits = np.iinfo(type.to_pandas_dtype())
-        is_whole = len(value) < 30 and re.fullmatch("[0-9]+" if limits.min == 0 else "-?[0-9]+", value)
-        if is_whole and limits.min <= int(value) <= limits.max:
-            return int(value)
+        limits, number = np.iinfo(type.to_pandas_dtype()), _decimal(value, pa.decimal128(20, 0))
+        if (limits.min < 0 or value[0] != "-") and limits.min <= number <= limits.max:
+            return int(number)
     raise LostError
 
 
@@ -164,7 +160,7 @@ def _float(text: str, is_narrow: bool) -> float:
 
 def _decimal(text: str, type: pa.DataType) -> Fraction:
     match = re.fullmatch(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?", text)
-    if match is None or len(match[1] or "") > 10:
+    if match is None or len((match[1] or "").lstrip("+-")) > 9:
         raise LostError
     if abs(int(match[1] or 0)) > 10_000:
         if re.search("[1-9]", text.lower().partition("e")[0]):

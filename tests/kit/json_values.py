@@ -28,7 +28,7 @@ _PIECES = (
     b'\t', b'\r', b'\x00', b'\x1f', b'\x7f', b'\x80', b'\xff', b'\xc3\xa9', b'\xed\xa0\x80', b'\\u0041', b'\\u0000', b'\\ud800',
     b'\\udc00', b'\\ud83d\\ude00', b'\\n', b'\\x', b'\\u00e', b'NaN', b'Infinity', b'-Infinity', b'1e5', b'1E+400', b'0.1', b'-0',
     b'00', b'9223372036854775807', b'"id":1,', b'{}', b'[]', b'/**/', b"'", b'\xef\xbb\xbf', b'"a":', b'1.', b'.5', b'1e-400',
-    b'12345678901234567890123', b'"\\u0061":1,', b'[[[[', b'{"a":{"a":',
+    b'12345678901234567890123', b'"\\u0061":1,', b'[[[[', b'{"a":{"a":', b'.0', b'e3',
 )  # fmt: skip
 
 
@@ -78,6 +78,8 @@ def random_value(rng: random.Random, kind: pa.DataType, tidy: bool = False) -> A
     if pa.types.is_integer(kind):
         bits = kind.bit_width - (1 if pa.types.is_signed_integer(kind) else 0)
         found = rng.randrange(1 << rng.randrange(1, bits + 1)) if rng.random() < 0.9 else (1 << bits) - rng.randrange(2)
+        if rng.random() < 0.01:
+            return float(found)
         return found if pa.types.is_unsigned_integer(kind) and rng.random() < 0.98 else rng.choice((found, -found, -found - 1))
     if pa.types.is_decimal(kind):
         return random_decimal(rng, kind)

@@ -361,35 +361,3 @@ def test_nothing_is_taken_off_where_nothing_is() -> None:
         raises(ArgumentError, why, kind_of, kind, {"id": 1})
     twice = kind_of("debezium", event("c", None, {"id": 1, "__op": "c"}))
     raises(ArgumentError, "flattened before", opened, "debezium", twice, None, None, make, "value_envelope")
-
-
-def test_data_and_attributes_of_cloud_events() -> None:
-    def cloud(data: Any, id: Any = "1", **others: Any) -> dict[str, Any]:
-        return {"specversion": "1.0", "id": id, "source": "/s", "type": "t", **others, "data": data}
-
-    def made(a: Any, b: Any = None, id: Any = None, **others: Any) -> dict[str, Any]:
-        return {"id": a, "b": b, "__ce_id": id, "__ce_source": None, "__ce_type": None, "__ce_time": None, "__ce_subject": None} | others
-
-    told = {"__ce_source": "/s", "__ce_type": "t"}
-    values = [
-        cloud({"id": 1, "b": "x"}), {"id": 2, "b": "y"}, cloud({"id": "?", "b": "z"}, subject="u"), cloud({"id": 3}, id=5), cloud("x"),
-        {"id": "?", "b": "y"}, b"{", cloud({"id": 4}, time="2026-01-01T00:00:00Z"),
-    ]  # fmt: skip
-    assert salvaged("cloudevents", values, sample=values[:2]) == [
-        (made(1, "x", "1", **told), ()), (made(2, "y"), ()), (made(None, "z", "1", **told, __ce_subject="u"), ("id",)),
-        (made(3, None, "5", **told), ()), (made(None, None, "1", **told), ("id", "b")), (made(None, "y"), ("id",)),
-        (None, ("$",)), (made(4, None, "1", **told, __ce_time="2026-01-01T00:00:00Z"), ()),
-    ]  # fmt: skip
-    assert salvaged("cloudevents", values[:2], ["b", "__ce_type"]) == [
-        ({"b": "x", "__ce_type": "t"}, ()),
-        ({"b": "y", "__ce_type": None}, ()),
-    ]
-    assert salvaged("cloudevents", values[:1], ["__ce_id"]) == [({"__ce_id": "1"}, ())]
-    text = salvaged("cloudevents", [cloud("text"), {"a": 1}], ["data", "__ce_id"], [cloud("text")])
-    assert text == [({"data": "text", "__ce_id": "1"}, ()), (None, ("$",))]
-    # Of binary data there is no member ``data``.
-    coded = [{"specversion": "1.0", "id": "2", "data_base64": data} for data in ("AP8=", "?", None)]
-    found = salvaged("cloudevents", coded, ["data", "__ce_id"], coded)
-    assert found == [({"data": data, "__ce_id": "2"}, lost) for data, lost in ((b"\0\xff", ()), (None, ("data",)), (None, ()))]
-    assert salvaged("cloudevents", coded, None, values[:1]) == [(made(None, id="2"), ("id", "b"))] * 2 + [(made(None, id="2"), ())]
-    assert salvaged("cloudevents", coded[:1], ["__ce_id"], values[:1]) == [({"__ce_id": "2"}, ())]

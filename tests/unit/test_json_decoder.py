@@ -187,6 +187,20 @@ def test_ends_of_integers(left) -> None:
     assert len(left) == 7
 
 
+def test_integers_written_as_other_numbers() -> None:
+    fine = {
+        "1" + ".0" + "0" * 5000: 1, "1.0": 1, "-1.000": -1, "1e3": 1000, "1.5E+1": 15, "1200e-2": 12, "0.0": 0, "-0.0": 0, "0e-99": 0,
+        "0.000e999999999": 0, "9223372036854775807.0": 2**63 - 1, "-9.223372036854775808e18": -(2**63), "9007199254740993.0": 2**53 + 1,
+    }  # fmt: skip
+    lost = ["1.5", "1.50", "15e-2", "9223372036854775808.0", "9.3e18", "1e400", "1e999999999", "1e-999999999", "1e9999999999", "-1e400"]
+    values = [b'{"x":%s,"y":[%s]}' % (text.encode(), text.encode()) for text in (*fine, *lost)]
+    wanted = [({"x": number, "y": [number]}, ()) for number in fine.values()] + [({"x": None, "y": [None]}, ("x", "y"))] * len(lost)
+    assert salvaged({"x": "int64", "y": ["int64"]}, values) == wanted
+    small = [b'{"x":%s}' % text for text in (b"2.55e2", b"255.0", b"256.0", b"2.555e2", b"-1.0", b"1844674407370955161.5e1")]
+    assert [one for one, _ in salvaged({"x": "uint8"}, small)] == [{"x": number} for number in (255, 255, None, None, None, None)]
+    assert salvaged({"x": "uint64"}, small)[-1] == ({"x": 2**64 - 1}, ())
+
+
 def test_the_functions_are_right_in_plain_python_too() -> None:
     """A backend may compile them with its own words, so their arithmetic has to be that of machine words."""
     rng = random.Random(3)
@@ -225,8 +239,8 @@ def salvaged(schema: object, values: list[bytes], unit: str | None = None) -> li
 
 
 MISFITS = {
-    "int64": [b'"1"', b"1.5", b"1e2", b"[1]", b'{"a":{}}', b"true", b"1" * 30, b"-" + b"1" * 30],
-    "int8": [b"128", b"-129", b"1.0"], "uint16": [b"-1", b"65536", b"-0"], "float64": [b'"1"', b"false", b"[]", b"{}"],
+    "int64": [b'"1"', b"1.5", b"-10.05", b"[1]", b'{"a":{}}', b"true", b"1" * 30, b"-" + b"1" * 30],
+    "int8": [b"128", b"-129", b"1.1"], "uint16": [b"-1", b"65536", b"-0"], "float64": [b'"1"', b"false", b"[]", b"{}"],
     "bool": [b"1", b'"true"', b"{}"], "timestamp": [b"17", b"true", b"[]"], "decimal(5, 2)": [b"true", b"{}", b'"x"', b"1.234", b"12345"],
     "binary": [b"1", b'"a"', b'"a b="', b'"GwUe="', b'"GwUe===="', b'"YQ="', b'"YQ==YQ=="'],
     "list<int64>": [b"1", b"{}", b'"x"'], "map<string, int64>": [b"1", b"[]"],
@@ -276,6 +290,13 @@ def test_what_breaks_readers_is_decided_too() -> None:
     assert found[1] == (none | {"j": deep.decode()}, ())
     assert found[2:6] == [(none, ("i", "d", "f")), (none, ("d",)), (none | {"i": 1}, ("s",)), (none | {"s": "\0"}, ("t",))]
     assert found[6:] == [(None, ("$",))] * 5
+
+
+def test_an_entry_of_a_map_whose_key_is_no_text() -> None:
+    value = b'{"a":1,"\\ud800":2,"b":3,"\\udc00x":"?"}'
+    assert salvaged("map<string, int64>", [value, b'{"\\ud800":1}']) == [([("a", 1), ("b", 3)], ("$[]",)), ([], ("$[]",))]
+    found = salvaged({"m": "map<string, int64>", "i": "int8"}, [b'{"m":%s,"i":5}' % value])
+    assert found == [({"m": [("a", 1), ("b", 3)], "i": 5}, ("m",))]
 
 
 @pytest.mark.parametrize(

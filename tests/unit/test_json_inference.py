@@ -99,6 +99,8 @@ def test_what_is_no_object_with_members() -> None:
     for values, message in (
         ([], "there are no values, so no type"),
         ([b"", None, b"\xff"], "none of the first 3 values is JSON, so no type"),
+        ([b"[" * 102 + b"]" * 102, b"x"], "none of the first 2 values is JSON nested at most 100 deep; 1 is deeper, so no type"),
+        ([b"[" * 9999 + b"]" * 9999] * 2, "none of the first 2 values is JSON nested at most 100 deep; 2 are deeper, so no type"),
     ):
         raises(ArgumentError, f"{message} can be inferred: say it in key_schema", inferred, values, "key_schema")
 

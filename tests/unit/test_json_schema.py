@@ -140,7 +140,7 @@ DEFS = {
 def test_types(schema: Any, type: pa.DataType) -> None:
     assert of(schema, **{"$defs": DEFS}) == type
     whole = found({**schema, "$defs": DEFS} if isinstance(schema, dict) else schema)
-    assert whole == (type if pa.types.is_struct(type) else JSON_TEXT)
+    assert whole == (type if pa.types.is_nested(type) else JSON_TEXT)
 
 
 def test_before_2019_nothing_counts_beside_a_ref() -> None:
@@ -262,6 +262,10 @@ def test_fields_are_chosen_beside_what_has_no_type() -> None:
         "value_columns",
     )
     assert only_fields(type, ("any", "tags"), "value_columns") == struct(any=JSON_TEXT, tags=pa.map_(TEXT, TEXT))
+    # A member may be called as the path of another one.
+    pointed = pa.struct([("a.b", INT), ("a", struct(b=TEXT, c=TEXT))])
+    assert only_fields(pointed, ("a.b",), "") == pa.struct([("a.b", INT)])
+    assert only_fields(pointed, ("a.c",), "") == struct(a=struct(c=TEXT))
 
 
 @cache

@@ -23,6 +23,8 @@ COLUMNS: dict[str, pa.Array] = {
     "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([ID.bytes, None], pa.binary(16))),
     "wide": pa.array([WIDE, None], pa.decimal256(60, 2)),
     "decimal": pa.array([Decimal("1.50"), None], pa.decimal128(38, 2)),
+    "hundreds": pa.array([Decimal("12300"), None], pa.decimal128(36, -2)),
+    "thousands": pa.array([Decimal("12000"), None], pa.decimal128(36, -3)),
     "interval": pa.array([pa.MonthDayNano([1, 2, 3]), None]),
     "empty": pa.array([{}, None], pa.struct([])),
     "nothing": pa.nulls(2),
@@ -44,7 +46,7 @@ COLUMNS: dict[str, pa.Array] = {
     "day64": pa.array([86_400_000, None], pa.date64()),
 }
 TOOLS: tuple[Tool, ...] = get_args(Tool)
-TEXTS = {"json": '{"a": 1}', "uuid": str(ID), "wide": str(WIDE), "empty": "{}"}
+TEXTS = {"json": '{"a": 1}', "uuid": str(ID), "wide": str(WIDE), "thousands": "12000", "empty": "{}"}
 
 
 def everything() -> pa.RecordBatch:
@@ -77,6 +79,7 @@ def test_values_are_the_same(tool: Tool) -> None:
         assert made["list"].values.field(name).to_pylist() == [text, None]
         assert made["in_map"].items.field(name).to_pylist() == [text, None]
     assert made["interval"].to_pylist() == [{"months": 1, "days": 2, "nanoseconds": 3}, None]
+    assert (made["hundreds"].type, made["hundreds"].to_pylist()) == (pa.decimal128(38, 0), [Decimal("12300"), None])
     assert made["nothing"].null_count == made["label"].null_count + 1 == 2
     micros = made["timestamp_ns"].cast(pa.timestamp("us", "UTC"), safe=False)
     assert micros.to_pylist() == [MOMENT, None]

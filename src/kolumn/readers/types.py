@@ -218,10 +218,13 @@ def _of_records(typed: Typed, options: Options, ranges: Sequence[Range]) -> Sche
     newest = {subject: found for subject in asked if (found := schemas.newest(subject)) is not None}
     records = dict.fromkeys(asked[subject] for subject in newest)
     if len(records) > 1:
+        others = f"{typed.column}s of the others are null"
+        if {schema.kind for schema in seen} == {"JSON"}:
+            others = f"members that {typed.column}s of the others lack are null"
         message = f"or a message in {typed.option('message')}; " if any(schema.kind == "PROTOBUF" for schema in seen) else ""
         raise ArgumentError(
             f"{strategy}: the first {typed.column}s are of several records, {', '.join(records)}: name the schema of one of them in {own}, "
-            f"{message}{typed.column}s of the others are null then"
+            f"{message}{others} then"
         )
     if len({(found.kind, found.text) for found in newest.values()}) > 1:
         raise ArgumentError(f"{strategy}: the newest schemas of {', '.join(newest)} differ: read one of these topics, or name one in {own}")

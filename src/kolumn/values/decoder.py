@@ -232,7 +232,8 @@ def only_fields(type: pa.DataType, names: tuple[str, ...], where: str) -> pa.Dat
         raise ArgumentError(f"{where}: {type} has no fields")
     inner: dict[str, list[str]] = {}
     for name in names:
-        first, _, rest = name.partition(".")
+        # A member may have a point in its own name.
+        first, _, rest = (name, "", "") if type.get_field_index(name) >= 0 else name.partition(".")
         if type.get_field_index(first) < 0:
             raise ArgumentError(f"{where}: {unknown('field', first, [field.name for field in type])}")
         inner.setdefault(first, []).append(rest)

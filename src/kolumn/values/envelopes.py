@@ -26,7 +26,7 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.lost import ELEMENTS, WHOLE
 from kolumn.values.avro import AvroDecoder
 from kolumn.values.avro_types import meant_type
-from kolumn.values.cloud_events import ATTRIBUTES, CloudEventDecoder, Make, of_json
+from kolumn.values.cloud_events import ATTRIBUTES, CloudEventDecoder, Make, data_type, of_json
 from kolumn.values.connect import DELETED, fields_of, merged, of_avro, of_connect
 from kolumn.values.decoder import Bodies, Salvaged, ValueDecoder, only_fields, only_rows, with_unit
 from kolumn.values.retyped import Failures, retyped
@@ -76,13 +76,9 @@ def json_envelope(
     ``named`` is the type of the row or payload that a caller named. `ArgumentError` for values without such an envelope; ``where`` is the
     option that asks for it.
     """
-    objects = [one for one in map(_object, values) if one is not None]
     if kind == "cloudevents":
-        data = [one.get("data") if "specversion" in one else one for one in objects]
-        types = (named, named) if named is not None else _types([], [one for one in data if one is not None], infer)
-        if types is None and any("data_base64" in one for one in objects):
-            types = (pa.binary(),) * 2
-        return None if types is None else JsonEnvelope(*types)
+        return JsonEnvelope(*(named if named is not None else data_type(values, infer),) * 2)
+    objects = [one for one in map(_object, values) if one is not None]
     is_wrapped = [one.keys() >= {"schema", "payload"} if kind == "auto" else "payload" in one for one in objects]
     payloads = [one["payload"] if inside else one for one, inside in zip(objects, is_wrapped, strict=True)]
     events = [_is_event(one) for one in payloads]

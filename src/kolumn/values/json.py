@@ -79,11 +79,11 @@ class LostFields:
 
 
 class JsonDecoder:
-    """Decodes JSON (RFC 8259; NaN and Infinity are numbers, as Python writes them) into the struct of an object, or into a list or a map;
-    or keeps any value as `JSON_TEXT`. A value is valid if it is UTF-8, of that kind and nothing after it, names no wanted member twice, and
-    has for every wanted member that is there and not null a value of its type:
+    """Decodes JSON (RFC 8259; NaN and Infinity are numbers, as Python writes them) into the struct of an object, or into a list, a map or
+    one scalar; or keeps any value as `JSON_TEXT`. A value is valid if it is UTF-8, of that kind and nothing after it, names no wanted
+    member twice, and has for every wanted member that is there and not null a value of its type:
 
-    * integers in their range, without fraction and exponent; any number for floating point that is not too large for it;
+    * integers in their range, also as 1.0 or 1e3; any number for floating point that is not too large for it;
     * text for text, and the JSON text of any other value, as it stands; for JSON text that of any value;
     * decimals as numbers or as text, without other digits than zeros after those of the type;
     * times and dates as ISO 8601 text: without a zone they are UTC in a type that has one, with a zone they do not fit a type without.
@@ -99,7 +99,8 @@ class JsonDecoder:
         self._truncate = time_unit is not None
         self._plain = PlainType.of(self.type, self._truncate)
         self._tables = json_tables(self.type)
-        self._by_loop = BY_LOOP not in turned_off()
+        # The loop reads objects, lists and maps.
+        self._by_loop = BY_LOOP not in turned_off() and (pa.types.is_nested(self.type) or self.type == JSON_TEXT)
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """As `ValueDecoder.decode`; `OverflowError` if a column has more bytes or elements than 2**31 - 1."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError
 from kolumn.core.text import is_text
-from kolumn.values.decoder import is_deep
+from kolumn.values.decoder import MOST_NESTED, is_deep
 from kolumn.values.extensions import JSON_TEXT
 
 _MANY = 200  # Names of members, beyond which they may be the keys of a map.
@@ -124,28 +124,35 @@ def inferred(values: Iterable[bytes | None], where: str = "value_schema") -> Inf
     not JSON, or are nested too deeply (`MOST_NESTED`), are left out. `ArgumentError` if none is left; ``where`` is the option that names a
     type.
     """
-    root, count = SeenValues(), 0
+    root, count, deep = SeenValues(), 0, 0
     for value in values:
         count += 1
         parsed = _parsed(value or b"")
-        if parsed is not _NOTHING:
+        if parsed is _DEEP:
+            deep += 1
+        elif parsed is not _NOTHING:
             root.add(parsed)
     if not root.counts:
-        what = f"none of the first {count} values is JSON" if count else "there are no values"
+        what = "there are no values"
+        if count:
+            nested = f" nested at most {MOST_NESTED} deep; {deep} {'is' if deep == 1 else 'are'} deeper" if deep else ""
+            what = f"none of the first {count} values is JSON{nested}"
         raise ArgumentError(f"{what}, so no type can be inferred: say it in {where}")
     fields: list[SeenField] = []
     return Inferred(_of_root(root, fields), count, tuple(fields))
 
 
-_NOTHING = object()
+_NOTHING, _DEEP = object(), object()
 
 
 def _parsed(value: bytes) -> object:
     try:
         parsed = json.loads(value.decode("utf-8-sig"), parse_int=_integer, parse_float=_float)
-    except (ValueError, RecursionError):
+    except ValueError:
         return _NOTHING
-    return _NOTHING if is_deep(parsed, _inner) else parsed
+    except RecursionError:
+        return _DEEP
+    return _DEEP if is_deep(parsed, _inner) else parsed
 
 
 def _integer(text: str) -> int | _Wide:

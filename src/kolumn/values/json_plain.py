@@ -23,6 +23,7 @@ _NAME = re.compile(_STRING)
 _SCALAR = re.compile(rf"{_STRING}|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null|NaN|-?Infinity")
 _NO_NUMBER = re.compile(rf"{_STRING}|(NaN|Infinity)")
 _INTEGER = re.compile(r"-?[0-9]{1,20}\Z")
+_MOST_DIGITS = 20  # Of an integer of 64 bits.
 # Nothing is tried twice: text that others chose would take the square of its length.
 _DECIMAL = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*+)\.?([0-9]*+)(?:[eE]([+-]?[0-9]{1,9}))?\Z")
 _ZONE = r"([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)"
@@ -187,25 +188,22 @@ def _members(text: _Text, kind: PlainType) -> dict[str, object]:
     return members
 
 
-def _entries(text: _Text, kind: PlainType, element: PlainType) -> list[tuple[str, object]] | None:
+def _entries(text: _Text, kind: PlainType, element: PlainType) -> list[tuple[str, object]]:
     entries: dict[str, object] = {}
-    are_fine = True
     for _ in text.parts("}"):
         raw = text.name()
         value = _read(text, element)
         try:
             key = unquoted(raw)
         except ValueError:
-            are_fine = False
+            # No column of text has such a key.
+            text.lost.add(kind.path)
             continue
         if key in entries:
             text.lost.add(kind.path)
             value = None
         entries[key] = value
-    if are_fine:
-        return list(entries.items())
-    text.lost.add(kind.path)
-    return None
+    return list(entries.items())
 
 
 def unquoted(text: str, errors: str = "strict") -> str:
@@ -252,9 +250,11 @@ def _boolean(raw: str) -> bool:
 
 
 def _integer(raw: str, least: int, most: int) -> int:
-    if _INTEGER.match(raw) is None or (least == 0 and raw[0] == "-") or not least <= int(raw) <= most:
+    """A number whose value is an integer, such as 1.0 and 1e3."""
+    number = int(raw) if _INTEGER.match(raw) is not None else int(_decimal(raw, _MOST_DIGITS, 0))
+    if (least == 0 and raw[0] == "-") or not least <= number <= most:
         raise ValueError
-    return int(raw)
+    return number
 
 
 def _float64(raw: str) -> float:

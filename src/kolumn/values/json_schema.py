@@ -44,7 +44,7 @@ _ABOUT = {
 
 
 def type_of(schema: Schema, where: str = "value_schema", look_up: LookUp | None = None, max_depth: int = 1) -> pa.DataType:
-    """The type of the values that a JSON Schema describes: a struct, or JSON text if they are not objects with known members.
+    """The type of the values that a JSON Schema describes: a struct, a map, a list, or JSON text if they are nothing else for certain.
 
     References that are not in the text are those of the schema, looked up by ``look_up``; one that is nowhere is JSON text, and a warning
     says so. A schema that contains itself is nested ``max_depth`` times, and is JSON text below. `ArgumentError` if the text is not JSON;
@@ -63,7 +63,7 @@ def type_of(schema: Schema, where: str = "value_schema", look_up: LookUp | None 
     both.cache_clear()
     either.cache_clear()
     type = json_shapes.type_of_shape(shape or TEXT)
-    return type if pa.types.is_struct(type) else JSON_TEXT
+    return type if pa.types.is_nested(type) else JSON_TEXT
 
 
 class _Reader:

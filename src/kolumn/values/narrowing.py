@@ -5,6 +5,7 @@ digits of times below the unit that is there, and times that its range has not, 
     JSON text (arrow.json)      text                  text                  as it is              text
     uuid (arrow.uuid)           text                  text                  text                  text
     decimal of over 38 digits   text                  text                  text                  text
+    decimal of negative scale   with scale 0          with scale 0          with scale 0          with scale 0
     interval of months          struct                struct                struct                struct
     record without fields       text "{}"             text "{}"             text "{}"             text "{}"
     null                        as it is              as it is              text                  text
@@ -44,6 +45,7 @@ _INTERVAL_LAYOUT = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds",
 _STORED_AS = b"kolumn.type"  # Metadata of a field in Parquet: the type that it had.
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_MOST_DIGITS = 38
 _NOTHING, _HALF = {pa.null(): pa.string()}, {pa.float16(): pa.float32()}
 _USUAL = {
     **_UNSIGNED, **_HALF, pa.date64(): pa.date32(), pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
@@ -89,6 +91,9 @@ def _of_extension(type: pa.BaseExtensionType, tool: Tool) -> pa.DataType:
 
 
 def _narrowed(type: pa.DataType, tool: Tool) -> pa.DataType:
+    if pa.types.is_decimal128(type) and type.scale < 0:
+        digits = type.precision - type.scale
+        return pa.decimal128(digits, 0) if digits <= _MOST_DIGITS else pa.string()
     if pa.types.is_decimal256(type) or pa.types.is_struct(type):
         return pa.string()
     if type == pa.month_day_nano_interval():
@@ -210,6 +215,9 @@ class Narrowed:
             return self._printable(column, path)
         else:
             column = column.cast(pa.int32()) if pa.types.is_time32(own) else column
+            if pa.types.is_decimal128(own) and own.scale < 0 and pa.types.is_string(wanted) and own.precision - own.scale <= 76:
+                # All digits: Arrow's text of such a decimal has an exponent.
+                column = column.cast(pa.decimal256(own.precision - own.scale, 0))
             return column.cast(wanted, safe=not pa.types.is_temporal(own))
         return pa.Array.from_buffers(wanted, len(column), column.buffers()[:2], column.null_count, column.offset, [values])
 

@@ -412,12 +412,14 @@ def decoded(owner: Typed, payload: pa.Array, headers: pa.ListArray | None, colum
     valid_name, id_name, problems_name, raw_name = beside(owner.column)
     arrays: dict[str, pa.Array] = {id_name: schema_id, raw_name: payload}
     if any(name in columns for name in (owner.column, valid_name, problems_name, _reason(owner), _lost(owner))):
-        values, valid = owner.decoder.decode(bodies)
-        values, valid, fields = _salvaged(owner, bodies, values, valid)
         if owner.envelope == CLOUD_EVENTS and headers is not None:
-            from kolumn.values.cloud_events import with_headers
+            from kolumn.values.cloud_events import with_headers, with_modes
 
-            values = with_headers(values, headers)
+            bodies = events = with_modes(bodies, headers)
+            found = _salvaged(owner, bodies, *owner.decoder.decode(bodies))
+            values, valid, fields = with_headers(found, events, plain, headers, owner.errors == "null-field")
+        else:
+            values, valid, fields = _salvaged(owner, bodies, *owner.decoder.decode(bodies))
         lost = _problems(_wrong(plain, valid), fields)
         arrays |= {owner.column: values, valid_name: pa.array(valid), problems_name: lost.cast(PROBLEMS), _lost(owner): lost}
         if _reason(owner) in columns:

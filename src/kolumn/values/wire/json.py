@@ -444,11 +444,12 @@ def lose(t: ColumnTables, p: JsonProgram, field: int, record: int, row: int, at:
     if after < 0:
         return -1
     if is_number(byte) and kind >= INTEGER and kind <= FLOAT:
-        # Floats that are not certainly rounded right, and integers from 2**63 on, are not decided; 64 bits have at most 20 digits.
-        if kind != INTEGER:
-            return -1
+        # Floats that are not certainly rounded right are not decided, nor integers from 2**63 on: 64 bits have at most 20 digits. Numbers
+        # with a fraction or an exponent may be integers, unless the last digit of a fraction says otherwise.
         stop = numbers.digits_end(at + 1 if byte == MINUS else at, end)
-        if load64(field + _WIDTH) == 8 and is_whole(stop, end) and stop - at <= 20:
+        if kind != INTEGER or (stop == after and load64(field + _WIDTH) == 8 and stop - at <= 20):
+            return -1
+        if stop != after and (load8(stop, 0) != _POINT or numbers.digits_end(stop + 1, end) != after or load8(after, -1) == _ZERO):
             return -1
     put_nulls(t, load64(field + _FILL), load64(field + _FILLS), row)
     mark, attempt = p.marks + load64(field + _STAMP), load64(p.marks) + record + 1
