@@ -167,7 +167,7 @@ def _as_old_ones(body: bytes, message: Message) -> list[bytes]:
     except NoBodyError:
         pass
     is_only_one = [path for path in message.paths if len(path) == 1] == [message.path]
-    return [*found, body] if body and is_only_one else found
+    return [*found, body] if is_only_one else found
 
 
 def _after_apicurio(body: bytes, message: Message, *, or_nothing: bool = False) -> bytes:

@@ -140,12 +140,21 @@ def test_columns() -> None:
     assert decoded(decoder, [value]) == [{"id": 9, "items": [{"sku": "s"}, {"sku": "s"}], "gift": gift}]
     assert decoded(ProtobufDecoder(ORDER, "shop.Order"), [value]) == [None]
     assert decoded(ProtobufDecoder(ORDER, "shop.Order", ()), [value, b"\x0f"]) == [{}, None]
+    # A map has the parts of its messages.
+    decoder = ProtobufDecoder(
+        'syntax = "proto3"; message M { map<string, N> m = 1; } message N { int32 x = 1; string y = 2; }', "M", ("m.y",)
+    )
+    assert decoder.type.field("m").type.item_type == pa.struct([pa.field("y", pa.string(), nullable=False)])
+    assert decoded(decoder, [field(1, field(1, b"k") + field(2, field(1, 3) + field(2, b"t"))), b""]) == [
+        {"m": {"map": {"k": {"y": "t"}}}}, {"m": {"map": {}}},
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("columns", "said"),
     [(("idd",), "shop.Order has no field 'idd'"), (("gift.x",), "shop.Order.Item has no field 'x'"), (("id.x",), "id is not a message"),
-     (("at.seconds",), "at is one column"), (("marks.value",), "marks is one column"), (("gift.more.key",), "gift.more is one column")],
+     (("at.seconds",), "at is one column"), (("marks.value",), "marks is one column"),
+     (("gift.more.key",), "shop.Order.Item2 has no field 'key'")],
 )  # fmt: skip
 def test_columns_that_are_not_there(columns: tuple[str, ...], said: str) -> None:
     raises(ArgumentError, said, ProtobufDecoder, ORDER, "Order", columns)
@@ -266,6 +275,7 @@ def test_messages_by_name_and_place() -> None:
         "a.A.D": Place((0, 1), 3, ("a.A.D", "D")), "a.Z": Place((1,), 4, ("a.Z", "Z")),
     }  # fmt: skip
     raises(ArgumentError, r"has no message 'Q': it has a\.A, a\.Z", file.message, "Q")
+    raises(ArgumentError, r"has no message 'C': did you mean a\.A\.B\.C\?", file.message, "C")
     raises(ArgumentError, r"name the message of schema\.proto: it has a\.A, a\.Z", file.message, None)
     assert file_of('syntax = "proto3"; message One { message Two {} }').message(None).full_name == "One"
 
@@ -316,7 +326,9 @@ def test_names_of_references_that_lead_elsewhere_are_refused(name: str) -> None:
 
 def test_files_outside_are_not_imported_and_errors_name_the_line_and_no_folder(tmp_path: Path) -> None:
     (tmp_path / "other.proto").write_text('syntax = "proto3"; message X {}')
-    raises(ArgumentError, "is not valid", file_of, f'syntax = "proto3"; import "{tmp_path}/other.proto"; message A {{ X x = 1; }}')
+    raises(
+        ArgumentError, "is none of its references", file_of, f'syntax = "proto3"; import "{tmp_path}/other.proto"; message A {{ X x = 1; }}'
+    )
     with pytest.raises(ArgumentError, match=r"^schema 9 is not valid: schema\.proto:2:\d+: "):
         file_of(Schema("PROTOBUF", 'syntax = "proto3";\nmessage A { strin x = 1; }', id=9))
     raises(ArgumentError, "schema 3 is of type AVRO, not PROTOBUF", file_of, Schema("AVRO", '"int"', id=3))

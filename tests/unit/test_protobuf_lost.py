@@ -203,6 +203,30 @@ def test_structs_lists_and_values() -> None:
     assert json.loads(read(decoder, [parted])[0][0]["s"]["json"]["a"][2].join('""')) == "é"
 
 
+def test_parts_that_json_cannot_represent() -> None:
+    """An Any of an unknown type is shown as it is. What else does not fit is null in the text, and the path of the text is told."""
+    known = "".join(f'import "google/protobuf/{name}.proto"; ' for name in ("any", "duration", "field_mask", "struct", "timestamp"))
+    fields = """int32 x = 1; M child = 2; google.protobuf.Any any = 3; google.protobuf.Timestamp at = 4; google.protobuf.Duration took = 5;
+                google.protobuf.Value v = 6; map<bool, M> m = 7; repeated M r = 8; bytes b = 9; int64 big = 10;
+                repeated google.protobuf.Timestamp ats = 11; map<int32, google.protobuf.Value> vs = 12;"""
+    decoder = ProtobufDecoder(f'syntax = "proto3"; {known} message M {{ {fields} }}', null_fields=True)
+    any, far, nan = field(3, field(1, b"x/Y") + field(2, b"\xff\xfe")), field(1, 253402300800), b"\x11\0\0\0\0\0\0\xf8\x7f"
+    shown = {"type_url": "x/Y", "value": "//4="}
+    whole = field(1, 7) + any + field(8, any) + field(8, b"") + field(9, b"zz") + field(10, 2**40)
+    row = {"x": 7, "any": shown, "r": [{"any": shown}, {}], "b": "eno=", "big": "1099511627776"}
+    parts = [
+        (whole, row, ()), (field(4, far) + whole, {**row, "at": None}, ("child",)),
+        (field(5, field(1, 1) + field(2, 2**64 - 5)), {"took": None}, ("child",)),
+        (field(7, field(1, 1) + field(2, field(4, far) + field(1, 3))), {"m": {"true": {"x": 3, "at": None}}}, ("child",)),
+        (field(6, nan) + field(12, field(2, nan)) + field(12, field(1, 3) + field(2, b"\x08\0")),
+         {"v": None, "vs": {"0": None, "3": None}}, ("child",)),
+        (field(11, far) + field(11, b""), {"ats": [None, "1970-01-01T00:00:00Z"]}, ("child",)),
+    ]  # fmt: skip
+    found = read(decoder, [field(1, 1) + field(2, value) for value, _, _ in parts])
+    assert [(one["x"], one["child"]["json"], lost) for one, lost in found] == [(1, row, lost) for _, row, lost in parts]
+    assert decoder.decode(bodies([field(2, value) for value, _, _ in parts]))[1].tolist() == [not lost for _, _, lost in parts]
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])
 def test_times_of_all_years(unit: str) -> None:
     decoder = ProtobufDecoder(SHOP, "Order", ("at", "seen"), time_unit=unit)
@@ -219,6 +243,10 @@ def test_times_of_all_years(unit: str) -> None:
     numbers = found.field("at").cast(pa.int64()).to_pylist()
     assert numbers[:3] == [-62135596800 * per, 253402300800 * per - 1, -1]
     assert valid.tolist() == [True, True, True, False, False]
+    took = ProtobufDecoder(
+        'syntax = "proto3"; import "google/protobuf/duration.proto"; message M { google.protobuf.Duration d = 1; }', time_unit=unit
+    )
+    assert [row[0]["d"] for row in read(took, [field(1, field(2, 2**64 - 1)), field(1, field(2, 1))])] == [-1, 0]
     assert [paths for _, paths in read(decoder, [field(7, most), field(13, most)])] == [("at",), ("seen",)]
 
 
@@ -279,7 +307,9 @@ def test_message_indexes_of_old_clients(message: str, body: bytes, right: Any) -
 
 def test_no_index_where_there_is_one_message() -> None:
     decoder = ProtobufDecoder('syntax = "proto3"; message M { message In { int32 y = 1; } int32 x = 1; In in = 2; }', null_fields=True)
-    assert read(decoder, [FRONT + field(1, 4)], prefix=5, framing=framing.CONFLUENT) == [({"x": 4, "in": None}, ())]
+    values = [FRONT + field(1, 4), FRONT]
+    rows = [({"x": 4, "in": None}, ()), ({"x": 0, "in": None}, ())]
+    assert read(decoder, values, prefix=5, framing=framing.CONFLUENT) == rows
 
 
 def written(path: Path, values: list[bytes]) -> Path:

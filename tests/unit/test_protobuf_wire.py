@@ -165,7 +165,7 @@ def test_the_interpreter_in_plain_python_writes_what_the_loop_writes(seed: int) 
             columns.restore(target, row)
             protobuf.write_null(target, program, row)
         row += 1
-    found, wrong = finished(parts, memory.array(len(values)))
+    found, wrong, _ = finished(parts, memory.array(len(values)), {})
     assert [None if wrong[number] else plain(one) for number, one in enumerate(found)] == [
         plain(one) for one in ProtobufDecoder(made, "M0").decode(bodies(values))[0]
     ]

@@ -6,7 +6,7 @@ import ctypes
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,15 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.core.arrays import AnyArray, Flags, Int64s
-from kolumn.core.errors import ArgumentError
-from kolumn.core.lost import WHOLE
+from kolumn.core.errors import ArgumentError, shown
+from kolumn.core.lost import TOLD, WHOLE
 from kolumn.cpu_fallback.values.protobuf import Rows, write_rows
-from kolumn.values.decoder import Bodies, Salvaged
+from kolumn.values.decoder import Bodies, Salvaged, only_rows
 from kolumn.values.extensions import column_of
 from kolumn.values.framing import message_indexes
 from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_bytes
 from kolumn.values.protobuf_columns import finished
 from kolumn.values.protobuf_reader import MessageReader, is_well_formed
+from kolumn.values.protobuf_resolve import lost_fields
 from kolumn.values.protobuf_schema import JSON, Place, Rules, Shape, file_of, has_json, is_closed, shape, symbols
 from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.wire import framing
@@ -46,12 +47,12 @@ BARE_FRONTS = np.where(np.arange(len(FRONTS)) == framing.NONE, wire.NAME_OR_NOTH
 class ProtobufDecoder:
     """Decodes values of one message into one type. Threads may share it.
 
-    The columns are the fields of the reader's message. A writer's schema only says which message its values are; what is common to both is
-    found by field numbers. A row is not valid if what precedes its message chooses another one; without the writer's schema the reader's
-    file is taken for it. Rows are valid or not, and have the values, as the package protobuf says (upb, and ``IsInitialized``), except that
-    strings of proto2 have to be UTF-8 too, times have to fit into their unit, and fields that are not in ``columns`` are not looked into: a
-    malformed message or a missing required field there is not noticed, and neither is a member of a oneof that removes one with a column.
-    Messages within JSON text may be nested 100 deep, from its field on.
+    The columns are the fields of the reader's message. A writer's schema says which message its values are, in whatever package, and which
+    fields of them have other types: these are lost, see `kolumn.values.protobuf_resolve`. A row is not valid if what precedes its message
+    chooses another one; without the writer's schema the reader's file is taken for it. Rows are valid or not, and have the values, as the
+    package protobuf says (upb, and ``IsInitialized``), except that strings of proto2 have to be UTF-8 too, times have to fit into their
+    unit, and fields that are not in ``columns`` are not looked into: a malformed message or a missing required field there is not noticed,
+    and neither is a member of a oneof that removes one with a column. Messages within JSON text may be nested 100 deep, from its field on.
 
     `salvage` knows what older clients of Confluent write after its prefix: message indexes that are no zig-zag numbers (its client for
     Python up to 1.7, or with ``use.deprecated.format``), and none at all. It takes what precedes a message for that if it names no other
@@ -79,106 +80,132 @@ class ProtobufDecoder:
         self.shape = shape(descriptor, columns, Rules(null_fields, max_depth, time_unit or "ns"))
         self.type = self.shape.type
         self.layout = ColumnLayout.of(self.shape.raw)
-        self.tables = tables(self.shape, self.layout)
+        self._own = _Written(self.shape, self.layout, {self._name: Place((), -1, (self._name,)), **file.places()}, self._name)
+        self.tables = self._own.tables
         self._reader = schema if isinstance(schema, Schema) else None
-        self._places: dict[tuple[object, ...], dict[str, Place]] = {}
-        self._own = {self._name: Place((), -1, (self._name,)), **file.places()}
+        package = descriptor.file.package
+        self._name_in_package = self._name.removeprefix(f"{package}.") if package else self._name
+        self._nulls = null_fields
+        self._known: dict[tuple[object, ...], _Written] = {}
         self._lock = threading.Lock()
 
     def decode(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
         """As `ValueDecoder.decode`; `UnreadableSchemasError` if a schema that a writer's imports cannot be asked for, `OverflowError` if a
         column has more bytes or elements than 2**31 - 1.
         """
+        found, valid, _ = self._rows(bodies)
+        return found, valid
+
+    def _rows(self, bodies: Bodies, written: "_Written | None" = None) -> "Losing":
+        """What the loop returns of bodies: of those of the reader's types, or of one writer's schema that loses fields."""
         length = np.ascontiguousarray(bodies.length, np.int64)
         while True:
-            array, valid = self._raw(bodies, length)
-            found, wrong = finished(self.shape, array)
+            array, valid = self._raw(bodies, length, written)
+            found, wrong, losses = finished(self.shape, array, {} if written is None else written.lost)
             if not wrong.any():
-                return found, valid
+                return found, valid, losses
             # Written again without these rows, so that nothing of them is left in the column.
             length = np.where(wrong, -1, length)
 
     def salvage(self, bodies: Bodies) -> Salvaged:
         """As `ValueDecoder.salvage`; raises as `decode` does."""
-        column, done = self._of_old_clients(bodies)
-        choices, names = self.choices(bodies.schemas, pa.py_buffer)
-        left = np.flatnonzero(~done)
-        rows = [self._salvaged(bodies, row, choices) for row in left.tolist()]
+        order = np.full(len(bodies), -1)
+        lost: list[tuple[str, ...]] = [()] * len(bodies)
+        columns: list[pa.Array] = []
+        for column, valid, losses in (*self._of_old_clients(bodies), *self._of_other_types(bodies)):
+            order[valid] = len(bodies) * len(columns) + np.flatnonzero(valid)
+            columns.append(column)
+            for path, rows in losses.items():
+                for row in np.flatnonzero(rows & valid).tolist():
+                    lost[row] = (*lost[row], path)
+        choices, names = self.choices(bodies.schemas, pa.py_buffer, losing=True)
+        left = np.flatnonzero(order < 0)
+        values = []
+        for row in left.tolist():
+            value, lost[row] = self._salvaged(bodies, row, choices)
+            values.append(value)
         del names
-        others, lost = column_of([value for value, _ in rows], self.type), [paths for _, paths in rows]
-        if not done.any():
-            return others, lost
-        order, found = np.arange(len(bodies)), dict(zip(left.tolist(), lost, strict=True))
-        order[left] = len(bodies) + np.arange(len(left))
-        return pa.concat_arrays([column, others]).take(pa.array(order)), [found.get(row, ()) for row in range(len(bodies))]
+        if not columns:
+            return column_of(values, self.type), lost
+        order[left] = len(bodies) * len(columns) + np.arange(len(left))
+        return pa.concat_arrays([*columns, column_of(values, self.type)]).take(pa.array(order)), lost
 
-    def _of_old_clients(self, bodies: Bodies) -> tuple[pa.Array, Flags]:
+    def _of_other_types(self, bodies: Bodies) -> "Iterator[Losing]":
+        """The rows of schemas that lose fields, by the loop, without these fields."""
+        for number in np.unique(bodies.schema[bodies.schema >= 0]).tolist():
+            written = self._written(bodies.schemas[number])
+            if written.lost:
+                length = np.where(bodies.schema == number, bodies.length, -1)
+                column, valid, losses = self._rows(replace(bodies, length=length, bare=False), written)
+                # Where fields cannot be null, a value that loses one has no row.
+                whole = valid if self._nulls else valid & ~np.logical_or.reduce([*losses.values()])
+                yield only_rows(column, whole), valid, losses
+
+    def _of_old_clients(self, bodies: Bodies) -> "Iterator[Losing]":
         """The rows after whose prefix message indexes are plain varints, by the loop: topics of old clients have nothing else."""
         kinds = bodies.framing
         length = np.where((kinds == framing.CONFLUENT) | (kinds == framing.CONFLUENT_GUID), bodies.length, -1)
         if (length < 0).all():
-            return pa.nulls(len(bodies), self.type), np.zeros(len(bodies), np.bool_)
+            return
         kind = np.full(len(bodies), framing.CONFLUENT_DEPRECATED)
         column, valid = self.decode(replace(bodies, framing=kind, length=length, bare=False))
         for row in np.flatnonzero(valid).tolist():
             valid[row] = not self._is_another(bodies, row)
-        return column, valid
+        if valid.any():
+            yield column, valid, {}
 
-    def _writers_places(self, bodies: Bodies, row: int) -> dict[str, Place]:
+    def _written_of(self, bodies: Bodies, row: int) -> "_Written":
         own = int(bodies.schema[row])
-        return self._own if own < 0 else self._places_of(bodies.schemas[own])
+        return self._own if own < 0 else self._written(bodies.schemas[own])
 
     def _is_another(self, bodies: Bodies, row: int) -> bool:
         """Whether what precedes a message, as it is written today, names another one than the reader's."""
         at = int(bodies.address[row])
-        return wire.is_name(at, at + int(bodies.length[row])) or _names_another(bodies.payload(row), self._writers_places(bodies, row))
+        places = self._written_of(bodies, row).places
+        return wire.is_name(at, at + int(bodies.length[row])) or _names_another(bodies.payload(row), places)
 
     def _salvaged(self, bodies: Bodies, row: int, choices: Int64s) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
         best: tuple[dict[str, Any] | None, tuple[str, ...]] = (None, (WHOLE,))
         stop = int(bodies.address[row]) + int(bodies.length[row])
-        for start, is_sure in self._starts(bodies, row, choices):
-            value, paths = self._plain.read(ctypes.string_at(start, stop - start))
+        for start, written, is_sure in self._starts(bodies, row, choices):
+            value, paths = written.reader.read(ctypes.string_at(start, stop - start))
             if not paths:
                 return value, paths
             if is_sure and best[1] == (WHOLE,):
                 best = value, paths
         return best
 
-    @cached_property
-    def _plain(self) -> MessageReader:
-        return MessageReader(self.shape)
-
-    def _starts(self, bodies: Bodies, row: int, choices: Int64s) -> Iterator[tuple[int, bool]]:
-        """Where the message of a row may begin, the likeliest first; and whether it is also taken if not all of it can be read."""
+    def _starts(self, bodies: Bodies, row: int, choices: Int64s) -> Iterator[tuple[int, "_Written", bool]]:
+        """Where the message of a row may begin, the likeliest first; its schema; whether it is also taken if not all of it can be read."""
         at, kind, own = int(bodies.address[row]), int(bodies.framing[row]), int(bodies.schema[row])
+        written = self._written_of(bodies, row)
         stop, front = at + int(bodies.length[row]), int((BARE_FRONTS if bodies.bare else FRONTS)[kind])
         choice = choices.ctypes.data + wire.CHOICE * (own + 1)
         start = (wire.after_front if front < wire.PLAIN_INDEXES else wire.after_other_front)(at, stop, front, choice)
         if start > 0:
-            yield start, True
+            yield start, written, True
         if bodies.bare and start != at - int(bodies.prefix[row]):
-            yield at - int(bodies.prefix[row]), True
+            yield at - int(bodies.prefix[row]), self._own, True
         if start > 0 or front != wire.INDEXES or choices[wire.CHOICE // 8 * (own + 1)] < 0:
             return
         if self._is_another(bodies, row):
             return
         start = wire.after_other_front(at, stop, wire.PLAIN_INDEXES, choice)
         if start > 0:
-            yield start, False
+            yield start, written, False
         # Without an index a value of another message of the file may look like one of this message.
-        outermost = [name for name, place in self._writers_places(bodies, row).items() if len(place.path) == 1]
-        if at < stop and outermost == [self._name]:
-            yield at, False
+        if [name for name, place in written.places.items() if len(place.path) == 1] == [written.name]:
+            yield at, written, False
 
-    def _raw(self, bodies: Bodies, length: Int64s) -> tuple[pa.Array, Flags]:
+    def _raw(self, bodies: Bodies, length: Int64s, written: "_Written | None") -> tuple[pa.Array, Flags]:
         count = len(length)
-        choices, names = self.choices(bodies.schemas, pa.py_buffer)
+        choices, names = self.choices(bodies.schemas, pa.py_buffer, losing=written is not None)
         columns = (bodies.address, length, bodies.prefix, bodies.framing, bodies.schema)
         valid, frames = np.empty(count, np.bool_), np.empty((FRAMES + GROUPS) // 8, np.int64)
         arrays: list[AnyArray] = [np.ascontiguousarray(column, np.int64) for column in columns]
         arrays += [BARE_FRONTS if bodies.bare else FRONTS, choices, valid]
         rows = Rows._make([*(array.ctypes.data for array in arrays), int(bodies.bare)])
-        tables = (table.ctypes.data for table in vars(self.tables).values())
+        tables = (table.ctypes.data for table in vars((written or self._own).tables).values())
         program = ProtobufProgram._make((*tables, frames.ctypes.data, frames.ctypes.data + FRAMES))
         memory = ColumnMemory(self.layout, count, count + 64, shared_bytes(self.layout, length))
         row, code = write_rows(memory.target, program, rows, 0, count)
@@ -188,11 +215,12 @@ class ProtobufDecoder:
         del names
         return memory.array(count), valid
 
-    def choices(self, schemas: Sequence[Schema], held: Callable[[bytes], Any]) -> tuple[Int64s, list[Any]]:
+    def choices(self, schemas: Sequence[Schema], held: Callable[[bytes], Any], losing: bool = False) -> tuple[Int64s, list[Any]]:
         """What the writers' schemas say of the message, one row each after the reader's, as `kolumn.values.wire.protobuf_wire.after_front`
-        takes it; and the memory of the names that it points to, which ``held`` makes of each: it has an ``address``.
+        takes it; and the memory of the names that it points to, which ``held`` makes of each: it has an ``address``. Values of schemas
+        that lose fields are chosen if ``losing`` is true.
         """
-        places = [self._own[self._name], *map(self._place, schemas)]
+        places = [self._own.places[self._name], *(self._place(schema, losing) for schema in schemas)]
         memory = {name: held(name.encode()) for name in {name for place in places if place is not None for name in place.names}}
         table = np.zeros((len(places), wire.CHOICE // 8), np.int64)
         table[:, 0] = -1
@@ -203,28 +231,70 @@ class ProtobufDecoder:
                 row[: len(words)] = words
         return table.reshape(-1), list(memory.values())
 
-    def _place(self, schema: Schema) -> Place | None:
+    def _place(self, schema: Schema, losing: bool) -> Place | None:
         """Where the message is in a writer's schema; None if it is not there, or a header of the values chose another one."""
-        place = self._places_of(schema).get(self._name) if schema.kind == "PROTOBUF" else None
-        if place is None or schema.message_indexes not in ((), place.path):
+        written = self._written(schema)
+        place = written.places.get(written.name)
+        if place is None or (written.lost and not losing) or schema.message_indexes not in ((), place.path):
             return None
         return place if schema.message in ("", *place.names) else None
 
-    def _places_of(self, schema: Schema) -> dict[str, Place]:
-        """The messages of a writer's schema; none if it cannot be read."""
+    def _written(self, schema: Schema) -> "_Written":
         key = (schema.text, schema.references)
         if not schema.text or (self._reader is not None and key == (self._reader.text, self._reader.references)):
             return self._own
         with self._lock:
-            if key not in self._places:
-                try:
-                    self._places[key] = file_of(schema, self._schemas).places()
-                except UnreadableSchemasError:
-                    raise
-                except ArgumentError as error:
-                    logger.warning("values are null, because %s (read as %s)", error, self._name)
-                    self._places[key] = {}
-            return self._places[key]
+            if key not in self._known:
+                self._known[key] = self._resolved(schema)
+            return self._known[key]
+
+    def _resolved(self, schema: Schema) -> "_Written":
+        which = "the writer's schema" if schema.id is None else f"schema {schema.id}"
+        try:
+            file = file_of(schema, self._schemas)
+        except UnreadableSchemasError:
+            raise
+        except ArgumentError as error:
+            logger.warning("values are null, because %s (read as %s)", error, self._name)
+            return replace(self._own, places={}, name="")
+        # Versions of a message may be in different packages.
+        places, package = file.places(), file.descriptor.package
+        name = self._name if self._name in places else f"{package}.{self._name_in_package}" if package else self._name_in_package
+        if name not in places:
+            has = ", ".join(list(places)[:TOLD]) or "none"
+            logger.warning("values are null, because %s has no message %s: it has %s (read as %s)", which, name, has, self._name)
+            return replace(self._own, places=places, name="")
+        lost = list(lost_fields(self.shape.fields, file.message(name)))
+        if lost:
+            more = f"; and {len(lost) - TOLD} other fields" if len(lost) > TOLD else ""
+            text = shown(f"{which}: {'; '.join(reason for _, _, reason in lost[:TOLD])}{more}")
+            logger.warning("fields are null, because %s (read as %s)", text, self._name)
+        return replace(self._own, places=places, name=name, lost={id(part): path for part, path, _ in lost})
+
+
+Losing = tuple[pa.Array, Flags, dict[str, Flags]]
+"""A column, which rows of it are read, and which of these lose a field, by its path."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """How values of a schema are read: its messages, and the name of the reader's among them, "" if it is not there. The ``lost`` fields of
+    the shape, by their `id`, have another type there: their paths.
+    """
+
+    shape: Shape
+    layout: ColumnLayout
+    places: dict[str, Place]
+    name: str
+    lost: dict[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def tables(self) -> "Tables":
+        return tables(self.shape, self.layout, self.lost)
+
+    @cached_property
+    def reader(self) -> MessageReader:
+        return MessageReader(self.shape, self.lost)
 
 
 def _names_another(body: bytes, places: dict[str, Place]) -> bool:
@@ -253,6 +323,7 @@ class _Writer:
     direct: list[int] = field(default_factory=list)
     symbols: list[int] = field(default_factory=list)
     todo: deque[tuple[int, Shape, tuple[LayoutNode, ...]]] = field(default_factory=deque)
+    lost: Collection[int] = ()
 
     def message(self, shape: Shape, nodes: tuple[LayoutNode, ...], fill: tuple[int, int], entries: tuple[int, int]) -> int:
         """Bytes before a new message, whose fields have the ``nodes``; they are written later."""
@@ -261,17 +332,23 @@ class _Writer:
         return MESSAGE * (len(self.messages) - 1)
 
     def fill_message(self, number: int, shape: Shape, nodes: tuple[LayoutNode, ...]) -> None:
-        ordered = sorted(zip(shape.fields, nodes, strict=True), key=lambda pair: pair[0].number)
-        first = len(self.fields)
-        rows = {part.number: FIELD * (first + k) for k, (part, _) in enumerate(ordered)}
+        # Lost fields come last, where no tag leads: they are only filled.
+        ordered = sorted(zip(shape.fields, nodes, strict=True), key=lambda pair: (id(pair[0]) in self.lost, pair[0].number))
+        first, kept = len(self.fields), [part for part, _ in ordered if id(part) not in self.lost]
+        rows = {part.number: FIELD * (first + k) for k, part in enumerate(kept)}
         for k, (part, node) in enumerate(ordered):
             bit = 1 << k if len(ordered) <= BITS else 0
-            after = FIELD * (first + (k + 1) % len(ordered))
+            if k >= len(rows):
+                self.fields.append([-1, -1, 0, 0, 0, -1, bit, -1, 0, node.first_fill, node.fills, -1, 0, 0, -1, 0])
+                continue
+            after = FIELD * (first + (k + 1) % len(rows))
             self.fields.append(self.field(part, node, bit, _ring(part, rows), FIELD * (first + k), after))
         count = min(max(rows, default=-1) + 1, _DIRECT)
         message = self.messages[number]
         message[-2] = 1 | sum(1 << known for known in rows if known < 16)
-        message[:5] = [FIELD * first, len(ordered), 8 * len(self.direct), count, sum(row[6] for row in self.fields[first:])]
+        # Of a message with lost fields alone one row is looked at, whose tag no field has.
+        begin, looked_at = FIELD * first if ordered else -1, len(rows) or min(len(ordered), 1)
+        message[:5] = [begin, looked_at, 8 * len(self.direct), count, sum(row[6] for row in self.fields[first:])]
         self.direct += [rows.get(known, -1) for known in range(count)]
 
     def field(self, part: Shape, node: LayoutNode, bit: int, ring: int, own: int, after: int) -> list[int]:
@@ -318,8 +395,9 @@ def _ring(part: Shape, rows: dict[int, int]) -> int:
     return -1 if len(members) < 2 else rows[members[(members.index(part.number) + 1) % len(members)]]
 
 
-def tables(shape: Shape, layout: ColumnLayout) -> Tables:
-    writer = _Writer()
+def tables(shape: Shape, layout: ColumnLayout, lost: Collection[int] = ()) -> Tables:
+    """The tables of a message; values of its ``lost`` fields, by their `id`, are passed over."""
+    writer = _Writer(lost=lost)
     root = layout.root
     writer.message(shape, root.children, (root.first_fill, root.fills), (-1, -1))
     writer.messages[0][-3] = root.column
@@ -328,7 +406,7 @@ def tables(shape: Shape, layout: ColumnLayout) -> Tables:
     # A message without fields expects the row after the last field, which no tag matches.
     writer.fields.append([-1, -1, *[0] * (FIELD // 8 - 2)])
     for row in writer.messages:
-        if row[1] == 0:
+        if row[0] < 0:
             row[0] = FIELD * (len(writer.fields) - 1)
     parts = (writer.messages, writer.fields, writer.direct, writer.symbols)
     return Tables(*(np.array(part, np.int64).reshape(-1) for part in parts))

@@ -2,6 +2,7 @@
 are made, and of a map's equal keys the last one counts. Nothing else is copied.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,15 +22,16 @@ NEAR = 2**62
 """Seconds of a time that are at least so far from 0 are outside of every unit."""
 
 
-def finished(shape: Shape, array: pa.Array) -> tuple[pa.Array, Flags]:
-    """A raw column, without an offset, with the types of a message; and the rows that have no such value: a required field is missing, a
-    time is outside of its unit, or what becomes JSON text is malformed. What they have in the column means nothing.
+def finished(shape: Shape, array: pa.Array, lost: Mapping[int, str]) -> tuple[pa.Array, Flags, dict[str, Flags]]:
+    """A raw column, without an offset, with the types of a message; the rows that have no such value; and of the ``lost`` fields, by their
+    `id`, which become null, the rows that lose each, by its path. There is no value if a required field is missing, a
+    time is outside of its unit, or not all of a message can be JSON text. What they have in the column means nothing.
     """
-    made = _Finished(np.zeros(len(array), np.bool_))
+    made = _Finished(np.zeros(len(array), np.bool_), lost)
     found = made.message(shape.fields, array, shape.type, ())
     if has_required(shape):
         made.wrong |= incomplete(shape.fields, array, _valid(array))
-    return found, made.wrong
+    return found, made.wrong, made.losses
 
 
 def _valid(array: pa.Array) -> Flags:
@@ -68,16 +70,27 @@ Above = tuple[AnyArray, ...]
 
 @dataclass
 class _Finished:
-    """Makes the columns of one call; ``wrong`` are the rows without a value."""
+    """Makes the columns of one call; ``wrong`` are the rows without a value, ``losses`` those that lose a field, by its path."""
 
     wrong: Flags
+    lost: Mapping[int, str]
+    losses: dict[str, Flags] = field(default_factory=dict)
     texts: JsonTexts = field(default_factory=JsonTexts)
 
     def message(self, fields: tuple[Shape, ...], array: pa.Array, type: pa.DataType, above: Above) -> pa.Array:
-        if array.type == type and not any(_has_map(part) for part in fields):
+        if array.type == type and not self.lost and not any(_has_map(part) for part in fields):
             return array
-        children = [self.field(part, array.field(number), above) for number, part in enumerate(fields)]
+        children = [
+            self.nulls(part, array, above) if id(part) in self.lost else self.field(part, array.field(number), above)
+            for number, part in enumerate(fields)
+        ]
         return pa.Array.from_buffers(type, len(array), array.buffers()[:1], array.null_count, children=children)
+
+    def nulls(self, shape: Shape, message: pa.Array, above: Above) -> pa.Array:
+        """A lost field of a message."""
+        rows = self.losses.setdefault(self.lost[id(shape)], np.zeros(len(self.wrong), np.bool_))
+        rows[_outermost(np.flatnonzero(_valid(message)), above)] = True
+        return pa.nulls(len(message), shape.type)
 
     def field(self, shape: Shape, array: pa.Array, above: Above) -> pa.Array:
         if shape.is_map:
@@ -129,20 +142,25 @@ class _Finished:
         wrong = np.zeros(len(array), np.bool_)
         for number, data in enumerate(array.to_pylist()):
             try:
-                made.append(None if data is None else self.texts.text(shape.field.message_type, data))
+                text, is_whole = (None, True) if data is None else self.texts.text(shape.field.message_type, data)
             except UnfitError:
-                made.append("null")
-                wrong[number] = True
+                text, is_whole = "null", False
+            made.append(text)
+            wrong[number] = not is_whole
         self.note(wrong, above)
         return pa.ExtensionArray.from_storage(JSON_TEXT, pa.array(made, pa.string()))
 
     def note(self, wrong: Flags, above: Above) -> None:
         """Note the rows of level 0 that have values which are wrong."""
         if wrong.any():
-            at = np.flatnonzero(wrong)
-            for ends in reversed(above):
-                at = np.searchsorted(ends, at, side="right") - 1
-            self.wrong[at] = True
+            self.wrong[_outermost(np.flatnonzero(wrong), above)] = True
+
+
+def _outermost(rows: Int64s, above: Above) -> Int64s:
+    """The rows of level 0 in which rows of a column are."""
+    for ends in reversed(above):
+        rows = np.searchsorted(ends, rows, side="right") - 1
+    return rows
 
 
 def _symbols(shape: Shape, array: pa.Array) -> pa.Array:

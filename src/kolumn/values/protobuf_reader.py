@@ -6,7 +6,7 @@ the second one makes the row.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,10 +55,10 @@ class _Read:
 
 
 class MessageReader:
-    """Reads messages of one shape, whose fields have columns. Threads may share it."""
+    """Reads messages of one shape, whose fields have columns, but for ``lost`` ones, by their `id`. Threads may share it."""
 
-    def __init__(self, shape: Shape) -> None:
-        self._message = _Message(shape, "")
+    def __init__(self, shape: Shape, lost: Collection[int] = ()) -> None:
+        self._message = _Message(shape, "", lost)
 
     def read(self, data: bytes) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
         """The row that a message is, in the form of `kolumn.values.extensions.column_of`, and the dotted paths of what it lost."""
@@ -77,18 +77,18 @@ class MessageReader:
 class _Field:
     """What is known of a field: its shape, the fields of its message, other members of its oneof, and its path."""
 
-    def __init__(self, shape: Shape, path: str, others: Sequence[int]) -> None:
-        self.shape, self.path, self.others = shape, path, others
+    def __init__(self, shape: Shape, path: str, others: Sequence[int], lost: Collection[int]) -> None:
+        self.shape, self.path, self.others, self.is_lost = shape, path, others, id(shape) in lost
         self.number, self.type, self.kind = shape.number, int(shape.field.type), KINDS[shape.field.type]
         self.many = shape.is_list or shape.is_map
         self.wire = WIRES.get(self.kind, VARINT)
-        self.message = _Message(shape, path) if shape.is_message else None
+        self.message = _Message(shape, path, lost) if shape.is_message else None
         self.names = symbols(shape.field.enum_type) if self.kind == ENUM else {}
         self.closed = self.kind == ENUM and is_closed(shape.field.enum_type)
 
     def takes(self, wire: int) -> bool:
         """Whether a value of a wire type is one of the field."""
-        return wire == self.wire or (wire == LENGTH and self.many and self.kind <= ENUM)
+        return not self.is_lost and (wire == self.wire or (wire == LENGTH and self.many and self.kind <= ENUM))
 
     def default(self) -> object:
         if self.message is not None:
@@ -103,7 +103,7 @@ class _Field:
 class _Message:
     """The fields of a message that have columns, by their numbers."""
 
-    def __init__(self, shape: Shape, path: str) -> None:
+    def __init__(self, shape: Shape, path: str, lost: Collection[int]) -> None:
         # Entries of maps, times and wrappers are no steps.
         is_step = not (shape.is_map or shape.special)
         known = {part.number for part in shape.fields}
@@ -112,7 +112,7 @@ class _Message:
             oneof = part.field.containing_oneof
             others = [] if oneof is None else [one.number for one in oneof.fields if one.number in known - {part.number}]
             own = (f"{path}.{part.name}" if path else part.name) if is_step else path
-            self.fields[part.number] = _Field(part, own, others)
+            self.fields[part.number] = _Field(part, own, others, lost)
 
 
 @dataclass(frozen=True)
@@ -345,6 +345,8 @@ class _Row:
             raise
 
     def value(self, part: _Field, found: _Read) -> object:
+        if part.is_lost:
+            self.lose(part)
         if part.number in found.lost:
             raise _LostError
         value = found.values.get(part.number)
@@ -373,9 +375,12 @@ class _Row:
         special = part.shape.special
         if special == JSON:
             try:
-                return self.texts.text(part.shape.field.message_type, bytes(value))
+                text, is_whole = self.texts.text(part.shape.field.message_type, bytes(value))
             except UnfitError:
                 self.lose(part)
+            if not is_whole:
+                self.problems[part.path] = None
+            return text
         if special in TIMES:
             return self.time(part, value)
         if part.message is not None:

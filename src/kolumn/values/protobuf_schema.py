@@ -40,12 +40,14 @@ import pyarrow as pa
 from kolumn.core.errors import ArgumentError, MissingPackageError
 from kolumn.values.decoder import MOST_NESTED, Wanted, wanted_fields
 from kolumn.values.extensions import JSON_TEXT
+from kolumn.values.protobuf_imports import built_in_imports, is_built_in, not_found
 from kolumn.values.schemas.schema import Schema, Schemas
 
 # grpcio-tools may be found by sys.path alone. What the process itself finds comes first.
 _PROGRAM = "import json, sys; sys.path += json.loads(sys.argv[1]); from grpc_tools import protoc; sys.exit(protoc.main(sys.argv[1:]))"
 _SECONDS = 60
 _WELL_KNOWN = ("any", "descriptor", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
+_NOT_FOUND = re.compile(r"^(?:\S+:\d+:\d+: )?(\S+): File not found\.", re.MULTILINE)
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}")
 _DOUBLE, _FLOAT, _INT64, _UINT64, _INT32, _FIXED64, _FIXED32, _BOOL, _STRING, _GROUP, _MESSAGE, _BYTES, _UINT32, _ENUM = range(1, 15)
 _SFIXED32, _SFIXED64, _SINT32, _SINT64 = range(15, 19)
@@ -89,6 +91,9 @@ class File:
                 return self.pool.FindMessageTypeByName(full)
             except KeyError:
                 continue
+        nested = [full for full in self.places() if full.endswith(f".{name}")]
+        if nested:
+            raise ArgumentError(f"{self.descriptor.name} has no message {name!r}: did you mean {' or '.join(nested)}?")
         raise ArgumentError(f"{self.descriptor.name} has no message {name!r}: it has {names}")
 
     def places(self) -> "dict[str, Place]":
@@ -186,7 +191,8 @@ def _compiled(text: str, imports: dict[str, str], which: str) -> bytes:
     name = next(name for number in count() if (name := f"schema{number or ''}.proto") not in imports)
     with tempfile.TemporaryDirectory(prefix="kolumn-") as name_of_folder:
         folder = Path(name_of_folder)
-        for path, content in {**imports, name: text}.items():
+        texts = {**imports, name: text}
+        for path, content in {**built_in_imports(texts.values(), texts), **texts}.items():
             pure = PurePosixPath(path)
             if pure.is_absolute() or ".." in pure.parts or "\\" in path or "\0" in path or not pure.parts:
                 raise ArgumentError(f"schema{which}: {path!r} cannot be the name of an imported file")
@@ -212,7 +218,10 @@ def _protoc(folder: Path, name: str, which: str) -> None:
     except subprocess.TimeoutExpired as error:
         raise ArgumentError(f"schema{which}: protoc took longer than {_SECONDS} s") from error
     if done.returncode:
-        lines = done.stderr.decode(errors="replace").replace(f"{folder / 'proto'}/", "").strip().splitlines()
+        told = done.stderr.decode(errors="replace").replace(f"{folder / 'proto'}/", "").strip()
+        if missing := _NOT_FOUND.search(told):
+            raise ArgumentError(not_found(missing[1], which))
+        lines = told.splitlines()
         wrong = [line for line in lines if "warning:" not in line] or lines or [f"protoc ended with {done.returncode}"]
         raise ArgumentError(f"schema{which} is not valid: {'; '.join(wrong[:5])}")
 
@@ -231,6 +240,10 @@ def _file(serialised: bytes | list[bytes], *, counts_made: bool = False) -> File
         raise ArgumentError(f"these bytes are not a FileDescriptorSet: {error}") from error
     if not files:
         raise ArgumentError("these bytes are a FileDescriptorSet without files")
+    built_in = sorted({name for file in files for name in file.dependency if is_built_in(name)} - {file.name for file in files})
+    if built_in:
+        text = 'syntax = "proto3"; ' + " ".join(f'import "{name}";' for name in built_in)
+        files = [*descriptor_pb2.FileDescriptorSet.FromString(_compiled(text, {}, "")).file[:-1], *files]
     # Files of google/protobuf that are imported: nobody sends them along.
     known = [import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR for name in _WELL_KNOWN]
     by_name = {descriptor.name: proto.FromString(descriptor.serialized_pb) for descriptor in known}
@@ -364,7 +377,10 @@ def _field(field: Any, wanted: Wanted, path: tuple[str, ...], around: tuple[str,
         # Entries of maps are in those of their values.
         if not special and not is_map(field) and around.count(inner.full_name) >= rules.max_depth and _contains_itself(inner):
             special = JSON
-        if wanted is not None and (special or is_map(field)):
+        value = inner.fields_by_name["value"].message_type if is_map(field) else None
+        if wanted is not None and value is not None and not _special(value):
+            wanted = {"key": None, "value": wanted}
+        elif wanted is not None and (special or is_map(field)):
             more = f" unless max_depth is more than {rules.max_depth}" if special == JSON and inner.full_name not in JSONS else ""
             raise ArgumentError(f"{where} is one column: its parts cannot be named{more}")
         if len(around) > MOST_NESTED:
