@@ -1,11 +1,12 @@
 """Typed columns from keys or values, next to the columns of their records, on the device."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
+from kolumn.core.buffers import numbers
 from kolumn.core.errors import ArgumentError
 from kolumn.core.lost import WHOLE, LostValues
 from kolumn.core.schema import PROBLEMS, beside
@@ -18,9 +19,11 @@ from kolumn.kernels.values.messages import Messages, parse_messages
 from kolumn.kernels.values.typed import fields_of, kind_of, parse_records
 from kolumn.kernels.values.uploaded import uploaded
 from kolumn.values.avro import AvroDecoder
+from kolumn.values.framing import doubtful
 from kolumn.values.memory import nodes
 from kolumn.values.protobuf import ProtobufDecoder
 from kolumn.values.typed import Typed, decoded
+from kolumn.values.wire.framing import NONE
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,37 @@ def typed_columns(
     if not {name, valid, schema_id, problems} & set(asked):
         return found
     bodies = how.framer.bodies(device, payloads, headers)
+    if bodies is not None and bodies.bare and bodies.count and how.messages is None:
+        bodies = _settled(device, payloads, bodies, how.typed)
     if bodies is not None and schema_id in asked:
         found[schema_id] = bodies.schema_ids(device)
     if bodies is not None and not {name, valid, problems} & set(asked):
         return found
     made = None if bodies is None else _of_bodies(device, payloads, bodies, how, asked, lost)
     return {**found, **(_of_host(device, payloads, headers, how, asked, lost) if made is None else made)}
+
+
+def _settled(device: Runtime, payloads: DevicePayloads, bodies: DeviceBodies, typed: Typed) -> DeviceBodies:
+    """The bodies, with values as such that only look as if they had a prefix: the host looks for them where one is doubtful."""
+    assert bodies.ids is not None
+    assert bodies.has_id is not None
+    n = bodies.count
+    framing, ids = device.downloads([(bodies.framing, 4 * n, 0), (bodies.ids, 8 * n, 0)])
+    found = ids.view(np.int64)
+    rows = doubtful(framing.view(np.int32), numbers(found, pa.int64(), found < 0))
+    if rows is None:
+        return bodies
+    wide, narrow = (payloads.at, bodies.at), (payloads.length, bodies.length, bodies.prefix, bodies.framing, bodies.has_id)
+    copies = device.downloads([*((memory, 8 * n, 0) for memory in wide), *((memory, 4 * n, 0) for memory in narrow)])
+    whole_at, at, *others = [copy.view(np.int64 if number < 2 else np.int32).copy() for number, copy in enumerate(copies)]
+    some = DevicePayloads(device.upload(whole_at[rows]), device.upload(others[0][rows]), int(np.count_nonzero(rows)))
+    bare = np.flatnonzero(rows)[typed.bodies(_binary(device, some), None)[0].framing == NONE]
+    whole, length, prefix, kind, has_id = others
+    if not len(bare):
+        return bodies
+    at[bare], length[bare], prefix[bare], kind[bare], has_id[bare] = whole_at[bare], whole[bare], 0, NONE, -1
+    body, size, front, framings, has = map(device.upload, (at, length, prefix, kind, has_id))
+    return replace(bodies, at=body, length=size, prefix=front, framing=framings, has_id=has)
 
 
 def _of_bodies(

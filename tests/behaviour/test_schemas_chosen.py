@@ -395,3 +395,24 @@ def test_messages_do_not_contradict_themselves(tmp_path: Path) -> None:
             refused(own / "z-0", "no subject z-value in value_schemas, and the first values have schemas of one, two")
         else:
             assert [field.name for field in kolumn.scan(own / "z-0", value_format="registry").schema.field("value").type] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("newest", "said"),
+    [
+        ("{", "its text is not JSON"), (text("R", "b").replace("long", "Long"), "'Long' is not defined"),
+        ({"references": [{"name": "X", "subject": "x", "version": 1}]}, "the reference 'X' .* is not among the schemas"),
+    ],
+)  # fmt: skip
+def test_the_newest_schema_cannot_be_read(tmp_path: Path, newest: Any, said: str) -> None:
+    """The error says what helps; with it older values are read, and others are lost alone."""
+    broken = version("o-value", 2, 2, text("R", "b"), **newest) if isinstance(newest, dict) else version("o-value", 2, 2, newest)
+    write(tmp_path / "_schemas-0", [version("o-value", 1, 1, json.dumps(A)), broken])
+    write_values(tmp_path / "o-0", [framed(1, A, {"a": 1}), framed(2, A, {"a": 2})])
+    advice = r"so give an older one in value_schema \(kolumn schemas --id prints it\), or its time in value_as_of"
+    for how in ({}, {"value_columns": "a"}, {"value_envelope": "auto"}):
+        refused(tmp_path / "o-0", f"Avro schema 2: .*{said}.*: it is the newest one of its subject, {advice}", **how)
+    assert read(tmp_path / "o-0", value_schema=json.dumps(A)) == [{"a": 1}, None]
+    write(tmp_path / "good" / "_schemas-0", [version("o-value", 1, 1, json.dumps(A))])
+    write_values(tmp_path / "good" / "o-0", [framed(1, A, {"a": 1})])
+    assert "newest" not in refused(tmp_path / "good" / "o-0", "column b is not in the Avro schema", value_columns="b")

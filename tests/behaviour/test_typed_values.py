@@ -313,6 +313,7 @@ def test_a_collection_without_subjects(topics: Path) -> None:
         kolumn.read(topics, value_format="avro", value_schemas=collection({}, of_schema(x="integer")))
 
 
+SELF = json.dumps({"type": "record", "name": "L", "fields": [{"name": "v", "type": "double"}, {"name": "next", "type": ["null", "L"]}]})
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"value_format": "jsn"}, "value_format='jsn': expected one of avro, .*; did you mean 'json'"),
     ({"value_format": "json", "value_as": "colums"}, "value_as='colums': .*did you mean 'columns'"),
@@ -324,6 +325,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"value_format": "json", "value_schema": {"a": ["int8", "int8"]}}, "expected a list of one type"),
     ({"value_format": "json", "value_schema": {"a": pa.large_binary()}}, "JSON has no values of large_binary"),
     ({"value_format": "json", "value_sample": 0}, "value_sample=0: expected an integer, at least 1"),
+    ({"value_format": "avro", "value_schema": '"int"', "value_max_depth": 0}, "value_max_depth=0: expected an integer, at least 1"),
+    ({"value_format": "avro", "value_schema": SELF, "value_max_depth": 200}, "more than 100 deep: value_max_depth=200 is too much for it"),
     ({"value_format": "csv"}, "value_format='csv' needs value_schema"),
     ({"value_format": "csv", "value_schema": {"a": "uint64"}}, "take int64 or string"),
     ({"value_format": "csv", "value_schema": {"a": "int8"}, "value_separator": "ab"}, "expected one ASCII character"),

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import struct
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.avro_values import encoded
 from kolumn.core.errors import ArgumentError
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -124,8 +126,91 @@ def test_uuids_in_their_own_type(tmp_path: Path) -> None:
     assert again["value"].combine_chunks().equals(rows)
     polars = kolumn.scan_polars(tmp_path / "t-0", **how, value_uuids="arrow", columns=["value"]).collect()["value"].to_list()
     assert polars == [dict.fromkeys("ab", str(UUID(bytes=one))) for one in ids.to_pylist()]
-    json_ = back(tmp_path / "t-1", rows, value_format="json", value_schema={"a": "string", "b": "string"})
-    assert json_["value"].to_pylist() == polars
+    json_ = back(tmp_path / "t-1", rows, value_format="json", value_schema={"a": "string", "b": "binary"})
+    wanted = [{"a": str(UUID(bytes=one)), "b": one} for one in ids.to_pylist()]
+    assert json_["value"].to_pylist() == wanted
+    plain = avro(("a", "bytes"), ("b", {"type": "fixed", "name": "F", "size": 16}))
+    found = back(tmp_path / "t-2", rows, value_format="avro", value_schema=plain)
+    assert found["value"].to_pylist() == [{"a": one, "b": one} for one in ids.to_pylist()]
+    message = 'syntax = "proto3"; message M { string a = 1; bytes b = 2; }'
+    assert back(tmp_path / "t-3", rows, value_format="protobuf", value_schema=message)["value"].to_pylist() == wanted
+    with pytest.raises(ArgumentError, match=r"row 0: \$\.a: expected boolean, found 00000000-0000-0000-0000-000000000005"):
+        back(tmp_path / "t-4", rows, value_format="avro", value_schema=avro(("a", "boolean"), ("b", "bytes")))
+
+
+INNER = {
+    "b": "bytes", "d": logical("bytes", "decimal", precision=5, scale=2), "wide": logical("bytes", "decimal", precision=90, scale=2),
+    "day": logical("int", "date"), "t": logical("int", "time-millis"), "at": logical("long", "timestamp-micros"),
+    "local": logical("long", "local-timestamp-nanos"), "f": "float", "x": "double", "n": "long",
+    "e": {"type": "enum", "name": "E", "symbols": ["A", "B"]}, "l": {"type": "array", "items": ["null", "int"]},
+    "m": {"type": "map", "values": "R"}, "s": "string", "u": logical("string", "uuid"), "fx": {"type": "fixed", "name": "FX", "size": 3},
+    "span": {"type": "fixed", "name": "D", "size": 12, "logicalType": "duration"}, "un": ["E", "string", "R", "boolean"], "z": "null",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_types_that_contain_themselves(tmp_path: Path, depth: int) -> None:
+    """JSON text, as it is read below the depth, becomes the bytes that it was."""
+    schema = avro(("me", ["null", "R"]), *INNER.items())
+    value: dict[str, Any] = {
+        "me": None, "b": b"\xff\0", "d": b"\x04\xd2", "wide": b"\x7f" * 37, "day": -800, "t": 3_723_004, "at": -(10**15), "local": -1,
+        "f": 0.1, "x": -0.0, "n": 2**63 - 1, "e": "B", "l": [None, 7], "m": {}, "s": 'é"\n', "u": "x", "fx": b"abc",
+        "span": struct.pack("<III", 1, 2, 3), "un": True, "z": None,
+    }  # fmt: skip
+    other = value | {"x": float("inf"), "f": float("nan"), "un": ("R", value), "m": {"k": value, "é": value}}
+    third = other | {"me": other, "un": "text"}
+    parsed = fastavro.parse_schema(json.loads(re.sub(', "logicalType": "[^"]*"', "", schema)))
+    lines = [encoded(parsed, one) for one in (value, other, third, value | {"me": third, "un": ("R", third)})]
+    kolumn.write(pa.table({"value": pa.array(lines, pa.binary())}), tmp_path / "t-0")
+    how: dict[str, Any] = {"value_format": "avro", "value_schema": schema}
+    read = kolumn.read(tmp_path / "t-0", **how, value_max_depth=depth, columns=["value", "valueValid"])
+    assert all(read["valueValid"].to_pylist())
+    assert back(tmp_path / "t-1", read["value"].combine_chunks(), **how)["valueRaw"].to_pylist() == lines
+
+
+A_LIST = json.dumps({"type": "record", "name": "L", "fields": [{"name": "v", "type": "float"}, {"name": "next", "type": ["null", "L"]}]})
+NOT_OF_LISTS = [
+    ("{", "$.next: expected JSON text of record L, found '{' (Expecting"),
+    ('{"v": 1, "v": 1}', "(a name comes twice)"),
+    ('{"v": 1e999999999, "next": null}', "(a number has too many digits)"),
+    ('{"v": NaN, "next": null}', "expected JSON, found NaN"),
+    ('{"v": 1}', "$.next.next: expected union, which has no default, found no such field"),
+    ('{"v": 1, "next": null, "q": 1}', "$.next: expected no other fields than those of record L, found q"),
+    ('{"v": 1, "next": {"v": 0.1000000001, "next": null}}', "$.next.next.v: expected float that holds the number exactly, found"),
+    ('{"v": "1", "next": null}', "$.next.v: expected float that holds the number exactly, found 1"),
+    ("[]", "$.next: expected record L, found []"), ("null", "$.next: expected record L, found null"),
+    ('{"v": 1, "next": ' * 5000 + "null" + "}" * 5000, "which is nested too deeply"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "message"), NOT_OF_LISTS, ids=range(len(NOT_OF_LISTS)))
+def test_json_text_that_is_no_record(tmp_path: Path, given: str, message: str) -> None:
+    text = pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array([given]))
+    rows = pa.StructArray.from_arrays([pa.array([1.0], pa.float32()), text], ["v", "next"])
+    with pytest.raises(ArgumentError, match=re.escape(message)):
+        back(tmp_path / "t-0", rows, value_format="avro", value_schema=A_LIST)
+
+
+def test_json_text_with_the_names_of_an_older_schema(tmp_path: Path) -> None:
+    old = avro(("old", "string"), ("n", ["null", "R"]))
+    types: list[dict[str, Any]] = [{"name": "v", "type": "string", "aliases": ["old"]}, {"name": "d", "type": "int", "default": 9}]
+    new = json.dumps({"type": "record", "name": "R", "fields": [*types, {"name": "n", "type": ["null", "R"]}]})
+    kolumn.write(pa.table({"value": [b"\0\0\0\0\1\2x\2\2y\0"]}), tmp_path / "t-0")
+    how: dict[str, Any] = {"value_format": "avro", "value_schema": new}
+    read = kolumn.read(tmp_path / "t-0", **how, value_schemas={1: old}, columns=["value"])
+    assert read["value"].to_pylist() == [{"v": "x", "d": 9, "n": '{"old":"y","n":null}'}]
+    assert back(tmp_path / "t-1", read["value"].combine_chunks(), **how)["valueRaw"].to_pylist() == [b"\2x\x12\2\2y\x12\0"]
+
+
+def test_json_text_for_unions_of_records_is_not_tried_again_and_again(tmp_path: Path) -> None:
+    b = {"type": "record", "name": "B", "fields": [{"name": "n", "type": ["null", "R", "B"]}, {"name": "k", "type": "string"}]}
+    schema = avro(("n", ["null", "R", b]), ("k", "int"))
+    text = "null"
+    for _ in range(40):
+        text = f'{{"n":{text},"k":"q"}}'
+    rows = pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array([f'{{"n":{text},"k":1}}']))
+    found = back(tmp_path / "t-0", rows, value_format="avro", value_schema=schema)
+    assert found["valueRaw"].to_pylist() == [b"\4" * 40 + b"\0" + b"\2q" * 40 + b"\2"]
 
 
 def test_protobuf(tmp_path: Path) -> None:

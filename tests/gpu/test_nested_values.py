@@ -102,6 +102,23 @@ def test_flat_values_with_prefixes(emulated: Emulated, wanted: Any, shape: str, 
     assert {None, 7} <= {*found["valueSchemaId"].to_pylist()}
 
 
+@pytest.mark.parametrize("tail", [b"", b"\0"])
+def test_values_that_may_have_a_prefix(emulated: Emulated, tail: bytes, tmp_path: Path) -> None:
+    """The host decides, where the id is no small one; nine bytes of each value look like Apicurio's prefix of eight."""
+    inner = {"type": "record", "name": "Q", "fields": [{"name": "w", "type": "double"}, {"name": "o", "type": ["null", "int"]}]}
+    types = {"v": "double", "next": ["null", inner], "l": {"type": "array", "items": "int"}}
+    schema = {"type": "record", "name": "P", "fields": [{"name": name, "type": kind} for name, kind in types.items()]}
+    last = encoded(schema, {"v": 1.5, "next": None, "l": []})
+    both = encoded(schema, {"v": 2.0, "next": {"w": 3.0, "o": None}, "l": [0]})
+    values = [both, last, b"\0\0\0\0\7" + both, bytes(8) + b"\7" + last, None, b"\1" + bytes(range(16)) + both + tail] * 5
+    kolumn.write(pa.table({"value": pa.array(values, pa.binary())}), tmp_path / "a.log")
+    columns = ["value", "valueValid", "valueSchemaId"]
+    found = compared(tmp_path / "a.log", columns=columns, value_format="avro", value_schema=schema)
+    assert found["valueValid"].to_pylist() == [True, True, True, True, False, not tail] * 5
+    assert found["valueSchemaId"].to_pylist() == [None, None, 7, 7, None, None] * 5
+    assert "measure_values" in emulated.launched
+
+
 FLAT = {
     "null": [b""], "boolean": [b"\0", b"\1", b"\2", b"\xff"],
     "int": [varint(edge + step) for edge in (-(2**31), 0, 2**31) for step in (-1, 0, 1)],

@@ -206,10 +206,9 @@ def test_depth() -> None:
     """`max_depth` is how often the type is nested; then its text in JSON follows, and null where nothing does."""
     lines = [written(NODE, chain(*range(1, count + 1))) for count in (1, 2, 3)]
     texts = ["null", '{"value":2,"next":null}', '{"value":2,"next":{"value":3,"next":null}}']
-    whole = [(f'{{"value":1,"next":{one}}}', ()) for one in texts]
     once = [({"value": 1, "next": None if one == "null" else one}, ()) for one in texts]
     twice = [(chain(1), ()), (chain(1, 2), ()), ({"value": 1, "next": {"value": 2, "next": '{"value":3,"next":null}'}}, ())]
-    for depth, rows in enumerate((whole, once, twice, [(chain(*range(1, count + 1)), ()) for count in (1, 2, 3)])):
+    for depth, rows in enumerate((once, twice, [(chain(*range(1, count + 1)), ()) for count in (1, 2, 3)]), 1):
         assert read(AvroDecoder(registered(NODE), shape=AvroShape(depth)), bodies(lines)) == rows
     assert AvroDecoder(registered(NODE)).decode(bodies(lines))[1].tolist() == [True, False, False], "the loop reads what has ended"
 
@@ -221,8 +220,6 @@ def test_types_that_contain_each_other() -> None:
     given = bodies([written(schema, value)])
     ((row, _),) = read(AvroDecoder(registered(schema)), given)
     assert row == {"b": {"a": '{"b":{"a":null,"plain":{"x":2}},"p":{"x":3}}', "plain": {"x": 1}}, "p": {"x": 4}}
-    ((row, _),) = read(AvroDecoder(registered(schema), shape=AvroShape(0)), given)
-    assert json.loads(row) == value
     assert read(AvroDecoder(registered(schema), ("p", "b.plain.x")), given) == [({"b": {"plain": {"x": 1}}, "p": {"x": 4}}, ())]
 
 
@@ -385,6 +382,8 @@ def test_uuids_in_their_own_type() -> None:
     assert valid.tolist() == [not lost for _, lost in expected]
     assert 0 < valid.sum() < len(lines)
     # Alone, and only some types of a union.
+    debezium = {"type": "string", "connect.version": 1, "connect.name": "io.debezium.data.Uuid"}
+    assert AvroDecoder(registered(debezium), shape=AvroShape(uuids=True)).type == pa.uuid()
     alone = AvroDecoder(registered(of_text), shape=AvroShape(uuids=True))
     assert (alone.salvage(bodies([text(b"?")]))[1], alone.type) == ([("$",)], pa.uuid())
     some = AvroDecoder(registered(record("R", **types)), ("u.long", "s"), shape=AvroShape(uuids=True))

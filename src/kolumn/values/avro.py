@@ -72,10 +72,11 @@ _SIZES = {"float": 4, "double": 8}
 
 @dataclass(frozen=True)
 class AvroProgram:
-    """Words of a program in host memory, and how many frames its stack needs."""
+    """Words of a program in host memory, and how many frames its stack needs; ``is_whole`` if it leaves no value to the plain reader."""
 
     words: Int64s
     frames: int
+    is_whole: bool = True
 
 
 def program(plan: Plan, root: LayoutNode) -> AvroProgram:
@@ -128,7 +129,8 @@ class _Assembler:
         table = np.array(self.rows, np.int64)
         table[:, 3] *= avro.STEP
         table[self.placed, 2] += table.nbytes
-        return AvroProgram(np.concatenate([table.ravel(), np.frombuffer(bytes(self.constants), np.int64)]), self.frames)
+        is_whole = not np.isin(table[:, 0], (avro.FAIL, avro.FAIL + avro.OPTIONAL)).any()
+        return AvroProgram(np.concatenate([table.ravel(), np.frombuffer(bytes(self.constants), np.int64)]), self.frames, bool(is_whole))
 
     def plan(self, plan: Plan, node: LayoutNode) -> None:
         """Steps of a part. All but those of unions write the validity of its ``node``."""
@@ -389,6 +391,14 @@ class AvroDecoder:
         for _, rows in failures:
             valid &= ~rows
         return (only_rows(made, valid) if failures else made), valid
+
+    def fits(self, bodies: Bodies) -> Flags:
+        """Which bodies are one value of the reader's schema, of which nothing is lost."""
+        _, valid = self._rows(bodies, self.layout, [self._own.program])
+        if self._own.program is not None and not self._own.program.is_whole:
+            for row in np.flatnonzero(~valid & (bodies.length >= 0)).tolist():
+                valid[row] = self._plain(bodies, row, [self._own])[1] == ()
+        return valid
 
     def _used(self, bodies: Bodies) -> list[_Written | None]:
         """How values of the reader's own schema are read, then those of writers'; None for one that no row has: it is not looked at."""

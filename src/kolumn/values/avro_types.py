@@ -20,6 +20,7 @@ MOST_NODES = 20_000  # Types in a schema after names are replaced by what they s
 MOST_DIGITS = 10_000  # Digits of a decimal that is text; one of more is its bytes.
 UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _NUMBERS = ({"int", "long"}, {"float", "double"})  # Unions that are read as the second type, as in Spark.
+_DEBEZIUM_UUID = "io.debezium.data.Uuid"
 _PRIMITIVE = {
     "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
     "bytes": pa.binary(), "string": pa.string(),
@@ -33,7 +34,7 @@ _LOGICAL = {
 
 @dataclass(frozen=True)
 class AvroShape:
-    """How a schema becomes columns: ``max_depth``, how often a record that contains itself is nested at most, and is JSON text below;
+    """How a schema becomes columns: ``max_depth``, from 1, how often a record that contains itself is nested, and is JSON text below;
     ``unions``, whether the fields of a union's struct have the names of its "types" or those of "members"; ``time_unit`` of timestamps;
     ``uuids``, whether UUIDs have Arrow's type for them.
     """
@@ -60,7 +61,7 @@ class _Readable:
     def node(self, node: SchemaNode, wanted: Wanted, path: str) -> SchemaNode:
         self.count += 1
         if self.count > MOST_NODES:
-            advice = "name the columns that are wanted, or take a smaller max_depth"
+            advice = "name the columns that are wanted"
             raise ArgumentError(f"the Avro schema has more than {MOST_NODES} types, each counted wherever it occurs: {advice}")
         if node.kind in ("array", "map"):
             return replace(node, items=self.node(node.inner, wanted, path))
@@ -72,8 +73,7 @@ class _Readable:
             if self.shape.time_unit and node.logical is not None and "timestamp" in node.logical.name:
                 return replace(node, logical=replace(node.logical, unit=self.shape.time_unit))
             return node
-        depth = self.above.count(node)
-        if depth >= self.shape.max_depth and (depth or contains_itself(node)):
+        if self.above.count(node) >= self.shape.max_depth:
             if wanted is not None:
                 more = f"{node} contains itself; a larger max_depth makes columns of it"
                 raise ArgumentError(f"column {below(path, next(iter(wanted), ''))}: {path or 'the value'} is JSON text, because {more}")
@@ -153,19 +153,6 @@ def members(union: SchemaNode) -> list[SchemaNode]:
 
 def can_be_null(node: SchemaNode) -> bool:
     return node.kind == "null" or (node.kind == "union" and len(members(node)) < len(node.branches))
-
-
-def contains_itself(node: SchemaNode) -> bool:
-    """Whether a type is somewhere within itself."""
-    left, seen = [node], set[SchemaNode]()
-    while left:
-        part = left.pop()
-        inner = (*(one.type for one in part.fields), *part.branches, *(() if part.items is None else (part.items,)))
-        if node in inner:
-            return True
-        left += [one for one in inner if one not in seen]
-        seen.update(inner)
-    return False
 
 
 def decimal_bytes(node: SchemaNode) -> int:
@@ -259,8 +246,9 @@ def _of_items(node: SchemaNode, part: pa.Field, meant: Meant) -> pa.Field:
 
 
 def uuid_type(node: SchemaNode, type: pa.DataType) -> pa.DataType | None:
-    """Arrow's type of a UUID, which Avro writes as text or as 16 bytes."""
-    return pa.uuid() if node.logical is not None and node.logical.name == "uuid" else None
+    """Arrow's type of a UUID, which Avro writes as text or as 16 bytes, and Debezium as text with a name of its own."""
+    is_uuid = (node.logical is not None and node.logical.name == "uuid") or (node.kind == "string" and node.meant == _DEBEZIUM_UUID)
+    return pa.uuid() if is_uuid else None
 
 
 def per_unit(name: str, unit: str) -> int:

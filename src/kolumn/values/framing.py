@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.core.arrays import Bytes, Int64s
-from kolumn.core.buffers import numbers, strings
+from kolumn.core.arrays import Bytes, Flags, Int64s
+from kolumn.core.buffers import bools, numbers, strings
 from kolumn.core.errors import ArgumentError, NoMemoryError, unknown
 from kolumn.core.recycle import take_array
 from kolumn.cpu_fallback.values.framing import INDEX, NO_ID, NO_SCHEMA, NULL, WIDTH, add_key, recognise_prefixes
@@ -86,12 +86,14 @@ _HEADERS = {
     "auto": (wire.CONFLUENT_HEADER, wire.APICURIO_HEADER, wire.AZURE), "confluent-header": (wire.CONFLUENT_HEADER,),
     "apicurio-header": (wire.APICURIO_HEADER,), "azure": (wire.AZURE,),
 }  # fmt: skip
+_DOUBTFUL = (wire.CONFLUENT_GUID, wire.APICURIO, wire.GLUE)
 FRAMINGS = tuple(_PREFIXES)  # Names of framings that callers may choose.
 MAX_VALUE_BYTES = 64 << 20
 FORGOTTEN = 1 << 16  # Unknown keys that are remembered. Values that only look as if they had a prefix have any number of them.
 _FIRST_ROWS = 64
 _MOST_MESSAGES = 4096  # Messages that headers choose and that are remembered: damaged headers may choose any number of them.
 _ALL64 = (1 << 64) - 1
+_PLAUSIBLE = 1 << 24  # Registries count ids from 1, some from 100,001.
 _APICURIO = ("contentId", "globalId", "artifactId")
 _NAMES = {
     wire.CONFLUENT_HEADER: (("__value_schema_id",), ("__key_schema_id",)),
@@ -399,6 +401,20 @@ def message_indexes(value: bytes, position: int) -> tuple[tuple[int, ...], int] 
             return None
         indexes.append(index)
     return tuple(indexes) or (0,), position
+
+
+def doubtful(framing: Int64s, ids: pa.Array) -> Flags | None:
+    """The rows whose prefix is likelier a part of the value, where all bytes are one, than a prefix: a GUID or eight bytes, after one or
+    two that many values begin with, and an id that no registry has. None if there are no such rows. The first four bytes of other ids are
+    zero and a small number, and Avro's marker was chosen because it is rare. ``framing`` and ``ids`` are those of `Framer.bodies`.
+    """
+    most = int(framing.max()) if len(framing) else wire.NONE
+    has_ids = most == wire.CONFLUENT and np.count_nonzero(framing == wire.NONE) == ids.null_count
+    if most == wire.NONE or (has_ids and (found := pc.min_max(ids))["min"].as_py() > 0 and found["max"].as_py() < _PLAUSIBLE):
+        return None
+    plausible = bools(pc.fill_null(pc.and_(pc.greater(ids, 0), pc.less(ids, _PLAUSIBLE)), False))
+    rows: Flags = ((framing == wire.CONFLUENT) & ~plausible) | np.isin(framing, _DOUBTFUL)
+    return rows if rows.any() else None
 
 
 class BareFramer:

@@ -21,10 +21,11 @@ from kolumn.core.keywords import PAYLOAD_DEFAULTS, Decode
 from kolumn.core.lost import TOLD, WHOLE, LostValues
 from kolumn.core.schema import PROBLEMS, RECORD_COLUMNS, beside, record_schema
 from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, TYPES, is_deep, only_fields
-from kolumn.values.schemas.schema import Kind, Schema, Schemas
+from kolumn.values.schemas.schema import Kind, Schema, Schemas, UnreadableSchemasError
 
 # Decoders are imported when one is made: they take as long to import as everything else, and most reads have none.
 if TYPE_CHECKING:
+    from kolumn.values.avro_bare import BareValues
     from kolumn.values.decoder import Bodies, ValueDecoder
     from kolumn.values.framing import PayloadFramer
     from kolumn.values.internal.messages import InternalDecoder
@@ -97,12 +98,42 @@ class Typed:
         or ``columns`` has names that it does not have.
         """
         try:
+            return self._made()
+        except UnreadableSchemasError:
+            raise
+        except ArgumentError as error:
+            advice = self._advice() if self.envelope is None else ""
+            if not advice:
+                raise
+            raise ArgumentError(f"{error}: {advice}") from None
+
+    def _made(self) -> "ValueDecoder":
+        try:
             decoder = self._decoder()
             if not is_deep(decoder.type, lambda type: [type.field(number).type for number in range(type.num_fields)]):
                 return decoder
         except RecursionError:
             pass
         raise ArgumentError(f"{self.option('schema')}: types are nested more than {MOST_NESTED} deep")
+
+    def _advice(self) -> str:
+        """What else to ask for where no decoder can be made; "" if that is not known."""
+        if self.max_depth > 1 and self._is_read(max_depth=1):
+            return f"{self.option('max_depth')}={self.max_depth} is too much for it: take a smaller one"
+        is_newest = self.schema is None and isinstance(self.reader, Schema) and self.reader.id is not None
+        if is_newest and not self._is_read(columns=None):
+            older = f"an older one in {self.option('schema')} (kolumn schemas --id prints it), or its time in {self.option('as_of')}"
+            return f"it is the newest one of its subject, so give {older}"
+        return ""
+
+    def _is_read(self, **changed: Any) -> bool:
+        other = replace(self, **changed)
+        other.__dict__["writers"] = self.writers
+        try:
+            other._made()
+        except ArgumentError:
+            return False
+        return True
 
     def _decoder(self) -> "ValueDecoder":
         if self.envelope is not None:
@@ -173,6 +204,18 @@ class Typed:
         if self.format in SCHEMALESS or (self.skip and is_open and self.writers is None):
             return BareFramer(self.skip)
         return Framer(framing, self.writers, is_key=self.column == "key", skip=self.skip)
+
+    @cached_property
+    def _bare_values(self) -> "BareValues":
+        """What finds values of Avro that only look as if they had a prefix."""
+        from kolumn.values.avro_bare import BareValues
+
+        return BareValues(self.reader, self.option("framing"))
+
+    def bodies(self, payload: pa.BinaryArray, headers: pa.ListArray | None) -> tuple["Bodies", pa.Array]:
+        """The bodies of payloads, and their schema ids: as the framer finds them, and as Avro's values tell."""
+        bodies, ids = self.framer.bodies(payload, headers)
+        return self._bare_values.settled(bodies, ids) if bodies.bare and self.kind == "avro" else (bodies, ids)
 
     @property
     def type(self) -> pa.DataType:
@@ -271,7 +314,7 @@ def _checked(column: str, own: dict[str, Any]) -> Typed:
     for name, owners in _OWNERS.items():
         if own[name] != PAYLOAD_DEFAULTS[f"{column}_{name}"] and format not in owners:
             raise ArgumentError(f"{column}_{name}={own[name]!r}: for {column}_format={' or '.join(map(repr, owners))} only")
-    for name, least in (("skip", 0), ("sample", 1), ("max_depth", 0)):
+    for name, least in (("skip", 0), ("sample", 1), ("max_depth", 1)):
         if isinstance(own[name], bool) or not isinstance(own[name], int) or own[name] < least:
             raise ArgumentError(f"{column}_{name}={own[name]!r}: expected an integer, at least {least}")
     separator = own["separator"]
@@ -408,7 +451,7 @@ def _internal(owner: Typed, stored: Mapping[str, pa.Array]) -> dict[str, pa.Arra
 def decoded(owner: Typed, payload: pa.Array, headers: pa.ListArray | None, columns: Sequence[str]) -> dict[str, pa.Array]:
     """A typed column, those beside it, and what was lost, of payloads; those that ``columns`` do not need may be left out."""
     plain = payload.cast(pa.binary())
-    bodies, schema_id = owner.framer.bodies(plain, headers)
+    bodies, schema_id = owner.bodies(plain, headers)
     valid_name, id_name, problems_name, raw_name = beside(owner.column)
     arrays: dict[str, pa.Array] = {id_name: schema_id, raw_name: payload}
     if any(name in columns for name in (owner.column, valid_name, problems_name, _reason(owner), _lost(owner))):

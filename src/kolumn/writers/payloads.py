@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError, unknown
 from kolumn.core.schema import beside
-from kolumn.values.narrowing import uuid_text
 from kolumn.values.protobuf_schema import File, file_of
 from kolumn.values.schemas.schema import fingerprint_of
 from kolumn.values.typed import Typed, reader_of
@@ -145,10 +144,10 @@ def _checked(column: str, own: dict[str, Any]) -> PayloadEncoder:
 
 
 def plain(column: pa.Array) -> list[Any]:
-    """The values as Python's: structs are dicts, maps lists of pairs, UUIDs text, and times numbers of the type's unit."""
+    """The values as Python's: structs are dicts, maps lists of pairs, UUIDs those of Python, and times numbers of the type's unit."""
     type = column.type
     if isinstance(column, pa.ExtensionArray):
-        return uuid_text(column).to_pylist() if type == pa.uuid() else plain(column.storage)
+        return column.to_pylist() if type == pa.uuid() else plain(column.storage)
     if pa.types.is_dictionary(type):
         return plain(column.dictionary_decode())
     if pa.types.is_struct(type):

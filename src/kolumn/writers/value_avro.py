@@ -7,15 +7,17 @@ from contextlib import suppress
 from decimal import Decimal
 from io import BytesIO
 from typing import Any, cast
-from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError, MissingPackageError
 from kolumn.values.avro_schema import Logical, SchemaNode, parse, title
-from kolumn.values.avro_types import decimal_bytes, is_text_decimal, member_names
+from kolumn.values.avro_types import MOST_DIGITS, ArrowTypes, decimal_bytes, is_text_decimal, member_names
+from kolumn.values.extensions import JSON_TEXT
+from kolumn.values.json_plain import text_reader
 from kolumn.values.schemas.schema import Schema
-from kolumn.writers.value_parts import RefusedError, floating, in_unit, integer, members, pairs, refuse, text, unit_of
+from kolumn.writers.value_parts import RefusedError, data, floating, in_unit, integer, members, pairs, refuse, text, unit_of
 
 _AVRO_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _INT_BITS = {"int": 32, "long": 64}
@@ -72,11 +74,12 @@ class AvroEncoder:
             if value not in node.symbols:
                 raise RefusedError(path, f"one of {', '.join(node.symbols)}", value)
             return value
-        fits = {"boolean": isinstance(value, bool), "bytes": isinstance(value, bytes)}
-        fits["fixed"] = isinstance(value, bytes) and len(value) == node.size
-        if not fits.get(node.kind, False):
+        if node.kind == "boolean" and isinstance(value, bool):
+            return value
+        found = data(value)
+        if node.kind not in ("bytes", "fixed") or found is None or (node.kind == "fixed" and len(found) != node.size):
             raise RefusedError(path, f"{node} of {node.size} bytes" if node.kind == "fixed" else str(node), value)
-        return value
+        return found
 
     def _branch(self, node: SchemaNode, value: object, type: pa.DataType, path: str) -> object:
         """A read returns a union of several types as a struct with a field for each, of which one is not null: its names are those of the
@@ -108,7 +111,9 @@ class AvroEncoder:
         inner = self._datum(branch, own[names[number]], type.field(number).type, f"{path}.{names[number]}")
         return branch.name or branch.kind, inner
 
-    def _record(self, node: SchemaNode, value: object, type: pa.DataType, path: str) -> dict[str, object]:
+    def _record(self, node: SchemaNode, value: object, type: pa.DataType, path: str) -> object:
+        if type == JSON_TEXT:
+            return _of_text(node, text(path, value), path)
         if not pa.types.is_struct(type):
             raise RefusedError(path, f"a struct for {node}", type)
         fields, own = {field.name: field.type for field in type}, members(value)
@@ -133,8 +138,6 @@ class AvroEncoder:
         name, _, last = logical.name.rpartition("-")
         if logical.name == "decimal":
             return _unscaled(node, path, value, logical) if decimal_bytes(node) or is_text_decimal(node) else None
-        if logical.name == "uuid":
-            return UUID(cast(str, value)).bytes if type == pa.uuid() and node.kind == "fixed" else None
         if logical.name == "duration":
             return _duration(path, value)
         if pa.types.is_integer(type):
@@ -148,6 +151,130 @@ class AvroEncoder:
                 raise RefusedError(path, f"{logical.name}, a timestamp with{'out' if name != 'timestamp' else ''} a time zone", type)
             return in_unit(path, value, unit_of(type), _AVRO_UNITS[last])
         return None
+
+
+def _of_text(node: SchemaNode, value: str, path: str) -> object:
+    """A record, as fastavro wants it, from its JSON text, as `kolumn.values.avro_json` writes it."""
+    numbers: dict[str, Any] = {"parse_int": _number, "parse_float": _number, "parse_constant": lambda name: refuse(path, "JSON", name)}
+    try:
+        return _OfText().datum(node, json.loads(value, object_pairs_hook=_object, **numbers), path)
+    except ValueError as error:
+        raise RefusedError(path, f"JSON text of {node}", f"{value[:100]!r} ({error})") from None
+    except RecursionError:
+        raise RefusedError(path, f"JSON text of {node}", f"{value[:100]!r}, which is nested too deeply") from None
+
+
+def _object(members: list[tuple[str, _Json]]) -> dict[str, _Json]:
+    found = dict(members)
+    if len(found) < len(members):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def _number(digits: str) -> Decimal:
+    number = Decimal(digits)
+    if abs(number.adjusted()) > MOST_DIGITS:
+        raise ValueError("a number has too many digits")
+    return number
+
+
+class _OfText:
+    """Parts of one JSON text, whose numbers are decimals, as values of a schema. Of a union the first type is taken that fits, as the text
+    does not name it. What became of an object is kept: another type of a union may ask for it again.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, SchemaNode], object] = {}
+
+    def datum(self, node: SchemaNode, value: _Json, path: str) -> object:
+        if node.kind == "union":
+            return self._branch(node, value, path)
+        if node.kind == "record" and isinstance(value, dict):
+            return self._record(node, value, path)
+        if node.kind == "array" and isinstance(value, list):
+            return [self.datum(node.inner, one, f"{path}[{number}]") for number, one in enumerate(value)]
+        if node.kind == "map" and isinstance(value, dict):
+            return {key: self.datum(node.inner, one, f"{path}[{key!r}]") for key, one in value.items()}
+        if node.kind in ("record", "array", "map") or (value is None) != (node.kind == "null"):
+            raise RefusedError(path, str(node), None if value is None else json.dumps(value, default=str)[:100])
+        return None if value is None else _leaf(node, value, path)
+
+    def _branch(self, node: SchemaNode, value: _Json, path: str) -> object:
+        others = [branch for branch in node.branches if branch.kind != "null"]
+        if value is None and len(others) < len(node.branches):
+            return None
+        if len(others) == 1:
+            return others[0].name or others[0].kind, self.datum(others[0], value, path)
+        for branch in others:
+            with suppress(RefusedError):
+                return branch.name or branch.kind, self.datum(branch, value, path)
+        raise RefusedError(path, f"a value of {', '.join(map(str, node.branches))}", json.dumps(value, default=str)[:100])
+
+    def _record(self, node: SchemaNode, value: dict[str, _Json], path: str) -> object:
+        key = id(value), node
+        if key not in self.known:
+            try:
+                self.known[key] = self._fields(node, value, path)
+            except RefusedError as error:
+                self.known[key] = error
+        found = self.known[key]
+        if isinstance(found, RefusedError):
+            raise found
+        return found
+
+    def _fields(self, node: SchemaNode, value: dict[str, _Json], path: str) -> dict[str, object]:
+        # The text has the names of the schema by which the value was written.
+        names = {part.name: next((name for name in (part.name, *part.aliases) if name in value), "") for part in node.fields}
+        more = value.keys() - names.values()
+        if more:
+            raise RefusedError(path, f"no other fields than those of {node}", ", ".join(sorted(more)))
+        found = {}
+        for part in node.fields:
+            if names[part.name]:
+                found[part.name] = self.datum(part.type, value[names[part.name]], f"{path}.{part.name}")
+            elif part.has_default:
+                found[part.name] = _default(part.type, part.default)
+            else:
+                raise RefusedError(f"{path}.{part.name}", f"{part.type}, which has no default", "no such field")
+        return found
+
+
+def _leaf(node: SchemaNode, value: _Json, path: str) -> object:
+    """A part of JSON text that is no object or list, or is a duration."""
+    type, logical = ArrowTypes().of(node), node.logical
+    if logical is not None and logical.name == "decimal" and (decimal_bytes(node) or is_text_decimal(node)):
+        return _unscaled(node, path, value if isinstance(value, Decimal) else None, logical)
+    if logical is not None and logical.name == "duration":
+        return _duration(path, {name: int(one) for name, one in value.items()} if isinstance(value, dict) else value)
+    if pa.types.is_temporal(type) or node.kind in ("bytes", "fixed"):
+        try:
+            found = text_reader(pa.binary() if node.kind in ("bytes", "fixed") else type)(text(path, value))
+        except ValueError:
+            raise RefusedError(path, f"{node if logical is None else logical.name} as text", value) from None
+        if isinstance(found, bytes) and node.kind == "fixed" and len(found) != node.size:
+            raise RefusedError(path, f"{node} of {node.size} bytes, as base64", value)
+        return found if isinstance(found, bytes) else integer(path, found, _INT_BITS[node.kind], True, node.kind)
+    if node.kind in _INT_BITS:
+        return integer(path, value, _INT_BITS[node.kind], True, node.kind)
+    if node.kind in ("float", "double"):
+        return _float(node, value, path)
+    if node.kind == "boolean":
+        return value if isinstance(value, bool) else refuse(path, str(node), value)
+    if node.kind == "enum" and value not in node.symbols:
+        raise RefusedError(path, f"one of {', '.join(node.symbols)}", value)
+    return text(path, value)
+
+
+def _float(node: SchemaNode, value: _Json, path: str) -> float:
+    """A number with the digits that tell it from its neighbours, or the name of one that JSON lacks."""
+    if value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    if isinstance(value, Decimal):
+        with np.errstate(over="ignore"):
+            number = np.float32(value) if node.kind == "float" else np.float64(value)
+        if value in (Decimal(str(number)), Decimal(float(number))):
+            return float(number)
+    raise RefusedError(path, f"{node.kind} that holds the number exactly", value)
 
 
 def _unscaled(node: SchemaNode, path: str, value: object, logical: Logical) -> bytes:

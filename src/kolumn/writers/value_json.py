@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.json_plain import PlainType
-from kolumn.writers.value_parts import RefusedError, floating, in_unit, integer, members, pairs, text, unit_of
+from kolumn.writers.value_parts import RefusedError, data, floating, in_unit, integer, members, pairs, text, unit_of
 
 
 class JsonEncoder:
@@ -83,9 +83,10 @@ def _leaf(wanted: pa.DataType, value: object, type: pa.DataType, path: str) -> s
             raise RefusedError(path, str(wanted), value)
         return _written(value)
     if pa.types.is_binary(wanted):
-        if not isinstance(value, bytes):
+        found = data(value)
+        if found is None:
             raise RefusedError(path, str(wanted), value)
-        return _written(base64.b64encode(value).decode())
+        return _written(base64.b64encode(found).decode())
     return _written(text(path, value))
 
 

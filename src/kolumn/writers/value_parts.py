@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Never, TypeVar
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ class RefusedError(Exception):
 
     def __init__(self, path: str, expected: str, found: object) -> None:
         self.path, self.expected = path, expected
-        self.found = "null" if found is None else str(found) if isinstance(found, str | pa.DataType) else repr(found)
+        self.found = "null" if found is None else str(found) if isinstance(found, str | UUID | pa.DataType) else repr(found)
 
 
 def refuse(path: str, expected: str, found: object) -> Never:
@@ -74,9 +75,16 @@ def floating(path: str, value: object, name: str, narrow: bool) -> float:
 
 
 def text(path: str, value: object) -> str:
+    if isinstance(value, UUID):
+        return str(value)
     if not isinstance(value, str):
         raise RefusedError(path, "string", value)
     return value
+
+
+def data(value: object) -> bytes | None:
+    """The bytes that a value is, as UUIDs are, too; None for others."""
+    return value.bytes if isinstance(value, UUID) else value if isinstance(value, bytes) else None
 
 
 def pairs(path: str, value: object, of: Callable[[object, object], tuple[Key, Item]]) -> dict[Key, Item]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from kolumn.core.times import PER_SECOND
 from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.protobuf_schema import TIMES, WRAPPERS, File, is_closed, is_map, symbols
-from kolumn.writers.value_parts import RefusedError, floating, integer, members, pairs, text, unit_of
+from kolumn.writers.value_parts import RefusedError, data, floating, integer, members, pairs, text, unit_of
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -122,8 +122,8 @@ class ProtobufEncoder:
             return text(path, value)
         if kind == _ENUM:
             return _enum(field.enum_type, value, path)
-        if kind == _BYTES_ and isinstance(value, bytes):
-            return value
+        if kind == _BYTES_ and (found := data(value)) is not None:
+            return found
         if kind == _BOOL and isinstance(value, bool):
             return value
         raise RefusedError(path, "bytes" if kind == _BYTES_ else "a bool", value)
