@@ -177,6 +177,152 @@ def test_what_has_no_envelope(tmp_path: Path) -> None:
     assert values(topic, value_format="registry", value_envelope="auto")[0]["__op"] == "r"
 
 
+def field(name: str, type: str, logical: str, **parameters: str) -> dict[str, Any]:
+    return {"field": name, "type": type, "optional": True, "name": logical, "version": 1, "parameters": parameters}
+
+
+def with_price(scale: int, price: str, **others: Any) -> bytes | None:
+    """A row with a price, beside the schema that names its scale."""
+    fields = [field("price", "bytes", "org.apache.kafka.connect.data.Decimal", scale=str(scale), **{"connect.decimal.precision": "9"})]
+    fields += [field("at", "int64", "io.debezium.time.MicroTimestamp" if scale == 4 else "io.debezium.time.Timestamp")]
+    return in_json(("c", None, {"price": price, **others}, 1), fields)
+
+
+def test_each_event_is_read_by_its_own_schema(tmp_path: Path) -> None:
+    old, new = with_price(2, "MDk=", at=1500), with_price(4, "EtZE", at=1_500_000)
+    how: dict[str, Any] = {"value_format": "json", "value_envelope": "debezium", "value_columns": ["price", "at"]}
+    for folder, topics in {"one": [[old, new]], "two": [[old], [new]]}.items():
+        for number, payloads in enumerate(topics):
+            kolumn.write(pa.table({"value": pa.array(payloads, pa.binary())}), tmp_path / folder / f"t{number}-0")
+        at = datetime(1970, 1, 1, 0, 0, 1, 500_000)
+        # The type is that of all schemas in the sample; what comes later becomes of it.
+        for sample, price in ((1, "123.45"), (2, "123.4500")):
+            found = kolumn.read(tmp_path / folder, **how, value_sample=sample)
+            assert [(str(one["price"]), one["at"]) for one in found["value"].to_pylist()] == [(price, at)] * 2
+            assert found["valueValid"].to_pylist() == [True, True]
+    late = [old, with_price(4, "EtZF", at=1_500_001), with_price(2, "MDk=", at=1501), None]
+    kolumn.write(pa.table({"value": pa.array(late, pa.binary())}), tmp_path / "late-0")
+    table = kolumn.read(tmp_path / "late-0", **how, value_sample=1)
+    assert table["valueProblems"].to_pylist() == [None, ["price", "at"], None, None]
+    assert values(tmp_path / "late-0", **how, value_sample=1)[1] == {"price": None, "at": None}
+    # Digits of times are cut off where a unit is asked for.
+    found = values(tmp_path / "late-0", **how, value_sample=1, value_time_unit="s")
+    assert [None if one is None else one["at"] for one in found] == [*[at.replace(microsecond=0)] * 3, None]
+
+
+@pytest.mark.parametrize("in_what", ["json", "avro"])
+@pytest.mark.parametrize("logical", ["io.debezium.time.MicroTimestamp", "org.apache.kafka.connect.data.Timestamp"])
+def test_times_out_of_the_range_of_a_unit_are_lost(logical: str, in_what: str, tmp_path: Path) -> None:
+    far = 253_402_300_799_000_000 if logical.endswith("MicroTimestamp") else 253_402_300_799_000
+    events: list[Event] = [("c", None, SALLY | {"at": number}, 1) for number in (far, -1500)]
+    schema = avro_schema([*AVRO_FIELDS, {"name": "at", "type": {"type": "long", "connect.version": 1, "connect.name": logical}}])
+    names = [{"type": "string", "field": name} for name in list(SALLY)[1:]]
+    payloads = [in_json(one, [*names, field("at", "int64", logical)]) if in_what == "json" else in_avro(one, 1, schema) for one in events]
+    kolumn.write(pa.table({"value": pa.array(payloads, pa.binary())}), tmp_path / "t-0")
+    how: dict[str, Any] = {
+        "value_format": in_what,
+        "value_envelope": "debezium",
+        "value_schema": json.dumps(schema) if in_what == "avro" else None,
+    }
+    table = kolumn.read(tmp_path, **how, value_time_unit="ns")
+    assert table["valueProblems"].to_pylist() == [["at"], None]
+    assert [one["first_name"] for one in table["value"].to_pylist()] == ["Sally"] * 2
+    assert [None if one["at"] is None else one["at"].year for one in table["value"].to_pylist()] == [None, 1969]
+    assert [one["at"].year for one in values(tmp_path, **how)] == [9999, 1969]
+
+
+def test_text_that_is_no_json_is_lost(tmp_path: Path) -> None:
+    fields = [field("j", "string", "io.debezium.data.Json")]
+    payloads = [in_json(("u", None, {"j": text}, 1), fields) for text in ('{"a": 1}', "__debezium_unavailable_value", None)]
+    kolumn.write(pa.table({"value": pa.array(payloads, pa.binary())}), tmp_path / "t-0")
+    how: dict[str, Any] = {"value_format": "json", "value_envelope": "debezium"}
+    table = kolumn.read(tmp_path, **how)
+    assert [one["j"] for one in table["value"].to_pylist()] == ['{"a": 1}', None, None]
+    assert table["valueProblems"].to_pylist() == [None, ["j"], None]
+    shown = invoked(
+        "cat", "--json", "--value-format", "json", "--value-envelope", "debezium", "--columns", "value", tmp_path / "t-0"
+    ).stdout
+    assert [json.loads(line)["value"]["j"] for line in shown.splitlines()] == [{"a": 1}, None, None]
+
+
+def written(folder: Path, *rows: Any) -> Path:
+    kolumn.write(pa.table({"value": pa.array([json.dumps(one).encode() for one in rows], pa.binary())}), folder / "t-0")
+    return folder / "t-0"
+
+
+def test_auto_takes_only_envelopes_for_envelopes(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"value_format": "json", "value_envelope": "auto"}
+    plain = {
+        "payload": {"id": 1, "schema": "public", "payload": {"x": 1}, "total": 5}, "text": {"schema": "public", "payload": 1},
+        "patch": {"op": "add", "path": "/a", "after": {"v": 1}}, "more": {"op": "c", "after": {"v": 1}, "n": 1},
+    }  # fmt: skip
+    for name, row in plain.items():
+        assert values(written(tmp_path / name, row), **how) == [row]
+    event = {"before": None, "after": {"id": 1}, "op": "c", "source": {}, "ts_ms": 1, "ts_us": 1, "ts_ns": 1, "transaction": None}
+    flat_event, truncated = {"id": 1, "__op": "c"}, {"op": "t", "ts_ms": 2, "source": {}}
+    beside = {"schema": {"type": "struct", "fields": [{"type": "int64", "field": "id"}]}, "payload": {"id": 1}}
+    columns = ["id", "__op"]
+    # What is of another form than the sample is lost; a bare row that fits is one.
+    for name, rows, options, expected in (
+        ("events", [event, truncated, beside, {"id": 5}, {"op": "c", "id": 5}, {"op": "add", "path": "/"}], {"value_columns": columns},
+         [flat_event, {"id": None, "__op": "t"}, None, None, None, None]),
+        ("payloads", [beside, {"id": 5}, {"other": 5}, event], {}, [{"id": 1}, None, None, None]),
+        ("both", [beside, {"id": 5}, {"other": 5}, event, {}, {"id": None}], {"value_sample": 2},
+         [{"id": 1}, {"id": 5}, None, None, {"id": None}, {"id": None}]),
+        ("rows", [{"id": 5, "n": 1}, beside, event, {"n": 2}], {"value_columns": "id"}, [{"id": 5}, None, None, {"id": None}]),
+    ):  # fmt: skip
+        table = kolumn.read(written(tmp_path / name, *rows), **how, **{"value_sample": 1, **options})
+        assert table["value"].to_pylist() == expected, name
+        assert table["valueProblems"].to_pylist() == [["$"] if one is None else None for one in expected]
+
+
+def test_documents_of_a_type_that_a_caller_names(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"value_format": "json", "value_envelope": "debezium"}
+    topic = written(tmp_path, *({"before": None, "after": text, "op": "c"} for text in ('{"_id": 1}', "?", None)))
+    for schema, document in (("json", '{"_id": 1}'), ("map<string, int64>", [("_id", 1)])):
+        table = kolumn.read(topic, **how, value_schema=schema, value_columns=["document", "__op"])
+        assert table["value"].to_pylist() == [{"document": one, "__op": "c"} for one in (document, None, None)]
+        assert table["valueProblems"].to_pylist() == [None, ["document"], None]
+    table = kolumn.read(topic, **how, value_schema={"_id": "int64"}, value_columns=["_id"])
+    assert [None if one is None else one["_id"] for one in table["value"].to_pylist()] == [1, None, None]
+    text = {"type": "string", "optional": True, "name": "io.debezium.data.Json"}
+    own = {"type": "struct", "fields": [{**text, "field": "after"}, {"type": "string", "field": "op"}]}
+    beside = written(tmp_path / "beside", *({"schema": own, "payload": {"after": one, "op": "c"}} for one in ('{"_id": 1}', "?")))
+    table = kolumn.read(beside, **how, value_schema={"_id": "int64"}, value_columns=["_id"])
+    assert table["value"].to_pylist() == [{"_id": 1}, None]
+    # What is no document does not become a row of a table.
+    rows = written(
+        tmp_path / "later",
+        {"before": None, "after": {"_id": 1}, "op": "c"},
+        {"schema": own, "payload": {"after": '{"_id": 1}', "op": "c"}},
+    )
+    assert values(rows, **how, value_sample=1, value_columns=["_id"]) == [{"_id": 1}, None]
+    rows = written(tmp_path / "rows", {"before": None, "after": {"a": 1}, "op": "c"}, {"before": {"a": 2}, "after": None, "op": "d"})
+    assert [one["document"] for one in values(rows, **how, value_schema="map<string, int64>")] == [[("a", 1)], [("a", 2)]]
+    assert [one["document"] for one in values(rows, **how, value_schema="json")] == ['{"a": 1}', '{"a": 2}']
+
+
+def test_topics_whose_first_events_have_no_row(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"value_format": "json", "value_envelope": "debezium"}
+    truncated, said, beat = {"op": "t", "ts_ms": 2}, {"op": "m", "ts_ms": 3, "message": {"prefix": ""}}, {"ts_ms": 4}
+    topic = written(tmp_path, truncated, said, beat, {"op": "c", "after": {"id": 1}, "ts_ms": 5})
+    raises(ArgumentError, "is a change event", kolumn.read, topic, **how, value_sample=3)
+    row = {"id": None, "__deleted": False}
+    expected = [row | {"__op": "t", "__ts_ms": 2}, row | {"__op": "m", "__ts_ms": 3}, None, row | {"id": 1, "__op": "c", "__ts_ms": 5}]
+    for sample in (1, 3, 4):
+        assert values(topic, **how, value_sample=sample, value_schema={"id": "int64"}) == expected
+    only = written(tmp_path / "beats", beat)
+    assert values(only, **how, value_schema={"id": "int64"}) == [None]
+    beside = tmp_path / "beside-0"
+    kolumn.write(pa.table({"value": pa.array([in_json(("t", None, None, 1)), in_json(("c", None, SALLY, 2))], pa.binary())}), beside)
+    for kind in ("debezium", "auto"):
+        assert values(beside, value_format="json", value_envelope=kind, value_sample=1) == [
+            flat(("t", None, None, 1)),
+            flat(("c", None, SALLY, 2)),
+        ]
+    raises(ArgumentError, "is a change event", kolumn.read, written(tmp_path / "plain", {"id": 1}), **how, value_schema={"id": "int64"})
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_latest_rows_are_the_table(form: str, tmp_path: Path) -> None:
     how = FORMS[form] | {"value_envelope": "debezium"}
@@ -318,3 +464,28 @@ def test_cloud_events_with_data_in_avro(tmp_path: Path) -> None:
     kolumn.write(pa.table({"value": pa.array(payloads, pa.binary()), "headers": headers}), tmp_path / "t-0")
     found = values(tmp_path / "t-0", value_format="avro", value_schema=json.dumps(schema), value_envelope="cloudevents")
     assert found == [{"id": 5} | attributes()]
+
+
+def test_what_is_lost_of_no_column_costs_nothing(tmp_path: Path) -> None:
+    """Debezium adds fields to ``source``: what an older schema lacks of it is not asked for."""
+    columns = ["value", "valueValid", "valueProblems"]
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+    texts = []
+    for source in ("db", "ts_us"):
+        made = {
+            "type": "record",
+            "name": "Source",
+            "fields": [{"name": "db", "type": "string"}, {"name": source, "type": "long"}][: len(texts) + 1],
+        }
+        fields = [
+            {"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Value"]},
+            {"name": "source", "type": made}, {"name": "op", "type": "string"},
+        ]  # fmt: skip
+        texts.append(json.dumps({"type": "record", "name": "Envelope", "fields": fields}))
+    given = [b"\0\0\0\0\1\0\2\x0e\2d\2c", b"\0\0\0\0\2\0\2\x10\2d\2\2c", b"\0\0\0\0\2\0\2\x10\2\xff\2\2c"]
+    kolumn.write(pa.table({"value": pa.array(given, pa.binary())}), tmp_path / "t-0")
+    how: dict[str, Any] = {"value_format": "avro", "value_schema": texts[1], "value_schemas": dict(enumerate(texts, 1))}
+    found = kolumn.read(tmp_path / "t-0", **how, value_envelope="debezium", columns=columns)
+    assert [row["value"]["id"] for row in found.to_pylist()] == [7, 8, 8]
+    assert [(row["valueValid"], row["valueProblems"]) for row in found.to_pylist()] == [(True, None)] * 3
+    assert kolumn.read(tmp_path / "t-0", **how, columns=columns)["valueProblems"].to_pylist() == [["source.ts_us"], None, ["source.db"]]

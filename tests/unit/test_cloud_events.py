@@ -11,7 +11,8 @@ import kolumn
 from kit.outcome import raises
 from kolumn.core.errors import ArgumentError
 from kolumn.readers.types import inference
-from kolumn.values.envelopes import JsonEnvelope, json_envelope, opened
+from kolumn.values.by_schema import JsonEnvelope
+from kolumn.values.envelopes import json_envelope, opened
 from kolumn.values.framing import BareFramer
 from kolumn.values.typed import Typed
 

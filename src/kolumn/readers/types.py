@@ -269,7 +269,8 @@ def inference(typed: Typed) -> "Infer":
 
 def _in_envelope(typed: Typed, options: Options, ranges: Sequence[Range]) -> object:
     """What JSON is read by, if something is around it, as the first values show."""
-    from kolumn.values.envelopes import JsonEnvelope, json_envelope
+    from kolumn.values.by_schema import JsonEnvelope
+    from kolumn.values.envelopes import json_envelope
 
     assert typed.envelope is not None
     named = None if typed.schema is None else typed.whole(reader_of(typed), None).type
@@ -277,7 +278,8 @@ def _in_envelope(typed: Typed, options: Options, ranges: Sequence[Range]) -> obj
     if named is None and seen.are_null:
         # Nothing tells whether an event or a payload is beside a schema.
         is_event = typed.envelope == "debezium"
-        return JSON_TEXT if typed.envelope == "auto" else JsonEnvelope(JSON_TEXT, JSON_TEXT, True, is_event, is_event)
+        how = JsonEnvelope(JSON_TEXT, JSON_TEXT, JSON_TEXT, is_wrapped=True, is_bare=is_event, is_event=is_event)
+        return JSON_TEXT if typed.envelope == "auto" else how
     values = [value for value in seen.values if value is not None]
     with seen.naming():
         found = json_envelope(typed.envelope, named, values, inference(typed), typed.option("envelope"))

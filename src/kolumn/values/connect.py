@@ -7,8 +7,10 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from kolumn.core.text import is_text
 from kolumn.values.avro_schema import SchemaNode
 from kolumn.values.extensions import JSON_TEXT
+from kolumn.values.retyped import TextDecimal
 
 DELETED = "__deleted"  # The column of a change event that says whether it deletes its row; the name is that of Debezium.
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
@@ -32,7 +34,6 @@ _MEANT: dict[str, tuple[pa.DataType, pa.DataType]] = {
     "io.debezium.data.Json": (pa.string(), JSON_TEXT),
 }
 """What a name means where a value has the first type. Other names, such as ZonedTimestamp, are of values that stay what they are."""
-_WIDER = ("int8", "int16", "int32", "int64", "float32", "float64")
 _DEEPEST = 100
 
 
@@ -53,20 +54,23 @@ def of_connect(schema: object, depth: int = 0) -> tuple[pa.DataType, pa.DataType
         inner, meant = of_connect(schema.get("values"), depth + 1)
         return pa.map_(pa.string(), inner), pa.map_(pa.string(), meant)
     if kind == "bytes":
-        return pa.string(), _decimal(schema.get("parameters")) if name == _DECIMAL else pa.binary()
+        type = _decimal(schema.get("parameters")) if name == _DECIMAL else pa.binary()
+        # Decimals are text or numbers, as the converter was told.
+        return type if pa.types.is_binary(type) else JSON_TEXT, type
     if not isinstance(kind, str) or kind not in _PRIMITIVE:
         return JSON_TEXT, JSON_TEXT
     return _PRIMITIVE[kind], _meant(name, _PRIMITIVE[kind])
 
 
 def _struct(schema: Mapping[str, object], depth: int) -> tuple[pa.DataType, pa.DataType]:
-    own = fields_of(schema)
-    if not own:
+    own = {str(field.get("field")): field for field in fields_of(schema)}
+    # A name that is not UTF-8 is no name of a column.
+    parts = {name: of_connect(field, depth + 1) for name, field in own.items() if is_text(name)}
+    if not parts:
         return JSON_TEXT, JSON_TEXT
-    parts = {str(field.get("field")): of_connect(field, depth + 1) for field in own}
     read = pa.struct([(name, type) for name, (type, _) in parts.items()])
     if schema.get("name") == _VARIABLE and set(parts) == {"scale", "value"}:
-        return read, pa.string()
+        return read, TextDecimal(0)
     return read, pa.struct([(name, type) for name, (_, type) in parts.items()])
 
 
@@ -83,43 +87,14 @@ def _decimal(parameters: object) -> pa.DataType:
     except (TypeError, ValueError):
         return pa.binary()
     precision = max(precision, scale, 1)
-    if precision > 76:
-        return pa.binary()
+    if precision > 76 or scale < -76:
+        return TextDecimal(scale)
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
 def _meant(name: object, type: pa.DataType) -> pa.DataType:
     read, meant = _MEANT.get(str(name), (None, type))
     return meant if type == read else type
-
-
-def merged(left: object, right: object, depth: int = 0) -> Mapping[str, object] | None:
-    """A Connect schema for the values of two; None where they contradict each other, or are nested too deeply."""
-    if not isinstance(left, Mapping) or not isinstance(right, Mapping) or depth > _DEEPEST:
-        return None
-    if left == right:
-        return left
-    kinds = left.get("type"), right.get("type")
-    if kinds == ("struct", "struct"):
-        fields = {field.get("field"): field for field in fields_of(left)}
-        for field in fields_of(right):
-            name = field.get("field")
-            # The field keeps its name where its types contradict each other.
-            fields[name] = {**(merged(fields[name], field, depth + 1) or {}), "field": name} if name in fields else field
-        return {**left, "fields": list(fields.values())}
-    if kinds == ("array", "array"):
-        return {**left, "items": merged(left.get("items"), right.get("items"), depth + 1)}
-    if kinds == ("map", "map"):
-        return {**left, **{part: merged(left.get(part), right.get(part), depth + 1) for part in ("keys", "values")}}
-    if left.get("name") == right.get("name") == _DECIMAL and left.get("parameters") != right.get("parameters"):
-        return None
-    if kinds[0] == kinds[1] and left.get("name") == right.get("name"):
-        return left
-    numbers = [{"float": "float32", "double": "float64"}.get(str(kind), kind) for kind in kinds]
-    if left.get("name") == right.get("name") and all(number in _WIDER for number in numbers):
-        floats = any(str(number).startswith("float") for number in numbers)
-        return {**left, "type": "float64" if floats else max(numbers, key=_WIDER.index)}
-    return None
 
 
 def of_avro(node: SchemaNode, type: pa.DataType) -> pa.DataType | None:

@@ -8,8 +8,8 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kolumn.values.base64_texts import from_base64
 from kolumn.values.json_plain import DIGITS, text_reader
-from kolumn.values.retyped import from_base64
 
 _FEW = 64  # Texts that are read one by one when Arrow refuses one of them.
 _DATE, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d\d:\d\d:\d\d"

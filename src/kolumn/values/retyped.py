@@ -2,60 +2,98 @@
 what these are. The type of a column and the type that it becomes say together how.
 
     int32, int64               date32, time32, time64, timestamp    the same number
-    text, binary               decimal                              the unscaled number, big-endian; of text in base64
+    binary                     decimal, `TextDecimal`               the unscaled number, big-endian
+    `JSON_TEXT`                decimal, `TextDecimal`               text is the unscaled number in base64, a number is the decimal
+    `JSON_TEXT`                float32, float64                     a number, or "NaN", "Infinity" or "-Infinity"
     text                       binary                               base64
-    text                       `JSON_TEXT`                          the same text
+    text                       `JSON_TEXT`                          the same text, if it is JSON
+    text                       list, map, struct                    what it is as JSON
     text, 16 bytes             uuid                                 hexadecimal digits with hyphens; the same bytes
-    struct of scale and value  text                                 a decimal, `io.debezium.data.VariableScaleDecimal`
-    timestamp                  timestamp                            in another unit, cut off
+    struct of scale and value  text, `TextDecimal`                  a decimal, `io.debezium.data.VariableScaleDecimal`
+
+How values of one meaning become those of another one is in `kolumn.values.common_types`.
 """
 
-import base64
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.core.arrays import Bytes, Flags
+from kolumn.core.arrays import Flags
 from kolumn.core.buffers import bools
 from kolumn.core.times import per_day
+from kolumn.values.base64_texts import from_base64
 from kolumn.values.decoder import only_rows, spread
 from kolumn.values.extensions import JSON_TEXT, in_type
+from kolumn.values.framing import BareFramer
+from kolumn.values.json import JsonDecoder
+from kolumn.values.json_plain import PlainType, unquoted
+from kolumn.values.json_texts import typed_texts
 
 Failures = list[tuple[str, Flags]]
 """Dotted paths of fields, and the rows that have a value there which the type has not; its place in the column is null."""
+Leaf = Callable[[pa.Array, pa.DataType], tuple[pa.Array, Flags]]
+"""Makes a column of values without fields, or whose fields differ, one of another type, and says which of them have not become that."""
+NOTHING = pa.struct([])  # As a type to read: of what is there, nobody knows what it means.
 _MOST_SCALE = 10_000  # A larger scale is written as an exponent.
 
 
-def retyped(array: pa.Array, type: pa.DataType, path: str = "") -> tuple[pa.Array, Failures]:
-    """A column in a type that has the same fields, and what could not become of that type. Copies only what changes."""
+class TextDecimal(pa.ExtensionType):
+    """Text of decimals that have more digits than a type of Arrow, or a scale that none has, or each its own."""
+
+    def __init__(self, scale: int) -> None:
+        self.scale = scale
+        super().__init__(pa.string(), "kolumn.text_decimal")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return str(self.scale).encode()
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> "TextDecimal":
+        return cls(int(serialized))
+
+
+def retyped(array: pa.Array, type: pa.DataType, path: str = "", leaf: Leaf | None = None) -> tuple[pa.Array, Failures]:
+    """A column in a type that has the same fields, and what could not become of that type. Copies only what changes. ``leaf`` is by default
+    what the table above says.
+    """
     if array.type == type:
         return array, []
-    if pa.types.is_struct(array.type) and pa.types.is_struct(type):
-        return _struct(array, type, path)
-    if pa.types.is_list(array.type) or pa.types.is_map(array.type):
-        return _items(array, type, path)
-    made, failed = _leaf(array, type)
+    if array.null_count == len(array):
+        return pa.nulls(len(array), type), []
+    if pa.types.is_struct(array.type) and pa.types.is_struct(type) and array.type != NOTHING:
+        return _struct(array, type, path, leaf)
+    if any(is_one(array.type) and is_one(type) for is_one in (pa.types.is_list, pa.types.is_map)):
+        return _items(array, type, path, leaf)
+    made, failed = nothing_of(array, type) if array.type == NOTHING else (leaf or _leaf)(array, type)
     return made, [(path, failed)] if failed.any() else []
 
 
-def _struct(array: pa.StructArray, type: pa.StructType, path: str) -> tuple[pa.Array, Failures]:
+def nothing_of(array: pa.Array, type: pa.DataType) -> tuple[pa.Array, Flags]:
+    """What becomes of a column none of whose values the type has."""
+    return pa.nulls(len(array), type), bools(array.is_valid())
+
+
+def _struct(array: pa.StructArray, type: pa.StructType, path: str, leaf: Leaf | None) -> tuple[pa.Array, Failures]:
     children, failures = [], Failures()
     for child, field in zip(array.flatten(), type, strict=True):
-        made, failed = retyped(child, field.type, f"{path}.{field.name}" if path else field.name)
+        made, failed = retyped(child, field.type, f"{path}.{field.name}" if path else field.name, leaf)
         children.append(made)
         failures += failed
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(type), mask=mask), failures
 
 
-def _items(array: pa.Array, type: pa.DataType, path: str) -> tuple[pa.Array, Failures]:
+def _items(array: pa.Array, type: pa.DataType, path: str, leaf: Leaf | None) -> tuple[pa.Array, Failures]:
     """Of a list or a map: what fails in an element is the row's."""
     if pa.types.is_map(type):
-        items, failures = retyped(array.items, type.item_type, path)
+        items, failures = retyped(array.items, type.item_type, path, leaf)
         inner = pa.StructArray.from_arrays([array.keys, items], fields=[type.key_field, type.item_field])
     else:
-        inner, failures = retyped(array.values, type.value_type, path)
+        inner, failures = retyped(array.values, type.value_type, path, leaf)
     ends, there = np.asarray(array.offsets), bools(array.is_valid())
     rows = Failures()
     for name, elements in failures:
@@ -70,21 +108,86 @@ def _leaf(array: pa.Array, type: pa.DataType) -> tuple[pa.Array, Flags]:
     if type == pa.uuid():
         stored, wrong = _uuids(array) if pa.types.is_string(array.type) else (array, none)
         return in_type(stored, type), wrong
-    if type == JSON_TEXT:
-        return in_type(array, type), none
-    if pa.types.is_timestamp(array.type):
-        return array.cast(type, safe=False), none
+    if type == JSON_TEXT or (pa.types.is_string(array.type) and pa.types.is_nested(type)):
+        # Debezium has other text in place of JSON that it does not know.
+        return _parsed(array, type)
+    if array.type == JSON_TEXT:
+        return _of_json(array.storage, type)
     if pa.types.is_temporal(type):
         return _times(array, type)
     if pa.types.is_struct(array.type):
-        return _texts(array)
-    failed = none
-    if pa.types.is_string(array.type):
-        array, failed = from_base64(array)
-    if pa.types.is_decimal(type):
-        array, too_large = _decimals(array, type)
-        failed = failed | too_large
-    return array, failed
+        made, failed = one_by_one(array, lambda parts: _text(parts["scale"], parts["value"]), pa.string())
+        return in_type(made, type), failed
+    return from_base64(array) if pa.types.is_string(array.type) else _unscaled(array, type)
+
+
+def _unscaled(array: pa.BinaryArray, type: pa.DataType) -> tuple[pa.Array, Flags]:
+    """Decimals of their unscaled numbers."""
+    if not isinstance(type, TextDecimal):
+        return _decimals(array, type)
+    made, failed = one_by_one(array, lambda value: _text(type.scale, value), pa.string())
+    return in_type(made, type), failed
+
+
+def _parsed(texts: pa.StringArray, type: pa.DataType) -> tuple[pa.Array, Flags]:
+    """Texts as values of JSON."""
+    bodies, _ = BareFramer().bodies(texts.cast(pa.binary()))
+    found, valid = JsonDecoder(type).decode(bodies)
+    return found, bools(texts.is_valid()) & ~valid
+
+
+def _of_json(texts: pa.StringArray, type: pa.DataType) -> tuple[pa.Array, Flags]:
+    if pa.types.is_floating(type):
+        read = PlainType.of(type).read
+        return one_by_one(texts, lambda text: read(_NUMBERS.get(text, text)), type)
+    if not isinstance(type, TextDecimal) and not pa.types.is_decimal(type):
+        return nothing_of(texts, type)
+    is_text = pc.fill_null(pc.starts_with(texts, '"'), False)
+    coded, others = pc.if_else(is_text, texts, None), pc.if_else(is_text, None, texts)
+    has_escapes = pc.any(pc.match_substring(coded, "\\")).as_py()
+    plain, odd = one_by_one(coded, unquoted, pa.string()) if has_escapes else (pc.ascii_trim(coded, '"'), np.zeros(len(coded), bool))
+    data, failed = from_base64(plain)
+    made, too_large = _unscaled(data, type)
+    failed = failed | too_large | odd
+    if others.null_count < len(others):
+        numbers, wrong = _of_numbers(others, type)
+        made, failed = pa.concat_arrays([made, numbers]).take(pa.array(np.arange(len(made)) + len(made) * ~bools(is_text))), failed | wrong
+    return made, failed
+
+
+_NUMBERS = {f'"{name}"': name for name in ("NaN", "Infinity", "-Infinity")}
+"""Numbers that JSON has not, as `JsonConverter` writes them, and as Python reads them."""
+
+
+def _of_numbers(texts: pa.StringArray, type: pa.DataType) -> tuple[pa.Array, Flags]:
+    """Decimals of texts of JSON's numbers (``decimal.format=NUMERIC``)."""
+    if isinstance(type, TextDecimal):
+        made, failed = one_by_one(texts, lambda text: _shortened(text, type.scale), pa.string())
+        return in_type(made, type), failed
+    made = typed_texts(texts, type, truncate=False) if type.scale >= 0 else pa.nulls(len(texts), type)
+    return made, bools(texts.is_valid()) & bools(made.is_null())
+
+
+def _shortened(text: str, scale: int) -> str:
+    """The digits of a number, as many after the point as a scale says; ValueError if it has more."""
+    sign, digits, exponent = Decimal(text).as_tuple()
+    zeros = int(exponent) + scale
+    if abs(zeros) > _MOST_SCALE or (zeros < 0 and any(digits[zeros:])):
+        raise ValueError
+    unscaled = int("".join(map(str, digits[:zeros] if zeros < 0 else digits)) or 0) * 10 ** max(zeros, 0)
+    return _digits(scale, -unscaled if sign else unscaled)
+
+
+def one_by_one(array: pa.Array, make: Callable[[Any], object], type: pa.DataType) -> tuple[pa.Array, Flags]:
+    """What a function makes of each value that is there; a value for which it raises an error fails."""
+    failed, made = np.zeros(len(array), bool), list[object]()
+    for row, value in enumerate(array.to_pylist()):
+        try:
+            made.append(None if value is None else make(value))
+        except (ValueError, TypeError, ArithmeticError):
+            failed[row] = True
+            made.append(None)
+    return pa.array(made, type), failed
 
 
 def _times(array: pa.Array, type: pa.DataType) -> tuple[pa.Array, Flags]:
@@ -108,59 +211,15 @@ def _uuids(texts: pa.StringArray) -> tuple[pa.FixedSizeBinaryArray, Flags]:
 _UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 
 
-def from_base64(texts: pa.StringArray) -> tuple[pa.BinaryArray, Flags]:
-    """Texts in base64, padded, as bytes, and which of them are not that: four characters of six bits are three bytes."""
-    there = bools(texts.is_valid())
-    size = pc.fill_null(pc.binary_length(texts), 0).to_numpy()
-    failed = there & (size % 4 != 0)
-    rows = np.flatnonzero(there & ~failed)
-    some = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
-    _, ends, data = some.buffers()
-    ends = np.frombuffer(ends, np.int32, len(some) + 1, 4 * some.offset).astype(np.int64)
-    codes = _CODES[np.frombuffer(b"" if data is None else data, np.uint8)[ends[0] : ends[-1]]]
-    ends -= ends[0]
-    last = ends[1:][ends[1:] > ends[:-1]]
-    pads = np.zeros(len(some), np.int64)
-    pads[ends[1:] > ends[:-1]] = np.where(codes[last - 1] != _PAD, 0, np.where(codes[last - 2] != _PAD, 1, 2))
-    others = np.concatenate([[0], np.cumsum(codes >= _PAD)])
-    wrong = others[ends[1:]] - others[ends[:-1]] != pads
-    words = (codes.reshape(-1, 4).astype(np.uint32) & 63) << np.array([18, 12, 6, 0], np.uint32)
-    found = words.sum(1, dtype=np.uint32).astype(">u4").view(np.uint8).reshape(-1, 4)[:, 1:].reshape(-1)
-    keep, bounds = np.ones(len(found), bool), ends[1:] // 4 * 3
-    keep[bounds[pads > 0] - 1] = False
-    keep[bounds[pads > 1] - 2] = False
-    offsets = np.concatenate([[0], bounds - np.cumsum(pads)]).astype(np.int32)
-    made = pa.Array.from_buffers(pa.binary(), len(some), [None, pa.py_buffer(offsets), pa.py_buffer(found[keep])])
-    failed[rows[wrong]] = True
-    return spread(only_rows(made, ~wrong), there & (size % 4 == 0)), failed
+def _text(scale: int, value: bytes) -> str:
+    """The decimal of an unscaled number; ValueError without a byte."""
+    if not value:
+        raise ValueError
+    return _digits(scale, int.from_bytes(value, "big", signed=True))
 
 
-def _codes() -> Bytes:
-    codes = np.full(256, _PAD + 1, np.uint8)
-    codes[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = np.arange(64)
-    codes[ord("=")] = _PAD
-    return codes
-
-
-_PAD = 64
-_CODES = _codes()
-
-
-def _texts(array: pa.StructArray) -> tuple[pa.Array, Flags]:
-    """Decimals as text, from scale and unscaled value, one by one."""
-    failed, made = np.zeros(len(array), bool), list[str | None]()
-    for row, parts in enumerate(array.to_pylist()):
-        try:
-            made.append(None if parts is None else _text(parts["scale"], parts["value"]))
-        except (ValueError, TypeError):
-            failed[row] = True
-            made.append(None)
-    return pa.array(made, pa.string()), failed
-
-
-def _text(scale: int, value: str | bytes) -> str:
+def _digits(scale: int, unscaled: int) -> str:
     """The digits as they would be in SQL."""
-    unscaled = int.from_bytes(base64.b64decode(value, validate=True) if isinstance(value, str) else value, "big", signed=True)
     if not 0 <= scale <= _MOST_SCALE:
         return f"{unscaled}E{-scale}"
     digits = f"{abs(unscaled):0{scale + 1}}"
