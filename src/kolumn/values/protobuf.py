@@ -44,6 +44,9 @@ BARE_FRONTS = np.where(np.arange(len(FRONTS)) == framing.NONE, wire.NAME_OR_NOTH
 """The same where what precedes a message is recognised by its bytes alone, see `kolumn.values.decoder.Bodies.bare`."""
 
 
+_JSON = 1 << 32  # See `kolumn.values.wire.protobuf`.
+
+
 class ProtobufDecoder:
     """Decodes values of one message into one type. Threads may share it.
 
@@ -327,7 +330,7 @@ class _Writer:
 
     def message(self, shape: Shape, nodes: tuple[LayoutNode, ...], fill: tuple[int, int], entries: tuple[int, int]) -> int:
         """Bytes before a new message, whose fields have the ``nodes``; they are written later."""
-        self.messages.append([0, 0, 0, 0, 0, *fill, *entries, 0, 0, int(shape.is_map and has_json(shape))])
+        self.messages.append([0, 0, 0, 0, 0, *fill, *entries, 0, 0, _JSON * (shape.is_map and has_json(shape))])
         self.todo.append((len(self.messages) - 1, shape, nodes))
         return MESSAGE * (len(self.messages) - 1)
 
@@ -342,7 +345,9 @@ class _Writer:
                 self.fields.append([-1, -1, 0, 0, 0, -1, bit, -1, 0, node.first_fill, node.fills, -1, 0, 0, -1, 0])
                 continue
             after = FIELD * (first + (k + 1) % len(rows))
-            self.fields.append(self.field(part, node, bit, _ring(part, rows), FIELD * (first + k), after))
+            ring = _ring(part, rows)
+            json = ring >= 0 and any(has_json(one) for one in kept if one.field.containing_oneof == part.field.containing_oneof)
+            self.fields.append([*self.field(part, node, bit, ring, FIELD * (first + k), after), _JSON * json])
         count = min(max(rows, default=-1) + 1, _DIRECT)
         message = self.messages[number]
         message[-2] = 1 | sum(1 << known for known in rows if known < 16)
@@ -374,7 +379,7 @@ class _Writer:
         listed = self.enum(part) if kind == wire.ENUM else -1
         plain = -1 if repeated or ring >= 0 else _PLAIN.get(kind, -1)
         return [tag, other, kind, node.column, level, message, bit, ring, following, node.first_fill, node.fills, listed, element.column,
-                wire.WIDTHS.get(kind, 0), plain, int(has_json(part))]  # fmt: skip
+                wire.WIDTHS.get(kind, 0), plain]  # fmt: skip
 
     def enum(self, part: Shape) -> int:
         """Bytes before the symbols of a closed enum."""

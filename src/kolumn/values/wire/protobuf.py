@@ -8,7 +8,8 @@ Each frame notes in ``seen`` the bits of its fields that have been written; what
 message that comes again has nothing missing. With too many fields for bits everything is written at the beginning of the message.
 
 The tables have int64. Rows of fields and messages are named by the bytes before them. Other fields are unknown ones, and are passed over.
-Each row ends with ``json``, which is 1 for fields, and entries of maps, with a message in them that becomes JSON text:
+Each row ends with ``json``, which is 2**32 for entries of maps, and for the fields of a oneof, with a message in one of them that becomes
+JSON text, else 0:
 
     messages | first field | fields | direct | numbers | all bits | fill | fills | level of entries of a map | its column | own | known
     fields   | tag | other tag | kind | column | level | message | bit | ring | next | fill | fills | symbols | element | width | plain
@@ -16,8 +17,8 @@ Each row ends with ``json``, which is 1 for fields, and entries of maps, with a 
     symbols  | count | numbers, ascending | index of each
 
 A message that stands at two places of the schema is there twice, with other columns. Fields of a message are ordered by their numbers.
-Of a message that becomes JSON text the bytes are written. One that comes in parts, is a group, or is removed, makes the record invalid: it
-is left to the plain reader.
+Of a message that becomes JSON text the bytes are written. One that comes in parts, is a group, or may be removed, makes the record
+invalid: it is left to the plain reader.
 ``known`` has the bits of the numbers 0 to 15 that are among the fields, and of 0 in any case.
 ``plain`` is `VARINT8`, `FIXED8` or `TEXT` for fields of these kinds that are neither repeated nor in a oneof: they are tried first.
 """
@@ -133,19 +134,27 @@ def clear(t: ColumnTables, field: int, row: int) -> None:
             drop_elements(t, load64(entry + 16))
 
 
-def clear_others(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: int) -> bool:
-    """Remove the other members of a oneof; whether there was one with JSON in it. Their bits stay in ``seen``: what is removed is written,
-    with nothing in it.
-    """
-    other, json = p.fields + load64(field + RING_AT), False
+def clear_others(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: int) -> None:
+    """Remove the other members of a oneof. Their bits stay in ``seen``: what is removed is written, with nothing in it."""
+    other = p.fields + load64(field + RING_AT)
     while other != field:
         bit = load64(other + BIT_AT)
         if bit == 0 or seen & bit != 0:
-            if load64(other + JSON_AT) != 0 and (bit != 0 or columns.is_set(t, load64(other + COLUMN_AT), row)):
-                json = True
             clear(t, other, row)
         other = p.fields + load64(other + RING_AT)
-    return json
+
+
+def is_spoilt(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: int) -> bool:
+    """Whether another member of a oneof was there, and one of them has JSON in it: nobody looks whether what is removed is a message."""
+    if load64(field + JSON_AT) == 0:
+        return False
+    other = p.fields + load64(field + RING_AT)
+    while other != field:
+        bit = load64(other + BIT_AT)
+        if seen & bit != 0 or (bit == 0 and columns.is_set(t, load64(other + COLUMN_AT), row)):
+            return True
+        other = p.fields + load64(other + RING_AT)
+    return False
 
 
 def fill_missing(t: ColumnTables, p: ProtobufProgram, message: int, missing: int, row: int) -> None:
@@ -185,8 +194,10 @@ def put_number(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: in
         value = wire.symbol_of(p.symbols + load64(field + SYMBOLS_AT), value)
         if value < 0:
             return at, seen, 1
-    if load64(field + RING_AT) >= 0 and clear_others(t, p, field, row, seen):
-        return MALFORMED, seen, 0
+    if load64(field + RING_AT) >= 0:
+        if is_spoilt(t, p, field, row, seen):
+            return MALFORMED, seen, 0
+        clear_others(t, p, field, row, seen)
     columns.put_word(t, load64(field + COLUMN_AT), row, value, load64(field + WIDTH_AT))
     return at, seen | load64(field + BIT_AT), 0
 
@@ -256,8 +267,10 @@ def put_value(
         return (DONE if at >= 0 else INVALID), at, seen, strange
     if kind == JSON and is_in_parts(t, field, row, seen):
         return INVALID, at, seen, 0
-    if load64(field + RING_AT) >= 0 and clear_others(t, p, field, row, seen):
-        return INVALID, at, seen, 0
+    if load64(field + RING_AT) >= 0:
+        if is_spoilt(t, p, field, row, seen):
+            return INVALID, at, seen, 0
+        clear_others(t, p, field, row, seen)
     code, at, strange = put_numbers(t, p, field, row, at, stop, end) if kind <= ENUM else put_string(t, field, row, at, end)
     return code, at, seen | load64(field + BIT_AT), strange
 
@@ -295,14 +308,13 @@ def begin_message(t: ColumnTables, message: int, row: int, seen: int) -> int:
     return seen
 
 
-def end_entry(t: ColumnTables, message: int, row: int, parent_row: int) -> bool:
-    """Drop an entry of a map, the last one, if the message is one; whether it has JSON in it."""
+def end_entry(t: ColumnTables, message: int, row: int, parent_row: int) -> None:
+    """Drop an entry of a map, the last one, if the message is one."""
     column, level = load64(message + LIST_AT), load64(message + LEVEL_AT)
     if column >= 0 and t.turn == 0:
         store64(t.counts + t.stride * level, row)
         drop_elements(t, level)
         columns.end_list(t, column, parent_row, level)
-    return load64(message + ENTRY_JSON_AT) != 0
 
 
 def push(frame: int, stop: int, message: int, row: int, seen: int, group: int, strange: int, expected: int) -> None:
@@ -340,8 +352,10 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
                 columns.leave(t, frame, deep)
                 return DONE
             frame -= FRAME
-            if strange != 0 and end_entry(t, message, row, load64(frame + 16)):
-                return INVALID
+            if strange != 0:
+                end_entry(t, message, row, load64(frame + 16))
+                # No group ends with such a number: the record is invalid at the end of the message around the entry.
+                store64(frame + 32, load64(frame + 32) - load64(message + ENTRY_JSON_AT))
             stop, message, row, seen = load64(frame), load64(frame + 8), load64(frame + 16), load64(frame + 24)
             group, strange, expected = load64(frame + 32), load64(frame + 40), load64(frame + 48)
             continue
@@ -365,8 +379,10 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
             if code != DONE:
                 return code
             continue
-        if load64(field + RING_AT) >= 0 and clear_others(t, p, field, row, seen):
-            return INVALID
+        if load64(field + RING_AT) >= 0:
+            if is_spoilt(t, p, field, row, seen):
+                return INVALID
+            clear_others(t, p, field, row, seen)
         inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
         seen |= bit
         push(frame, stop, message, row, seen, group, strange, expected)
