@@ -25,7 +25,7 @@ from kolumn.kernels.machine.kernel import Arguments, arguments, thread_per_item
 from kolumn.kernels.machine.runtime import Memory, Runtime
 from kolumn.values.framing import FORGOTTEN, Framer, PayloadFramer
 from kolumn.values.schemas.schema import Schema
-from kolumn.values.wire.framing import APICURIO, CONFLUENT, GLUE_ZLIB, NO_ID, NO_SCHEMA, NONE, recognise
+from kolumn.values.wire.framing import APICURIO, CONFLUENT, DOUBTFUL, GLUE_ZLIB, NO_ID, NO_SCHEMA, NONE, PLAUSIBLE, recognise
 
 WIDTH, INDEX = 5, 3
 """Columns of the table of known keys, and which of them is the index of the schema."""
@@ -41,7 +41,8 @@ known, keys             the table of known keys, and how many it has; -1: every 
 named                   1 if headers have named the schemas of the rows whose ``framing`` is not `NONE`: these and ``ids`` are set
 body … has_id           what is written, as in `DeviceBodies`
 new                     uint8: 1 if the key of a row is not known
-left                    two int64 0: become 1 if a key is not known, and if a body is compressed, which only the host can decompress
+left                    three int64 0: become 1 if a key is not known, if a body is compressed, which only the host can decompress, and if
+                        a prefix is doubtful, as `kolumn.values.framing.doubtful` says
 found                   int64 of (rows, 2): keys that are not known; 0 if no key is looked up"""
 
 
@@ -70,6 +71,8 @@ def fronts(i: int, a: Arguments) -> None:
                     store64(a.found + 16 * i + 8, low)
             if kind in (CONFLUENT, APICURIO):
                 id = low
+            if (kind == CONFLUENT and not 0 < low < PLAUSIBLE) or kind in DOUBTFUL:
+                store64(a.left + 16, 1)
         if index == NO_SCHEMA or length < size:
             length = -1
         else:
@@ -109,7 +112,7 @@ def _row_of(known: int, keys: int, kind: int, high: int, low: int) -> int:
 @dataclass(frozen=True)
 class DeviceBodies:
     """`kolumn.values.decoder.Bodies` on the device: ``at`` and ``ids`` int64, the others int32. ``has_id`` is -1 for a row without a schema
-    id; ``ids`` is None if no row has one."""
+    id; ``ids`` is None if no row has one. ``doubtful``: whether a prefix is."""
 
     at: Memory
     length: Memory
@@ -121,6 +124,7 @@ class DeviceBodies:
     bare: bool = False
     ids: Memory | None = None
     has_id: Memory | None = None
+    doubtful: bool = False
 
     def schema_ids(self, device: Runtime) -> Column:
         if self.ids is None or self.has_id is None:
@@ -140,7 +144,7 @@ class DeviceFramer:
         if self.framer.is_of_host:
             return None
         n, rules = payloads.count, self.framer.rules
-        wide, narrow = 8 * n, 4 * n
+        wide, narrow, doubtful = 8 * n, 4 * n, 0
         at, ids, found, length, prefix, framing, schema, has_id, new = device.pieces(
             [wide, wide, 2 * wide if not rules.fixed else 0, *[narrow] * 5, n]
         )
@@ -160,13 +164,13 @@ class DeviceFramer:
             device.launch(fronts, n, args)
             if not n or not rules.wanted:
                 break
-            not_known, compressed = device.download(table, 16, left).view(np.int64).tolist()
+            not_known, compressed, doubtful = device.download(table, 24, left).view(np.int64).tolist()
             if not not_known:
                 if compressed:
                     return None
                 break
             self._learn(*device.downloads([(new, n, 0), (framing, narrow, 0), (found, 2 * wide, 0)]))
-        return DeviceBodies(at, length, prefix, framing, schema, n, self.framer.schemas, rules.bare, ids, has_id)
+        return DeviceBodies(at, length, prefix, framing, schema, n, self.framer.schemas, rules.bare, ids, has_id, bool(doubtful))
 
     @property
     def _known(self) -> Int64s:

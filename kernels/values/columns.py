@@ -76,7 +76,7 @@ def typed_columns(
     if not {name, valid, schema_id, problems} & set(asked):
         return found
     bodies = how.framer.bodies(device, payloads, headers)
-    if bodies is not None and bodies.bare and bodies.count and how.messages is None:
+    if bodies is not None and bodies.bare and bodies.doubtful and how.messages is None:
         bodies = _settled(device, payloads, bodies, how.typed)
     if bodies is not None and schema_id in asked:
         found[schema_id] = bodies.schema_ids(device)

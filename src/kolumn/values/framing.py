@@ -86,14 +86,12 @@ _HEADERS = {
     "auto": (wire.CONFLUENT_HEADER, wire.APICURIO_HEADER, wire.AZURE), "confluent-header": (wire.CONFLUENT_HEADER,),
     "apicurio-header": (wire.APICURIO_HEADER,), "azure": (wire.AZURE,),
 }  # fmt: skip
-_DOUBTFUL = (wire.CONFLUENT_GUID, wire.APICURIO, wire.GLUE)
 FRAMINGS = tuple(_PREFIXES)  # Names of framings that callers may choose.
 MAX_VALUE_BYTES = 64 << 20
 FORGOTTEN = 1 << 16  # Unknown keys that are remembered. Values that only look as if they had a prefix have any number of them.
 _FIRST_ROWS = 64
 _MOST_MESSAGES = 4096  # Messages that headers choose and that are remembered: damaged headers may choose any number of them.
 _ALL64 = (1 << 64) - 1
-_PLAUSIBLE = 1 << 24  # Registries count ids from 1, some from 100,001.
 _APICURIO = ("contentId", "globalId", "artifactId")
 _NAMES = {
     wire.CONFLUENT_HEADER: (("__value_schema_id",), ("__key_schema_id",)),
@@ -410,10 +408,10 @@ def doubtful(framing: Int64s, ids: pa.Array) -> Flags | None:
     """
     most = int(framing.max()) if len(framing) else wire.NONE
     has_ids = most == wire.CONFLUENT and np.count_nonzero(framing == wire.NONE) == ids.null_count
-    if most == wire.NONE or (has_ids and (found := pc.min_max(ids))["min"].as_py() > 0 and found["max"].as_py() < _PLAUSIBLE):
+    if most == wire.NONE or (has_ids and (found := pc.min_max(ids))["min"].as_py() > 0 and found["max"].as_py() < wire.PLAUSIBLE):
         return None
-    plausible = bools(pc.fill_null(pc.and_(pc.greater(ids, 0), pc.less(ids, _PLAUSIBLE)), False))
-    rows: Flags = ((framing == wire.CONFLUENT) & ~plausible) | np.isin(framing, _DOUBTFUL)
+    plausible = bools(pc.fill_null(pc.and_(pc.greater(ids, 0), pc.less(ids, wire.PLAUSIBLE)), False))
+    rows: Flags = ((framing == wire.CONFLUENT) & ~plausible) | np.isin(framing, wire.DOUBTFUL)
     return rows if rows.any() else None
 
 

@@ -24,6 +24,8 @@ NONE, CONFLUENT, CONFLUENT_GUID, APICURIO, GLUE, GLUE_ZLIB, SINGLE_OBJECT, CONFL
 CONFLUENT_DEPRECATED, CONFLUENT_NO_INDEX, LENGTH_DELIMITED = range(10, 13)
 """What is not recognised, but said by callers, of Protobuf: after a prefix of the first two forms message indexes as plain varints, or
 none; and the message after its length, a varint."""
+DOUBTFUL = (CONFLUENT_GUID, APICURIO, GLUE)  # Framings that a bare value may look like, see `kolumn.values.framing.doubtful`.
+PLAUSIBLE = 1 << 24  # Registries count ids from 1, some from 100,001.
 PREFIXES = sum(1 << framing for framing in (CONFLUENT, CONFLUENT_GUID, APICURIO, GLUE, GLUE_ZLIB, SINGLE_OBJECT))
 """All framings that are prefixes, as a sum of ``1 << framing``."""
 NO_SCHEMA = NO_ID = -1  # Index and id of the schema of a payload that names none.
