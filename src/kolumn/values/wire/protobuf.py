@@ -134,16 +134,6 @@ def clear(t: ColumnTables, field: int, row: int) -> None:
             drop_elements(t, load64(entry + 16))
 
 
-def clear_others(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: int) -> None:
-    """Remove the other members of a oneof. Their bits stay in ``seen``: what is removed is written, with nothing in it."""
-    other = p.fields + load64(field + RING_AT)
-    while other != field:
-        bit = load64(other + BIT_AT)
-        if bit == 0 or seen & bit != 0:
-            clear(t, other, row)
-        other = p.fields + load64(other + RING_AT)
-
-
 def is_spoilt(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: int) -> bool:
     """Whether another member of a oneof was there, and one of them has JSON in it: nobody looks whether what is removed is a message."""
     if load64(field + JSON_AT) == 0:
@@ -153,6 +143,21 @@ def is_spoilt(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: i
         bit = load64(other + BIT_AT)
         if seen & bit != 0 or (bit == 0 and columns.is_set(t, load64(other + COLUMN_AT), row)):
             return True
+        other = p.fields + load64(other + RING_AT)
+    return False
+
+
+def clear_others(t: ColumnTables, p: ProtobufProgram, field: int, row: int, seen: int) -> bool:
+    """Remove the other members of a oneof. Their bits stay in ``seen``: what is removed is written, with nothing in it. Returns whether
+    none are removed, since the record `is_spoilt`.
+    """
+    if is_spoilt(t, p, field, row, seen):
+        return True
+    other = p.fields + load64(field + RING_AT)
+    while other != field:
+        bit = load64(other + BIT_AT)
+        if bit == 0 or seen & bit != 0:
+            clear(t, other, row)
         other = p.fields + load64(other + RING_AT)
     return False
 
@@ -194,10 +199,8 @@ def put_number(t: ColumnTables, p: ProtobufProgram, field: int, row: int, at: in
         value = wire.symbol_of(p.symbols + load64(field + SYMBOLS_AT), value)
         if value < 0:
             return at, seen, 1
-    if load64(field + RING_AT) >= 0:
-        if is_spoilt(t, p, field, row, seen):
-            return MALFORMED, seen, 0
-        clear_others(t, p, field, row, seen)
+    if load64(field + RING_AT) >= 0 and clear_others(t, p, field, row, seen):
+        return MALFORMED, seen, 0
     columns.put_word(t, load64(field + COLUMN_AT), row, value, load64(field + WIDTH_AT))
     return at, seen | load64(field + BIT_AT), 0
 
@@ -267,10 +270,8 @@ def put_value(
         return (DONE if at >= 0 else INVALID), at, seen, strange
     if kind == JSON and is_in_parts(t, field, row, seen):
         return INVALID, at, seen, 0
-    if load64(field + RING_AT) >= 0:
-        if is_spoilt(t, p, field, row, seen):
-            return INVALID, at, seen, 0
-        clear_others(t, p, field, row, seen)
+    if load64(field + RING_AT) >= 0 and clear_others(t, p, field, row, seen):
+        return INVALID, at, seen, 0
     code, at, strange = put_numbers(t, p, field, row, at, stop, end) if kind <= ENUM else put_string(t, field, row, at, end)
     return code, at, seen | load64(field + BIT_AT), strange
 
@@ -308,13 +309,15 @@ def begin_message(t: ColumnTables, message: int, row: int, seen: int) -> int:
     return seen
 
 
-def end_entry(t: ColumnTables, message: int, row: int, parent_row: int) -> None:
-    """Drop an entry of a map, the last one, if the message is one."""
+def end_entry(t: ColumnTables, message: int, row: int, frame: int) -> None:
+    """Drop an entry of a map, the last one, if the message is one; ``frame`` keeps the message around it."""
     column, level = load64(message + LIST_AT), load64(message + LEVEL_AT)
     if column >= 0 and t.turn == 0:
         store64(t.counts + t.stride * level, row)
         drop_elements(t, level)
-        columns.end_list(t, column, parent_row, level)
+        columns.end_list(t, column, load64(frame + 16), level)
+    # No group ends with such a number: the record is invalid at the end of the message around an entry with JSON.
+    store64(frame + 32, load64(frame + 32) - load64(message + ENTRY_JSON_AT))
 
 
 def push(frame: int, stop: int, message: int, row: int, seen: int, group: int, strange: int, expected: int) -> None:
@@ -353,9 +356,7 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
                 return DONE
             frame -= FRAME
             if strange != 0:
-                end_entry(t, message, row, load64(frame + 16))
-                # No group ends with such a number: the record is invalid at the end of the message around the entry.
-                store64(frame + 32, load64(frame + 32) - load64(message + ENTRY_JSON_AT))
+                end_entry(t, message, row, frame)
             stop, message, row, seen = load64(frame), load64(frame + 8), load64(frame + 16), load64(frame + 24)
             group, strange, expected = load64(frame + 32), load64(frame + 40), load64(frame + 48)
             continue
@@ -379,10 +380,8 @@ def write_message(t: ColumnTables, p: ProtobufProgram, row: int, at: int, stop: 
             if code != DONE:
                 return code
             continue
-        if load64(field + RING_AT) >= 0:
-            if is_spoilt(t, p, field, row, seen):
-                return INVALID
-            clear_others(t, p, field, row, seen)
+        if load64(field + RING_AT) >= 0 and clear_others(t, p, field, row, seen):
+            return INVALID
         inner = _ALL_SEEN if level == 0 and (bit == 0 or seen & bit != 0) else 0
         seen |= bit
         push(frame, stop, message, row, seen, group, strange, expected)
