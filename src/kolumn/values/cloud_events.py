@@ -20,6 +20,8 @@ from kolumn.core.lost import ELEMENTS, WHOLE
 from kolumn.values.decoder import Bodies, Salvaged, ValueDecoder, only_fields
 from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.framing import values_of_headers
+from kolumn.values.json import JsonDecoder
+from kolumn.values.retyped import NOTHING
 
 ATTRIBUTES = {f"__ce_{name}": name for name in ("id", "source", "type", "time", "subject")}
 """Columns of the attributes of a CloudEvent, by which those are called ``ce_…`` in headers."""
@@ -29,7 +31,6 @@ _BASE64 = "data_base64"
 """The member that a structured event has instead of ``data``, if that is binary: a column of bytes has what it says."""
 _REQUIRED = ("specversion", "id", "source", "type")
 _MODE = pa.struct([(name, pa.string()) for name in _REQUIRED])
-_NOTHING = pa.struct([])
 _VERSION, _CONTENT, _STRUCTURED = "ce_specversion", "content-type", b"application/cloudevents"
 
 
@@ -56,7 +57,7 @@ def data_type(values: Iterable[bytes], infer: Callable[[Iterable[bytes]], pa.Dat
     found = infer(json.dumps({"data": one}).encode() for one in wanted) if wanted else None
     if found is not None:
         return found.field("data").type
-    return pa.binary() if are_coded else _NOTHING if are_there else pa.null()
+    return pa.binary() if are_coded else NOTHING if are_there else pa.null()
 
 
 def of_json(data: pa.DataType, columns: Sequence[str] | None, own: list[str] | None, make: Make, where: str) -> "CloudEventDecoder":
@@ -64,7 +65,7 @@ def of_json(data: pa.DataType, columns: Sequence[str] | None, own: list[str] | N
     ``where`` names.
     """
     if own == []:
-        data = _NOTHING
+        data = NOTHING
     elif pa.types.is_null(data):
         schema = where.replace("columns", "schema")
         raise ArgumentError(
@@ -72,16 +73,14 @@ def of_json(data: pa.DataType, columns: Sequence[str] | None, own: list[str] | N
         )
     elif own and (pa.types.is_struct(data) or own != ["data"]):
         data = only_fields(data, tuple(own), where)
-    from kolumn.values.json import JsonDecoder
-
     plain: ValueDecoder | None = None
-    if pa.types.is_nested(data) and data != _NOTHING:
+    if pa.types.is_nested(data) and data != NOTHING:
         plain = make(data, None)
     elif not pa.types.is_binary(data):
-        plain = JsonDecoder(JSON_TEXT if data == _NOTHING else data)
+        plain = JsonDecoder(JSON_TEXT if data == NOTHING else data)
     attributes = {name: pa.string() for column, name in ATTRIBUTES.items() if columns is None or column in columns}
     in_base64 = {_BASE64: pa.binary() if pa.types.is_binary(data) else pa.string()}
-    event = attributes if data == _NOTHING else {"data": data, **in_base64, **attributes}
+    event = attributes if data == NOTHING else {"data": data, **in_base64, **attributes}
     return CloudEventDecoder(plain, columns, data, make(pa.struct(event), None), make(_MODE, None))
 
 
