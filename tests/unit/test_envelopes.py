@@ -13,24 +13,21 @@ import pyarrow as pa
 import pytest
 
 from kit import change_events
+from kit.enveloped import VALUE, salvaged
 from kit.outcome import raises
 from kolumn.core.errors import ArgumentError
 from kolumn.readers.types import inference
 from kolumn.values.avro_schema import parse
 from kolumn.values.avro_types import meant_type
 from kolumn.values.base64_texts import from_base64
-from kolumn.values.by_schema import JsonEnvelope
 from kolumn.values.connect import of_avro, of_connect
 from kolumn.values.decoder import with_unit
 from kolumn.values.envelopes import json_envelope, opened
 from kolumn.values.extensions import JSON_TEXT, in_type
-from kolumn.values.framing import BareFramer
 from kolumn.values.json import JsonDecoder
 from kolumn.values.retyped import TextDecimal, retyped
 from kolumn.values.schemas.schema import Schema
-from kolumn.values.typed import Typed
 
-VALUE = Typed("value", "json")
 SIGN = "[A-Za-z0-9+/]"
 UTC_MS = pa.timestamp("ms", tz="UTC")
 
@@ -221,27 +218,6 @@ def test_types_of_avro_by_connects_names() -> None:
 def make(reader: Any, columns: Any) -> JsonDecoder:
     assert columns is None
     return JsonDecoder(reader)
-
-
-Found = list[tuple[Any, tuple[str, ...]]]
-
-
-def salvaged(kind: str, values: list[Any], columns: list[str] | None = None, sample: list[Any] | None = None) -> Found:
-    """Rows and what they lost, which is compared with the valid rows of `decode`."""
-    payloads = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in values]
-    sampled = payloads if sample is None else [json.dumps(one).encode() for one in sample]
-    how = json_envelope(kind, None, sampled, inference(VALUE), "value_envelope")
-    assert isinstance(how, JsonEnvelope)
-    decoder = opened(kind, how, columns, None, make, "value_envelope")
-    bodies, _ = BareFramer().bodies(pa.array(payloads, pa.binary()))
-    array, lost = decoder.salvage(bodies)
-    array.validate(full=True)
-    rows, valid = decoder.decode(bodies)
-    rows.validate(full=True)
-    assert rows.type == array.type == decoder.type
-    for row, (one, good) in enumerate(zip(rows.to_pylist(), valid.tolist(), strict=True)):
-        assert (one, lost[row]) == (array[row].as_py(), ()) if good else one is None
-    return list(zip(array.to_pylist(), lost, strict=True))
 
 
 def event(op: Any, before: Any = None, after: Any = None, ts_ms: Any = 5) -> dict[str, Any]:
