@@ -1,4 +1,4 @@
-"""The README's chart, of `bench/results/cpu_vs_java.json`: `python -m bench.chart` writes docs/_static/speed.svg."""
+"""The chart of docs/explanation/speed.md, of `bench/results/cpu_vs_java.json`: `python -m bench.chart` writes docs/_static/speed.svg."""
 
 import json
 from pathlib import Path
@@ -23,16 +23,17 @@ def main() -> None:
     grey = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), GREY)
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kolumn", "font.size": 11, **grey})  # type: ignore[dict-item]
     figure, axes = plt.subplots(figsize=(7.6, 2.9))
+    fastest = max(row["records"] / row["times"]["kolumn"]["best_ms"] / 1000 for row in rows)
     for k, row in enumerate(rows):
         for shift, name, color in ((-0.2, "kolumn", BLUE), (0.2, "file", SAND)):
             speed = row["records"] / row["times"][name]["best_ms"] / 1000
             axes.barh(k + shift, speed, 0.36, color=color)
             text = f"{speed:.1f} M" + (f"   {row['ratios']['file']:.1f} ×" if name == "kolumn" else "")
-            axes.text(speed + 0.3, k + shift, text, va="center")
+            axes.text(speed + fastest / 100, k + shift, text, va="center")
     axes.set_yticks(range(len(rows)), [row["codec"] for row in rows])
     axes.invert_yaxis()
     axes.set_xticks([])
-    axes.set_xlim(0, 36)
+    axes.set_xlim(0, 1.25 * fastest)  # room for the text after the longest bar
     for side in axes.spines.values():
         side.set_visible(False)
     axes.tick_params(length=0)
