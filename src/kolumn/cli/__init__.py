@@ -47,7 +47,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Raw Apache Kafka log segments in, columns out: no broker, no consumer, in spite of damage. `kolumn PATH` shows what is there.",
+    help="Query raw Apache Kafka log segments without a broker, even if they are damaged. `kolumn PATH` shows what is there.",
     epilog="Exit codes: 0 all is well, 1 damage was found, 2 wrong arguments, 3 it could not be done (something can't be read or "
     "written), 4 no damage, but intact batches over a limit (max-ratio, max-batch-bytes), 130 interrupted, 143 terminated. An incomplete "
     "file never gets its final name.",

@@ -29,16 +29,16 @@ def audit(
         str | None, typer.Option(help="Moment at which ages end: ms since 1970, or ISO 8601 (UTC unless it has a time zone).")
     ] = None,
     open_longer_than_ms: Annotated[
-        int, typer.Option(min=0, help="Age from which on an open transaction is a finding; 15 minutes is a broker's limit.")
+        int, typer.Option(min=0, help="Age at which an open transaction becomes a finding; 15 minutes is a broker's limit.")
     ] = 900_000,
     check_crcs: Annotated[bool, typer.Option("--check-crcs", help="Compare checksums too, which reads every byte.")] = False,
     json: JsonInPipes = None,
     **options: OptionValue,
 ) -> int:
-    """Find what needs a person: gaps and duplicates of producers, transactions without markers, wrong timestamps, lost offsets.
+    """Find what needs attention: gaps and duplicates of producers, transactions without markers, wrong timestamps, lost offsets.
 
-    Headers of batches are read, and no records: without `--check-crcs` a batch with damaged contents counts as one that is there. Log
-    directories of brokers with `__transaction_state` tell what coordinators say. The exit code is 1 if anything is an error or a warning.
+    Only batch headers are read: without `--check-crcs`, a batch with damaged contents counts as present. In log directories with
+    `__transaction_state`, the coordinators' view counts too. The exit code is 1 if there is an error or a warning.
 
     Example: `kolumn audit --now 2026-01-31T12:00 /mnt/broker-1/data`
     """

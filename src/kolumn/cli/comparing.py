@@ -20,19 +20,19 @@ def diff(
     a: Annotated[str, typer.Argument(metavar="A", help=_SIDE)],
     b: Annotated[str, typer.Argument(metavar="B", help="The other side, likewise.")],
     compacted: Annotated[
-        bool, typer.Option("--compacted", help="Compare the last record of each key: what compaction removed is no difference.")
+        bool, typer.Option("--compacted", help="Compare the last record of each key: what compaction removed does not count.")
     ] = False,
     records: Annotated[bool, typer.Option("--records", help="List each record that differs.")] = False,
-    max_records: Annotated[int, typer.Option(min=0, help="How many of these at most; the others are counted.")] = 10_000,
+    max_records: Annotated[int, typer.Option(min=0, help="At most so many of them; the others are counted.")] = 10_000,
     check_crcs: Annotated[bool, typer.Option("--check-crcs", help="Compare the checksum of every batch: all bytes are read.")] = False,
     json: JsonInPipes = None,
     **options: OptionValue,
 ) -> int:
     """Compare two replicas of topic-partitions, a folder and a tier, or two backups: what only one has, what differs, what is damaged.
 
-    Batches are compared by their headers, and only those that differ are opened. Where the leader epochs of both sides part, the first
-    offset of the divergence is printed, with what each side has from there on. The exit code is 0 if all records are equal, though they
-    may be stored otherwise, and 1 if records differ or something is damaged.
+    Batches are compared by their headers, and only those that differ are opened. If the leader epochs of both sides part, the first
+    offset of the divergence is printed, with what each side has from there on. The exit code is 0 if all records are equal, even if they
+    are stored differently, and 1 if records differ or something is damaged.
 
     Example: `kolumn diff /mnt/old-leader/orders-3 /mnt/new-leader/orders-3`
     """

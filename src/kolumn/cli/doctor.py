@@ -29,7 +29,7 @@ _DRIVER = 580  # the first driver for CUDA 13
 
 @command
 def doctor(json: Json = False) -> None:
-    """Report which packages are installed, which backends can run, and why the others cannot. Takes no memory of a GPU."""
+    """Report which packages are installed, which backends can run, and why the others cannot. This takes no memory of a GPU."""
     parts = diagnosis()
     if json:
         print_json(parts)

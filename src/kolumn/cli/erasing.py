@@ -26,16 +26,16 @@ def erase(
         str | None, typer.Option(metavar="FILE", help="Keys of the records, one a line: text, or hex:… or base64:…; - is standard input.")
     ] = None,
     where: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header, or value.PATH=VALUE; all that are given must hold.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header, or value.PATH=VALUE; a record must meet all conditions.")
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Afterwards prove that nothing of the records is left, and all else is.")
+        bool, typer.Option("--verify", help="Prove afterwards that nothing of the records is left, and that everything else is.")
     ] = False,
     index_interval_bytes: IndexInterval = 4096,
     json: Json = False,
     **options: OptionValue,
 ) -> int:
-    """Write topic-partitions without some records, for good; all others stay at their offsets, and other batches as they were.
+    """Write topic-partitions without certain records. All others keep their offsets, and other batches keep their bytes.
 
     The exit code is 1 if a check of --verify failed, if payloads that --where asks for could not be decoded, or if damage was left out.
 

@@ -36,7 +36,7 @@ def inspect(
 
     With `--no-check-crcs` only headers are read, which is fast on segments of any size. Flags: T transactional, C control,
     H delete horizon, L LogAppendTime. The checksum of a damaged batch is shown as WRONG; a stretch in which no batch was found is
-    shown as `skipped`, and has the reason in `damage` in JSON. Batches of Redpanda's own have their type in the place of the magic.
+    shown as `skipped`, and in JSON `damage` has the reason. Redpanda's own batches have their type in place of the magic.
 
     Example: `kolumn inspect --json orders-3 | jq 'select(.producerId == 4001)'`
     """
@@ -217,9 +217,9 @@ def transactions(
 ) -> int:
     """List transactions that no marker has ended, with their producer, their first offset and their age.
 
-    The sources are log directories of brokers; copies of a partition are merged. Where `__transaction_state` is among them, the
+    The sources are log directories of brokers; copies of a partition are merged. If `__transaction_state` is among them, the
     coordinator's view is printed too. A transaction hangs if no coordinator will end it: readers of committed records wait at its first
-    offset for ever. Damage is left out, and is counted on standard error.
+    offset forever. Damage is left out, and is counted on standard error.
 
     Example: `kolumn transactions --now 2026-01-31T12:00 /mnt/broker-1/data`
     """
@@ -238,8 +238,8 @@ def groups(sources: Sources, json: JsonInPipes = None) -> int:
     """List groups: the last committed offset of each partition, and the lag against the log beside it.
 
     The sources are log directories of brokers, with partitions of `__consumer_offsets` and of the topics that are consumed. Several
-    brokers' directories can be named: copies of a partition are merged. Where a partition's log is not there, its lag is empty. Damage
-    of `__consumer_offsets` is left out, and is counted on standard error. With --json members and their partitions are printed too.
+    brokers' directories can be named: copies of a partition are merged. If a partition's log is not there, its lag is empty. Damage
+    in `__consumer_offsets` is left out, and is counted on standard error. With --json, members and their partitions are printed too.
 
     Example: `kolumn groups /mnt/broker-1/data /mnt/broker-2/data`
     """
@@ -282,19 +282,19 @@ def schemas(
     id: Annotated[int | None, typer.Option(help="Print the text of the schema with this id.")] = None,
     as_of: Annotated[str | None, typer.Option(help="A moment, inclusive: ms since 1970, or ISO 8601, UTC by default.")] = None,
     infer: Annotated[bool, typer.Option("--infer", help="Print a schema of the JSON values in segments, for --value-schema.")] = False,
-    key: Annotated[bool, typer.Option("--key", help="With --infer: of the keys, for --key-schema.")] = False,
+    key: Annotated[bool, typer.Option("--key", help="With --infer: the schema of the keys, for --key-schema.")] = False,
     json: JsonInPipes = None,
     **options: OptionValue,
 ) -> int:
     """List schemas: subject, version, id, type, what they refer to, and whether they are deleted.
 
-    The topic `_schemas` of a cluster is read from disk; no registry has to run. What a registry deleted for good is listed as long as
-    its record is there. `/contexts/.name` after the path lists what is in one context. Records that are damaged or malformed are left
-    out, and are counted on standard error.
+    The topic `_schemas` of a cluster is read from disk; no registry has to run. What a registry deleted permanently is listed as long
+    as its record is there. `/contexts/.name` after the path lists one context. Damaged and malformed records are left out, and are
+    counted on standard error.
 
-    With `--infer` the first values of a topic say their type. It is printed as JSON to edit, and standard error has a table of what was
-    seen of each field, and why a type is wider than the values. The options after `--json` go with it, and with `--key` those about
-    values are about keys.
+    With `--infer`, the type is inferred from the first values of a topic. It is printed as JSON for you to edit; standard error has a
+    table of what was seen of each field, and why a type is wider than the values. The options after `--json` go with it. With `--key`,
+    options about values apply to keys.
 
     Example: `kolumn schemas /var/lib/kafka --id 7 > orders.avsc`
     """
@@ -383,11 +383,11 @@ def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) 
     """Check every checksum and every record, and list the damage.
 
     A truncated last entry and a zero-filled tail are normal for an active segment, the last one of its directory: they are
-    reported and are not damage. In a segment that is followed by another one they are damage. Remarks list absent offsets that
-    may have a good reason: compaction, retention. Files and folders that are no part of the log are listed with the reason. The
-    exit code is 1 if anything is damaged or is not a segment, and else 4 if an intact batch is larger than the limits allow, so that
-    its records were not looked at. With --value-format or --key-format values or keys are decoded too: fields that could not be are
-    listed with their counts, and do not change the exit code.
+    reported, but are not damage. In any other segment they are damage. Remarks list absent offsets that may have a good reason:
+    compaction, retention. Files and folders that are not part of the log are listed with the reason. The exit code is 1 if anything
+    is damaged or is not a segment, and otherwise 4 if an intact batch is larger than the limits allow, so that its records were not
+    checked. With --value-format or --key-format, values or keys are decoded too: fields that cannot be decoded are listed with their
+    counts, and do not change the exit code.
 
     Example: `kolumn verify /mnt/dead-broker/orders-3`
     """

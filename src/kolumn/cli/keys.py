@@ -30,16 +30,16 @@ def history(
     sources: Sources,
     json: JsonInPipes = None,
     key: Annotated[
-        list[str] | None, typer.Option(help="A key: text, or bytes after `hex:` or `base64:`; may be repeated, a record has one of them.")
+        list[str] | None, typer.Option(help="A key: text, or bytes after `hex:` or `base64:`; may be repeated to match any of them.")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated, a record has all of them.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated: a record has to match all of them.")
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(metavar="FIELD=VALUE", help="A field of typed values or keys: `value.name=ada`; may be repeated."),
     ] = None,
-    values: Annotated[bool, typer.Option("--values", help="Keys and values too.")] = False,
+    values: Annotated[bool, typer.Option("--values", help="Show keys and values too.")] = False,
     **options: OptionValue,
 ) -> int:
     """Show every record of a key, what became of its transaction, and who deleted the key.
@@ -121,8 +121,8 @@ def latest(
 ) -> int:
     """Show the state of a compacted topic, now or at a time: the latest record of each key.
 
-    A key whose latest record is a tombstone is not shown. Records of aborted and open transactions do not count. What is left out or not
-    known is counted on standard error: of a key that has only later records, compaction may have removed the one it had.
+    A key whose latest record is a tombstone is not shown. Records of aborted and open transactions do not count. What is left out or
+    unknown is counted on standard error: if a key has only later records, compaction may have removed an earlier one.
 
     Example: `kolumn latest --as-of 2026-01-31T12:00 /var/lib/kafka/data/prices-*`
     """

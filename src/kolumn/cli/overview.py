@@ -27,7 +27,7 @@ _MOST_DAMAGE = 4
 def overview(sources: Sources, json: Json = False, **options: OptionValue) -> int:
     """Show what is there on one screen, and what to run next: the same as `kolumn PATH`.
 
-    Headers of batches alone are read, so this is quick: no checksum is compared, and no record is decoded. The exit code is 1 if
+    Only batch headers are read, so this is quick: no checksum is compared, and no record is decoded. The exit code is 1 if
     headers show damage.
 
     Example: `kolumn /var/lib/kafka/data`
@@ -56,7 +56,7 @@ def report(
 
     The page is one file that loads nothing, for a browser, a phone or a screen reader: damage, what `kolumn audit` finds, records over
     time, batches, codecs and what others would save, keys, order of timestamps, absent offsets, transactions, producers. Memory does not
-    depend on the size of the source. With --value-format values are decoded, and fields that could not be are in the page too. The exit
+    depend on the size of the source. With --value-format, values are decoded, and the page lists fields that cannot be decoded. The exit
     code is 1 if anything is damaged.
 
     Example: `kolumn report /mnt/dead-broker -o report.html`

@@ -237,7 +237,7 @@ def _cell(value: object) -> object:
 @command
 @with_read_options(*SELECTION, *TRANSLATED, *PAYLOADS)
 def explain(sources: Sources, json: JsonInPipes = None, **options: Any) -> int:
-    """Show the plan of a read without reading a payload: partitions and their copies, the bytes that are read and by what, and every file
+    """Show the plan of a read without reading a payload: partitions and their copies, which bytes are read and why, and every file
     and folder that is left out, with the reason.
 
     Example: `kolumn explain --start-timestamp 2026-01-31 /var/lib/kafka/data/orders-0`

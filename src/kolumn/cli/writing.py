@@ -44,24 +44,24 @@ def convert(
             help="Format to write: 'kafka', 'redpanda', 'enriched', 'kip98-draft', 'v3-compact' or 'kip87'.",
         ),
     ] = "kafka",
-    magic: Annotated[int | None, typer.Option(help="Of 'kafka' 0, 1 or 2 (the default); of a draft its own by default.")] = None,
+    magic: Annotated[int | None, typer.Option(help="For 'kafka' 0, 1 or 2 (the default); a draft has its own default.")] = None,
     codec: Annotated[
         arguments.CodecName | None,
         typer.Option(autocompletion=arguments.among(Codec), help="none, gzip, snappy, lz4 or zstd; by default each batch keeps its own."),
     ] = None,
-    level: Annotated[int | None, typer.Option(help="Of gzip (0 to 9) or zstd.")] = None,
-    source_format: Annotated[arguments.FormatName, typer.Option(help="Format of the source, likewise.")] = "kafka",
+    level: Annotated[int | None, typer.Option(help="Compression level of gzip (0 to 9) or zstd.")] = None,
+    source_format: Annotated[arguments.FormatName, typer.Option(help="Format of the source, with the same names.")] = "kafka",
     timestamp: Annotated[int | None, typer.Option(help="LogAppendTime in ms for records that have no timestamp.")] = None,
     drop_transactions: Annotated[
-        bool, typer.Option("--drop-transactions", help="Convert records of committed transactions to plain records, leave out the others.")
+        bool, typer.Option("--drop-transactions", help="Convert records of committed transactions to plain records, and drop the others.")
     ] = False,
     json: Json = False,
     **options: OptionValue,
 ) -> int:
-    """Rewrite segments in another format, offsets kept; print first what may be lost, and at the end what was lost.
+    """Rewrite segments in another format and keep their offsets. Print first what may be lost, and at the end what was lost.
 
-    The target is a `*.log` file for one segment, else a folder, in which a segment becomes several if one has no room. Nothing is
-    overwritten; the segments appear together at the end.
+    The target is a `*.log` file for one segment, otherwise a folder, in which a segment is split if it becomes too large. Nothing is
+    overwritten, and the segments appear together at the end.
 
     Example: `kolumn convert --magic 1 --codec lz4 --drop-transactions /data/orders-3 old/`
     """
@@ -124,10 +124,10 @@ _APPENDED = ("columns", "include_headers", "include_control", "isolation_level",
 StartOffsets = Annotated[
     str | None,
     typer.Option(
-        help="Where to begin in a table that has rows of others: JSON such as '{\"orders\": {\"0\": 5000}}'; '{}' is the log start."
+        help="Where to begin in a table that already has rows of others: JSON such as '{\"orders\": {\"0\": 5000}}'; '{}' is the log start."
     ),
 ]
-ByDay = Annotated[bool, typer.Option("--by-day", help="Partition a table that is made by the day of the timestamp too.")]
+ByDay = Annotated[bool, typer.Option("--by-day", help="Also partition a new table by the day of the timestamp.")]
 Table = Annotated[str, typer.Argument(metavar="TABLE", help="catalog.namespace.table; pyiceberg's configuration knows the catalog.")]
 Uri = Annotated[str, typer.Argument(metavar="URI", help="Folder or URI of the table.")]
 
@@ -142,9 +142,9 @@ def to_iceberg(
     json: Json = False,
     **options: OptionValue,
 ) -> int:
-    """Append the records that an Iceberg table does not have yet; it is made if it does not exist.
+    """Append the records that an Iceberg table does not have yet, and create the table if it does not exist.
 
-    The table's own commit has the files and how far they go, so the command may be killed, repeated, and run twice at once.
+    The table's own commit records how far it has come, so you may kill the command, repeat it, and run it twice at once.
 
     Example: `kolumn to-iceberg /mnt/dead-broker lake.kafka.records`
     """
@@ -162,9 +162,9 @@ def to_delta(
     json: Json = False,
     **options: OptionValue,
 ) -> int:
-    """Append the records that a Delta table does not have yet; it is made if it does not exist.
+    """Append the records that a Delta table does not have yet, and create the table if it does not exist.
 
-    The table's own commit has the files and how far they go, so the command may be killed, repeated, and run twice at once.
+    The table's own commit records how far it has come, so you may kill the command, repeat it, and run it twice at once.
 
     Example: `kolumn to-delta /mnt/dead-broker s3://lake/records`
     """
@@ -247,7 +247,7 @@ def apply_retention(
     json: Json = False,
     **options: OptionValue,
 ) -> None:
-    """Drop old records from the head of topic-partitions: whole segments, and the head of the first one that stays.
+    """Drop old records from the head of topic-partitions: whole segments, and the head of the first remaining one.
 
     Example: `kolumn apply-retention --retention-ms 604800000 /mnt/dead-broker/clicks-0 week/`
     """
@@ -274,8 +274,8 @@ def recover(
     """Write every intact batch of damaged copies into folders that a broker starts on, with indexes and leader epochs.
 
     Batches are copied byte for byte, each offset once; damage of one replica is filled from the others. The tables say which offsets
-    came from where, what is in no copy, and how sure the number of lost records is. The exit code is 1 if anything is lost, and else
-    4 if a batch is over a limit: it is copied like the others, but its records were not counted.
+    came from where, what is in no copy, and how certain the number of lost records is. The exit code is 1 if anything is lost, and
+    otherwise 4 if a batch is over a limit: it is copied like the others, but its records were not counted.
 
     Example: `kolumn recover /mnt/broker-1/orders-3 /mnt/broker-2/orders-3 recovered/`
     """
@@ -325,7 +325,7 @@ def rebuild_index(
     json: Json = False,
     **options: OptionValue,
 ) -> int:
-    """Write .index, .timeindex and .txnindex of each segment anew, from the log, as a broker does when it recovers.
+    """Rebuild .index, .timeindex and .txnindex beside each segment from the log, as a broker does when it recovers.
 
     The log itself is only read. All files are replaced, or none. No broker may be running on the directory. With --errors skip damaged
     batches get no entries, and are counted on standard error.
@@ -352,16 +352,16 @@ def tidy(
     older_than_hours: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Age from which staged files are removed if it is not known whether their run lives, as at URLs; by default 24."
+            min=0, help="Age at which staged files are removed if it is unknown whether their run is alive, as at URLs; by default 24."
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be done.")] = False,
     json: Json = False,
 ) -> int:
-    """Complete interrupted runs, or remove what they staged, in a target and in the topic-partition folders in it.
+    """Complete interrupted runs in a target and its topic-partition folders, or remove what they staged.
 
-    Every writer does that for its own target when it runs again. Only files that Kolumn wrote are changed, and files staged by
-    live runs are left. The exit code is 3 if something could not be done.
+    Every writer does this for its own target when it runs again. Only files that Kolumn wrote are changed, and files that live
+    runs have staged are left alone. The exit code is 3 if something could not be done.
 
     Example: `kolumn tidy s3://backup/kafka`
     """

@@ -58,8 +58,8 @@ class ChoiceOptions(TypedDict, total=False):
     columns: Annotated[
         Columns | None, None, "Record columns (`kolumn.core.schema.RECORD_COLUMNS`), in order; by default those of Spark's source."
     ]
-    include_headers: Annotated[bool, False, "Record headers too."]
-    include_control: Annotated[bool, False, "Records of control batches too."]
+    include_headers: Annotated[bool, False, "Return record headers too."]
+    include_control: Annotated[bool, False, "Return records of control batches too."]
     start_offset: Annotated[int | None, None, "First offset."]
     end_offset: Annotated[int | None, None, "Offset to stop before."]
     start_timestamp: Annotated[Time | None, None, "First timestamp: ms since 1970, or ISO 8601 (UTC unless it has a time zone)."]
@@ -67,21 +67,21 @@ class ChoiceOptions(TypedDict, total=False):
     isolation_level: Annotated[
         IsolationLevel, "read_uncommitted", "'read_committed' leaves out aborted transactions, and all from the first open one on."
     ]
-    include_snapshots: Annotated[bool, False, "KRaft snapshots beside the log too."]
+    include_snapshots: Annotated[bool, False, "Read KRaft snapshots beside the log too."]
     include_deleted_records: Annotated[
         bool | None,
         None,
-        "Records below the log start offset (DeleteRecords), which no consumer gets. The default: those of a folder, not of a tier.",
+        "Return records below the log start offset (DeleteRecords), which no consumer gets. By default those of a folder, not of a tier.",
     ]
     include_deleted_segments: Annotated[
-        bool, False, "Records that are left only in segments which a broker renamed to delete them (.log.deleted), too."
+        bool, False, "Return records too that are left only in segments which a broker renamed to delete them (.log.deleted)."
     ]
     binary: Annotated[Binary, "contiguous", "'view': Arrow binary_view columns that point into the segment's bytes."]
     # Who decodes.
     backend: Annotated[Backend, "auto", "'cpu' or 'gpu'; 'auto' is KOLUMN_BACKEND, or the CPU."]
     threads: Annotated[int | None, None, "Chunks that are decoded at a time; by default the cores that this process may use."]
     trusted: Annotated[
-        bool, False, "On a GPU, let nvCOMP decompress, which crafted bytes can make write anywhere. By default the CPU does."
+        bool, False, "On a GPU, let nvCOMP decompress; crafted bytes can make it write anywhere. By default the CPU decompresses."
     ]
 
 
@@ -93,15 +93,15 @@ class WholeOptions(TypedDict, total=False):
     replicas: Annotated[
         Replicas,
         "raise",
-        "Directories of one partition with the same offsets: 'raise' an error, read the 'first' alone, or 'merge' them, each offset once, "
-        "damage filled from the others.",
+        "If directories of one partition have the same offsets: 'raise' an error, read only the 'first', or 'merge' them, each offset "
+        "once, and fill damage from the others.",
     ]
     check_crcs: Annotated[bool, True, "Compare checksums before a batch is parsed."]
     start_delta: Annotated[
-        int | None, None, "Of a log of Redpanda that begins after raw offset 0: how far raw offsets are above consumer offsets there."
+        int | None, None, "For a log of Redpanda that begins after raw offset 0: how far raw offsets are above consumer offsets there."
     ]
     # Limits on memory.
-    chunk_bytes: Annotated[int | None, None, "Bytes of a segment that are decoded at a time, about; by default 16 MiB, on a GPU 64 MiB."]
+    chunk_bytes: Annotated[int | None, None, "Bytes of a segment that are decoded at a time, roughly; by default 16 MiB, on a GPU 64 MiB."]
     memory_bytes: Annotated[
         int | None, None, "Decompressed bytes of all chunks in progress; by default 8 times chunk_bytes for each thread."
     ]
@@ -117,12 +117,12 @@ class PayloadOptions(TypedDict, total=False):
     """What is in values and keys. An option for keys without a default of its own has the default and the meaning of that for values."""
 
     value_format: Annotated[
-        PayloadFormat | None, None, "What values are: avro, protobuf, json, csv, fixed, or registry (as the schemas of the topic say)."
+        PayloadFormat | None, None, "What values are: avro, protobuf, json, csv, fixed, or registry (by the schemas of the topic)."
     ]
     key_format: PayloadFormat | None
     value_schema: Annotated[PayloadSchema, None, "Types of the fields by their names, an Arrow schema, or a schema of Avro or Protobuf."]
     key_schema: PayloadSchema
-    value_schemas: Annotated[PayloadSchemas, None, "Where writers' schemas come from: a topic _schemas, a folder, or a registry's URL."]
+    value_schemas: Annotated[PayloadSchemas, None, "Source of the writer schemas: a topic _schemas, a folder, or a registry's URL."]
     key_schemas: PayloadSchemas
     value_message: Annotated[str | None, None, "Name of the Protobuf message."]
     key_message: str | None
@@ -135,39 +135,39 @@ class PayloadOptions(TypedDict, total=False):
     value_errors: Annotated[
         PayloadErrors,
         "null-field",
-        "What a field that cannot be decoded costs: 'null-field' itself, 'keep' the whole value, which is null then; 'raise' an error.",
+        "If a field cannot be decoded: make it null ('null-field'), make the whole value null ('keep'), or 'raise' an error.",
     ]
     key_errors: PayloadErrors
-    value_separator: Annotated[str, ",", "Between the fields of csv."]
+    value_separator: Annotated[str, ",", "Separator between the fields of csv."]
     key_separator: str
-    value_skip: Annotated[int, 0, "Bytes in front of each value that are left out, before a framing is recognised."]
+    value_skip: Annotated[int, 0, "Bytes to skip in front of each value, before a framing is recognised."]
     key_skip: int
-    value_sample: Annotated[int, 1000, "How many values a type of json is inferred from."]
+    value_sample: Annotated[int, 1000, "Number of values from which a JSON type is inferred."]
     key_sample: int
     value_max_depth: Annotated[
-        int, 1, "How often a type of avro, protobuf or JSON Schema that contains itself is nested before the rest is a field of JSON text."
+        int, 1, "How often a recursive type of Avro, Protobuf or JSON Schema is nested before the rest is a field of JSON text."
     ]
     key_max_depth: int
     value_time_unit: Annotated[
-        PayloadUnit | None, None, "Unit of all timestamps in values, to which their digits are cut off; by default that of their types."
+        PayloadUnit | None, None, "Unit of all timestamps in values; further digits are cut off. By default the unit of their types."
     ]
     key_time_unit: PayloadUnit | None
     value_unions: Annotated[
-        PayloadUnions, "types", "Names of the fields of an Avro union: its 'types', or 'members' (member0, member1, …), as in Spark."
+        PayloadUnions, "types", "Names of the fields of an Avro union: their 'types', or 'members' (member0, member1, …), as in Spark."
     ]
     key_unions: PayloadUnions
     value_uuids: Annotated[
-        PayloadUuids, "stored", "UUIDs of Avro as they are 'stored', text or 16 bytes, or as 'arrow', the type arrow.uuid."
+        PayloadUuids, "stored", "UUIDs of Avro as they are 'stored' (text or 16 bytes), or as 'arrow', the type arrow.uuid."
     ]
     key_uuids: PayloadUuids
     value_envelope: Annotated[
         PayloadEnvelope | None,
         None,
-        "What is taken off values: 'debezium', 'connect' (schema and payload), 'cloudevents', or 'auto': which of the first two is there.",
+        "Envelope to remove from values: 'debezium', 'connect' (schema and payload), 'cloudevents', or 'auto': either of the first two.",
     ]
     key_envelope: PayloadEnvelope | None
     value_subject: Annotated[
-        PayloadSubject, "topic", "The subject of values by Confluent's strategies: of the 'topic', the 'record', or both, 'topic-record'."
+        PayloadSubject, "topic", "Subject of values by Confluent's strategies: that of the 'topic', the 'record', or 'topic-record'."
     ]
     key_subject: PayloadSubject
     value_as_of: Annotated[Time | None, None, "The time as of which a topic _schemas is read: ms since 1970, a datetime, or ISO 8601."]
