@@ -29,7 +29,7 @@ def audit(
         str | None, typer.Option(help="Moment at which ages end: ms since 1970, or ISO 8601 (UTC unless it has a time zone).")
     ] = None,
     open_longer_than_ms: Annotated[
-        int, typer.Option(min=0, help="Age at which an open transaction becomes a finding; 15 minutes is a broker's limit.")
+        int, typer.Option(min=0, help="Age from which on an open transaction is a finding; 15 minutes is a broker's limit.")
     ] = 900_000,
     check_crcs: Annotated[bool, typer.Option("--check-crcs", help="Compare checksums too, which reads every byte.")] = False,
     json: JsonInPipes = None,
