@@ -11,16 +11,16 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Unpack, get_args
 
 from kolumn.copies.ranges import log_ranges
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import OPTIONS, RENAMED, Columns, Keys, Option, Payload, ReadOptions, Source, Time, warn_renamed
+from kolumn.core.moments import UNITS_MS
 from kolumn.core.schema import BATCH_SCHEMA, DAMAGE_SCHEMA, REMARK_SCHEMA
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.options import Options, column_list
+from kolumn.options import TIME, Options, column_list, milliseconds
 from kolumn.source.segments import Segment, named_parts
 from kolumn.source.storage import plain
 
@@ -70,20 +70,10 @@ def _word(meanings: Mapping[str, bool]) -> Callable[[str], bool]:
 _flag = _word({"true": True, "false": False})
 
 
-def _instant(text: str) -> int | datetime:
-    try:
-        return int(text)
-    except ValueError:
-        return datetime.fromisoformat(text)
-
-
-_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
 def _delay_ms(text: str) -> int:
     """A time with a unit, or milliseconds if there is no unit (``JavaUtils.timeStringAs`` of Spark)."""
     match = re.fullmatch(r"(-?\d+)\s*([a-z]*)", text.strip().lower())
-    return int(match[1]) * _UNITS_MS[match[2]]  # type: ignore[index]
+    return int(match[1]) * (UNITS_MS[match[2]] if match[2] else 1)  # type: ignore[index]
 
 
 def _named_paths(text: str) -> dict[str, str]:
@@ -157,7 +147,7 @@ def _rule(name: str, option: Option) -> Rule:
         int: (int, "an integer"),
         float: (float, "a number"),
         Columns: (column_list, "names with commas between"),
-        Time: (_instant, "milliseconds since 1970, or a time in ISO 8601"),
+        Time: (lambda text: milliseconds(name, text), TIME),
         Keys: (_named_paths, "names of keys and paths, key1=/path, with commas between"),
     }
     return name, *next((parser for type_, parser in parsers.items() if option.type in (type_, type_ | None)), (str, option.meaning))

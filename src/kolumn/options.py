@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from kolumn.backend import choose
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, ReadOptions
+from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, Duration, ReadOptions, Time
+from kolumn.core.moments import duration_ms, moment_ms, now_ms
 from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, record_schema, resolve_columns
 from kolumn.formats import layouts
 from kolumn.source.tier_file import KeyFiles, key_files
@@ -21,7 +22,8 @@ MIB = 1 << 20
 GPU_CHUNK_BYTES = 64 * MIB  # every chunk costs a GPU some waits and calls of the driver, whatever its size
 AHEAD = 2  # chunks in progress for each thread
 _SHARE = 8  # how many times ``chunk_bytes`` are decompressed in one thread, unless ``memory_bytes`` is given
-_TIME = "ms since 1970 as an int, a datetime, or ISO 8601 text such as '2026-01-31T12:00'"
+TIME = "a time such as 2026-01-31T12:00 (UTC unless it has a zone), 7d or 30m (ago), now, yesterday, last-tuesday, or ms since 1970"
+_DURATION = "0 or more ms, or a duration such as 90s, 30m, 12h, 7d or 2w"
 _MILLISECOND = timedelta(milliseconds=1)
 _LITERALS = {name: get_args(option.type) for name, option in OPTIONS.items() if get_origin(option.type) is Literal}
 # Formats registered for a trial are not in the type.
@@ -179,19 +181,38 @@ def milliseconds(name: str, value: object) -> int:
             return int(value)
         except ValueError:
             pass
+        said = moment_ms(value, now_ms())
+        if said is not None:
+            return said
         try:
             value = datetime.fromisoformat(value)
         except ValueError:
-            return _refuse(name, value, _TIME)
+            return _refuse(name, value, TIME)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
-    return integer(name, value, _TIME)
+    return integer(name, value, TIME)
+
+
+def moment_of(now: Time | None) -> int:
+    """A parameter ``now`` in ms since 1970, by default the present; raises `ArgumentError`."""
+    return now_ms() if now is None else milliseconds("now", now)
+
+
+def duration(name: str, value: Duration) -> int:
+    """A duration of the parameter ``name`` in ms; raises `ArgumentError`."""
+    ms: object = value
+    if isinstance(value, str):
+        ms = int(value) if value.strip().isdecimal() else duration_ms(value)
+    elif isinstance(value, timedelta):
+        ms = value // _MILLISECOND
+    number = -1 if ms is None else integer(name, ms, _DURATION)
+    return number if number >= 0 else _refuse(name, value, _DURATION)
 
 
 _NUMBERS: dict[str, Callable[[str, object], int]] = {
     **{name: integer for name, option in OPTIONS.items() if option.type in (int, int | None) and name not in PAYLOAD_DEFAULTS},
-    **dict.fromkeys(("start_timestamp", "end_timestamp"), milliseconds),
+    **dict.fromkeys((name for name, option in OPTIONS.items() if option.type == Time | None), milliseconds),
     **dict.fromkeys(("threads", "chunk_bytes", "memory_bytes", "max_batch_bytes"), _positive),
 }
 

@@ -537,7 +537,7 @@ def test_what_is_above_a_limit_is_counted(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_arguments_and_sources(tmp_path: Path) -> None:
     log = put(tmp_path / "t-0", data(0, 0), data(1, 5))
-    raises(kolumn.ArgumentError, "at least 0", kolumn.audit, log, open_longer_than_ms=-1)
+    raises(kolumn.ArgumentError, "expected 0 or more ms", kolumn.audit, log, open_longer_than_ms=-1)
     raises(kolumn.ArgumentError, "", kolumn.audit, tmp_path / "none")
     other = tmp_path / "any name.bin"
     other.write_bytes(log.read_bytes())

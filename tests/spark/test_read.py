@@ -24,6 +24,7 @@ from kit.plain_spark import load, stream_rows
 from kit.spark_session import streamed
 from kit.wrong_records import cases
 from kolumn.core.schema import REMARK_SCHEMA, record_schema
+from kolumn.options import TIME
 from kolumn.spark_plugin import DamageSource, RecordSource, read_segments
 from kolumn.spark_plugin.read.options import LoadOptions
 from kolumn.spark_plugin.read.schema import spark_schema, with_columns
@@ -189,7 +190,7 @@ OFFSET = StructField("offset", LongType())
         (None, {"startOfset": "1"}, "unknown option 'startofset', did you mean 'startOffset'?"),
         (None, {"startOffset": "one"}, "option startOffset: expected an integer, found 'one'"),
         (None, {"includeHeaders": "yes"}, "option includeHeaders: expected true or false, found 'yes'"),
-        (None, {"startTimestamp": "now"}, "option startTimestamp: expected milliseconds since 1970, or a time in ISO 8601, found 'now'"),
+        (None, {"startTimestamp": "noon"}, f"option startTimestamp: expected {TIME}, found 'noon'"),
         (None, {"splitBytes": "0"}, "option splitBytes: expected at least 1, found 0"),
         (None, {"isolationLevel": "committed"}, "isolation_level='committed': expected one of read_uncommitted, read_committed"),
         (None, {"errors": "ignore"}, "errors='ignore': expected one of raise, skip"),

@@ -115,8 +115,12 @@ def test_only_the_first_places_are_named(damaged: Path) -> None:
 def test_messages_name_options_as_they_are_typed(damaged: Path, tmp_path: Path) -> None:
     assert "Read with --errors skip to go on" in run("cat", damaged).stderr
     assert run("cat", "--errors", "leave", damaged).stderr == "kolumn: --errors leave: expected one of raise, skip\n"
-    said = run("cat", "--start-timestamp", "one day", damaged).stderr
-    assert said.startswith("kolumn: --start-timestamp 'one day': expected ms since 1970")
+    for words in (["--start-timestamp", "one day"], ["--since", "one day"], ["--since=one day"], ["--until", "one day"]):
+        said = run("cat", *words, damaged).stderr
+        assert said.startswith(f"kolumn: {words[0].partition('=')[0]} 'one day': expected a time such as ")
+    for command, option in {"apply-retention": "--retention-ms", "compact": "--delete-retention-ms"}.items():
+        said = run(command, option, "one day", damaged, tmp_path / "out").stderr
+        assert said == f"kolumn: {option} 'one day': expected 0 or more ms, or a duration such as 90s, 30m, 12h, 7d or 2w\n"
     (tmp_path / "big-0").mkdir()
     (tmp_path / "big-0" / f"{0:020}.log").write_bytes(batch([Record(0, b"key", b"value" * 1000, TIME)], codec=1))
     said = run("cat", "--max-batch-bytes", "100", tmp_path / "big-0").stderr

@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
 from kolumn.core.errors import ArgumentError, MissingError, PayloadError
+from kolumn.options import Options, duration, milliseconds
 from kolumn.source.segments import find_segments
 from kolumn.source.storage import _file_system
 
@@ -159,10 +160,36 @@ def test_times_as_text(tmp_path: Path, text: str) -> None:
         assert kolumn.read(path, end_timestamp=moment)["offset"].to_pylist() == [0, 1]
 
 
-@pytest.mark.parametrize("moment", ["yesterday", "", "2025-13-01", 1.5, True, b"2025"])
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        ("now", 0), ("90s", 0.025), ("30m", 0.5), ("2h", 2), ("7d", 168), ("2w", 336), (" 7D ", 168),  # before 15:00 of a Thursday
+        ("today", 15), ("yesterday", 39), ("wednesday", 39), ("last-wednesday", 39), ("Last Friday", 15 + 6 * 24),
+        ("last_thursday", 15 + 7 * 24), ("thursday", 15 + 7 * 24),
+    ],
+)  # fmt: skip
+def test_times_before_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, hours: float) -> None:
+    now, path = DAY + timedelta(hours=15), tmp_path / "a.log"
+    then = int((now - timedelta(hours=hours)).timestamp() * 1000)
+    monkeypatch.setattr("kolumn.options.now_ms", lambda: int(now.timestamp() * 1000))
+    path.write_bytes(batch([Record(k, b"key", b"value", then + k - 2) for k in range(5)]))
+    assert kolumn.read(path, start_timestamp=text)["offset"].to_pylist() == [2, 3, 4]
+    made = Options.of(end_timestamp=text, value_format="json", value_schemas="x", value_as_of=text)
+    assert (made.end_timestamp, made.typed[0].as_of, milliseconds("now", text)) == (then, then, then)
+
+
+@pytest.mark.parametrize("moment", ["noon", "last", "last-week", "1y", "-7d", "", "2025-13-01", 1.5, True, b"2025"])
 def test_what_is_no_time(moment: Any) -> None:
-    said = r"start_timestamp=.*: expected ms since 1970 as an int, a datetime, or ISO 8601 text"
+    said = r"start_timestamp=.*: expected a time such as 2026-01-31T12:00 .*, 7d or 30m \(ago\), .*, last-tuesday, or ms since 1970"
     raises(ArgumentError, said, kolumn.read, TOPIC, start_timestamp=moment)
+
+
+def test_durations() -> None:
+    for value in (604_800_000, "604800000", "7d", "1w", "168h", timedelta(days=7)):
+        assert duration("retention_ms", value) == 604_800_000
+    refused: tuple[Any, ...] = (-1, "-1", "7y", "d", "", timedelta(-1), 1.5, True, None)
+    for value in refused:
+        raises(ArgumentError, "retention_ms=.*: expected 0 or more ms, or a duration such as", duration, "retention_ms", value)
 
 
 @pytest.mark.parametrize(("binary", "text"), [("contiguous", pa.string()), ("view", pa.string_view())])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, 
 
 import typer
 
+from kolumn.cli.ending import SHORT_NAMES
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import OPTIONS, PAYLOAD_DEFAULTS
 
@@ -40,6 +41,9 @@ JsonInPipes = Annotated[
         show_default=False,
     ),
 ]
+_MOMENT = "2026-01-31T12:00 (UTC unless it has a zone), 7d or 2h (ago), yesterday, last-tuesday, or ms since 1970"
+Now = Annotated[str | None, typer.Option(help=f"Moment at which ages end, by default the present: {_MOMENT}.")]
+AsOf = Annotated[str | None, typer.Option(help=f"A moment, inclusive: {_MOMENT}.")]
 IndexInterval = Annotated[int, typer.Option(min=1, help="Bytes of the log between two entries of an index.")]
 
 
@@ -106,9 +110,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "key_columns": _FIELDS,
 }
 """What is different here from the list."""
-_NAMES = {
-    "start_timestamp": ("--start-timestamp", "--since"), "end_timestamp": ("--end-timestamp", "--until"), "private_keys": ("--key-file",),
-}  # fmt: skip
+_NAMES = {name: (short, f"--{name.replace('_', '-')}") for name, short in SHORT_NAMES.items()} | {"private_keys": ("--key-file",)}
 
 
 def with_read_options(*names: str, **defaults: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kolumn.cli.arguments import JsonInPipes, OptionValue, Sources, with_read_options
+from kolumn.cli.arguments import JsonInPipes, Now, OptionValue, Sources, with_read_options
 from kolumn.cli.common import counted, is_json, print_json, size_of
 from kolumn.cli.ending import DAMAGE, OK, command, progress
 from kolumn.cli.tables import Rows, print_left_out, print_rows
@@ -25,12 +25,10 @@ _TRANSACTION = ("topic", "partition", "firstOffset", "producerId", "producerEpoc
 @with_read_options("topic", "partition", "private_keys")
 def audit(
     sources: Sources,
-    now: Annotated[
-        str | None, typer.Option(help="Moment at which ages end: ms since 1970, or ISO 8601 (UTC unless it has a time zone).")
-    ] = None,
+    now: Now = None,
     open_longer_than_ms: Annotated[
-        int, typer.Option(min=0, help="Age from which on an open transaction is a finding; 15 minutes is a broker's limit.")
-    ] = 900_000,
+        str, typer.Option(help="Age from which on an open transaction is a finding, a duration or ms; 15 minutes is a broker's limit.")
+    ] = "15m",
     check_crcs: Annotated[bool, typer.Option("--check-crcs", help="Compare checksums too, which reads every byte.")] = False,
     json: JsonInPipes = None,
     **options: OptionValue,

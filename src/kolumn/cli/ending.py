@@ -66,6 +66,7 @@ def progress(title: str, total: int | Callable[[], int] | None) -> Iterator[Call
 
 
 _IN_THE_LIBRARY = {"to": "format"}  # options that have another name in the library
+SHORT_NAMES = {"start_timestamp": "--since", "end_timestamp": "--until"}  # of options that have two names here
 
 _VALUE = r"""'[^']*'|"[^"]*"|-?[\w.]+"""
 # Names in paths, topic=orders/partition=3, are not options.
@@ -87,11 +88,18 @@ def in_shell_words(text: str, parameters: Iterable[str]) -> str:
     if "key_file" in parameters:
         text = re.sub(r"private_keys=\{'([^']*)': path\}", r"--key-file \1=path", text)
     for parameter in parameters:
-        name, option = _IN_THE_LIBRARY.get(parameter, parameter), f"--{parameter.replace('_', '-')}"
+        name, option = _IN_THE_LIBRARY.get(parameter, parameter), _as_typed(parameter)
         text = re.sub(rf"{_BEFORE}{name}=({_VALUE}){_AFTER}", partial(_given, option), text)
         if "_" in name:
             text = re.sub(rf"{_BEFORE}{name}{_AFTER}", option, text)
     return text
+
+
+def _as_typed(parameter: str) -> str:
+    """The option of a parameter, which may have two names: the long one if it was typed."""
+    long = f"--{parameter.replace('_', '-')}"
+    is_typed = any(word.partition("=")[0] == long for word in sys.argv)
+    return long if is_typed else SHORT_NAMES.get(parameter, long)
 
 
 def _given(option: str, match: re.Match[str]) -> str:

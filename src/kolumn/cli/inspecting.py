@@ -210,9 +210,7 @@ _GROUP_NAMES = ("group", "kind", "state", "topic", "partition", "committedOffset
 @command
 def transactions(
     sources: Sources,
-    now: Annotated[
-        str | None, typer.Option(help="Moment at which ages end: ms since 1970, or ISO 8601 (UTC unless it has a time zone).")
-    ] = None,
+    now: arguments.Now = None,
     json: JsonInPipes = None,
 ) -> int:
     """List transactions that no marker has ended, with their producer, their first offset and their age.
@@ -280,7 +278,7 @@ def schemas(
         ),
     ],
     id: Annotated[int | None, typer.Option(help="Print the text of the schema with this id.")] = None,
-    as_of: Annotated[str | None, typer.Option(help="A moment, inclusive: ms since 1970, or ISO 8601, UTC by default.")] = None,
+    as_of: arguments.AsOf = None,
     infer: Annotated[bool, typer.Option("--infer", help="Print a schema of the JSON values in segments, for --value-schema.")] = False,
     key: Annotated[bool, typer.Option("--key", help="With --infer: the schema of the keys, for --key-schema.")] = False,
     json: JsonInPipes = None,
@@ -309,7 +307,7 @@ def schemas(
     from kolumn.readers.schemas import UNKNOWN_KEY, TopicSchemas, schemas_of
     from kolumn.values.schemas.collections import ListedSchemas
 
-    known = schemas_of(source, as_of=None if as_of is None else milliseconds("--as-of", as_of))
+    known = schemas_of(source, as_of=None if as_of is None else milliseconds("as_of", as_of))
     if id is not None:
         schema = known.by_id(id)
         contexts = [f".{name}" for name in known.contexts_of(id)] if isinstance(known, ListedSchemas) else []

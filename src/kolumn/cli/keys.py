@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kolumn.cli.arguments import PAYLOADS, READ_TOO, TRANSLATED, JsonInPipes, OptionValue, Sources, with_read_options
+from kolumn.cli.arguments import PAYLOADS, READ_TOO, TRANSLATED, AsOf, JsonInPipes, OptionValue, Sources, with_read_options
 from kolumn.cli.common import is_json, note, say, short_name, size_of
 from kolumn.cli.ending import command, progress
 from kolumn.cli.tables import print_table
@@ -115,7 +115,7 @@ def _who(row: dict[str, Any]) -> str:
 def latest(
     sources: Sources,
     json: JsonInPipes = None,
-    as_of: Annotated[str | None, typer.Option(help="A moment, inclusive: ms since 1970, or ISO 8601, UTC by default.")] = None,
+    as_of: AsOf = None,
     as_of_offset: Annotated[int | None, typer.Option(help="The last offset of each partition that counts.")] = None,
     **options: OptionValue,
 ) -> int:

@@ -240,7 +240,7 @@ def explain(sources: Sources, json: JsonInPipes = None, **options: Any) -> int:
     """Show the plan of a read without reading a payload: partitions and their copies, which bytes are read and why, and every file
     and folder that is left out, with the reason.
 
-    Example: `kolumn explain --start-timestamp 2026-01-31 /var/lib/kafka/data/orders-0`
+    Example: `kolumn explain --since 2026-01-31 /var/lib/kafka/data/orders-0`
     """
     from kolumn.readers.explain import explain as planned
 

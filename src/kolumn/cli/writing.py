@@ -14,6 +14,7 @@ from kolumn.cli.arguments import (
     SELECTION,
     TRANSLATED,
     Json,
+    Now,
     OptionValue,
     Output,
     Paths,
@@ -28,8 +29,6 @@ from kolumn.core.keywords import ROW_GROUP_ROWS, Codec, Compression, Format
 
 if TYPE_CHECKING:
     from kolumn.writers.rewriting.compact import Compaction
-
-Now = Annotated[int | None, typer.Option(help="Time of the round, ms since 1970; by default the present.")]
 
 
 @command
@@ -196,7 +195,7 @@ def _append(path: str, table: object, start: str | None, by_day: bool, json: boo
 def compact(
     paths: Paths,
     output: Output = None,
-    delete_retention_ms: Annotated[int, typer.Option(min=0, help="How long tombstones stay: delete.retention.ms.")] = 86_400_000,
+    delete_retention_ms: Annotated[str, typer.Option(help="How long tombstones stay, such as 12h, or ms: delete.retention.ms.")] = "1d",
     now: Now = None,
     first_dirty_offset: Annotated[int, typer.Option(min=0, help="Where the last round ended.")] = 0,
     include_active: Annotated[bool, typer.Option("--include-active", help="Clean the last segment too.")] = False,
@@ -241,7 +240,7 @@ def _copied(done: "Compaction", include_active: bool) -> str:
 @with_read_options("replicas", "format", "topic", "partition")
 def apply_retention(
     paths: Paths,
-    retention_ms: Annotated[int, typer.Option(min=0, help="How long records stay: retention.ms.")],
+    retention_ms: Annotated[str, typer.Option(help="How long records stay, such as 7d or 12h, or ms: retention.ms.")],
     output: Output = None,
     now: Now = None,
     json: Json = False,
@@ -249,7 +248,7 @@ def apply_retention(
 ) -> None:
     """Drop old records from the head of topic-partitions: whole segments, and the head of the first remaining one.
 
-    Example: `kolumn apply-retention --retention-ms 604800000 /mnt/dead-broker/clicks-0 week/`
+    Example: `kolumn apply-retention --retention-ms 7d /mnt/dead-broker/clicks-0 week/`
     """
     sources, target = sources_and_target(paths, output)
     import kolumn

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from types import FunctionType
@@ -23,7 +23,8 @@ class Buffer(Protocol):
 Source = Path | Iterable[Path] | Buffer | BinaryIO
 """Segments: a file, a ``topic-partition`` directory, a log directory, a glob, a URL, or several of those; or one segment in memory."""
 Columns = str | Iterable[str]
-Time = int | datetime | str  # milliseconds since 1970, a datetime, or ISO 8601 text; UTC if it has no time zone
+Time = int | datetime | str  # milliseconds since 1970, a datetime, or text: ISO 8601, or what `kolumn.core.moments` knows; UTC by default
+Duration = int | timedelta | str  # milliseconds, a timedelta, or text such as '7d'
 Progress = Callable[[int], None]
 Keys = Mapping[str, Path]  # files of private keys by the names of the keys
 
@@ -62,8 +63,12 @@ class ChoiceOptions(TypedDict, total=False):
     include_control: Annotated[bool, False, "Return records of control batches too."]
     start_offset: Annotated[int | None, None, "First offset."]
     end_offset: Annotated[int | None, None, "Offset to stop before."]
-    start_timestamp: Annotated[Time | None, None, "First timestamp: ms since 1970, or ISO 8601 (UTC unless it has a time zone)."]
-    end_timestamp: Annotated[Time | None, None, "Timestamp to stop before, likewise."]
+    start_timestamp: Annotated[
+        Time | None,
+        None,
+        "First timestamp: 2026-01-31T12:00 (UTC unless it has a zone), 7d or 2h (ago), yesterday, last-tuesday, or ms since 1970.",
+    ]
+    end_timestamp: Annotated[Time | None, None, "Timestamp to stop before, likewise: yesterday is its midnight."]
     isolation_level: Annotated[
         IsolationLevel, "read_uncommitted", "'read_committed' leaves out aborted transactions, and all from the first open one on."
     ]
@@ -170,7 +175,7 @@ class PayloadOptions(TypedDict, total=False):
         PayloadSubject, "topic", "Subject of values by Confluent's strategies: that of the 'topic', the 'record', or 'topic-record'."
     ]
     key_subject: PayloadSubject
-    value_as_of: Annotated[Time | None, None, "The time as of which a topic _schemas is read: ms since 1970, a datetime, or ISO 8601."]
+    value_as_of: Annotated[Time | None, None, "The time as of which a topic _schemas is read, as in start_timestamp."]
     key_as_of: Time | None
     decode: Annotated[Decode | None, None, "'internal': keys and values of internal topics and control records, as structs."]
 

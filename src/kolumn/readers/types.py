@@ -14,7 +14,7 @@ from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import Source
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.options import Options, milliseconds
+from kolumn.options import Options
 from kolumn.source.segments import Range, named_parts
 from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.schemas.collections import AskedSchemas, ListedSchemas, ServiceSchemas
@@ -113,11 +113,10 @@ def _kind(schema: object) -> Kind:
 
 def _opener(typed: Typed, source: Source, ranges: Iterable[Range]) -> Callable[[], Schemas] | None:
     """What opens the writers' schemas in any process; None if a read has none."""
-    as_of = None if typed.as_of is None else milliseconds(typed.option("as_of"), typed.as_of)
     if typed.schemas is not None or typed.format == "registry":
-        return partial(_open, typed.schemas, tuple(named_parts(source)), as_of, _naming(typed, ranges))
-    if as_of is not None or typed.subject != "topic":
-        unused = typed.option("as_of" if as_of is not None else "subject")
+        return partial(_open, typed.schemas, tuple(named_parts(source)), typed.as_of, _naming(typed, ranges))
+    if typed.as_of is not None or typed.subject != "topic":
+        unused = typed.option("as_of" if typed.as_of is not None else "subject")
         raise ArgumentError(f"{unused} goes with {typed.option('schemas')}: without it no schema is looked up")
     return None
 

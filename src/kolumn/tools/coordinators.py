@@ -5,7 +5,6 @@ with the logs that are there.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,7 +21,7 @@ from kolumn.core.keywords import Errors, Progress, Source, Time, known_keywords
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.observed import moment
 from kolumn.decode.pipeline import scan_ranges
-from kolumn.options import Options
+from kolumn.options import Options, moment_of
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.side_files import METADATA, read_topic_id
@@ -322,12 +321,6 @@ def open_transactions(
     segments = live_segments(source, Options.of(errors="skip")).segments
     known = coordinated(segments, errors, on_damage, on_progress)
     return transaction_table(_open(segments, errors, on_damage, on_progress), known, end)
-
-
-def moment_of(now: Time | None) -> int:
-    """A moment in ms since 1970; the present by default."""
-    given = Options.of(start_timestamp=now).start_timestamp
-    return int(time.time() * 1000) if given is None else given
 
 
 def coordinated(

@@ -78,7 +78,7 @@ class Typed:
     uuids: str = "stored"
     envelope: str | None = None
     subject: str = "topic"
-    as_of: keywords.Time | None = None
+    as_of: int | None = None
     flat: bool = False
     reader: Any = None
     open_schemas: Callable[[], Schemas] | None = None

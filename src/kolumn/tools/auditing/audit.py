@@ -13,17 +13,16 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.copies.ranges import log_starts, whole_ranges
-from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import Keys, Progress, Source, Time, known_keywords
+from kolumn.core.keywords import Duration, Keys, Progress, Source, Time, known_keywords
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.damage.findings import MOST_ROWS, Skipped, html_table
-from kolumn.options import Options
+from kolumn.options import Options, duration, moment_of
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.storage import parent
 from kolumn.tools.auditing.absent import Reason
 from kolumn.tools.auditing.partition import ERROR, WARNING, Audited, Collected
-from kolumn.tools.coordinators import coordinated, moment_of, transaction_table
+from kolumn.tools.coordinators import coordinated, transaction_table
 
 _LARGEST = 2**63 - 1
 _MOMENT = pa.timestamp("ms", tz="UTC")
@@ -114,7 +113,7 @@ def audit(
     source: Source,
     *,
     now: Time | None = None,
-    open_longer_than_ms: int = 900_000,
+    open_longer_than_ms: Duration = 900_000,
     topic: str | None = None,
     partition: int | None = None,
     check_crcs: bool = False,
@@ -136,8 +135,9 @@ def audit(
     now : int, datetime or str, optional
         The moment at which ages end, and after which timestamps lie in the future; the present by default. For a cluster that has died,
         the moment at which it did.
-    open_longer_than_ms : int
-        Age from which on an open transaction is a finding. The default is a broker's default of transaction.max.timeout.ms, 15 minutes.
+    open_longer_than_ms : int, timedelta or str
+        Age from which on an open transaction is a finding, such as ``"1h"``. The default is a broker's default of
+        transaction.max.timeout.ms, 15 minutes.
     check_crcs : bool
         Compare the checksums of all batches, which reads every byte. By default a batch whose contents are damaged counts as one that is
         there.
@@ -156,15 +156,14 @@ def audit(
     KolumnError
         A file cannot be read. Damage is a finding.
     """
-    if open_longer_than_ms < 0:
-        raise ArgumentError(f"open_longer_than_ms={open_longer_than_ms}: expected at least 0")
+    end, longest_ms = moment_of(now), duration("open_longer_than_ms", open_longer_than_ms)
     options = Options.of(
         errors="skip", check_crcs=check_crcs, replicas="merge", topic=topic, partition=partition, private_keys=private_keys, backend="cpu",
         on_progress=on_progress,
     )  # fmt: skip
     live, skipped = live_segments(source, options), Skipped()
     known = coordinated(live.segments, "skip", skipped, None)
-    starts, made = log_starts(live.segments), Collected(moment_of(now), open_longer_than_ms, known)
+    starts, made = log_starts(live.segments), Collected(end, longest_ms, known)
     for own in _partitions(live.segments):
         audited = Audited(own, starts.get(own[0].key), options, made)
         for part in whole_ranges(own, options):

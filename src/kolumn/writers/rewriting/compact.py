@@ -7,7 +7,6 @@ segment 0      segment 1                    segment 2
   dropped        cut here ^                    stays
 """
 
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -27,7 +26,7 @@ from kolumn.decode.host.headers import with_last_offsets
 from kolumn.formats import layouts
 from kolumn.formats.codecs import NONE
 from kolumn.log.pieces import entry_rows, tell
-from kolumn.options import Options
+from kolumn.options import Options, duration, moment_of
 from kolumn.readers.plan import live_segments
 from kolumn.source.segment_file import SegmentFile, side_bytes
 from kolumn.source.segments import SIDE_FILES, Segment
@@ -77,12 +76,12 @@ def compact(
     target: keywords.Path,
     *,
     format: keywords.Format = "kafka",
-    delete_retention_ms: int = DAY_MS,
-    now: int | None = None,
+    delete_retention_ms: keywords.Duration = DAY_MS,
+    now: keywords.Time | None = None,
     first_dirty_offset: int = 0,
     include_active: bool = False,
     merge_bytes: int | None = None,
-    producer_id_expiration_ms: int = DAY_MS,
+    producer_id_expiration_ms: keywords.Duration = DAY_MS,
     index_interval_bytes: int = 4096,
     **options: Unpack[keywords.WholeOptions],
 ) -> Compaction:
@@ -104,8 +103,10 @@ def compact(
         For segments of one topic-partition it may be that folder itself, if it has its name.
     format, index_interval_bytes
         As in `kolumn.write`.
-    delete_retention_ms, now : int
-        ``delete.retention.ms`` of the topic, and the time of the round in ms since 1970, by default the present.
+    delete_retention_ms : int, timedelta or str
+        ``delete.retention.ms`` of the topic, such as ``"1d"``.
+    now : int, datetime or str, optional
+        The time of the round, as ``start_timestamp`` in `kolumn.scan`; by default the present.
     first_dirty_offset : int
         Where the last round ended (``cleaner-offset-checkpoint``). A record before it is dropped only if a later record has its key.
     include_active : bool
@@ -113,7 +114,7 @@ def compact(
     merge_bytes : int, optional
         Merge neighbouring compressed message sets up to this decompressed size. By default only enriched ones are merged, up to
         1 MiB, as their proposal requires.
-    producer_id_expiration_ms : int
+    producer_id_expiration_ms : int, timedelta or str
         ``producer.id.expiration.ms`` of the broker: the last batch of a producer that was inactive for longer is not kept.
     errors, check_crcs, …
         All others as in `kolumn.scan`, with the same errors.
@@ -169,15 +170,16 @@ class CompactionSettings:
 
     @classmethod
     def of(
-        cls, options: Options, delete_retention_ms: int, now: int | None, first_dirty_offset: int, merge_bytes: int | None,
-        producer_id_expiration_ms: int, index_interval_bytes: int,
+        cls, options: Options, delete_retention_ms: keywords.Duration, now: keywords.Time | None, first_dirty_offset: int,
+        merge_bytes: int | None, producer_id_expiration_ms: keywords.Duration, index_interval_bytes: int,
     ) -> "CompactionSettings":  # fmt: skip
-        if min(delete_retention_ms, first_dirty_offset, producer_id_expiration_ms) < 0:
-            raise ArgumentError("delete_retention_ms, first_dirty_offset and producer_id_expiration_ms: expected 0 or more")
+        retention_ms = duration("delete_retention_ms", delete_retention_ms)
+        expiration_ms = duration("producer_id_expiration_ms", producer_id_expiration_ms)
+        if first_dirty_offset < 0:
+            raise ArgumentError(f"first_dirty_offset={first_dirty_offset}: expected 0 or more")
         if merge_bytes is not None and merge_bytes < 1:
             raise ArgumentError(f"merge_bytes={merge_bytes}: expected at least 1")
-        moment = int(time.time() * 1000) if now is None else now
-        return cls(options, moment, delete_retention_ms, first_dirty_offset, merge_bytes, index_interval_bytes, producer_id_expiration_ms)
+        return cls(options, moment_of(now), retention_ms, first_dirty_offset, merge_bytes, index_interval_bytes, expiration_ms)
 
 
 @dataclass(frozen=True)
@@ -272,8 +274,8 @@ def apply_retention(
     source: keywords.Source,
     target: keywords.Path,
     *,
-    retention_ms: int,
-    now: int | None = None,
+    retention_ms: keywords.Duration,
+    now: keywords.Time | None = None,
     format: keywords.Format = "enriched",
     index_interval_bytes: int = 4096,
     **options: Unpack[keywords.WholeOptions],
@@ -291,8 +293,10 @@ def apply_retention(
         As in `kolumn.scan`, with whole topic-partitions.
     target : str or PathLike
         As in `kolumn.compact`; segments keep their names.
-    retention_ms, now : int
-        ``retention.ms`` of the topic, and the time in ms since 1970, by default the present.
+    retention_ms : int, timedelta or str
+        ``retention.ms`` of the topic, such as ``"7d"``.
+    now : int, datetime or str, optional
+        The moment at which ages end, as in `kolumn.compact`.
     format, index_interval_bytes
         As in `kolumn.write`.
     replicas, topic, partition
@@ -309,10 +313,8 @@ def apply_retention(
     KolumnError
         The target cannot be written. Nothing is left there then, as after an `ArgumentError`.
     """
-    if retention_ms < 0:
-        raise ArgumentError(f"retention_ms={retention_ms}: expected 0 or more")
     chosen = Options.of(format=format, **options)
-    limit = (int(time.time() * 1000) if now is None else now) - retention_ms
+    limit = moment_of(now) - duration("retention_ms", retention_ms)
     segments = one_directory(live_segments(source, chosen).one_log(), "apply_retention")
     refuse_redpanda(segments, "its head cannot be cut off, since it begins at the offset in its name")
     names = dict(targets(segments, target))
