@@ -16,7 +16,7 @@ from typing import Any, Unpack, get_args
 
 from kolumn.copies.ranges import log_ranges
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import OPTIONS, RENAMED, Columns, Keys, Option, Payload, ReadOptions, Source, Time, warn_renamed
+from kolumn.core.keywords import MEANT, OPTIONS, RENAMED, Columns, Keys, Option, Payload, ReadOptions, Source, Time, warn_renamed
 from kolumn.core.moments import UNITS_MS
 from kolumn.core.schema import BATCH_SCHEMA, DAMAGE_SCHEMA, REMARK_SCHEMA
 from kolumn.decode.pipeline import scan_ranges
@@ -38,7 +38,8 @@ def parsed(name: str, text: str, rules: Mapping[str, Rule], title: str) -> tuple
     """The name that an option is kept under, and its value. ``title`` is what the options are called in an error."""
     known = {rule.lower(): rule for rule in rules}
     if name.lower() not in known:
-        (near,) = get_close_matches(name.lower(), known, n=1, cutoff=0)
+        meant = camel(MEANT.get(name.lower(), name)).lower()
+        (near,) = [meant] if meant in known else get_close_matches(name.lower(), known, n=1, cutoff=0)
         raise ArgumentError(f"unknown option {name!r}, did you mean {known[near]!r}? {title} are {', '.join(rules)}")
     spelled = known[name.lower()]
     kept_as, parse, expected = rules[spelled]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kolumn.backend import choose
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, Duration, ReadOptions, Time
+from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, Duration, PayloadFormat, ReadOptions, Time
 from kolumn.core.moments import duration_ms, moment_ms, now_ms
 from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, record_schema, resolve_columns
 from kolumn.formats import layouts
@@ -128,7 +128,8 @@ class Options:
         given: dict[str, Any] = {**DEFAULTS, **options}
         for name, choices in _CHOICES.items():
             if given[name] not in choices:
-                raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}")
+                of_values = f". The format of values is value_format={given[name]!r}" if given[name] in get_args(PayloadFormat) else ""
+                raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}{of_values}")
         if not given["max_ratio"] > 0:
             raise ArgumentError(f"max_ratio={given['max_ratio']!r}: expected a positive number")
         for name, number in _NUMBERS.items():

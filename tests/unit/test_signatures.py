@@ -197,11 +197,22 @@ def test_parameters_have_types_and_a_keyword_that_does_not_exist_is_refused(func
 
 @pytest.mark.parametrize(
     ("function", "name", "near"),
-    [(kolumn.read, "treads", "threads"), (kolumn.write, "codek", "codec"), (kolumn.apply_retention, "retention", "retention_ms")],
+    [
+        (kolumn.read, "treads", "threads"), (kolumn.write, "codek", "codec"), (kolumn.apply_retention, "retention", "retention_ms"),
+        (kolumn.read, "since", "start_timestamp"), (kolumn.scan, "until", "end_timestamp"), (kolumn.read, "offset", "start_offset"),
+        (kolumn.read, "schema", "value_schema"), (kolumn.scan_polars, "registry", "value_schemas"),
+    ],
     ids=label,
-)
+)  # fmt: skip
 def test_the_nearest_one_is_named(function: Callable[..., Any], name: str, near: str) -> None:
-    raises(ArgumentError, f"unknown option '{name}', did you mean '{near}'", function, "a", "b", **{name: 1})
+    raises(TypeError, rf"unknown option '{name}', did you mean '{near}'\? The docstring of \w+ lists all$", function, "a", "b", **{name: 1})
+
+
+def test_what_no_option_does() -> None:
+    raises(ArgumentError, r"unknown option 'where': .* kolumn\.scan_polars\(source\).* kolumn\.history", kolumn.read, LOG, where="x")
+    raises(ArgumentError, "format='avro': .* value_format='avro'", kolumn.read, LOG, format="avro")
+    assert set(keywords.MEANT.values()) <= {*OPTIONS, "limit", "retention_ms"}
+    assert not keywords.MEANT.keys() & OPTIONS.keys()
 
 
 def test_errors_are_pythons_own_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

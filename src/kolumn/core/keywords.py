@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from functools import wraps
 from inspect import Parameter, signature
 from types import FunctionType
@@ -239,6 +240,42 @@ RENAMED = {"keys": "private_keys"}
 """Options of version 0.1 by their names then, which warn."""
 
 
+_FILTER = (
+    "options choose records by offset and timestamp. kolumn.scan_polars(source).filter(...) reads what a condition needs, and "
+    "kolumn.history(source, keys=...) finds a key"
+)
+MEANT = {
+    **dict.fromkeys(("since", "from_timestamp", "start_time", "starttime"), "start_timestamp"),
+    **dict.fromkeys(("until", "to_timestamp", "end_time", "endtime"), "end_timestamp"),
+    **dict.fromkeys(("offset", "from_offset", "start"), "start_offset"),
+    **dict.fromkeys(("to_offset", "end", "stop"), "end_offset"),
+    **dict.fromkeys(("n", "n_rows", "nrows", "max_records", "max_rows", "head"), "limit"),
+    **dict.fromkeys(("schema", "avro_schema", "json_schema", "proto"), "value_schema"),
+    **dict.fromkeys(("registry", "schema_registry", "registry_url", "schemas"), "value_schemas"),
+    **dict.fromkeys(("message", "message_type"), "value_message"),
+    **dict.fromkeys(("fields", "select"), "columns"),
+    **dict.fromkeys(("on_error", "on_errors", "ignore_errors", "skip_errors"), "errors"),
+    **dict.fromkeys(("crc", "verify_crc", "check_crc", "verify"), "check_crcs"),
+    **dict.fromkeys(("parallelism", "workers", "num_threads", "n_threads"), "threads"),
+    **dict.fromkeys(("headers", "with_headers"), "include_headers"),
+    **dict.fromkeys(("committed", "isolation", "read_committed"), "isolation_level"),
+    **dict.fromkeys(("memory", "memory_limit"), "memory_bytes"),
+    **dict.fromkeys(("progress", "callback"), "on_progress"),
+    **dict.fromkeys(("retention", "max_age"), "retention_ms"),
+}
+"""What other tools call an option, and this one does."""
+
+
+def _unknown(name: str, known: list[str], function: str) -> str:
+    """Message for an option that a function does not have."""
+    if name in ("filter", "filters", "where", "predicate", "condition", "query"):
+        return f"unknown option {name!r}: {_FILTER}"
+    near = [MEANT[name]] if MEANT.get(name) in known else get_close_matches(name, known, 1)
+    if near:
+        return f"unknown option {name!r}, did you mean {near[0]!r}? The docstring of {function} lists all"
+    return unknown("option", name, known)
+
+
 def warn_renamed(old: str, new: str, calls: int = 3) -> None:
     """Warn of a name that goes in the next version; ``calls`` as ``stacklevel`` of `warnings.warn`, from the caller on."""
     warn(f"{old} is called {new} now", DeprecationWarning, stacklevel=calls)
@@ -269,7 +306,7 @@ def known_keywords(refused: Mapping[str, str] | None = None) -> Callable[[Callab
                     warn_renamed(f"option {name!r}", repr(RENAMED[name]))
                     given[RENAMED[name]] = given.pop(name)
                 else:
-                    raise UnknownOptionError((refused or {}).get(name) or unknown("option", name, options))
+                    raise UnknownOptionError((refused or {}).get(name) or _unknown(name, options, function.__name__))
             return function(*args, **given)
 
         if listed:
