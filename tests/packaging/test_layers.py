@@ -44,6 +44,7 @@ LAYERS = (
     ("tools.auditing", "tools.comparing"),
     ("broker", "spark_plugin.connector", "spark_plugin.write", "tools.report"),
     ("cli", "kolumn", "spark_plugin"),
+    ("__main__",),
 )
 """Layers of folders from the bottom up. Those of one layer do not import each other."""
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -16,12 +16,14 @@ from typing import Any
 
 import pyarrow.compute as pc
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import kolumn
 from kit.corpus import HERE as CORPUS
 from kolumn.cli import app, ending
 from kolumn.cli.ending import in_shell_words
+from kolumn.cli.hints import HINTS
 from kolumn.cli.tables import layout
 from kolumn.tools.statistics import overview
 
@@ -116,10 +118,42 @@ def test_help_and_usage() -> None:
     for command in ("cat", "inspect"):
         out = invoked(command, "--json", "-n", 3, TRANSACTIONAL)
         assert (out.exit_code, len(out.stdout.splitlines())) == (0, 3)
-    out = invoked("verfy", "x")
-    assert (out.exit_code, "Did you mean 'verify'?" in out.stderr) == (2, True)
     out = invoked("/no/such/place")
     assert (out.exit_code, out.stderr) == (2, "kolumn: /no/such/place: no such file or directory\n")
+
+
+def test_words_that_are_no_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for word, said in {
+        "verfy": "no such command, and no such file or directory: 'verfy'. Did you mean 'verify'?",
+        "nope-dir": "no such command, and no such file or directory: 'nope-dir'. `kolumn -h` lists the commands",
+        "nope\x1b": r"no such command, and no such file or directory: 'nope\x1b'. `kolumn -h` lists the commands",
+        "export": "no such command 'export'. For Parquet files: kolumn to-parquet SOURCE TARGET",
+        "DROP": "no such command 'DROP'. Without some keys: kolumn erase --keys FILE SOURCE TARGET",
+    }.items():
+        out = invoked(word, "x")
+        assert (out.exit_code, out.stdout, out.stderr) == (2, "", f"kolumn: {said}\n")
+    (tmp_path / "export").mkdir()
+    assert "export: no segment (*.log) in this directory" in invoked("export").stderr
+    for words, missing in ((["export"], "query"), (["select 1"], "source"), ([], "source")):
+        out = invoked("sql", *words)
+        assert (out.exit_code, out.stderr.startswith(f"kolumn: the {missing} is missing: kolumn sql ")) == (2, True)
+
+
+def test_hints_name_what_is_there() -> None:
+    group: Any = typer.main.get_command(app)
+    words = [word for words in HINTS.values() for word in words.split()]
+    assert len(words) == len(set(words))
+    assert not {*words} & {name for name, command in group.commands.items() if not command.hidden}
+    for hint in HINTS:
+        for name, *rest in (tail.split() for tail in re.findall(r"kolumn ([a-z-].*?)(?:;|$)", hint)):
+            options = {option for one in (group if name.startswith("-") else group.commands[name]).params for option in one.opts}
+            assert {word for word in (name, *rest) if word.startswith("-")} <= {*options, "-h"}, hint
+
+
+def test_python_runs_the_package() -> None:
+    out = subprocess.run([sys.executable, "-m", "kolumn", "--version"], capture_output=True, text=True, check=True)
+    assert out.stdout == f"kolumn {kolumn.__version__}\n"
 
 
 def test_compaction_says_what_it_left_as_it_is_and_one_is_no_plural(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import shutil
 import socket
 import sys
 import threading
@@ -25,7 +26,7 @@ from kolumn.source.storage import _file_system
 
 
 def segment_in(folder: Path) -> Path:
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{0:020}.log"
     path.write_bytes(b"")
     return path
@@ -99,6 +100,7 @@ def test_a_topic_with_a_line_feed_and_a_path_below_a_file(tmp_path: Path) -> Non
     (segment,) = find_segments(tmp_path)
     assert (segment.topic, segment.partition) == ("new\nline", 3)
     raises(ArgumentError, "no such file or directory", kolumn.read, path / "b.log")
+    raises(FileNotFoundError, r"\*\.seg: no file matches this pattern", kolumn.read, path / "*.seg")
 
 
 def test_why_a_url_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,17 +138,31 @@ def test_what_is_a_source_and_a_file_open_for_text_is_none() -> None:
     raises(ArgumentError, "no source given", kolumn.read, [])
 
 
-@pytest.mark.parametrize("levels", [1, 2, 3])
+@pytest.mark.parametrize("levels", [1, 2, 3, 4])
 def test_segments_further_down(tmp_path: Path, levels: int) -> None:
-    folder = tmp_path.joinpath("x", *"abc"[:levels], "orders-0")
+    folder = tmp_path.joinpath("x", *"abcd"[:levels], "orders-0")
     folder.mkdir(parents=True)
     (folder / f"{0:020}.log").write_bytes(batch([Record(0, b"key", b"value", 0)]))
     pattern = os.path.join(tmp_path, "x", *"*" * levels)
-    said = "nor in topic-partition directories one level below it; there are some further down: name "
-    assert str(raises(ArgumentError, said, kolumn.read, tmp_path / "x")).endswith(repr(pattern))
-    assert kolumn.read(pattern).num_rows == 1
-    (folder / f"{0:020}.log").unlink()
+    said = "nor in topic-partition directories one level below it; there are segments in "
+    assert str(raises(ArgumentError, said, kolumn.read, tmp_path / "x")).endswith(repr(str(folder.parent)))
+    assert kolumn.read(folder.parent).num_rows == kolumn.read(pattern).num_rows == 1
+    segment_in(folder.parent.with_name("z") / "orders-1")
+    assert str(raises(ArgumentError, said, kolumn.read, tmp_path / "x")).endswith(f", and in others that {pattern!r} names")
+    shutil.rmtree(folder.parent.parent)
+    (tmp_path / "x").mkdir(exist_ok=True)
     raises(ArgumentError, r"one level below it$", kolumn.read, tmp_path / "x")
+
+
+def test_no_more_than_some_folders_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment_in(tmp_path / "b" / "orders-0")
+    for number in range(100):
+        (tmp_path / f"a{number}").mkdir()
+    raises(ArgumentError, r"one level below it$", kolumn.read, tmp_path)
+    (tmp_path / "a0").rmdir()
+    raises(ArgumentError, rf"; there are segments in '{tmp_path}/b'$", kolumn.read, tmp_path)
+    monkeypatch.setattr("kolumn.source.names._MOST_ENTRIES", 0)
+    raises(ArgumentError, r"one level below it$", kolumn.read, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from kolumn import __version__
 from kolumn.cli import auditing, comparing, doctor, erasing, inspecting, keys, overview, reading, writing
-from kolumn.cli.ending import OK, USAGE_ERROR, Ended, exit_code_of, exit_code_of_typer, prepare_process
+from kolumn.cli.ending import OK, USAGE, USAGE_ERROR, Ended, exit_code_of, exit_code_of_typer, prepare_process, say
+from kolumn.cli.hints import no_such_command
 from kolumn.core.errors import escaped
 
 
@@ -21,10 +22,12 @@ class _Group(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         word = args[0]
-        # Other words than a path, a pattern or a URL are misspelt commands.
-        is_source = any(mark in word for mark in "/*?[") or word in (".", "..") or os.path.lexists(word)
-        if word not in self.commands and is_source:
-            return super().resolve_command(ctx, ["overview", *args])
+        if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
+            # Other words than a path, a pattern or a URL are misspelt commands.
+            if any(mark in word for mark in "/*?[") or word in (".", "..") or os.path.lexists(word):
+                return super().resolve_command(ctx, ["overview", *args])
+            say(escaped(no_such_command(word, [name for name, one in self.commands.items() if not one.hidden])))
+            raise Ended(USAGE)
         with _escaped_names():
             return super().resolve_command(ctx, args)
 

@@ -24,9 +24,9 @@ else:
     # Typer would check choices itself. The library checks them, so that messages are the same everywhere.
     CodecName = DecodeName = FormatName = str
 
-_SOURCES = "Segment files, topic-partition directories, log directories, or globs of those"
-Sources = Annotated[list[str], typer.Argument(metavar="SOURCE...", help=f"{_SOURCES}.")]
-Segments = Annotated[list[str], typer.Argument(metavar="SOURCE...", help=f"{_SOURCES}; - is one segment on standard input.")]
+SOURCES = "Segment files, topic-partition directories, log directories, or globs of those"
+Sources = Annotated[list[str], typer.Argument(metavar="SOURCE...", help=f"{SOURCES}.")]
+Segments = Annotated[list[str], typer.Argument(metavar="SOURCE...", help=f"{SOURCES}; - is one segment on standard input.")]
 Paths = Annotated[
     list[str], typer.Argument(metavar="SOURCE... [TARGET]", help="Sources as elsewhere; without --output the last one is the target.")
 ]

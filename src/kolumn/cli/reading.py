@@ -23,7 +23,7 @@ from kolumn.cli.arguments import (
     with_read_options,
 )
 from kolumn.cli.common import is_json, note, print_json, say, size_of
-from kolumn.cli.ending import OK, command, progress
+from kolumn.cli.ending import OK, command, progress, quoted
 from kolumn.cli.tables import print_rows, print_table
 from kolumn.core.errors import ArgumentError, shown
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _AHEAD = 2  # blocks that are queued for each thread
 _MOST_ROWS = 1000
 _BASE64 = "base64:"
+_QUERY = "select * from orders limit 5"
 
 
 @command
@@ -163,8 +164,10 @@ def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.Reco
 @command
 @with_read_options("include_headers", "isolation_level", *TRANSLATED, "private_keys", *PAYLOADS)
 def sql(
-    sources: Sources,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL; each topic is a table of its name.")],
+    sources: Annotated[list[str] | None, typer.Argument(metavar="SOURCE...", help=f"{arguments.SOURCES}.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(metavar="QUERY", help="A query in DuckDB's SQL; each topic is a table of its name.")
+    ] = None,
     json: JsonInPipes = None,
     columns: Annotated[str | None, typer.Option(help="Columns of the tables, comma-separated; `kolumn columns` lists them.")] = None,
     allow_files: Annotated[
@@ -184,6 +187,11 @@ def sql(
     from kolumn.options import Options, column_list
     from kolumn.readers.polars import Topics
 
+    if not sources or query is None:
+        is_source = query is not None and (" " not in query or os.path.lexists(query))
+        source, text = (quoted(query), _QUERY) if query and is_source else ("SOURCE", query or _QUERY)
+        missing = "query" if is_source else "source"
+        raise ArgumentError(f'the {missing} is missing: kolumn sql {source} "{text}"')
     chosen = Options.of(columns=None if columns is None else column_list(columns), **options)
     skipped, as_json = Skipped(), is_json(json)
     names: list[str] = []

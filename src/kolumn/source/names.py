@@ -11,9 +11,10 @@ import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
-from kolumn.core.errors import ArgumentError
+from kolumn.core.errors import ArgumentError, StorageError
 from kolumn.source import storage
 
 _ID = r"[A-Za-z0-9_-]{21}[AQgw]"  # 16 bytes leave four zero bits in the last of the characters
@@ -123,22 +124,44 @@ def checked(file: storage.FolderEntry) -> storage.FolderEntry:
     return file
 
 
+def nothing_there(name: str) -> str:
+    """What is wrong with a name of which there is no file."""
+    return "no file matches this pattern" if storage.is_pattern(name) else "no such file or directory"
+
+
+_LEVELS, _MOST_FOLDERS, _MOST_ENTRIES = 4, 100, 10_000
+
+
 def nearby(folder: str, find: Callable[[str], list[Any]]) -> str:
     """Hint for an error message about a folder in which ``find`` found no segment: where there are some; empty if there are none. That is a
-    file or a folder that is no part of the log, or a glob that matches segments on deeper levels, in the first 100 folders."""
+    file or a folder that is no part of the log, or a folder on one of four deeper levels, of each of which 100 folders are looked at."""
     for entry in storage.listing(folder):
         if not entry.is_folder and f"{LOG}." in storage.base_name(entry.name):
             return f"; {entry.name!r} is a segment that brokers delete, which is read if it is named"
-    names, pattern = [folder], folder
-    for _ in range(3):
+    names, pattern, left = [folder], folder, _MOST_ENTRIES
+    for _ in range(_LEVELS):
         pattern = storage.within(pattern, "*")
-        names = [below.name for name in names for below in storage.listing(name) if below.is_folder][:100]
+        below: list[str] = []
+        for name in names:
+            entries = _if_possible(storage.listing, name) if left > 0 else []
+            left -= len(entries)
+            below += [entry.name for entry in entries if entry.is_folder]
+        names = below[:_MOST_FOLDERS]
         for name in names:
             if (match := PARTITION.fullmatch(storage.base_name(name))) is not None and match["state"]:
                 return f"; {name!r} is a {match['state']} replica, which is read if it is named"
-        if any(find(name) for name in names):
-            return f"; there are some further down: name {pattern!r}"
+        found = list(islice((name for name in names if _if_possible(find, name)), 2))
+        if found:
+            return f"; there are segments in {found[0]!r}{f', and in others that {pattern!r} names' if len(found) > 1 else ''}"
     return ""
+
+
+def _if_possible(look: Callable[[str], list[Any]], folder: str) -> list[Any]:
+    """What is in a folder; nothing if this may not be read."""
+    try:
+        return look(folder)
+    except StorageError:
+        return []
 
 
 def real_names(names: Iterable[str]) -> Iterator[str]:

@@ -378,7 +378,7 @@ def _find(name: str, folders: _Known, listed: Listed | None) -> list[Segment]:
     if entry is None:
         matches = storage.matches(name)
         if not matches:
-            raise MissingPathError(f"{name}: no such file or directory")
+            raise MissingPathError(f"{name}: {naming.nothing_there(name)}")
         return [segment for match in matches for segment in _matched(match, folders, listed)]
     if not entry.is_folder:
         manifest = manifest_of(entry)

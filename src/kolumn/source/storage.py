@@ -79,6 +79,11 @@ def is_url(name: str) -> bool:
     return "://" in name and _URL.match(name) is not None
 
 
+def is_pattern(name: str) -> bool:
+    """Whether a name is a glob; what is after a URL's host."""
+    return _WILD.search(_URL.sub(r"\g<path>", name)) is not None
+
+
 def plain(name: str) -> str:
     """A name without ``file:``, which is one of this machine's files, and with a URL's query after its host. Names of files below a URL
     begin with the URL: ``s3://bucket/data?region=eu-north-1`` becomes ``s3://bucket?region=eu-north-1/data``."""
