@@ -122,6 +122,25 @@ def test_help_and_usage() -> None:
     assert (out.exit_code, out.stderr) == (2, "kolumn: /no/such/place: no such file or directory\n")
 
 
+def test_help_fits_eighty_columns_and_cuts_no_name() -> None:
+    group: Any = typer.main.get_command(app)
+    for name, command in [("", group), *group.commands.items()]:
+        out = invoked(*name.split(), "-h", COLUMNS="80")
+        lines = [line for line in out.stdout.splitlines() if not line.startswith("  Example: ")]
+        assert (out.exit_code, max(map(len, lines)) <= 80, "`" in out.stdout) == (0, True, False), name
+        words = set(re.findall(r"--[a-z-]+", out.stdout))
+        named = {option for param in command.params for option in [*param.opts, *param.secondary_opts] if option.startswith("--")}
+        assert named <= words, name
+    assert {f"  {name}" for name, command in group.commands.items() if not command.hidden} <= set(
+        re.findall(r"^  [a-z-]+", invoked("-h").stdout, re.MULTILINE)
+    )
+    lines = invoked("cat", "-h", COLUMNS="80").stdout.splitlines()
+    titles = ["Arguments", "Options", "Output", "Select records", "Damage and copies", "Typed values and keys", "Source and limits"]
+    assert [line for line in lines if line[:1].strip() and not line.startswith("Usage")] == titles
+    assert [line.split("  ")[1] for line in lines if "--start-timestamp" in line] == ["--since, --start-timestamp"]
+    assert len(lines) < 140
+
+
 def test_words_that_are_no_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for word, said in {

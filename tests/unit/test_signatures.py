@@ -181,6 +181,11 @@ def test_spark_has_the_options_of_the_list() -> None:
     made = LoadOptions.of({"path": "a", "privateKeys": "k=/p", "errors": "skip", **given}).decode
     assert (made.include_headers, made.start_offset, made.max_ratio, made.columns[:2]) == (True, 3, 2.5, ("key", "offset"))
     assert (made.private_keys, made.errors, made.typed[0].format) == ((("k", "/p"),), "skip", "json")
+    # Tasks get the time that the driver resolved.
+    made = LoadOptions.of({"path": "a", "startTimestamp": "yesterday", "valueFormat": "registry", "valueAsOf": "yesterday"}).decode
+    assert made.start_timestamp == made.typed[0].as_of
+    assert isinstance(made.start_timestamp, int)
+    raises(ArgumentError, "unknown option 'since', did you mean 'startTimestamp'", LoadOptions.of, {"path": "a", "since": "7d"})
 
 
 @pytest.mark.parametrize("function", [function for function in PUBLIC if parameters(function)], ids=label)

@@ -1,7 +1,6 @@
 """The command line. Every command imports its modules when it runs, so that help is printed at once."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +12,12 @@ from typer.core import TyperCommand, TyperGroup
 from kolumn import __version__
 from kolumn.cli import auditing, comparing, doctor, erasing, inspecting, keys, overview, reading, writing
 from kolumn.cli.ending import OK, USAGE, USAGE_ERROR, Ended, exit_code_of, exit_code_of_typer, prepare_process, say
+from kolumn.cli.help import PlainHelp
 from kolumn.cli.hints import no_such_command
 from kolumn.core.errors import escaped
 
 
-class _Group(TyperGroup):
+class _Group(PlainHelp, TyperGroup):
     """Commands; a path in place of a command means `overview`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -49,7 +49,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Query raw Apache Kafka log segments without a broker, even if they are damaged. `kolumn PATH` shows what is there.",
     epilog="Exit codes: 0 all is well, 1 damage was found, 2 wrong arguments, 3 it could not be done (something can't be read or "
     "written), 4 no damage, but intact batches over a limit (max-ratio, max-batch-bytes), 130 interrupted, 143 terminated. An incomplete "
@@ -57,27 +57,30 @@ app = typer.Typer(
 )
 
 
-class _Command(TyperCommand):
-    """A command whose usage line shows its arguments by their metavars: Typer puts ``{…}...`` around each."""
+class _Command(PlainHelp, TyperCommand):
+    """A command whose usage line shows its arguments by their metavars: Typer puts brackets around some."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with _escaped_names():
             return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [re.sub(r"^[{\[](.*)[}\]]\.\.\.$", r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+        arguments = [param for param in self.params if param.param_type_name == "argument"]
+        return ["[OPTIONS]", *(param.metavar or str(param.name).upper() for param in arguments)]
 
 
-_COMMANDS = (
-    *(overview.overview, inspecting.verify, reading.explain, inspecting.inspect, reading.cat, inspecting.stats, writing.to_parquet),
-    *(writing.to_iceberg, writing.to_delta, writing.convert, writing.compact, erasing.erase, writing.apply_retention),
-    *(inspecting.space, overview.report, reading.sql, writing.tidy),
-    *(inspecting.schemas, inspecting.groups, inspecting.transactions, writing.rebuild_index, writing.recover, inspecting.columns),
-    *(comparing.diff, auditing.audit, keys.history, keys.latest),
-    *(doctor.jar, doctor.doctor, doctor.warmup),
-)
-for _function in _COMMANDS:
-    app.command(_function.__name__.replace("_", "-"), cls=_Command)(_function)
+_COMMANDS = {
+    "What is there": (overview.overview, inspecting.stats, inspecting.inspect, inspecting.space, overview.report, inspecting.columns),
+    "Read records": (reading.cat, reading.sql, keys.history, keys.latest, reading.explain),
+    "Write tables": (writing.to_parquet, writing.to_iceberg, writing.to_delta),
+    "Check and recover": (inspecting.verify, auditing.audit, comparing.diff, writing.recover, writing.rebuild_index),
+    "What the cluster knew": (inspecting.groups, inspecting.transactions, inspecting.schemas),
+    "Write segments": (writing.convert, writing.compact, erasing.erase, writing.apply_retention, writing.tidy),
+    "The installation": (doctor.doctor, doctor.warmup, doctor.jar),
+}
+for _title, _functions in _COMMANDS.items():
+    for _function in _functions:
+        app.command(_function.__name__.replace("_", "-"), cls=_Command, rich_help_panel=_title)(_function)
 # Its name in version 0.1.
 app.command("clean", cls=_Command, hidden=True, deprecated=True)(writing.apply_retention)
 

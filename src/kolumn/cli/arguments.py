@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args, 
 import typer
 
 from kolumn.cli.ending import SHORT_NAMES
+from kolumn.cli.help import DAMAGE, LIMITS, OUTPUT, SELECT, VALUES
 from kolumn.core.errors import ArgumentError
-from kolumn.core.keywords import OPTIONS, PAYLOAD_DEFAULTS
+from kolumn.core.keywords import OPTIONS, PAYLOAD_DEFAULTS, ChoiceOptions
 
 if TYPE_CHECKING:
     from kolumn.core.keywords import Codec, Decode, Format
@@ -30,8 +31,10 @@ Segments = Annotated[list[str], typer.Argument(metavar="SOURCE...", help=f"{SOUR
 Paths = Annotated[
     list[str], typer.Argument(metavar="SOURCE... [TARGET]", help="Sources as elsewhere; without --output the last one is the target.")
 ]
-Output = Annotated[str | None, typer.Option("--output", "-o", metavar="TARGET", help="The target; all arguments are sources then.")]
-Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on standard output, one object a line.")]
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="TARGET", rich_help_panel=OUTPUT, help="The target; all arguments are sources then.")
+]
+Json = Annotated[bool, typer.Option("--json", rich_help_panel=OUTPUT, help="For programs: JSON on standard output, one object a line.")]
 JsonInPipes = Annotated[
     bool | None,
     typer.Option(
@@ -39,6 +42,7 @@ JsonInPipes = Annotated[
         help="JSON, one object a line, or text for people. By default text on a terminal, and JSON in a pipe or a file, unless "
         "KOLUMN_OUTPUT is text or json.",
         show_default=False,
+        rich_help_panel=OUTPUT,
     ),
 ]
 _MOMENT = "2026-01-31T12:00 (UTC unless it has a zone), 7d or 2h (ago), yesterday, last-tuesday, or ms since 1970"
@@ -110,6 +114,12 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "key_columns": _FIELDS,
 }
 """What is different here from the list."""
+_GROUPS = {
+    **dict.fromkeys(ChoiceOptions.__annotations__, SELECT),
+    **dict.fromkeys(("errors", "replicas", "check_crcs", "include_deleted_records", "include_deleted_segments"), DAMAGE),
+    **dict.fromkeys(PAYLOAD_DEFAULTS, VALUES),
+}
+"""Titles in help; of the others it is `LIMITS`."""
 _NAMES = {name: (short, f"--{name.replace('_', '-')}") for name, short in SHORT_NAMES.items()} | {"private_keys": ("--key-file",)}
 
 
@@ -141,7 +151,8 @@ def _parameter(name: str, parameter: str, default: object) -> Parameter:
     if default is None and isinstance(option.default, bool | str) and name not in PAYLOAD_DEFAULTS:
         default = option.default
     flags = (f"--{name.replace('_', '-')}",) if default is False else ()
-    settings = {"help": option.meaning, "autocompletion": among(option.type)} | _SETTINGS.get(name, {})
+    settings: dict[str, Any] = {"help": option.meaning, "autocompletion": among(option.type), "rich_help_panel": _GROUPS.get(name, LIMITS)}
+    settings |= _SETTINGS.get(name, {})
     kind = Annotated[kind if default is not None else kind | None, typer.Option(*_NAMES.get(name, flags), **settings)]
     return Parameter(parameter, Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 

@@ -27,8 +27,8 @@ _MOST_DAMAGE = 4
 def overview(sources: Sources, json: Json = False, **options: OptionValue) -> int:
     """Show what is there on one screen, and what to run next: the same as `kolumn PATH`.
 
-    Only batch headers are read, so this is quick: no checksum is compared, and no record is decoded. The exit code is 1 if
-    headers show damage.
+    Only batch headers are read, so this is quick: no checksum is compared, and no record is decoded. It prints text, in a pipe too,
+    unless `--json` is given. The exit code is 1 if headers show damage.
 
     Example: `kolumn /var/lib/kafka/data`
     """

@@ -24,6 +24,7 @@ from kolumn.cli.arguments import (
 )
 from kolumn.cli.common import is_json, note, print_json, say, size_of
 from kolumn.cli.ending import OK, command, progress, quoted
+from kolumn.cli.help import SELECT, VALUES
 from kolumn.cli.tables import print_rows, print_table
 from kolumn.core.errors import ArgumentError, shown
 
@@ -43,14 +44,19 @@ _QUERY = "select * from orders limit 5"
 def cat(
     sources: arguments.Segments,
     json: JsonInPipes = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="Stop after so many records.")] = None,
-    key: Annotated[str | None, typer.Option(help="Only records with this key: text, or bytes after `hex:` or `base64:`.")] = None,
-    grep: Annotated[str | None, typer.Option(help="Only records with this regular expression (RE2) in key or value.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, rich_help_panel=SELECT, help="Stop after so many records.")] = None,
+    key: Annotated[
+        str | None, typer.Option(rich_help_panel=SELECT, help="Only records with this key: text, or bytes after `hex:` or `base64:`.")
+    ] = None,
+    grep: Annotated[
+        str | None, typer.Option(rich_help_panel=SELECT, help="Only records with this regular expression (RE2) in key or value.")
+    ] = None,
     template: Annotated[
         str | None, typer.Option("--template", "-f", help="As kcat's -f: %t %p %o %k %s %T %h %K %S %R, with \\n, \\t, \\x41.")
     ] = None,
     decode: Annotated[
-        arguments.DecodeName | None, typer.Option(help="'internal': keys and values of internal topics and control records, as JSON.")
+        arguments.DecodeName | None,
+        typer.Option(rich_help_panel=VALUES, help="'internal': keys and values of internal topics and control records, as JSON."),
     ] = None,
     **options: OptionValue,
 ) -> int:

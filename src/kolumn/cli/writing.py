@@ -23,6 +23,7 @@ from kolumn.cli.arguments import (
 )
 from kolumn.cli.common import counted, counts_of, note, print_json, say, say_of, size_of
 from kolumn.cli.ending import DAMAGE, FAILED, LIMIT, OK, command, progress
+from kolumn.cli.help import VALUES
 from kolumn.cli.tables import print_left_out, print_rows
 from kolumn.core.errors import escaped
 from kolumn.core.keywords import ROW_GROUP_ROWS, Codec, Compression, Format
@@ -96,7 +97,10 @@ def to_parquet(
         str, typer.Option(autocompletion=arguments.among(Compression), help="Parquet codec: zstd, snappy, gzip, lz4, brotli or none.")
     ] = "zstd",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files of the same name.")] = False,
-    decode: Annotated[arguments.DecodeName | None, typer.Option(help="'internal': messages of a cluster's own topics, as columns.")] = None,
+    decode: Annotated[
+        arguments.DecodeName | None,
+        typer.Option(rich_help_panel=VALUES, help="'internal': messages of a cluster's own topics, as columns."),
+    ] = None,
     **options: OptionValue,
 ) -> int:
     """Write one Parquet file for each segment, below `topic=…/partition=…/` of the target folder.

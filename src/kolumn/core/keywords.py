@@ -176,7 +176,9 @@ class PayloadOptions(TypedDict, total=False):
         PayloadSubject, "topic", "Subject of values by Confluent's strategies: that of the 'topic', the 'record', or 'topic-record'."
     ]
     key_subject: PayloadSubject
-    value_as_of: Annotated[Time | None, None, "The time as of which a topic _schemas is read, as in start_timestamp."]
+    value_as_of: Annotated[
+        Time | None, None, "The time as of which a topic _schemas is read: 2026-01-31T12:00, 7d (ago), yesterday, or ms since 1970."
+    ]
     key_as_of: Time | None
     decode: Annotated[Decode | None, None, "'internal': keys and values of internal topics and control records, as structs."]
 
