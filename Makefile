@@ -68,7 +68,7 @@ GPU_PART_MIB ?= 0
 gpu-bundle: loops kernels  ## what a machine with a GPU and no network needs for gpu-check, in build/gpu-bundle; GPU_BUNDLE="core cudf"
 	$(RUN) -m bench.gpu_bundle --arch $(GPU_ARCH) --part-mib $(GPU_PART_MIB) build/gpu-bundle $(GPU_BUNDLE)
 
-# On a machine with a GPU, where the packages of kolumn[gpu] are installed for GPU_PYTHON, or build/gpu-bundle brings them; needs nothing else.
+# On a machine with a GPU, where the packages of the extra gpu are installed for GPU_PYTHON, or build/gpu-bundle brings them; needs nothing else.
 GPU_PYTHON ?= python3
 GPU_OUT    ?= build/gpu-check
 GPU_SECONDS ?= 450

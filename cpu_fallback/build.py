@@ -9,8 +9,7 @@ import platform
 import shutil
 import signal
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -38,7 +37,10 @@ def build(target: Path, levels: list[str]) -> None:
         if folder.is_dir():
             continue
         draft.mkdir(parents=True, exist_ok=True)
-        print(f"compiled {compile_all(draft, names, level)} of {len(names)} loops for {level}", flush=True)
+        _show(f"Kolumn: compiling machine code for {level}")
+        compiled = compile_all(draft, names, level)
+        _show("")
+        print(f"compiled {compiled} of {len(names)} loops for {level}", flush=True)
         draft.rename(folder)
 
 
@@ -49,10 +51,19 @@ def compile_all(folder: Path, names: list[str], level: str) -> int:
     os.environ.update(processor.LEVELS[level].environment)
     try:
         with ProcessPoolExecutor(most, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_DFL)) as processes:
-            return sum(processes.map(partial(store, folder), names))
+            loops = [processes.submit(store, folder, name) for name in names]
+            for done, _ in enumerate(as_completed(loops), 1):
+                _show(f"Kolumn: compiling machine code for {level}, {done} of {len(names)} loops")
+            return sum(loop.result() for loop in loops)
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def _show(text: str) -> None:
+    """Show how far it is, on a line of a terminal that is written over."""
+    if sys.stdout.isatty():
+        print(f"\r{text}\033[K", end="", flush=True)
 
 
 def main(target: str, *levels: str) -> None:

@@ -3,7 +3,7 @@
 Columns and types are those of Spark's own Kafka source. ``option("table", "damage")`` with the same options
 is the table of what ``errors=skip`` leaves out. ``configure(builder)`` gives a session the columnar connector. ``read_segments(spark,
 source)`` returns the same rows by a route that RAPIDS can accelerate, ``export`` is a name of version 0.1,
-``convert``, ``compact`` and ``erase`` are those of `kolumn` as Spark jobs. The driver and every worker need the package ``kolumn[spark]``.
+``convert``, ``compact`` and ``erase`` are those of `kolumn` as Spark jobs. The driver and every worker need Kolumn, pyspark and pandas.
 
 Decisions:
 
@@ -55,10 +55,10 @@ Decisions:
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from kolumn.core.errors import MissingPackageError
+from kolumn.core.packages import missing_package
 
 if find_spec("pyspark") is None:
-    raise MissingPackageError("kolumn.spark_plugin needs pyspark: pip install 'kolumn[spark]'")
+    raise missing_package("kolumn.spark_plugin needs pyspark", "pyspark", "pandas")
 
 from pyspark.errors import PySparkException
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kolumn.core.errors import KolumnError, MissingPackageError
+from kolumn.core.errors import KolumnError
+from kolumn.core.packages import GPU, missing_package
 from kolumn.core.schema import record_schema
 from kolumn.kernels.columns.table import MOST, WIDTHS, Column, DeviceTable, payload_column
-from kolumn.kernels.machine.device import ADVICE, runtime
+from kolumn.kernels.machine.device import runtime
 from kolumn.kernels.machine.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -230,10 +231,8 @@ def require_cudf() -> None:
     try:
         import_module("cudf")
     except ImportError as error:
-        raise MissingPackageError(
-            f"a cudf.DataFrame was asked for: {error}; {ADVICE}. cuDF is not part of it: pip install cudf-cu13; "
-            "scan_pylibcudf and read_pylibcudf do without it"
-        ) from error
+        needs = f"a cudf.DataFrame was asked for: {error}; scan_pylibcudf and read_pylibcudf do without it, else"
+        raise missing_package(needs, "cudf-cu13", *GPU) from error
 
 
 def to_cudf(batch: pa.RecordBatch) -> Any:

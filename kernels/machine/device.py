@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kolumn.core.errors import MissingError, MissingPackageError
+from kolumn.core.errors import MissingError
+from kolumn.core.packages import GPU, missing_package
 from kolumn.core.recycle import lock_by
 from kolumn.kernels.machine.nvcomp import memory
 from kolumn.kernels.machine.runtime import Runtime
@@ -24,7 +25,6 @@ SHARE = 0.8
 """Share of a device's memory for the pool, unless a task opened the device: the rest is for libraries that allocate by themselves."""
 CUDA = 13
 """What the kernels are compiled for: an older driver does not take their PTX, whatever CuPy is for."""
-ADVICE = "pip install 'kolumn[gpu]', and see `kolumn doctor`"
 
 
 def count() -> int:
@@ -33,7 +33,7 @@ def count() -> int:
     try:
         import cupy
     except ImportError as error:
-        raise MissingPackageError(f"a GPU was asked for: {error}; {ADVICE}") from error
+        raise missing_package(f"a GPU was asked for: {error}; see `kolumn doctor`", *GPU) from error
     try:
         found = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -77,7 +77,7 @@ def open_device(device: int, share: float) -> None:
         import rmm.mr
         from rmm.allocators.cupy import rmm_cupy_allocator
     except ImportError as error:
-        raise MissingPackageError(f"a GPU was asked for: {error}; {ADVICE}") from error
+        raise missing_package(f"a GPU was asked for: {error}; see `kolumn doctor`", *GPU) from error
     limit, pool = int(share * memory_of(device)), rmm.mr.get_per_device_resource(device)
     # What RMM begins with.
     if type(pool) is rmm.mr.CudaMemoryResource:
@@ -108,7 +108,7 @@ def runtime() -> Runtime:
         try:
             from kolumn.kernels.machine.cuda import CudaRuntime, page_locked, use
         except ImportError as error:
-            raise MissingPackageError(f"a GPU was asked for: {error}; {ADVICE}") from error
+            raise missing_package(f"a GPU was asked for: {error}; see `kolumn doctor`", *GPU) from error
         with _lock:
             if not _opened:
                 open_device(0, SHARE)

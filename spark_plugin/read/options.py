@@ -54,7 +54,8 @@ def refuse_table(texts: Mapping[str, str]) -> None:
     if {"provider", "owner"} <= {name.lower() for name in texts}:
         raise ArgumentError(
             "CREATE TABLE: Spark (4.0 to 4.3) does not pass a table's options on to sources written in Python, so that its queries would "
-            "know no path. CREATE TEMPORARY VIEW ... USING kolumn OPTIONS (path '...') works"
+            "know no path. It works with the connector: kolumn.spark_plugin.configure(SparkSession.builder).getOrCreate(), or spark-submit "
+            "--jars $(kolumn jar). Without it, CREATE TEMPORARY VIEW ... USING kolumn OPTIONS (path '...') works"
         )
 
 

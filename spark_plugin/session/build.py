@@ -23,7 +23,8 @@ from pathlib import Path
 
 import pyspark
 
-from kolumn.core.errors import MissingError, MissingPackageError
+from kolumn.core.errors import MissingError
+from kolumn.core.packages import missing_package
 from kolumn.spark_plugin.session.java import JAR, Artifact, find_java
 
 PLUGIN = Path(__file__).resolve().parents[1]
@@ -73,7 +74,7 @@ def compile_java(folder: Path, *more: Path) -> None:
 def compile_native(folder: Path) -> None:
     """Libraries for all processors, into a folder. Raises `MissingError`."""
     if find_spec("ziglang") is None:
-        raise MissingPackageError("the connector's library needs Zig's compiler: pip install 'kolumn[jar]'")
+        raise missing_package("the connector's library needs Zig's compiler", "ziglang")
     for processor, zig in PROCESSORS.items():
         library = folder / "kolumn" / "native" / processor / "libkolumn.so"
         library.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def use_gpu() -> int:
     """Make the task's GPU the current device of this worker, with a memory pool of the worker's own; done once in a worker's life.
 
     A pool that RMM has in this worker by then stays: what is Kolumn's comes from it, and the shares of `rapids.configure` don't bound it.
-    Returns the number of the device in this process. Raises `MissingError` without the packages of ``kolumn[gpu]`` or without a GPU, and
+    Returns the number of the device in this process. Raises `MissingError` without the packages of the extra ``gpu`` or without a GPU, and
     `ArgumentError` as `check_shares`, or if the session gives Python workers nothing.
     """
     global _used

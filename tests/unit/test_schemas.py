@@ -219,6 +219,22 @@ def test_schemas_of_a_folder(tmp_path: Path) -> None:
     assert (schemas_of(tmp_path / "7.avsc").only(), pickle.loads(pickle.dumps(found)).by_id(7)) == (schema(7), schema(7))
 
 
+def test_json_files_that_are_no_schemas(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, text in (("b", '{"a": 1}'), ("c", '{"type": "module"}'), ("d", "[1]"), ("e", "{")):
+        (tmp_path / f"{name}.json").write_text(text)
+    raises(
+        kolumn.ArgumentError,
+        "no schemas: no JSON Schema, without any of its keywords: b.json, c.json, d.json, e.json",
+        schemas_of,
+        tmp_path,
+    )
+    raises(kolumn.ArgumentError, "no schemas: .*: b.json", schemas_of, tmp_path / "b.json")
+    for name, text in (("f", "{}"), ("g", "true"), ("h", '{"type": ["string", "null"]}'), ("i", '{"items": {}}')):
+        (tmp_path / f"{name}.json").write_text(text)
+    assert [one.subject for one in schemas_of(tmp_path).registered()] == ["f", "g", "h", "i"]
+    assert "left out, no JSON Schema, without any of its keywords: b.json, c.json, d.json, e.json" in caplog.text
+
+
 def test_where_nothing_is(tmp_path: Path) -> None:
     for sources, said in (
         ((tmp_path / "no",), f"{tmp_path}/no: no such file"), ((tmp_path,), f"there is no {tmp_path}/_schemas-0.*avsc"),

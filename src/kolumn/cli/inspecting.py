@@ -154,7 +154,7 @@ def space(
         list[str] | None, typer.Argument(metavar="[SOURCE...]", help="Sources as elsewhere; without any, the table of the KIP-98 draft.")
     ] = None,
     json: JsonInPipes = None,
-    picture: Annotated[str | None, typer.Option(help="Draw it too: a file ending in .svg, .png or .pdf (kolumn[report]).")] = None,
+    picture: Annotated[str | None, typer.Option(help="Draw it too: a file ending in .svg, .png or .pdf (by matplotlib).")] = None,
     codec: Annotated[
         arguments.CodecName | None,
         typer.Option(autocompletion=arguments.among(Codec), help="Codec of all formats; by default each batch keeps its own."),

@@ -52,7 +52,7 @@ def report(
     ] = "report.html",
     **options: OptionValue,
 ) -> int:
-    """Write a page with pictures: what is in here, is it healthy, where does the space go (kolumn[report]).
+    """Write a page with pictures: what is in here, is it healthy, where does the space go (drawn by matplotlib).
 
     The page is one file that loads nothing, for a browser, a phone or a screen reader: damage, what `kolumn audit` finds, records over
     time, batches, codecs and what others would save, keys, order of timestamps, absent offsets, transactions, producers. Memory does not
@@ -187,10 +187,12 @@ def _size(size: int) -> str:
 
 
 def _next(summary: "Overview", sources: Iterable[str]) -> list[tuple[str, str]]:
+    from kolumn.source.storage import as_typed
+
     source = " ".join(map(quoted, sources))
     seen = summary.partitions
     largest = max(seen, key=lambda own: own.records)
-    folder = quoted(min(largest.folders)) if len(seen) > 1 and largest.folders else source
+    folder = quoted(as_typed(min(largest.folders))) if len(seen) > 1 and largest.folders else source
     skip = " --errors skip" if summary.damage else ""
     committed = " --isolation-level read_committed" if any(own.control for own in seen) else ""
     steps = [(f"kolumn verify {source}", "check everything")]

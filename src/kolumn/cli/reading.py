@@ -181,7 +181,7 @@ def sql(
     ] = False,
     **options: OptionValue,
 ) -> int:
-    """Ask topics in SQL, by DuckDB (kolumn[sql]). Each topic is a table; only the columns and ranges that a query names are read.
+    """Ask topics in SQL, by DuckDB and Polars. Each topic is a table; only the columns and ranges that a query names are read.
 
     Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs. The options are
     those of all topics that the query names; others need not fit. On a terminal the result is a table, elsewhere it is JSON lines as in

@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from kolumn.backend import require
 from kolumn.core import keywords
-from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, shown
+from kolumn.core.errors import ArgumentError, KolumnError, shown
 from kolumn.core.keywords import known_keywords
+from kolumn.core.packages import missing_package
 from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.pipeline import scan_ranges
@@ -37,10 +38,19 @@ _UNITS = {"Nanoseconds": 1_000_000, "Microseconds": 1000, "Milliseconds": 1}
 _MIRRORED = {"Eq": "Eq", "Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq"}
 _CLOSED = {"Both": ("GtEq", "LtEq"), "Left": ("GtEq", "Lt"), "Right": ("Gt", "LtEq"), "None": ("Gt", "Lt")}
 _LEAST, _RECORD = 1 << 16, 1 << 10  # bytes that are read at a time for some rows: at least, and for each row
-_REFUSED = re.compile(
-    r"disabled (by|through) configuration|configuration has been locked|Table with name \S*[./]\S* does not exist", re.IGNORECASE
-)
-"""Errors of DuckDB about files, extensions and settings; the name of a file in place of a table is no table."""
+_HINTS = [
+    # The name of a file in place of a table is no table.
+    (
+        re.compile(r"disabled (by|through) configuration|configuration has been locked|Table with name \S*[./]\S* does not exist", re.I),
+        "a query sees topics alone, no files, network or settings; allow_files=True allows them",
+    ),
+    (
+        re.compile(r'"+(value|key)"+(\.\*"*)? because it is not a struct'),
+        r"\1 is bytes: \1_format makes it a struct, such as \1_format='json' or \1_format='registry'",
+    ),
+    (re.compile(r"No function matches.*\(.*BLOB"), "keys and values are bytes: decode(key) is text"),
+]
+"""Errors of DuckDB, and what to do about them."""
 _UNNAMED = "'a topic is a table where the query has its name as it is'"
 """What the view of a topic says that is not opened: a query may put names together."""
 _NO_NAME = "records"
@@ -262,7 +272,7 @@ def _lazy_frame(source: FrameSource) -> "pl.LazyFrame":
     try:
         from polars.io.plugins import register_io_source
     except ImportError as error:
-        raise MissingPackageError("this needs Polars: pip install 'kolumn[polars]'") from error
+        raise missing_package("this needs Polars", "polars") from error
 
     def frames(
         columns: list[str] | None, predicate: "pl.Expr | None", rows: int | None, batch_rows: int | None
@@ -304,7 +314,7 @@ class Topics:
         try:
             import duckdb
         except ImportError as error:
-            raise MissingPackageError("SQL needs DuckDB: pip install 'kolumn[sql]'") from error
+            raise missing_package("SQL needs DuckDB and Polars", "duckdb", "polars") from error
         folders: dict[str, dict[str, None]] = {}
         for segment in live_segments(source, options).segments:
             name = _NO_NAME if segment.topic is None else shown(segment.topic)
@@ -381,8 +391,9 @@ class Topics:
 
     def _said(self, error: Exception) -> list[str]:
         text = re.sub(r"\n+", "\n", str(error)).strip()
-        hint = ["a query sees topics alone, no files, network or settings; allow_files=True allows them"] if _REFUSED.search(text) else []
-        return [*text.split("\n"), *hint, f"tables: {', '.join(self.names)}"]
+        found = ((pattern.search(text), hint) for pattern, hint in _HINTS)
+        hints = [match.expand(hint) for match, hint in found if match is not None]
+        return [*text.split("\n"), *hints, f"tables: {', '.join(self.names)}"]
 
 
 def _in_quotes(name: str) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyarrow import ArrowException
 
 from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, StorageError
+from kolumn.core.packages import missing_package
 from kolumn.core.threads import FOLDER, LIST, workers
 from kolumn.source import identity
 from kolumn.source.identity import FolderEntry as FolderEntry
@@ -69,8 +70,9 @@ def is_final(error: Exception) -> bool:
 Identity = identity.Identity
 _COPIED = 8 << 20
 _URL = re.compile(r"(?P<root>[a-z][a-z0-9+.-]+://[^/]*)(?P<path>.*)", re.DOTALL)
-_QUERY = re.compile(r"(?P<root>[a-z][a-z0-9+.-]+://[^/?]*)(?P<path>/.*)?\?(?P<query>\w+=[^?&/]*(&\w+=[^?&/]*)*)", re.DOTALL)
-"""A URL with a query; in a glob a question mark stands for a character."""
+_OPTION = r"\w+=(?:\w+://[^?&]*|[^?&/]*)"
+_QUERY = re.compile(rf"(?P<root>[a-z][a-z0-9+.-]+://[^/?]*)(?P<path>/.*)?\?(?P<query>{_OPTION}(&{_OPTION})*)", re.DOTALL)
+"""A URL with a query, in which values may be URLs; in a glob a question mark stands for a character."""
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -88,8 +90,17 @@ def plain(name: str) -> str:
     """A name without ``file:``, which is one of this machine's files, and with a URL's query after its host. Names of files below a URL
     begin with the URL: ``s3://bucket/data?region=eu-north-1`` becomes ``s3://bucket?region=eu-north-1/data``."""
     if (match := _QUERY.fullmatch(name)) is not None:
-        return f"{match['root']}?{match['query']}{match['path'] or ''}"
+        return f"{match['root']}?{match['query'].replace('/', '%2F')}{match['path'] or ''}"
     return re.sub(r"^file:(//)?(?=/)", "", name) if name.startswith("file:") else name
+
+
+def as_typed(name: str) -> str:
+    """What `plain` makes this name of: a URL whose query is at its end."""
+    match = re.fullmatch(r"(?P<root>[a-z][a-z0-9+.-]+://[^/?]*)(?P<query>\?\w+=[^/]*)(?P<path>/.*)", name, re.DOTALL)
+    if match is None:
+        return name
+    query = match["query"].replace("%2F", "/") if ":%2F%2F" in match["query"] else match["query"]
+    return f"{match['root']}{match['path']}{query}"
 
 
 def parent(name: str) -> str:
@@ -136,14 +147,22 @@ def _file_system(root: str) -> "tuple[fs.FileSystem, str]":
     host, mark, query = root.partition("?")
     try:
         return fs.FileSystem.from_uri(f"{host}/{mark}{query}")
-    except (ArrowException, OSError, ValueError) as error:
+    except OSError as error:
+        is_amazon = root.startswith("s3:") and "endpoint_override=" not in query and "AWS_ENDPOINT_URL" not in os.environ
+        advice = "; for another store than Amazon's, set AWS_ENDPOINT_URL" if is_amazon else ""
+        raise StorageError(f"{root}: {error}{advice}") from error
+    except (ArrowException, ValueError) as error:
         reason = f"pyarrow: {error}"
     try:
         from fsspec.core import url_to_fs
 
         system, path = url_to_fs(f"{root}/")
     except ImportError as error:
-        raise MissingPackageError(f"{root}: {reason}; fsspec: {error}: pip install 'kolumn[remote]'") from error
+        if "Unrecognized filesystem" not in reason:
+            raise ArgumentError(f"{root}: {reason}") from error
+        if isinstance(error, ModuleNotFoundError):
+            raise missing_package(f"{root}: {reason}; fsspec may know it", "fsspec") from error
+        raise MissingPackageError(f"{root}: {reason}; fsspec: {error}") from error
     except ValueError as error:
         raise ArgumentError(f"{root}: {reason}; fsspec: {error}") from error
     return fs.PyFileSystem(fs.FSSpecHandler(system)), path

@@ -18,7 +18,8 @@ from typing import Any
 import zstandard
 from pyarrow import ArrowException
 
-from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, StorageError, shown
+from kolumn.core.errors import ArgumentError, KolumnError, StorageError, shown
+from kolumn.core.packages import missing_package
 from kolumn.core.threads import UNPACK, shared
 from kolumn.source import storage
 from kolumn.source.read_ahead import AHEAD_BYTES, fetched, open_ranges
@@ -88,7 +89,7 @@ def _private_key(key_id: str, path: str) -> Any:
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import load_der_private_key, load_pem_private_key
     except ImportError as error:
-        raise MissingPackageError(f"encrypted segments: {error}: pip install 'kolumn[tiered]'") from error
+        raise missing_package(f"encrypted segments: {error}", *_CRYPTOGRAPHY) from error
     try:
         with open(path, "rb") as file:
             data = file.read(1 << 20)
@@ -111,6 +112,7 @@ def _private_key(key_id: str, path: str) -> Any:
 
 logger = logging.getLogger(__name__)
 _KEPT_BYTES = 16 << 20  # decoded chunks that are kept: reads end inside of chunks
+_CRYPTOGRAPHY = "cryptography", "pycryptodome"
 _HOLE = b"\xff"  # fills what cannot be read: no entry's length, and no preallocated space
 _SAMPLES = 4  # data keys of each private key that are tried if another one cannot be unwrapped
 LARGEST_CHUNK = 256 << 20  # bytes of a chunk that are decoded at once unless ``memory_bytes`` is larger; Aiven's default is 4 MiB
@@ -271,7 +273,7 @@ def cipher_of(manifest: AivenManifest, access: Access) -> Any:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise MissingPackageError(f"{manifest.name}: encrypted: {error}: pip install 'kolumn[tiered]'") from error
+        raise missing_package(f"{manifest.name}: encrypted: {error}", *_CRYPTOGRAPHY) from error
     key_id, wrapped = manifest.encryption.key_id, manifest.encryption.wrapped
     cut = next((name for name, _ in access.keys or () if key_id.startswith(f"{name}:")), None)
     if access.holes and key_id not in dict(access.keys or ()) and (right := renamed(wrapped, access.keys)) is not None:

@@ -19,7 +19,8 @@ from typing import Any, cast
 import pyarrow as pa
 from pyarrow import fs
 
-from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError
+from kolumn.core.errors import ArgumentError, KolumnError
+from kolumn.core.packages import missing_package
 from kolumn.tools.tables import RUN, STATE, DataFile, OvertakenError, TableState
 
 try:
@@ -29,7 +30,7 @@ try:
     from deltalake.schema import Schema
     from deltalake.transaction import AddAction, create_table_with_add_actions
 except ImportError as error:
-    raise MissingPackageError("Delta tables need deltalake: pip install 'kolumn[delta]'") from error
+    raise missing_package("Delta tables need deltalake", "deltalake") from error
 
 _BY = ["topic", "partition"]
 _EPOCH, _YEAR_9999 = datetime(1970, 1, 1), 253_370_764_800_000_000

@@ -16,7 +16,8 @@ from typing import Any, cast
 import pyarrow as pa
 from pyarrow import fs
 
-from kolumn.core.errors import ArgumentError, MissingPackageError
+from kolumn.core.errors import ArgumentError
+from kolumn.core.packages import missing_package
 from kolumn.tools.tables import RUN, STATE, DataFile, OvertakenError, TableState
 
 try:
@@ -26,7 +27,7 @@ try:
     from pyiceberg.table import Table
     from pyiceberg.transforms import DayTransform, IdentityTransform
 except ImportError as error:
-    raise MissingPackageError("Iceberg tables need pyiceberg: pip install 'kolumn[iceberg]'") from error
+    raise missing_package("Iceberg tables need pyiceberg", "pyiceberg[pyarrow,sql-sqlite]") from error
 
 
 # Payloads have none, which pyiceberg would tell for each file.

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from kolumn.copies.transactions import transactions_of_segment
 from kolumn.core import keywords
 from kolumn.core.arrays import AnyArray, Int64s
-from kolumn.core.errors import ArgumentError, MissingPackageError
+from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
+from kolumn.core.packages import missing_package
 from kolumn.cpu_fallback.encode import sizes as loops
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.host.aborted import Transactions
@@ -333,7 +334,7 @@ def draw(spaces: list[Space], path: str, source: str = "") -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingPackageError("pictures need matplotlib: pip install 'kolumn[report]'") from error
+        raise missing_package("pictures need matplotlib", "matplotlib") from error
     figure = Figure(figsize=(10, 0.6 * len(spaces) + 1.6), layout="constrained")
     axes = figure.add_subplot()
     names = [space.format if space.magic is None else f"{space.format}, magic {space.magic}" for space in spaces]

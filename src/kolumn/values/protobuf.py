@@ -64,8 +64,8 @@ class ProtobufDecoder:
     ``schema`` is as of `file_of`, ``columns`` as of `shape`. The ``message`` need not be named if the file has one, or the schema is a
     generated class. In ``schemas`` references are looked up. With ``null_fields`` every field can be null, so that one that is lost costs
     no other one. A message is ``max_depth`` times in itself before it is JSON text. ``time_unit`` is that of times, by default ns.
-    `ArgumentError` if the schema is not valid, or there is no such message or column; `MissingError` if the packages of
-    ``kolumn[protobuf]`` are missing.
+    `ArgumentError` if the schema is not valid, or there is no such message or column; `MissingError` if protobuf
+    or grpcio-tools is missing.
     """
 
     type: pa.DataType

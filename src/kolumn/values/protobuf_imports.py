@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection, Iterable
 from importlib import resources
 
+from kolumn.core.packages import install
+
 _META = """syntax = "proto3";
 package confluent;
 import "google/protobuf/descriptor.proto";
@@ -64,7 +66,7 @@ def _text(name: str) -> str | None:
 def not_found(name: str, which: str) -> str:
     """What to say of a file that schema ``which`` imports and that is not there."""
     if _GOOGLE.fullmatch(name):
-        return f"schema{which} imports {name!r}, which comes with googleapis-common-protos: pip install 'kolumn[protobuf]'"
+        return f"schema{which} imports {name!r}: {install('googleapis-common-protos')}"
     return (
         f"schema{which} imports {name!r}, which is none of its references: register it as one, or name a FileDescriptorSet as the schema, "
         "which has its imports (protoc --include_imports --descriptor_set_out)"

@@ -37,7 +37,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from kolumn.core.errors import ArgumentError, MissingPackageError
+from kolumn.core.errors import ArgumentError
+from kolumn.core.packages import missing_package
 from kolumn.values.decoder import MOST_NESTED, Wanted, wanted_fields
 from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.protobuf_imports import built_in_imports, is_built_in, not_found
@@ -207,8 +208,8 @@ def _protoc(folder: Path, name: str, which: str) -> None:
     try:
         from grpc_tools import protoc
     except ImportError as error:
-        text = f".proto text needs grpcio-tools, a FileDescriptorSet does not ({error}): pip install 'kolumn[protobuf]'"
-        raise MissingPackageError(text) from error
+        needs = f".proto text needs grpcio-tools, a FileDescriptorSet does not ({error})"
+        raise missing_package(needs, "grpcio-tools") from error
     known = Path(protoc.__file__).parent / "_proto"
     paths = json.dumps([path for path in sys.path if path])
     command = [sys.executable, "-P", "-c", _PROGRAM, paths, f"-I{folder / 'proto'}", f"-I{known}", "--include_imports",
@@ -231,7 +232,7 @@ def _file(serialised: bytes | list[bytes], *, counts_made: bool = False) -> File
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool, message
     except ImportError as error:
-        raise MissingPackageError(f"Protobuf schemas need the package protobuf ({error}): pip install 'kolumn[protobuf]'") from error
+        raise missing_package(f"Protobuf schemas need protobuf: {error}", "protobuf", "grpcio-tools") from error
     proto = descriptor_pb2.FileDescriptorProto
     try:
         is_set = isinstance(serialised, bytes)

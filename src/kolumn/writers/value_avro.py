@@ -11,7 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from kolumn.core.errors import ArgumentError, MissingPackageError
+from kolumn.core.errors import ArgumentError
+from kolumn.core.packages import missing_package
 from kolumn.values.avro_schema import Logical, SchemaNode, parse, title
 from kolumn.values.avro_types import MOST_DIGITS, ArrowTypes, decimal_bytes, is_text_decimal, member_names
 from kolumn.values.extensions import JSON_TEXT
@@ -31,7 +32,7 @@ class AvroEncoder:
         try:
             import fastavro
         except ImportError as error:
-            raise MissingPackageError(f"Avro is written by the package fastavro ({error}): pip install 'kolumn[avro]'") from error
+            raise missing_package(f"Avro is written by fastavro: {error}", "fastavro") from error
         self.root = parse(schema)
         self._write = fastavro.schemaless_writer
         try:

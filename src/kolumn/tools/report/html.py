@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from kolumn.core.arrays import Int64s
-from kolumn.core.errors import MissingPackageError
+from kolumn.core.packages import missing_package
 from kolumn.core.times import iso_text
 from kolumn.damage.findings import Damage
 from kolumn.tools.report.gather import BATCHES
@@ -53,7 +53,7 @@ class Chart:
             import matplotlib as mpl
             from matplotlib.figure import Figure
         except ImportError as error:
-            raise MissingPackageError("reports need matplotlib: pip install 'kolumn[report]'") from error
+            raise missing_package("reports need matplotlib", "matplotlib", "datasketches") from error
         self._context = mpl.rc_context(_STYLE)
         self._context.__enter__()
         self._figure = Figure(figsize=(WIDTH, self._height), layout="constrained")

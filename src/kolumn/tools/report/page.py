@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from kolumn.core import keywords
 from kolumn.core.errors import shown
 from kolumn.core.lost import WHOLE
+from kolumn.core.packages import install
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.tools.report import html
 from kolumn.tools.report.gather import Findings, Sample, gather, partition_name, total
@@ -331,7 +332,7 @@ def keys(findings: Findings) -> str:
         return ""
     said = [f"Of {html.counted(records, 'record')}, {html.number(records - without)} have a key and {html.number(without)} have none."]
     if not findings.keys.available:
-        return html.text(*said, "Keys were not counted: pip install 'kolumn[report]' brings the package datasketches.")
+        return html.text(*said, f"Keys were not counted: {install('datasketches')}")
     if records == without:
         return html.text(*said)
     estimate, low, high = findings.keys.distinct()

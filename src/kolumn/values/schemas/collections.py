@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from urllib.parse import unquote
 from uuid import UUID
 
-from kolumn.core.errors import ArgumentError, MissingPackageError
+from kolumn.core.errors import ArgumentError, shown
+from kolumn.core.packages import missing_package
 from kolumn.core.text import is_text
 from kolumn.values.schemas.schema import Collection, Kind, Reference, Registered, Schema, UnreadableSchemasError, fingerprint_of, guid_of
 from kolumn.values.schemas.subjects import Naming, context_of
@@ -183,6 +184,19 @@ def _named(entry: Registered) -> str:
 Text = str | bytes | Schema | Mapping[str, Any] | list[Any]  # A schema: its text, the JSON of its text already parsed, or a `Schema`.
 SUFFIXES: dict[str, Kind] = {".avsc": "AVRO", ".proto": "PROTOBUF", ".json": "JSON"}  # Suffixes of files with schemas.
 _JSON_SCHEMA = {"$schema", "$ref", "$id", "$defs", "properties", "definitions", "oneOf", "anyOf", "allOf"}
+_KEYWORDS = _JSON_SCHEMA | {
+    "enum",
+    "const",
+    "items",
+    "not",
+    "if",
+    "patternProperties",
+    "additionalProperties",
+    "required",
+    "title",
+    "format",
+}
+_TYPES = {"object", "array", "string", "number", "integer", "boolean", "null"}
 _GUID = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _IMPORT = re.compile(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', re.MULTILINE)
 
@@ -224,10 +238,19 @@ def given_schemas(given: Mapping[Any, Text], kind: Kind | None = None) -> Listed
 
 def named_schemas(texts: Mapping[str, bytes]) -> ListedSchemas:
     """A collection from files: `<id>.avsc`, `<guid>.avsc` or `<subject>.avsc`, and likewise `.proto` and `.json`. A subject has version 1.
-    A .proto file that imports another one has a reference to it.
+    A .proto file that imports another one has a reference to it. A .json file that is no JSON Schema is left out with a warning, and an
+    `ArgumentError` if there is no other file.
     """
     registered = []
+    others = [name for name, data in texts.items() if name.endswith(".json") and not _is_json_schema(data)]
+    if others:
+        said = f"no JSON Schema, without any of its keywords: {', '.join(map(shown, others))}"
+        if len(others) == len(texts):
+            raise ArgumentError(f"no schemas: {said}")
+        logger.warning("left out, %s", said)
     for name, data in texts.items():
+        if name in others:
+            continue
         stem, dot, suffix = name.rpartition(".")
         schema = schema_of(data, SUFFIXES[dot + suffix])
         if schema.kind == "PROTOBUF":
@@ -235,6 +258,17 @@ def named_schemas(texts: Mapping[str, bytes]) -> ListedSchemas:
             schema = replace(schema, references=tuple(Reference(path, path.removesuffix(".proto"), 1) for path in imports))
         registered.append(_registered(stem, schema))
     return ListedSchemas(registered)
+
+
+def _is_json_schema(data: bytes) -> bool:
+    try:
+        parsed = json.loads(data)
+    except ValueError:
+        return False
+    if not isinstance(parsed, dict) or not parsed:
+        return isinstance(parsed, bool | dict)
+    types = parsed.get("type")
+    return bool(_KEYWORDS & parsed.keys()) or not _TYPES.isdisjoint(map(str, types if isinstance(types, list) else [types]))
 
 
 def _registered(key: object, schema: Schema) -> Registered:
@@ -478,7 +512,7 @@ class ServiceSchemas(Collection):
         try:
             from confluent_kafka.schema_registry import SchemaRegistryClient
         except ImportError as error:
-            raise MissingPackageError(f"a schema registry needs confluent-kafka: {error}: pip install 'kolumn[registry]'") from error
+            raise missing_package(f"a schema registry needs confluent-kafka: {error}", "confluent-kafka[schemaregistry]") from error
         try:
             return SchemaRegistryClient.new_client({"timeout": _REQUEST_SECONDS} | configuration)
         except (ValueError, TypeError) as error:
