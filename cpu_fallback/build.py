@@ -4,6 +4,7 @@ Each level of `kolumn.cpu_fallback.machine.processor.LEVELS` becomes a folder. W
 AArch64 are compiled; "host" is the level of this CPU. Folders for other sources are removed.
 """
 
+import gc
 import os
 import platform
 import shutil
@@ -50,7 +51,7 @@ def compile_all(folder: Path, names: list[str], level: str) -> int:
     # What code is for is chosen when modules are imported, so each process has to start with it.
     os.environ.update(processor.LEVELS[level].environment)
     try:
-        with ProcessPoolExecutor(most, get_context("spawn"), signal.signal, (signal.SIGINT, signal.SIG_DFL)) as processes:
+        with ProcessPoolExecutor(most, get_context("spawn"), _begin) as processes:
             loops = [processes.submit(store, folder, name) for name in names]
             for done, _ in enumerate(as_completed(loops), 1):
                 _show(f"Kolumn: compiling machine code for {level}, {done} of {len(names)} loops")
@@ -58,6 +59,12 @@ def compile_all(folder: Path, names: list[str], level: str) -> int:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # A tenth of the time is that of the garbage collector, which finds little.
+    gc.set_threshold(100_000, 50, 50)
 
 
 def _show(text: str) -> None:

@@ -227,7 +227,7 @@ def test_preallocated_indexes_and_those_that_are_wrong(tmp_path: Path) -> None:
     assert sorted(Path(name).name for name in done.files) == sorted(indexes(folder))
 
 
-def test_damage_is_an_error_or_left_out(tmp_path: Path) -> None:
+def test_damage_is_an_error_or_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = pa.table({"value": [b"x" * 50] * 400})
     kolumn.write(table, tmp_path / "orders-0", batch_bytes=500, segment_bytes=1 << 20, index_interval_bytes=1000)
     path = tmp_path / "orders-0" / f"{0:020}.log"
@@ -242,6 +242,9 @@ def test_damage_is_an_error_or_left_out(tmp_path: Path) -> None:
     starts = {row["position"]: row["lastOffset"] for row in kolumn.batches(path, errors="skip").to_pylist()}
     assert len(found) > 10
     assert all(starts[row["position"]] == row["offset"] for row in found)
+    monkeypatch.chdir(tmp_path)
+    raises(kolumn.CorruptBatchError, r"^orders-0/0+\.log: position", kolumn.rebuild_index, "orders-0")
+    assert kolumn.rebuild_index("orders-0", errors="skip").files[0] == f"orders-0/{0:020}.index"
     result = invoked("rebuild-index", path.parent, "--errors", "skip")
     assert (result.exit_code, "index files with" in result.stdout) == (1, True)
 

@@ -280,6 +280,51 @@ def test_what_makes_no_sense_leaves_nothing(tmp_path: Path, columns: dict[str, A
     assert list(tmp_path.iterdir()) == []
 
 
+def test_frames_of_other_libraries(tmp_path: Path) -> None:
+    """As they are. An index that pandas makes of a filter is no column of records."""
+    pd, pl, duckdb = (pytest.importorskip(name, reason="kolumn[all] has it") for name in ("pandas", "polars", "duckdb"))
+    rows = {"key": ["a", "b", "c"], "value": ["1", "2", None], "timestampMs": [1, 2, 3]}
+    frame = pd.DataFrame(rows)
+    tables = {
+        "pandas": frame[frame["key"] != "a"],
+        "indexed": frame[frame["key"] != "a"].set_index("key"),
+        "polars": pl.DataFrame(rows).filter(pl.col("key") != "a"),
+        "duckdb": duckdb.sql("SELECT * FROM frame WHERE key <> 'a'"),
+    }
+    expected = [(0, 2, "b", "2"), (1, 3, "c", None)]
+    assert len(frame)
+    for name, table in tables.items():
+        kolumn.write(table, tmp_path / f"{name}-0")
+        found = kolumn.read(tmp_path / f"{name}-0", columns=["offset", "timestampMs", "key", "value"], payload="string")
+        assert list(map(tuple, map(dict.values, found.to_pylist()))) == expected
+    raises(ArgumentError, r"found LazyFrame: \.collect\(\) makes it one", kolumn.write, pl.LazyFrame(rows), tmp_path / "lazy-0")
+    raises(ArgumentError, r"frame of pandas or Polars, or a relation of DuckDB, found dict", kolumn.write, rows, tmp_path / "dict-0")
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "said"),
+    [
+        ("events", [0, 1], r"column 'partition': found 0, 1, and a folder is one topic-partition: write each.*== 1\)"),
+        (["a", "b"], 0, r"column 'topic': found a, b.*'topic'\) == 'b'\)"),
+        ("events", 1, r"column 'partition': found 1, and the folder is events-0: write to events-1, or leave .* out"),
+        ("other", 0, r"column 'topic': found other, and the folder is events-0: write to other-0"),
+        ("events", 0, None), (None, None, None),
+    ],
+)  # fmt: skip
+def test_a_folder_takes_one_topic_partition(tmp_path: Path, topic: Any, partition: Any, said: str | None) -> None:
+    topics, partitions = (one if isinstance(one, list) else [one] * 2 for one in (topic, partition))
+    table = pa.table({"value": [b"a", b"b"], "topic": topics, "partition": pa.array(partitions, pa.int32())})
+    for target in (tmp_path / "events-0", tmp_path / "segment" / "events-0" / f"{0:020}.log"):
+        if said is None:
+            kolumn.write(table, target)
+        else:
+            raises(ArgumentError, said, kolumn.write, table, target)
+            assert not target.exists()
+    # A folder whose name has no number is any.
+    if not isinstance(topic, list) and not isinstance(partition, list):
+        kolumn.write(table, tmp_path / "any")
+
+
 def test_targets_that_are_refused(tmp_path: Path) -> None:
     table = pa.table({"value": ["x"]})
     (tmp_path / "file").touch()
@@ -291,7 +336,7 @@ def test_targets_that_are_refused(tmp_path: Path) -> None:
         for again in (target, target if target.endswith(".log") else f"{target}/"):
             raises(ArgumentError, "already exists", kolumn.write, pa.table({"value": ["y", "z"]}), again)
         assert kolumn.read(target) == before
-    raises(ArgumentError, "expected an Arrow table or reader, found list", kolumn.write, [1], tmp_path / "u-0")
+    raises(ArgumentError, "expected a table or reader of pyarrow, .* found list", kolumn.write, [1], tmp_path / "u-0")
 
 
 def test_a_reader_that_fails_leaves_nothing(tmp_path: Path) -> None:

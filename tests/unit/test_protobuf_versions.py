@@ -76,7 +76,7 @@ def test_imports_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     said = r"^schema 7 imports 'a/b\.proto', which is none of its references: register it as one, or name a FileDescriptorSet"
     raises(ArgumentError, said, file_of, Schema("PROTOBUF", proto("", 'import "a/b.proto";'), id=7))
     monkeypatch.setattr("importlib.resources.files", lambda name: Path("/nowhere"))
-    said = r"schema imports 'google/type/date\.proto', which comes with googleapis-common-protos: pip install 'kolumn\[protobuf\]'"
+    said = r"schema imports 'google/type/date\.proto': pip install googleapis-common-protos"
     raises(ArgumentError, said, file_of, proto("", 'import "google/type/date.proto";'))
 
 

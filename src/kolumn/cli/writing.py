@@ -58,7 +58,7 @@ def convert(
     json: Json = False,
     **options: OptionValue,
 ) -> int:
-    """Rewrite segments in another format and keep their offsets. Print first what may be lost, and at the end what was lost.
+    """Rewrite segments in another format, offsets kept; print what was lost, and what else the format cannot store.
 
     The target is a `*.log` file for one segment, otherwise a folder, in which a segment is split if it becomes too large. Nothing is
     overwritten, and the segments appear together at the end.
@@ -69,8 +69,6 @@ def convert(
     import kolumn
 
     may = kolumn.losses(source_format, to, magic)
-    if may and not json:
-        note(f"This format cannot store: {', '.join(may)}.")
     with progress("converting", lambda: size_of(sources)) as advance:
         done = kolumn.convert(
             sources, target, format=to, magic=magic, codec=codec, level=level, source_format=source_format, timestamp=timestamp,
@@ -82,6 +80,8 @@ def convert(
         return say_of(done)
     for name, count in sorted(done.lost.items()):
         note(f"lost: {name}: {count}")
+    if others := [name for name in may if not done.lost.get(name)]:
+        note(f"Not in the source, and this format could not store: {', '.join(others)}.")
     batches, segments = counted(done.batches, "batch"), counted(len(done.segments), "segment")
     note(f"{counted(done.records, 'record')} in {batches}, {done.copied} of them byte for byte, {segments}")
     return say_of(done)
@@ -328,10 +328,10 @@ def rebuild_index(
     json: Json = False,
     **options: OptionValue,
 ) -> int:
-    """Rebuild .index, .timeindex and .txnindex beside each segment from the log, as a broker does when it recovers.
+    """Write .index, .timeindex and .txnindex beside each segment, into the source itself, as a broker does when it recovers.
 
-    The log itself is only read. All files are replaced, or none. No broker may be running on the directory. With --errors skip damaged
-    batches get no entries, and are counted on standard error.
+    The log is only read. Index files that are there are replaced, all of them or none. No broker may be running on the directory. With
+    --errors skip damaged batches get no entries, and are counted on standard error.
 
     Example: `kolumn rebuild-index /mnt/dead-broker/orders-3`
     """

@@ -66,8 +66,11 @@ def register_jitable(*functions: _Function, **options: Any) -> Any:
 def overload(function: Callable[..., Any], **options: Any) -> Callable[[_Function], _Function]:
     """As `numba.extending.overload`."""
 
+    # Nothing calls an implementation by its address.
+    how = {"jit_options": {"no_cfunc_wrapper": True}, **options}
+
     def wrap(implementation: _Function) -> _Function:
-        _note(lambda: _extending.overload(function, **options)(implementation))
+        _note(lambda: _extending.overload(function, **how)(implementation))
         return implementation
 
     return wrap

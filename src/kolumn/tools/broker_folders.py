@@ -118,7 +118,6 @@ def rebuild_index(
         raise ArgumentError(f"{name}: index files are written beside a log on this machine, not at a URL")
     if not Path(name).is_dir():
         raise ArgumentError(f"{name}: not a directory: name a topic-partition directory, or a log directory")
-    root = Path(name).absolute()
     skipped = Skipped()
 
     def damaged(piece: Damage) -> None:
@@ -126,7 +125,7 @@ def rebuild_index(
         if on_damage is not None:
             on_damage(piece)
 
-    found = without_replaced(find_segments(str(root)))
+    found = without_replaced(find_segments(name))
     refuse_redpanda(found, "its nodes do not use index files of Kafka")
     segments = [segment for segment in found if segment.base_offset is not None]
     indexes = [_Indexes(segment) for segment in segments if not segment.is_swap]
@@ -135,7 +134,7 @@ def rebuild_index(
         folders.setdefault(parent(index.segment.path), []).append(index)
     for own in folders.values():
         _fill(own, Options.of(errors=errors, backend="cpu", threads=1, on_progress=on_progress), index_interval_bytes, damaged)
-    return _written(root, indexes, skipped)
+    return _written(Path(name), indexes, skipped)
 
 
 class _Indexes:

@@ -16,6 +16,7 @@ Entries are written as by ``LogSegment.append``: before a batch, once more bytes
 entry. A segment's last timestamp is added when it is closed.
 """
 
+import re
 import struct
 from collections.abc import Iterator
 from io import BytesIO
@@ -33,8 +34,8 @@ from kolumn.core.keywords import known_keywords
 from kolumn.cpu_fallback.encode.index import index_entries
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries, Entry
-from kolumn.source.names import file_name
-from kolumn.source.storage import within
+from kolumn.source.names import PARTITION, file_name
+from kolumn.source.storage import base_name, within
 from kolumn.writers.commit.staged_file import StagedFile, final_name, writing
 from kolumn.writers.encoders import encode
 from kolumn.writers.entries import Encoded, EntrySettings, check_columns, codec_of, level_of, take_apart
@@ -45,6 +46,7 @@ from kolumn.writers.payloads import NAMES, encoded, encoders_of, written_schema
 _LARGEST_RELATIVE = 2**31 - 1
 _INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIMES = np.dtype([("time", ">i8"), ("offset", ">i4")])
+_INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
 _ENRICHED = np.dtype([("offset", ">i4"), ("time", ">i8"), ("position", ">i4")])
 
 
@@ -318,14 +320,16 @@ def write(
     Parameters
     ----------
     table : pyarrow.Table, RecordBatch, RecordBatchReader or anything with ``__arrow_c_stream__``
-        Any record columns of `kolumn.core.schema.RECORD_COLUMNS`; a missing column is null, or has the value that a plain producer
-        sends. Keys and values may be binary or strings. ``offset`` must increase; gaps are kept. ``timestampMs`` overrides
-        ``timestamp``; ``timestampType`` 1 makes batches with LogAppendTime. Columns that describe where a record was read (topic,
-        partition, segment, position, magic, codec, transaction) have no effect. ``tombstone`` is used in KIP-87, where null means
+        Frames of pandas and Polars and relations of DuckDB have it. Any record columns of `kolumn.core.schema.RECORD_COLUMNS`; a
+        missing column is null, or has the value that a plain producer sends, but for ``timestamp``: without one it is -1, as of a
+        record that has none. Keys and values may be binary or strings. ``offset`` must increase; gaps are kept. ``timestampMs``
+        overrides ``timestamp``; ``timestampType`` 1 makes batches with LogAppendTime. ``topic`` and ``partition`` must be those of the
+        folder, and otherwise have no effect, as columns that describe where a record was read (segment, position, magic, codec,
+        transaction). An index without a name that pandas adds is left out. ``tombstone`` is used in KIP-87, where null means
         "a tombstone if it has no value"; ``controlType``, ``timestampSeconds`` and ``brokerTimestampMs`` are used in enriched messages.
     path : str or PathLike
-        A segment file (``*.log``), or the folder of a topic-partition, which may exist only if it is empty. At a URL no file
-        appears before all are written.
+        A segment file (``*.log``), or the folder of a topic-partition, which may exist only if it is empty. Readers take topic and
+        partition from its name, ``orders-0``; of a folder ``orders`` both are null. At a URL no file appears before all are written.
     format, magic : str, int, optional
         "kafka" writes 0, 1 or 2 (the default). Headers, control records and transactions need 2, and so does zstd. "enriched",
         "kip98-draft", "v3-compact" and "kip87" write that draft, or with ``magic`` a shipped format that may be mixed in. "redpanda"
@@ -385,7 +389,7 @@ def write(
         SegmentFiles(staged, segment_bytes, index_interval_bytes, how.format) as files,
     ):
         writer = Writer(files, how, base_offset or 0)
-        for piece in encoded(cut_into_pieces(reader), encoders):
+        for piece in encoded(_of_one_partition(cut_into_pieces(reader), target), encoders):
             writer.add(piece, last=False)
         writer.add(schema.empty_table(), last=True)
     return [target if files.single else within(target, file.name) for file in files.paths]
@@ -408,14 +412,44 @@ def settings(format: str, magic: int | None, codec: str, level: int | None, batc
 
 
 def _stream(table: Any) -> pa.RecordBatchReader:
-    if isinstance(table, pa.RecordBatchReader):
-        return table
     if isinstance(table, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(table.schema, [table])
     try:
-        return pa.RecordBatchReader.from_stream(table)
+        reader = table if isinstance(table, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(table)
     except TypeError as error:
-        raise ArgumentError(f"table: expected an Arrow table or reader, found {type(table).__name__}") from error
+        expected = "a table or reader of pyarrow, a frame of pandas or Polars, or a relation of DuckDB"
+        hint = ": .collect() makes it one" if hasattr(table, "collect") else ""
+        raise ArgumentError(f"table: expected {expected}, found {type(table).__name__}{hint}") from error
+    # A frame of pandas whose rows were filtered brings its index as a column.
+    names = [name for name in reader.schema.names if not _INDEX_OF_PANDAS.fullmatch(name)]
+    if len(names) == len(reader.schema.names):
+        return reader
+    schema = pa.schema([reader.schema.field(name) for name in names])
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(names) for batch in reader))
+
+
+def _of_one_partition(pieces: Iterator[pa.Table], target: str) -> Iterator[pa.Table]:
+    """The pieces, whose columns topic and partition must name one topic-partition, that of the folder's name if it has one."""
+    folder = base_name(parent_of(target) if target.endswith(".log") else target)
+    named = PARTITION.fullmatch(folder)
+    found: dict[str, set[str]] = {"topic": set(), "partition": set()}
+    for piece in pieces:
+        for name in found.keys() & set(piece.schema.names):
+            found[name] |= {str(value) for value in piece[name].unique().drop_null().to_pylist()}
+            _check_one(name, sorted(found[name]), folder, named)
+        yield piece
+
+
+def _check_one(name: str, found: list[str], folder: str, named: re.Match[str] | None) -> None:
+    """Raise `ArgumentError` unless a column has one value, which the folder's name has too."""
+    if len(found) > 1:
+        each = f"table.filter(pyarrow.compute.field({name!r}) == {found[1] if name == 'partition' else repr(found[1])})"
+        text = f"found {', '.join(found[:4])}, and a folder is one topic-partition: write each to its own, such as kolumn.write({each}, …)"
+        raise ArgumentError(f"column {name!r}: {text}")
+    if named is not None and found and found[0] != (named["topic"] if name == "topic" else str(int(named["partition"]))):
+        right = f"{found[0]}-{named['partition']}" if name == "topic" else f"{named['topic']}-{found[0]}"
+        text = f"found {found[0]}, and the folder is {folder}: write to {right}, or leave the columns topic and partition out"
+        raise ArgumentError(f"column {name!r}: {text}")
 
 
 def cut_into_pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
