@@ -55,6 +55,11 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
             raise ArgumentError("option table: a stream has records alone")
         if options.decode.replicas == "merge":
             raise ArgumentError("option replicas: a stream reads one copy of a growing log: replicas=first, or name one of the directories")
+        if options.decode.open_transactions != "stop":
+            raise ArgumentError(
+                "option openTransactions: a stream waits for the end of a transaction, since it reads each offset once. Leave it out, or "
+                "read the log without a stream"
+            )
         self.options, self.spark_schema = options, schema
         self.target: dict[Pair, int] | None = None
         self.reached: dict[Pair, int] | None = None

@@ -47,6 +47,7 @@ class Options:
     start_timestamp: int | None = None
     end_timestamp: int | None = None
     isolation_level: str = "read_uncommitted"
+    open_transactions: str = "stop"
     include_control: bool = False
     check_crcs: bool = True
     errors: str = "raise"
@@ -130,6 +131,11 @@ class Options:
             if given[name] not in choices:
                 of_values = f". The format of values is value_format={given[name]!r}" if given[name] in get_args(PayloadFormat) else ""
                 raise ArgumentError(f"{name}={given[name]!r}: expected one of {', '.join(choices)}{of_values}")
+        if given["open_transactions"] != "stop" and given["isolation_level"] != "read_committed":
+            raise ArgumentError(
+                f"open_transactions={given['open_transactions']!r}: expected isolation_level='read_committed' with it: other reads return "
+                "the records of all transactions"
+            )
         if not given["max_ratio"] > 0:
             raise ArgumentError(f"max_ratio={given['max_ratio']!r}: expected a positive number")
         for name, number in _NUMBERS.items():

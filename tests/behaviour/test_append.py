@@ -78,6 +78,8 @@ def test_committed_records_up_to_what_is_stable(lake: Lake, tmp_path: Path) -> N
     expected = kolumn.read(log, columns=columns, isolation_level="read_committed")
     assert lake.read(*columns).cast(expected.schema).equals(expected.sort_by([(name, "ascending") for name in columns[:3]]))
     raises(ArgumentError, "earlier runs had .*this one has isolation_level=read_uncommitted", kolumn.append, log, lake.target())
+    options: Any = {"isolation_level": "read_committed", "open_transactions": "skip"}
+    raises(ArgumentError, "earlier runs had .*this one has .*open_transactions=skip", kolumn.append, log, lake.target(), **options)
 
 
 def test_runs_go_on_where_the_table_ends(lake: Lake, tmp_path: Path) -> None:

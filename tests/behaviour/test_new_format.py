@@ -157,7 +157,9 @@ def test_kip98_transactions(tmp_path: Path) -> None:
     folder = write_log(tmp_path, (0, [data, message(0, Record(5, b"d", b"v", -1))]))
     states = kolumn.read(folder, format="kip98-draft", columns=["offset", "transaction"]).to_pylist()
     assert [tuple(row.values()) for row in states] == [(0, "aborted"), (2, "committed"), (4, "open"), (5, "none")]
-    assert offsets(folder, format="kip98-draft", isolation_level="read_committed") == [2]
+    given = [({}, [2]), ({"open_transactions": "skip"}, [2, 5]), ({"open_transactions": "include"}, [2, 4, 5])]
+    for options, kept in given:
+        assert offsets(folder, format="kip98-draft", isolation_level="read_committed", **options) == kept
 
 
 def test_sequences_and_epochs_wrap(path: Path, tmp_path: Path) -> None:

@@ -125,7 +125,9 @@ def test_transactions(case: Case, tmp_path: Path) -> None:
     plain.mkdir(parents=True)
     for path in case.directory.glob("*.log"):
         (plain / path.name).write_bytes(path.read_bytes())
-    for options in ({"isolation_level": "read_committed"}, {"columns": ["offset", "transaction"]}, {"include_control": True}):
+    committed = {"isolation_level": "read_committed"}
+    going_on = [{**committed, "open_transactions": one} for one in ("skip", "include")]
+    for options in (committed, *going_on, {"columns": ["offset", "transaction"]}, {"include_control": True}):
         assert read(folder, **options).equals(kafkas(plain, **options)), options
 
 

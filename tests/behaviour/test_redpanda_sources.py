@@ -570,6 +570,7 @@ def test_lists_agree_with_markers(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path / "b")
     log.in_bucket(bucket)
     assert offsets(bucket.root, **COMMITTED) == [2]
+    assert offsets(bucket.root, open_transactions="skip", **COMMITTED) == [2, 9]
     for meta, ranges in zip(log.metas, ([(7, 0, 1), (8, 3, 5)], [(8, 3, 5), (7, 6, 7)]), strict=True):
         bucket.put(f"{bucket.key(HEAD, meta)}.tx", tx_file(ranges))
     assert offsets(bucket.root, **COMMITTED) == [2]

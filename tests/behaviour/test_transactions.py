@@ -21,6 +21,7 @@ from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
 from kit.fuzz import MUTANTS
 from kit.outcome import raises
 from kit.replicas import write_log
+from kit.settled import in_folder
 from kolumn.copies.transactions import from_headers, from_side_files
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
@@ -96,6 +97,34 @@ def test_states_and_both_ways_to_learn_them(case: Case) -> None:
         assert sorted(found.open) == sorted(walked.open)
         # The index has aborted transactions whose data compaction has removed from the log.
         assert set(found.aborted) >= set(walked.aborted)
+
+
+OPEN_TOO = {"skip": {"none", "committed"}, "include": {"none", "committed", "open"}}
+
+
+@pytest.mark.sample
+@pytest.mark.parametrize("of_open", OPEN_TOO)
+@of_every_case
+def test_a_read_that_goes_on_after_open_transactions(case: Case, of_open: str, tmp_path: Path) -> None:
+    kept = [row.offset for row, state in in_folder(case.directory) if state in OPEN_TOO[of_open] and not row.isControl]
+    bare = copied(case, tmp_path, lambda path: path.suffix not in (".txnindex", ".snapshot"))
+    for options in WAYS:
+        assert offsets(case.directory, open_transactions=of_open, **options) == kept
+    assert offsets(bare, open_transactions=of_open) == kept
+    start, end = kept[len(kept) // 2], kept[-1]
+    assert offsets(bare, open_transactions=of_open, start_offset=start, end_offset=end) == [one for one in kept if start <= one < end]
+    shown = committed(case.directory, open_transactions=of_open, columns=["transaction"])["transaction"]
+    assert set(shown.to_pylist()) <= OPEN_TOO[of_open]
+
+
+def test_open_transactions_matter_to_committed_reads_alone(tmp_path: Path) -> None:
+    source = log(tmp_path, plain(0), data(1, 7), plain(2), data(3, 8), control_batch(4, COMMIT, producer_id=8), data(5, 7))
+    assert [offsets(source, open_transactions=one) for one in ("stop", "skip", "include")] == [[0], [0, 2, 3], [0, 1, 2, 3, 5]]
+    assert asked.offsets(source, open_transactions="stop") == [0, 1, 2, 3, 5]
+    raises(kolumn.ArgumentError, "'skip': expected isolation_level='read_committed' with it", kolumn.read, source, open_transactions="skip")
+    raises(kolumn.ArgumentError, "open_transactions='no': expected one of stop, skip, include", kolumn.read, source, open_transactions="no")
+    result = asked.invoked("cat", "--open-transactions", "skip", source)
+    assert (result.exit_code, "expected --isolation-level read_committed with it" in result.stderr) == (2, True)
 
 
 @of_every_case

@@ -31,9 +31,14 @@ def test_rows_that_are_kept(device: Emulated) -> None:
 
 CHOICES: dict[str, Any] = {
     "columns": ["value"], "include_headers": True, "include_control": True, "start_offset": 3, "end_offset": 30,
-    "start_timestamp": 1, "end_timestamp": 1 << 60, "isolation_level": "read_committed", "include_snapshots": True,
+    "start_timestamp": 1, "end_timestamp": 1 << 60, "isolation_level": "read_committed", "open_transactions": "skip",
+    "include_snapshots": True,
     "include_deleted_records": False, "threads": 2, "trusted": True,
 }  # fmt: skip
+
+
+# What counts only together with another choice.
+TOGETHER: dict[str, dict[str, Any]] = {"open_transactions": {"isolation_level": "read_committed"}}
 
 
 def test_every_choice_of_records_is_made(device: Emulated) -> None:
@@ -41,19 +46,27 @@ def test_every_choice_of_records_is_made(device: Emulated) -> None:
     assert CHOICES.keys() == ChoiceOptions.__annotations__.keys() - {"backend", "binary", "include_deleted_segments"}
     for case in READABLE[::4]:
         for name, value in CHOICES.items():
-            same(case.directory, **{"columns": ["offset", "value"], name: value})
+            same(case.directory, **{"columns": ["offset", "value"], name: value, **TOGETHER.get(name, {})})
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_transactions(isolation: str, device: Emulated) -> None:
+COMMITTED = {"isolation_level": "read_committed"}
+KEPT: list[tuple[dict[str, Any], set[bytes]]] = [
+    ({}, {b"none", b"committed", b"aborted", b"open"}),
+    (COMMITTED, {b"none", b"committed"}),
+    ({**COMMITTED, "open_transactions": "skip"}, {b"none", b"committed"}),
+    ({**COMMITTED, "open_transactions": "include"}, {b"none", b"committed", b"open"}),
+]
+
+
+@pytest.mark.parametrize(("options", "kept"), KEPT, ids=str)
+def test_transactions(options: dict[str, Any], kept: set[bytes], device: Emulated) -> None:
     states = set()
     for case in READABLE:
         for control in (True, False):
-            tables = same(case.directory, columns=["offset", "transaction"], isolation_level=isolation, include_control=control)
+            tables = same(case.directory, columns=["offset", "transaction"], include_control=control, **options)
             states |= {state for table in tables for state in to_arrow(table.columns[1]).to_pylist()}
-        same(case.directory, columns=["offset"], isolation_level=isolation, end_offset=20)
-    committed = {b"none", b"committed"}
-    assert states == (committed if isolation == "read_committed" else committed | {b"aborted", b"open"})
+        same(case.directory, columns=["offset"], end_offset=20, **options)
+    assert states == kept
 
 
 def test_times_of_enriched_messages(tmp_path: Path, device: Emulated) -> None:

@@ -228,6 +228,11 @@ def test_what_a_consumer_was_given_is_read(spark: SparkSession) -> None:
             mine, expected = table.filter(pc.equal(table["topic"], name)).sort_by("offset"), pq.read_table(path).sort_by("offset")
             assert mine.select(["offset", "value"]).to_pylist() == expected.select(["offset", "value"]).to_pylist()
     assert {*in_spark["transaction"].to_pylist()} == {"none", "committed"}
+    for of_open, states in (("skip", {"none", "committed"}), ("include", {"none", "committed", "open"})):
+        given: dict[str, Any] = {"isolationLevel": "read_committed", "openTransactions": of_open, "columns": "topic,offset,transaction"}
+        order = [("topic", "ascending"), ("offset", "ascending")]
+        mine, every = load(FOLDERS, splitBytes="5000", **given).toArrow(), kolumn.read(FOLDERS, columns=["topic", "offset", "transaction"])
+        assert mine.sort_by(order).to_pylist() == every.filter(pc.is_in(every["transaction"], pa.array(states))).sort_by(order).to_pylist()
 
 
 def data(offset: int) -> bytes:
@@ -264,6 +269,8 @@ def test_a_committed_stream_waits_for_the_marker(log: Path) -> None:
         return [row["offset"] for row in stream_rows(reader, start, end)]
 
     assert offsets(0, 1) == [0]
+    with pytest.raises(kolumn.ArgumentError, match="openTransactions: a stream waits for the end of a transaction"):
+        RecordStream(LoadOptions.of(options | {"openTransactions": "skip"}), schema)
     append(log, data(3))
     assert offsets(1, 1) == []
     append(log, control_batch(4, COMMIT), data(5), plain(6))

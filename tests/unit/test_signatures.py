@@ -66,7 +66,7 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
     **dict.fromkeys([kolumn.erase, spark_plugin.erase], frozenset(options_in(ChosenOptions)) - _NO_VALUES - {"replicas"}),
     kolumn.append: OPTIONS.keys()
     - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary", "include_deleted_segments"},
-    kolumn.history: OPTIONS.keys() - {"columns", "binary", "include_control", "isolation_level", "key_as", "value_as"},
+    kolumn.history: OPTIONS.keys() - {"columns", "binary", "include_control", "isolation_level", "open_transactions", "key_as", "value_as"},
     kolumn.latest: OPTIONS.keys()
     - {
         "include_control",

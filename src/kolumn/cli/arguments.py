@@ -90,7 +90,7 @@ def _column_names(incomplete: str) -> list[str]:
 OptionValue = Any  # what a command gets of an option: the form that `kolumn.scan` takes
 SELECTION = (
     *("columns", "include_headers", "include_control", "start_offset", "end_offset", "start_timestamp", "end_timestamp"),
-    "isolation_level",
+    *("isolation_level", "open_transactions"),
 )  # fmt: skip
 READING = ("errors", "replicas", "check_crcs", "max_batch_bytes", "max_ratio", "format", "topic", "partition")
 READ_TOO = ("private_keys", "include_snapshots", "include_deleted_records", "include_deleted_segments")

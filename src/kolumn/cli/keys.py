@@ -110,7 +110,9 @@ def _who(row: dict[str, Any]) -> str:
 
 @command
 @with_read_options(
-    "columns", "include_headers", *TRANSLATED, *(name for name in READ_TOO if name != "include_snapshots"), *PAYLOADS, errors="skip"
+    *("columns", "include_headers", "open_transactions", *TRANSLATED),
+    *(*(name for name in READ_TOO if name != "include_snapshots"), *PAYLOADS),
+    errors="skip",
 )
 def latest(
     sources: Sources,

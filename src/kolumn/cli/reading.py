@@ -168,7 +168,7 @@ def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.Reco
 
 
 @command
-@with_read_options("include_headers", "isolation_level", *TRANSLATED, "private_keys", *PAYLOADS)
+@with_read_options("include_headers", "isolation_level", "open_transactions", *TRANSLATED, "private_keys", *PAYLOADS)
 def sql(
     sources: Annotated[list[str] | None, typer.Argument(metavar="SOURCE...", help=f"{arguments.SOURCES}.")] = None,
     query: Annotated[

@@ -123,7 +123,10 @@ def to_parquet(
     return say(skipped)
 
 
-_APPENDED = ("columns", "include_headers", "include_control", "isolation_level", *TRANSLATED, "private_keys", *PAYLOADS)
+_APPENDED = (
+    *("columns", "include_headers", "include_control", "isolation_level", "open_transactions"),
+    *(*TRANSLATED, "private_keys", *PAYLOADS),
+)  # fmt: skip
 StartOffsets = Annotated[
     str | None,
     typer.Option(

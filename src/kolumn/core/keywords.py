@@ -33,6 +33,7 @@ Keys = Mapping[str, Path]  # files of private keys by the names of the keys
 Format = Literal["kafka", "enriched", "kip98-draft", "v3-compact", "kip87", "redpanda"]
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
+OpenTransactions = Literal["stop", "skip", "include"]
 Errors = Literal["raise", "skip"]
 Replicas = Literal["raise", "first", "merge"]
 Backend = Literal["auto", "cpu", "gpu"]
@@ -72,6 +73,11 @@ class ChoiceOptions(TypedDict, total=False):
     end_timestamp: Annotated[Time | None, None, "Timestamp to stop before, likewise: yesterday is its midnight."]
     isolation_level: Annotated[
         IsolationLevel, "read_uncommitted", "'read_committed' leaves out aborted transactions, and all from the first open one on."
+    ]
+    open_transactions: Annotated[
+        OpenTransactions,
+        "stop",
+        "With read_committed: 'stop' at the first open transaction, 'skip' the records of open ones and read on, or 'include' them.",
     ]
     include_snapshots: Annotated[bool, False, "Read KRaft snapshots beside the log too."]
     include_deleted_records: Annotated[

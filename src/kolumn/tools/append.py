@@ -187,6 +187,8 @@ class _Run:
     def run(self, given: Mapping[str, Mapping[int, int]] | None, by_day: bool) -> Appended:
         target, logs, ids = self.target, self._logs(), topic_ids(self.segments)
         settings = f"isolation_level={self.options.isolation_level}, include_control={self.options.include_control}"
+        if self.options.open_transactions != "stop":
+            settings += f", open_transactions={self.options.open_transactions}"
         say_narrowed(self.options.schema, _TOOL)
         target.prepare(narrowed_schema(self.options.schema, _TOOL), by_day)
         self.options = self.options.with_added(("timestamp",) if target.by_day else ())

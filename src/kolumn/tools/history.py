@@ -52,7 +52,10 @@ HISTORY_SCHEMA = pa.schema([(name, _MADE.get(name) or RECORD_COLUMNS[name]) for 
 """Columns of `history`, to which headers, keys and values are added on request."""
 _REFUSED = {
     **keywords.refused(("columns", "binary"), "history has columns of its own"),
-    **keywords.refused(("include_control", "isolation_level"), "history returns every record of a key, with the state of its transaction"),
+    **keywords.refused(
+        ("include_control", "isolation_level", "open_transactions"),
+        "history returns every record of a key, with the state of its transaction",
+    ),
     **keywords.refused(("key_as", "value_as"), "keys and values are one column each"),
 }  # fmt: skip
 _KEY = "ofKey"  # the stored key

@@ -95,7 +95,8 @@ def latest(
     """The state of a compacted topic, now or at an earlier moment: the latest record of each key in each topic-partition.
 
     A key whose latest record is a tombstone has none. Records of aborted transactions do not count, and neither does what comes from
-    the first open transaction on. A transaction counts by how it ended, also if it ended after the moment.
+    the first open transaction on, which a warning tells: ``open_transactions`` "skip" counts what comes after it, and "include" the
+    records of open transactions too. A transaction counts by how it ended, also if it ended after the moment.
 
     Where ``value_envelope`` says that values are change events, a key has no record either if the latest one deletes it: its ``op`` says
     so, whatever else of the event does not fit. If even ``op`` is lost, the record is returned, with null for its value. An event that
@@ -138,7 +139,8 @@ def latest(
         raise ArgumentError("as_of and as_of_offset both say up to where: name one of them")
     moment = HIGHEST if as_of is None else milliseconds("as_of", as_of)
     end = HIGHEST if as_of_offset is None else integer("as_of_offset", as_of_offset)
-    plan = plan_read(source, replace(Options.of(**options), isolation_level="read_committed"))
+    options["isolation_level"] = "read_committed"
+    plan = plan_read(source, Options.of(**options))
     every = replace(plan.options, isolation_level="read_uncommitted")
     events = _events(every)
     logs = dict[Any, list[Range]]()
@@ -148,7 +150,7 @@ def latest(
     left_out, lost = [], LostValues()
     with SpilledRows(every.schema) as rows:
         for ranges in logs.values():
-            search = _Search(ranges, moment, end)
+            search = _Search(ranges, moment, end, plan.options.open_transactions)
             offsets = search.offsets(every, on_damage)
             if events is not None:
                 offsets = search.after_truncates(offsets, every, events)
@@ -173,11 +175,12 @@ def _warn(left_out: list[dict[str, Any]]) -> None:
 class _Search:
     """The first pass over a log: the last offset of each key, and what is left out."""
 
-    def __init__(self, ranges: list[Range], moment: int, end: int) -> None:
+    def __init__(self, ranges: list[Range], moment: int, end: int, of_open: str) -> None:
         self.ranges, self.moment, self.end = ranges, moment, end
         segment = ranges[0].segment
         self.left_out = LeftOutRecords(segment.topic, segment.partition)
-        stable = [part.transactions.last_stable_offset for part in ranges if part.transactions is not None]
+        self._gone = pa.array(["aborted", "open"] if of_open == "skip" else ["aborted"])
+        stable = [part.transactions.last_stable_offset for part in ranges if part.transactions is not None and of_open == "stop"]
         self.stable = min((offset for offset in stable if offset is not None), default=HIGHEST)
         self.first, self.last, self.records = HIGHEST, -1, 0
         self.keyless = range(0)  # Offsets from the first to the last record without a key.
@@ -247,8 +250,8 @@ class _Search:
         return counts & within, counts & ~within
 
     def _kinds(self, batch: pa.RecordBatch) -> tuple[Flags, Flags, Flags]:
-        """Which records are data that were not aborted, which come after the last stable offset, and which are not after the moment."""
-        ended = ~bools(batch["isControl"]) & bools(pc.not_equal(batch[TRANSACTION], "aborted"))
+        """Which records are data whose transactions count, which come after the last stable offset, and which are not after the moment."""
+        ended = ~bools(batch["isControl"]) & bools(pc.invert(pc.is_in(batch[TRANSACTION], self._gone)))
         within = (int64s(batch["offset"]) <= self.end) & (int64s(batch["timestampMs"]) <= self.moment)
         return ended, int64s(batch[self._stored]) >= self.stable, within
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kolumn.core.lost import LostValues
 from kolumn.core.text import in_column
 from kolumn.decode.device.chunk import ChunkOnDevice, DevicePart
-from kolumn.decode.host.aborted import ABORTED, STATES, Transactions, end_of, states_of
+from kolumn.decode.host.aborted import STATES, Transactions, end_of, left_out, states_of
 from kolumn.formats.entries import Entries, Lost
 from kolumn.options import Options
 from kolumn.source.segments import Segment
@@ -93,7 +93,7 @@ class ResidentPart(NamedTuple):
         keeps_all = limits == EVERY_ROW or (limits._replace(include_control=1) == EVERY_ROW and not mixed)
         if options.transactions is not None:
             constants["transaction"] = states_of(options.transactions, self.entries[part.good])
-            dropped = constants["transaction"] == ABORTED if options.isolation_level == "read_committed" else None
+            dropped = left_out(constants["transaction"], options)
         kept, text = None if keeps_all else limits, options.payload == "string"
         built = TableBuilder(part.device, part.records, constants, text, kept, dropped, STATES)
         table = built.table(options.stored_names)

@@ -1,7 +1,8 @@
 """Outcomes of transactions, for ``isolation_level="read_committed"`` and the column ``transaction``.
 
 A consumer that reads committed records leaves out the batches of aborted transactions and everything from the last stable
-offset on, the first offset of the earliest transaction that is still open (``Fetcher``, KIP-98).
+offset on, the first offset of the earliest transaction that is still open (``Fetcher``, KIP-98). ``open_transactions`` says whether a
+read ends there too.
 """
 
 from dataclasses import dataclass, replace
@@ -89,30 +90,38 @@ def to_decode(options: Options, transactions: Transactions | None) -> Options:
 
 
 def end_of(options: Options, transactions: Transactions) -> int | None:
-    """Offset at which a reader stops: with read_committed, at the last stable offset at the latest."""
+    """Offset at which a reader stops: with read_committed, at the last stable offset at the latest, unless it is to read on."""
     end, stable = options.end_offset, transactions.last_stable_offset
-    if options.isolation_level == "read_committed" and stable is not None:
+    if options.isolation_level == "read_committed" and options.open_transactions == "stop" and stable is not None:
         end = stable if end is None else min(end, stable)
     return end
 
 
+def left_out(states: Int64s, options: Options) -> Flags | None:
+    """Which records or batches of some states a read leaves out; None if it is not one of committed records."""
+    if options.isolation_level != "read_committed":
+        return None
+    aborted: Flags = states == ABORTED
+    return aborted | (states == OPEN) if options.open_transactions == "skip" else aborted
+
+
 def _is_settled(options: Options, transactions: Transactions) -> bool:
-    """Whether no record has to be looked at: none is of an aborted transaction, or the options keep all, and no column shows the state."""
-    kept = options.isolation_level != "read_committed" or not transactions.aborted
+    """Whether no record has to be looked at: the options keep those of all transactions, and no column shows the state."""
+    skipped = transactions.open if options.open_transactions == "skip" else ()
+    kept = options.isolation_level != "read_committed" or not (transactions.aborted or skipped)
     return kept and COLUMN not in options.columns
 
 
 def settle(batch: pa.RecordBatch, options: Options, transactions: Transactions | None) -> pa.RecordBatch:
-    """The requested columns of a batch that was decoded with `to_decode`, without aborted records if ``options`` exclude them."""
+    """The requested columns of a batch that was decoded with `to_decode`, without records of transactions that ``options`` exclude."""
     if transactions is None or _is_settled(options, transactions):
         return batch
     producer, offset = (int64s(batch.column(name)) for name in ("producerId", "offset"))
     states = transactions.states(producer, offset, bools(batch.column("isTransactional")))
     columns = [_names(states) if name == COLUMN else batch.column(name) for name in options.columns]
     settled = pa.RecordBatch.from_arrays(columns, names=list(options.columns))
-    if options.isolation_level != "read_committed" or not (states == ABORTED).any():
-        return settled
-    return keep(settled, states != ABORTED)
+    gone = left_out(states, options)
+    return settled if gone is None or not gone.any() else keep(settled, ~gone)
 
 
 def _names(states: Int64s) -> pa.Array:
