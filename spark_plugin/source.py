@@ -30,7 +30,7 @@ from kolumn.spark_plugin.read.splits import (
     with_types_of,
 )  # fmt: skip
 from kolumn.spark_plugin.read.stream import RecordStream
-from kolumn.spark_plugin.read.task import read_split, warn
+from kolumn.spark_plugin.read.task import read_split
 from kolumn.spark_plugin.write.stream import StreamWriter
 from kolumn.spark_plugin.write.writer import SegmentWriter, WriteOptions
 
@@ -123,7 +123,7 @@ class RecordReader(_SplitReader):
         say_spark_types(self.options)
 
     def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
-        return read_split(split, self.options, warn)
+        return read_split(split, self.options)
 
 
 def _refuse_columns(options: LoadOptions, schema: StructType) -> None:
@@ -178,7 +178,7 @@ class RemarkReader(_SplitReader):
 
     def _rows(self, split: Split) -> Iterator[pa.RecordBatch]:
         remarks: list[Remark] = []
-        for _ in read_split(split, self.options, warn, tally=lambda _, tally: remarks.extend(tally.remarks)):
+        for _ in read_split(split, self.options, tally=lambda _, tally: remarks.extend(tally.remarks)):
             pass
         yield from remark_table(remarks).to_batches()
 

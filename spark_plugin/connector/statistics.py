@@ -23,7 +23,7 @@ from kolumn.options import Options
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import Range
 from kolumn.spark_plugin.read.options import LoadOptions
-from kolumn.spark_plugin.read.task import read_task, warn
+from kolumn.spark_plugin.read.task import read_task
 
 _SAMPLES = 4
 """Number of places of the log that are sampled."""
@@ -206,7 +206,7 @@ def _add(entries: Entries, part: Range, options: Options, names: frozenset[str],
 
 def _decode(ranges: list[Range], options: Options, totals: HeaderTotals) -> None:
     narrow = replace(options, columns=("offset", "timestampMs"), typed=())
-    for batch in read_task([(ranges, narrow)], warn) if ranges else ():
+    for batch in read_task([(ranges, narrow)]) if ranges else ():
         offsets, times = (column.to_numpy() for column in batch.columns)
         if len(offsets):
             totals.add(len(offsets), int(offsets.min()), int(offsets.max()), int(times.max()))

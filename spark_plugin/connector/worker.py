@@ -98,7 +98,7 @@ class Task:
         read = self.counted.logBytes + self._under_way
         values = self.losses.values
         lost = {"damaged": self.losses.stretches_left_out, "lost": self.losses.records_left_out}
-        lost |= {"valuesLost": values.values.total(), "fieldsLost": values.fields_lost}
+        lost |= {"valuesLost": values.values.total(), "fieldsLost": values.fields_lost, "afterOpen": self.losses.after_open}
         return asdict(self.counted) | lost | {"logBytes": read, "decodeMs": round(self.counted.decodeMs)}
 
     def next(self) -> pa.RecordBatch | None:

@@ -23,7 +23,7 @@ from kolumn.source.segments import Range
 from kolumn.spark_plugin.read.options import NOT_IN_SPARK, SPLIT_BYTES, LoadOptions
 from kolumn.spark_plugin.read.schema import arrow_schema, conformed, say_spark_types, spark_schema
 from kolumn.spark_plugin.read.splits import plan_splits, with_types_of
-from kolumn.spark_plugin.read.task import read_task, warn
+from kolumn.spark_plugin.read.task import read_task
 from kolumn.spark_plugin.session.gpu_task import use_gpu
 from kolumn.spark_plugin.session.session import by_job, slots, use_this_python
 
@@ -103,7 +103,7 @@ def read_segments(
         expected = arrow_schema(wire)
         for number in (value.as_py() for batch in numbers for value in batch.column(0)):
             decode = asked.decode if transform is None else _decoded_as(asked.decode, frame, splits[number])
-            batches = read_task([(splits[number], decode)], warn)
+            batches = read_task([(splits[number], decode)])
             made = ([crossing(batch)] if transform is None else apply(transform, batch, expected, frame) for batch in batches)
             yield from conformed(chain.from_iterable(made), expected)
 

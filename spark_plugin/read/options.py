@@ -138,6 +138,8 @@ NOT_IN_SPARK = {
 }
 """Messages for the options of `kolumn.read` that the functions for Spark do not have."""
 SPLIT_BYTES = 128 << 20
+PAST_IT = "openTransactions=skip reads past it"
+"""What can be done where a read of committed records stops."""
 TABLES = {"batches": BATCH_SCHEMA, "damage": DAMAGE_SCHEMA, "remarks": REMARK_SCHEMA}
 """What ``option("table", ...)`` reads beside records, and its columns."""
 

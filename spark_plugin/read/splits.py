@@ -20,13 +20,16 @@ from kolumn.copies.tiers import log_of
 from kolumn.copies.transactions import with_transactions
 from kolumn.core.errors import KolumnError
 from kolumn.core.threads import PLAN, SIZES
+from kolumn.damage.stopped import joined, lines
+from kolumn.decode.host.aborted import may_stop
 from kolumn.decode.host.headers import cut, headers
+from kolumn.decode.stops import reaches, stop_of
 from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
-from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions
+from kolumn.spark_plugin.read.options import EARLIEST, LATEST, PAST_IT, Key, LoadOptions
 from kolumn.spark_plugin.session.session import Run, by_threads
 from kolumn.values.typed import Typed
 
@@ -156,6 +159,14 @@ def even(size: int, split_bytes: int, slots: int | None) -> int:
     return min(split_bytes, max(_SMALLEST, -(-size // (slots * rounds))))
 
 
+def _say_stops(ranges: list[Range], decode: Options, limits: Mapping[Key, Bounds]) -> None:
+    """Warn of partitions that are not read to their end. How many records come after it, tasks count."""
+    within = ((part, decode.within(*limits.get(key_of(part), (None, None)))) for part in ranges)
+    stopped = [stop_of(part) for part, options in within if reaches(part, options)]
+    for line in lines(joined(stopped), PAST_IT):
+        logger.warning("%s", line)
+
+
 def share(options: LoadOptions, groups: dict[Key, list[Segment]], limits: Mapping[Key, Bounds], run: Run = by_threads) -> list[Split]:
     """Distribute the bytes within the bounds of each topic partition among splits."""
     chosen: list[Range] = []
@@ -171,7 +182,10 @@ def share(options: LoadOptions, groups: dict[Key, list[Segment]], limits: Mappin
     offsets: dict[str, RawOffsets] = {part.segment.path: part.offsets for part in chosen if part.offsets is not None}
     # Nothing of a log goes to other processes but what is known of a range.
     counts = dict(_parts((replace(part, offsets=None) if part.offsets else part for part in chosen), target, options.max_records, run))
-    packed = pack(with_transactions(list(counts), options.decode), target, counts, options.max_records)
+    settled = with_transactions(list(counts), options.decode)
+    if may_stop(options.decode):
+        _say_stops(settled, options.decode, limits)
+    packed = pack(settled, target, counts, options.max_records)
     return [Split(tuple(_with_delta(part, offsets) for part in group), limits) for group in packed]
 
 

@@ -26,7 +26,7 @@ from kolumn.source.storage import current
 from kolumn.spark_plugin.read.options import EARLIEST, LATEST, Key, LoadOptions, Position
 from kolumn.spark_plugin.read.schema import arrow_schema, conformed
 from kolumn.spark_plugin.read.splits import Bounds, Split, key_of, lost, segments_by_partition, share
-from kolumn.spark_plugin.read.task import read_split, warn
+from kolumn.spark_plugin.read.task import read_split
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as _AvailableNow
@@ -184,7 +184,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         """Decode one split."""
         assert isinstance(partition, Split)
         check_planned(partition)
-        yield from conformed(read_split(partition, self.options, warn), arrow_schema(self.spark_schema))
+        yield from conformed(read_split(partition, self.options), arrow_schema(self.spark_schema))
 
     def _groups(self) -> Groups:
         """Live segments by topic partition. Streams need Kafka's file names, since base offsets tell which segments are new."""

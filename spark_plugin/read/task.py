@@ -11,10 +11,11 @@ import pyarrow as pa
 from kolumn.backend import RESIDENT, choose
 from kolumn.core.errors import shown
 from kolumn.damage.findings import Damage, OnDamage, Skipped, Tally
+from kolumn.damage.stopped import lines
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.segments import Range
-from kolumn.spark_plugin.read.options import LoadOptions
+from kolumn.spark_plugin.read.options import PAST_IT, LoadOptions
 from kolumn.spark_plugin.read.splits import Split
 from kolumn.spark_plugin.session.gpu_task import use_gpu
 
@@ -36,38 +37,36 @@ def _settle_in() -> None:
 
 
 def read_task(
-    parts: Iterable[tuple[Iterable[Range], Options]], damage: OnDamage, tally: Callable[[Range, Tally], None] | None = None
+    parts: Iterable[tuple[Iterable[Range], Options]],
+    damage: OnDamage | None = None,
+    tally: Callable[[Range, Tally], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode the ranges of a task. Every task calls `kolumn.decode.pipeline.scan_ranges` through this function, which raises its errors.
 
     ``parts`` are ranges, and how they are decoded: if on a GPU, it is the one that Spark assigned to the task, or, with columns that stay
-    there, the executor's. ``damage`` is called with each damaged part that ``errors="skip"`` leaves out, a `Skipped` counts lost values
-    too; ``tally`` with each range and what was counted in it.
+    there, the executor's. ``damage`` is called with each damaged part that ``errors="skip"`` leaves out, a `Skipped` counts what else is
+    left out; without it that is logged. ``tally`` is called with each range and what was counted in it.
     """
-    for ranges, options in parts:
-        if options.backend != RESIDENT and choose(options.backend) == "gpu":
-            use_gpu()
-        yield from scan_ranges(ranges, options, damage=damage, tally=tally)
+    losses = TaskLosses()
+    try:
+        for ranges, options in parts:
+            if options.backend != RESIDENT and choose(options.backend) == "gpu":
+                use_gpu()
+            yield from scan_ranges(ranges, options, damage=damage or losses, tally=tally)
+    finally:
+        losses.say()
     _settle_in()
 
 
 def read_split(
-    split: Split, options: LoadOptions, damage: OnDamage, tally: Callable[[Range, Tally], None] | None = None
+    split: Split, options: LoadOptions, damage: OnDamage | None = None, tally: Callable[[Range, Tally], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Decode a split within the bounds of its topic partitions."""
     yield from read_task(split.parts(options.decode), damage, tally)
 
 
-def warn(damage: Damage) -> None:
-    """Log one warning for each damaged part in the worker, since Spark has no counters for a source."""
-    gone: Any = "an unknown number of" if damage.records_lost is None else damage.records_lost
-    logger.warning(
-        "%s: position %d: left out %d bytes with %s records: %s", shown(damage.segment), damage.position, damage.size, gone, damage.reason
-    )
-
-
 class TaskLosses(Skipped):
-    """What a task loses, counted for the metrics of a scan: damage is logged as it comes, and not kept."""
+    """What a task leaves out, counted for the metrics of a scan: damage is logged as it comes, and not kept."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,9 +75,19 @@ class TaskLosses(Skipped):
     def __call__(self, piece: Damage) -> None:
         self.stretches_left_out += 1
         self.records_left_out += piece.records_lost or 0
-        warn(piece)
+        gone: Any = "an unknown number of" if piece.records_lost is None else piece.records_lost
+        logger.warning(
+            "%s: position %d: left out %d bytes with %s records: %s", shown(piece.segment), piece.position, piece.size, gone, piece.reason
+        )
 
     def say(self) -> None:
-        """Log what was lost of values, in one line."""
+        """Log what was lost of values, and where the task has stopped."""
         if self.values.values:
             logger.warning("%s", self.values.said)
+        for line in lines(self.stopped, PAST_IT):
+            logger.warning("%s", line)
+
+    @property
+    def after_open(self) -> int:
+        """Committed records after open transactions, which were not read."""
+        return sum(own.records or 0 for own in self.stopped)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kolumn import broker as broker
     from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
     from kolumn.damage.findings import Damage, Skipped
+    from kolumn.damage.stopped import StoppedAt
     from kolumn.log.index_files import side_files
     from kolumn.readers.api import batches, read, scan, verify
     from kolumn.readers.explain import ReadExplanation, explain
@@ -65,6 +66,7 @@ __all__ = [
     "Retention",
     "Skipped",
     "Space",
+    "StoppedAt",
     "Warmup",
     "append",
     "apply_retention",
@@ -100,6 +102,7 @@ __all__ = [
 _MODULES = {
     "cpu_fallback.machine.compile_ahead": ("Warmup", "warmup"),
     "damage.findings": ("Damage", "Skipped"),
+    "damage.stopped": ("StoppedAt",),
     "log.index_files": ("side_files",),
     "readers.api": ("batches", "read", "scan", "verify"),
     "readers.explain": ("ReadExplanation", "explain"),

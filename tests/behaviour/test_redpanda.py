@@ -129,6 +129,10 @@ def test_transactions(case: Case, tmp_path: Path) -> None:
     going_on = [{**committed, "open_transactions": one} for one in ("skip", "include")]
     for options in (committed, *going_on, {"columns": ["offset", "transaction"]}, {"include_control": True}):
         assert read(folder, **options).equals(kafkas(plain, **options)), options
+    one, other = kolumn.Skipped(), kolumn.Skipped()
+    read(folder, on_damage=one, **committed)
+    kafkas(plain, on_damage=other, **committed)
+    assert one.stopped == other.stopped
 
 
 def test_scan_memory_and_urls(tmp_path: Path) -> None:

@@ -571,6 +571,11 @@ def test_lists_agree_with_markers(tmp_path: Path) -> None:
     log.in_bucket(bucket)
     assert offsets(bucket.root, **COMMITTED) == [2]
     assert offsets(bucket.root, open_transactions="skip", **COMMITTED) == [2, 9]
+    for start in (0, 2, 9):
+        skipped = kolumn.Skipped()
+        assert kolumn.read(bucket.root, on_damage=skipped, start_offset=start, **COMMITTED).num_rows == (start < 9)
+        # In consumer offsets.
+        assert [(one.offset, one.producer_id, one.records) for one in skipped.stopped] == [(8, 7, 1)]
     for meta, ranges in zip(log.metas, ([(7, 0, 1), (8, 3, 5)], [(8, 3, 5), (7, 6, 7)]), strict=True):
         bucket.put(f"{bucket.key(HEAD, meta)}.tx", tx_file(ranges))
     assert offsets(bucket.root, **COMMITTED) == [2]

@@ -1,10 +1,13 @@
 """Committed reads return the same records as a consumer of a live broker, with side files and from the log alone."""
 
 import contextlib
+import logging
 import random
+import re
 import shutil
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +22,12 @@ from kit import asked
 from kit.corpus import Case, cases
 from kit.encoder import CONTROL, TRANSACTIONAL, Record, batch, control_batch
 from kit.fuzz import MUTANTS
+from kit.oracle import Row
 from kit.outcome import raises
 from kit.replicas import write_log
 from kit.settled import in_folder
 from kolumn.copies.transactions import from_headers, from_side_files
+from kolumn.damage.stopped import StoppedAt
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
 from kolumn.source.side_files import ABORTED as ABORTED_ENTRY
@@ -125,6 +130,79 @@ def test_open_transactions_matter_to_committed_reads_alone(tmp_path: Path) -> No
     raises(kolumn.ArgumentError, "open_transactions='no': expected one of stop, skip, include", kolumn.read, source, open_transactions="no")
     result = asked.invoked("cat", "--open-transactions", "skip", source)
     assert (result.exit_code, "expected --isolation-level read_committed with it" in result.stderr) == (2, True)
+
+
+def stops(source: object, **options: Any) -> list[StoppedAt]:
+    """Where a committed read stops, which it says."""
+    skipped = kolumn.Skipped()
+    committed(source, columns=["offset"], on_damage=skipped, **options)
+    assert skipped.pieces == []
+    return skipped.stopped
+
+
+def withheld(rows: list[tuple[Row, str]], start: int, end: int) -> list[tuple[int, int, int, int]]:
+    """The same of plain rows, if a record is withheld of those that are asked for: offset, producer, epoch, number of committed records."""
+    first = min((row for row, state in rows if state == "open" and not row.isControl), key=attrgetter("offset"), default=None)
+    if first is None:
+        return []
+    after = [state for row, state in rows if max(first.offset, start) <= row.offset < end and not row.isControl]
+    count = sum(state in ("none", "committed") for state in after)
+    return [(first.offset, first.producerId, first.producerEpoch, count)] if after else []
+
+
+@pytest.mark.sample
+@of_every_case
+def test_a_read_says_where_it_stops(case: Case, tmp_path: Path) -> None:
+    rows, chance = in_folder(case.directory), random.Random(case.directory.name)
+    bare = copied(case, tmp_path, lambda path: path.suffix not in (".txnindex", ".snapshot"))
+    last = rows[-1][0].offset
+    asked_for = [(0, last + 1)] + [(chance.randint(0, last), chance.randint(0, last + 1)) for _ in range(12)]
+    for start, end in asked_for:
+        for source in (case.directory, bare):
+            found = stops(source, start_offset=start, end_offset=end)
+            said = [(one.offset, one.producer_id, one.producer_epoch, one.records) for one in found]
+            assert said == withheld(rows, start, end)
+            assert [one.log for one in found if one.log != case.directory.name or one.is_estimate] == []
+    for of_open in OPEN_TOO:
+        assert stops(bare, open_transactions=of_open) == []
+
+
+def test_what_a_read_that_stops_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    source = log(tmp_path, plain(0), data(1, 7), plain(2), data(3, 8), control_batch(4, COMMIT, producer_id=8), data(5, 9), plain(6))
+    epoch = f"(epoch {kolumn.read(source, columns=['producerEpoch'])[0][1].as_py()})"
+    said = rf"t-0 stops at offset 1: a transaction of producer 7 {re.escape(epoch)} has been open since 1970-01-01T00:00:00\.000Z"
+    said += r" \(\d+ days\); "
+    with caplog.at_level(logging.WARNING):
+        assert committed(source).num_rows == 1
+    assert re.fullmatch(rf'{said}3 committed records after it are not read\. open_transactions="skip" reads past it', caplog.messages[0])
+    caplog.clear()
+    # Only whoever comes to the end hears of it, and only of what was asked for.
+    assert next(kolumn.scan(source, isolation_level="read_committed", end_offset=1)).num_rows == 1
+    assert stops(source, end_offset=1) == stops(source, start_timestamp=1) == []
+    assert [one.records for one in stops(source, start_offset=6)] == [1]
+    assert re.match(rf"{said}no committed record comes after it", str(stops(source, end_offset=2)[0]))
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("command", ["cat {0}", "to-parquet {0} -o {1}", "to-delta {0} {1}", "sql {0} --json select+*+from+t"])
+def test_commands_say_where_they_stop(command: str, tmp_path: Path) -> None:
+    """Once, also if each segment is read on its own. The exit code stays 0."""
+    source = write_log(tmp_path, (0, [plain(0), data(1, 7), plain(2)]), (3, [plain(3), plain(4)]))
+    arguments = [word.format(source, tmp_path / "target").replace("+", " ") for word in command.split()]
+    result = asked.invoked(*arguments, "--isolation-level", "read_committed")
+    (said,) = [line for line in result.stderr.splitlines() if "stops at" in line]
+    assert said.endswith(
+        "; 3 committed records after it are not read. --open-transactions skip reads past it; `kolumn transactions` lists it"
+    )
+    assert result.exit_code == 0
+
+
+def test_several_logs_that_stop_are_a_few_lines(tmp_path: Path) -> None:
+    for i in range(6):
+        asked.put(tmp_path / f"t-{i}", plain(0), data(1, 7), plain(2), plain(3))
+    lines = asked.invoked("cat", "--isolation-level", "read_committed", tmp_path).stderr.splitlines()
+    assert [line[:15] for line in lines] == ["t-0 stops at of", "t-1 stops at of", "t-2 stops at of", "and 3 more stop"]
+    assert "; 6 committed records in them are not read. --open" in lines[-1]
 
 
 @of_every_case

@@ -23,6 +23,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 import kolumn
+from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.plain_spark import soon
 from kit.spark_session import connector_workers
@@ -272,7 +273,8 @@ def metrics(frame: DataFrame) -> dict[str, int]:
         for child in [*below, *(node.children().apply(i) for i in range(node.children().size()))]:
             yield from scans(child)
 
-    names = ("logBytes", "logBatches", "damaged", "lost", "valuesLost", "fieldsLost", "arrowBytes", "sharedBytes", "memoryBytes")
+    losses = ("damaged", "lost", "valuesLost", "fieldsLost", "afterOpen")
+    names = ("logBytes", "logBatches", *losses, "arrowBytes", "sharedBytes", "memoryBytes")
     (scan,) = scans(frame._jdf.queryExecution().executedPlan())
     return {name: scan.metrics().apply(name).value() for name in names}
 
@@ -297,7 +299,12 @@ def test_metrics_count_what_was_read_and_what_was_left_out(columnar: Any, logs: 
         frame = columnar(tmp_path / "values-0", valueFormat="json", valueSchema='{"id": "int64"}').select(wanted)
         frame.collect()
         found = metrics(frame)
-        assert (found["valuesLost"], found["fieldsLost"]) == (2, 0)
+        assert (found["valuesLost"], found["fieldsLost"], found["afterOpen"]) == (2, 0, 0)
+    folder, skipped = CORPUS / "transactional" / "txn-zstd-0", kolumn.Skipped()
+    rows = kolumn.read(folder, isolation_level="read_committed", on_damage=skipped).num_rows
+    frame = columnar(folder, isolationLevel="read_committed", splitBytes="5000")
+    assert len(frame.collect()) == rows
+    assert metrics(frame)["afterOpen"] == skipped.stopped[0].records > 0
     for fails in (
         columnar(tmp_path, subscribe="bad").select("value"),
         columnar(tmp_path, subscribe="bad", checkCrcs="true").groupBy().count(),

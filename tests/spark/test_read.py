@@ -235,6 +235,21 @@ def test_what_a_consumer_was_given_is_read(spark: SparkSession) -> None:
         assert mine.sort_by(order).to_pylist() == every.filter(pc.is_in(every["transaction"], pa.array(states))).sort_by(order).to_pylist()
 
 
+def test_a_read_that_stops_warns_on_the_driver_and_in_tasks(log: Path, caplog: pytest.LogCaptureFixture) -> None:
+    frame = load(log.parent, **{"kafka.isolation.level": "read_committed"})
+    said = "t-0 stops at offset 1: a transaction of producer 7 (epoch "
+    (planned,) = caplog.messages
+    assert planned.startswith(said)
+    assert planned.endswith("; committed records after it are not read. openTransactions=skip reads past it")
+    assert frame.count() == 1
+    assert caplog.messages[-1].startswith(said)
+    assert caplog.messages[-1].endswith("; 1 committed record after it is not read. openTransactions=skip reads past it")
+    caplog.clear()
+    for options in ({"openTransactions": "skip"}, {"endingOffsets": '{"t": {"0": 1}}'}):
+        load(log.parent, **{"kafka.isolation.level": "read_committed"}, **options).count()
+    assert caplog.messages == []
+
+
 def data(offset: int) -> bytes:
     return batch([Record(offset, None, struct.pack(">q", offset), 0)], flags=TRANSACTIONAL, producer_id=7)
 

@@ -12,8 +12,8 @@ public final class LogMetrics {
 
   static CustomMetric[] all() {
     return new CustomMetric[] {
-      new LogBytes(), new LogBatches(), new ArrowBytes(), new Damaged(), new Lost(), new ValuesLost(), new FieldsLost(), new DecodeMs(),
-      new WaitMs(), new SharedBytes(), new MemoryBytes()
+      new LogBytes(), new LogBatches(), new ArrowBytes(), new Damaged(), new Lost(), new ValuesLost(), new FieldsLost(), new AfterOpen(),
+      new DecodeMs(), new WaitMs(), new SharedBytes(), new MemoryBytes()
     };
   }
 
@@ -21,8 +21,8 @@ public final class LogMetrics {
   static CustomTaskMetric[] of(JsonNode counted, long arrowBytes, long waitMs) {
     return new CustomTaskMetric[] {
       metric("logBytes", counted), metric("logBatches", counted), new Value("arrowBytes", arrowBytes), metric("damaged", counted),
-      metric("lost", counted), metric("valuesLost", counted), metric("fieldsLost", counted), metric("decodeMs", counted),
-      new Value("waitMs", waitMs), metric("sharedBytes", counted), metric("memoryBytes", counted)
+      metric("lost", counted), metric("valuesLost", counted), metric("fieldsLost", counted), metric("afterOpen", counted),
+      metric("decodeMs", counted), new Value("waitMs", waitMs), metric("sharedBytes", counted), metric("memoryBytes", counted)
     };
   }
 
@@ -128,6 +128,12 @@ public final class LogMetrics {
   public static final class FieldsLost extends Sum {
     public FieldsLost() {
       super("fieldsLost", "fields of keys and values that could not be decoded");
+    }
+  }
+
+  public static final class AfterOpen extends Sum {
+    public AfterOpen() {
+      super("afterOpen", "committed records after an open transaction, which are not read");
     }
   }
 

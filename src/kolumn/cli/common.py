@@ -59,9 +59,13 @@ def short_name(path: str) -> str:
 
 
 def say(skipped: "Skipped") -> int:
-    """Print a line on standard error if values lost something, and one if something was left out. Returns the exit code, which lost
-    values do not change.
+    """Print on standard error where a read has stopped, whether values lost something, and whether something was left out. Returns the
+    exit code, which the last of these alone decides.
     """
+    from kolumn.damage.stopped import lines
+
+    for line in lines(skipped.stopped, "--open-transactions skip reads past it; `kolumn transactions` lists it"):
+        note(line)
     if skipped.values.values:
         note(skipped.values.said)
     if not skipped.pieces:

@@ -20,7 +20,7 @@ from kolumn.core.recycle import take
 from kolumn.core.threads import TRANSACTIONS, workers
 from kolumn.cpu_fallback.check import check, gather
 from kolumn.cpu_fallback.machine.address import PAD
-from kolumn.decode.host.aborted import Transactions, matter
+from kolumn.decode.host.aborted import Transactions, matter, may_stop
 from kolumn.decode.host.chunks import MOST_ENTRIES, header_rows
 from kolumn.decode.host.run import Run, decode_run
 from kolumn.decode.pipeline import scan_ranges
@@ -149,6 +149,28 @@ def transactions_of_segment(segment: Segment, options: Options) -> Transactions:
 
 def transactions_of(segments: list[Segment], options: Options) -> Transactions:
     """Transactions of a partition's segments, in order of base offset."""
+    found = _transactions_of(segments, options)
+    stable = found.last_stable_offset
+    if stable is None or not may_stop(options):
+        return found
+    return _told(found, stable, select_ranges(segments, Options(start_offset=stable, end_offset=stable + 1)))
+
+
+def _told(found: Transactions, stable: int, ranges: Iterable[Range]) -> Transactions:
+    """With what the first batch of the earliest open transaction tells, at the last stable offset."""
+    for part in ranges:
+        if part.fault is not None or (part.segment.following or HIGHEST) <= stable:
+            continue
+        with SegmentFile(part.segment) as file:
+            for entries in header_rows(file, part.start, part.end):
+                first = entries[(entries.base_offset == stable) & (entries.transactional == 1)]
+                if len(first):
+                    time = first[0].base_timestamp
+                    return replace(found, epoch=first[0].producer_epoch, since=time if time >= 0 else None)
+    return found
+
+
+def _transactions_of(segments: list[Segment], options: Options) -> Transactions:
     if layouts.format_of(segments[0].format).transactions_in_sets:
         return from_records(map(Range.whole, segments), options)
     if segments[0].memory is not None or any(segment.raft is not None for segment in segments):
@@ -190,7 +212,9 @@ def of_ranges(ranges: list[Range], options: Options) -> Transactions:
     segment = ranges[0].segment
     if layouts.format_of(segment.format).transactions_in_sets:
         return from_records(ranges, options)
-    return _from_headers(ranges, options, begun_at(segment) if segment.raft is None else {})
+    found = _from_headers(ranges, options, begun_at(segment) if segment.raft is None else {})
+    stable = found.last_stable_offset
+    return found if stable is None or not may_stop(options) else _told(found, stable, ranges)
 
 
 def from_headers(segments: list[Segment], options: Options, start: int = 0) -> Transactions:

@@ -16,12 +16,15 @@ from kolumn.core.lost import LostValues
 from kolumn.core.schema import REMARK_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.cpu_fallback.machine.checksum import crc32c
+from kolumn.damage.stopped import StoppedAt, lines
 from kolumn.formats import layouts, redpanda, table
 from kolumn.formats.entries import Entry, Lost
 from kolumn.source.segments import Range
 
 logger = logging.getLogger("kolumn.values")
+of_transactions = logging.getLogger("kolumn.transactions")
 MOST_ROWS = 50
+PAST_IT = 'open_transactions="skip" reads past it'
 _NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason", "kind")
 DAMAGE, LIMIT = "damage", "limit"
 """Kinds of what a read leaves out."""
@@ -99,11 +102,14 @@ class Skipped:
         Each batch that is over a limit, likewise. It is not damaged.
     values : LostValues
         What could not be decoded of typed keys and values, whatever ``errors`` says.
+    stopped : list of StoppedAt
+        Where a read of committed records has stopped before the end of a log, whatever ``errors`` says.
     """
 
     damage: list[Damage] = field(default_factory=list)
     limits: list[Damage] = field(default_factory=list)
     values: LostValues = field(default_factory=LostValues)
+    stopped: list[StoppedAt] = field(default_factory=list)
 
     def __call__(self, piece: Damage) -> None:
         """Add what was left out at one place."""
@@ -114,6 +120,16 @@ class Skipped:
         self.damage += other.damage
         self.limits += other.limits
         self.values.update(other.values)
+        self.stop(other.stopped)
+
+    def stop(self, stopped: Iterable[StoppedAt]) -> None:
+        """Add where a read has stopped; a query may read a log more than once."""
+        for own in stopped:
+            same = next((one for one in self.stopped if (one.log, one.offset) == (own.log, own.offset)), None)
+            if same is None:
+                self.stopped.append(own)
+            elif (own.records or 0) > (same.records or 0):
+                self.stopped[self.stopped.index(same)] = own
 
     @property
     def pieces(self) -> list[Damage]:
@@ -150,7 +166,7 @@ class Skipped:
         return f"<p>{escape(str(self))}</p>" + (html_table(_NAMES, rows, len(self.pieces)) if rows else "")
 
     def __str__(self) -> str:
-        return "; ".join(filter(None, (self.left_out, str(self.values)))) or "nothing left out"
+        return "; ".join(filter(None, (self.left_out, str(self.values), *lines(self.stopped, PAST_IT)))) or "nothing left out"
 
     @property
     def left_out(self) -> str:
@@ -172,6 +188,15 @@ def tell_lost(values: LostValues, on_damage: OnDamage | None) -> None:
         counted.update(values)
     elif values.values:
         logger.warning("%s", values.said)
+
+
+def tell_stops(stopped: list[StoppedAt], on_damage: OnDamage | None) -> None:
+    """Add where a read has stopped to what a caller has passed to collect it, or else log it."""
+    if isinstance(on_damage, Skipped):
+        on_damage.stop(stopped)
+        return
+    for line in lines(stopped, PAST_IT):
+        of_transactions.warning("%s", line)
 
 
 def _counted(pieces: list[Damage], singular: str, plural: str) -> str:

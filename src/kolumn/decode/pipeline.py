@@ -25,17 +25,18 @@ from kolumn.core.buffers import int64s, keep
 from kolumn.core.errors import Code, NoMemoryError
 from kolumn.core.lost import LostValues
 from kolumn.core.threads import DECODE, RunAhead, Workers, forked, keep_forever, workers
-from kolumn.damage.findings import OnDamage, Tally, Trouble, damage_of_fault, lost_of
+from kolumn.damage.findings import OnDamage, Tally, Trouble, damage_of_fault, lost_of, tell_stops
 from kolumn.damage.search import Floor
 from kolumn.damage.segment_end import at_stop, compare_start, rest_after
 from kolumn.decode.chunk import Batch, Decoded, Decoder, decode_chunk, decoder_of
-from kolumn.decode.host.aborted import settle
+from kolumn.decode.host.aborted import may_stop, settle
 from kolumn.decode.host.chunks import Chunk, Reached, Stop, chunks, header_rows, is_packed, next_border
 from kolumn.decode.observed import Observations
 from kolumn.decode.opened_early import OpenedEarly
 from kolumn.decode.predicate import Predicate
 from kolumn.decode.raw_offsets import Deltas
 from kolumn.decode.small_segments import SmallSegments, tasks_of
+from kolumn.decode.stops import stops
 from kolumn.formats.entries import Entries
 from kolumn.options import AHEAD, Options
 from kolumn.source.segment_file import SegmentFile
@@ -63,7 +64,8 @@ def scan_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Decode ranges in order; batches of `chunk.Batch`, in host memory unless the options are for columns on a device.
 
-    ``damage`` is called with every damaged part that ``errors="skip"`` leaves out; a `Skipped` counts what is lost of values too. ``tally``
+    ``damage`` is called with every damaged part that ``errors="skip"`` leaves out; a `Skipped` counts what is lost of values too,
+    and has the open transactions at which the read stops; these are logged otherwise. ``tally``
     is called with each range and its tally when the range is done. ``decoder`` is that of the options, if it is known. With a
     ``predicate`` only records that match are returned; nothing is typed then. The call itself raises `MissingError` if a GPU was
     requested, and there is none. After the records before it come:
@@ -72,12 +74,23 @@ def scan_ranges(
     decompresses to too much); `KolumnError` in a process that was forked after the first batch.
     """
     watched = options.watched if options.typed else options
-    batches = _Scan(watched, damage, tally, decoder or decoder_of(options.backend), predicate).batches(ranges)
+    scan = _Scan(watched, damage, tally, decoder or decoder_of(options.backend), predicate)
+    if options.isolation_level == "read_committed":
+        batches: Iterator[Batch] = _up_to_stops(scan, list(ranges))
+    else:
+        batches = scan.batches(ranges)
     if options.backend == RESIDENT:
         return _counted(batches, lost_of(damage))
     if not options.typed:
         return batches
     return finished(batches, options.columns, options.binary, options.typed, lost_of(damage))
+
+
+def _up_to_stops(scan: "_Scan", ranges: list[Range]) -> Iterator[Batch]:
+    """The batches of a scan, which tells at its end where it has stopped before the end of a log."""
+    yield from scan.batches(ranges)
+    if may_stop(scan.options):
+        tell_stops(stops(ranges, scan.options), scan.on_damage)
 
 
 def _counted(tables: Iterable[Any], lost: LostValues | None) -> Iterator[Any]:

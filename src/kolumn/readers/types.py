@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import Source
-from kolumn.damage.findings import OnDamage
+from kolumn.damage.findings import OnDamage, Skipped
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.segments import Range, named_parts
@@ -250,7 +250,7 @@ def _seen(typed: Typed, options: Options, ranges: Sequence[Range]) -> Sequence[S
     """The schemas that the first values name."""
     walk = _plain(options, (typed.column, *typed.looks_at))
     left = typed.sample
-    for batch in scan_ranges(ranges, walk):
+    for batch in scan_ranges(ranges, walk, Skipped()):
         part = batch.slice(0, left)
         typed.framer.bodies(part.column(0), part.column(1) if typed.looks_at else None)
         left -= part.num_rows
@@ -328,7 +328,7 @@ class FirstValues:
 def first_values(typed: Typed, options: Options, ranges: Sequence[Range], on_damage: OnDamage | None = None) -> FirstValues:
     """The first values of a read, ``sample`` of them at most."""
     values, topics, has_records = list[bytes | None](), dict[str, None](), False
-    for batch in scan_ranges(ranges, _plain(options, (typed.column, "topic", *typed.looks_at)), on_damage):
+    for batch in scan_ranges(ranges, _plain(options, (typed.column, "topic", *typed.looks_at)), on_damage or Skipped()):
         has_records = has_records or batch.num_rows > 0
         part = batch.filter(batch.column(0).is_valid()).slice(0, typed.sample - len(values))
         topics |= dict.fromkeys(topic for topic in part.column(1).unique().to_pylist() if topic is not None)

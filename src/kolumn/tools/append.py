@@ -32,7 +32,8 @@ from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.core.keywords import known_keywords, refused
 from kolumn.core.lost import LostValues
 from kolumn.core.threads import PARQUET, workers
-from kolumn.damage.findings import Damage, OnDamage, Skipped, tell_lost
+from kolumn.damage.findings import Damage, OnDamage, Skipped, tell_lost, tell_stops
+from kolumn.damage.stopped import StoppedAt
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts
 from kolumn.options import Options
@@ -74,6 +75,8 @@ class Appended:
         it was appended.
     damage : list of Damage
         What ``errors="skip"`` has left out.
+    stopped : list of StoppedAt
+        Where a run with ``isolation_level="read_committed"`` has stopped before the end of a log.
     """
 
     rows: int
@@ -81,6 +84,7 @@ class Appended:
     next: dict[str, dict[int, int]]
     lost: list[tuple[str, int, int, int]]
     damage: list[Damage]
+    stopped: list[StoppedAt]
 
 
 @known_keywords(
@@ -150,6 +154,7 @@ def append(
             for lost in run.skipped:
                 values.update(lost.values)
             tell_lost(values, on_damage)
+            tell_stops(done.stopped, on_damage)
             if on_damage is not None:
                 for piece in done.damage:
                     on_damage(piece)
@@ -217,11 +222,15 @@ class _Run:
         nested: dict[str, dict[int, int]] = {}
         for topic, partition in sorted(logs.keys() & reached.keys()):
             nested.setdefault(topic, {})[partition] = reached[topic, partition]
-        return Appended(sum(file.rows for file in added), [file.path for file in added], nested, self.lost, self.damage)
+        return Appended(sum(file.rows for file in added), [file.path for file in added], nested, self.lost, self.damage, self.stops)
 
     @property
     def damage(self) -> list[Damage]:
         return [piece for lost in self.skipped for piece in lost.pieces]
+
+    @property
+    def stops(self) -> list[StoppedAt]:
+        return [own for lost in self.skipped for own in lost.stopped]
 
     def _logs(self) -> dict[Key, list[Segment]]:
         groups: dict[Key, list[Segment]] = {}

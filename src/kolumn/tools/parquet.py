@@ -17,7 +17,8 @@ from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Compression
 from kolumn.core.lost import LostValues
 from kolumn.core.threads import PARQUET, workers
-from kolumn.damage.findings import OnDamage, Skipped, tell_lost
+from kolumn.damage.findings import OnDamage, Skipped, tell_lost, tell_stops
+from kolumn.damage.stopped import StoppedAt, joined
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.names import MANIFEST
@@ -70,7 +71,7 @@ def write_parquet(
             raise ArgumentError(f"{there[0]} already exists ({len(there)} files in all): use --overwrite, or another target")
         # Most of the time is compression, which one file does in one thread.
         count = 1 if choose(options.backend) == "gpu" else max(1, min(options.threads, len(files)))
-        values = LostValues()
+        values, stopped = LostValues(), list[StoppedAt]()
         how = _How(commit, options.shared_by(count), row_group_rows, compression)
         with workers(PARQUET, count) as pool:
             begun = [pool.submit(how.write, some, file) for file, some in files]
@@ -78,6 +79,7 @@ def write_parquet(
                 for (_, some), written in zip(files, begun, strict=True):
                     rows, lost = written.result()
                     values.update(lost.values)
+                    stopped += lost.stopped
                     if on_damage is not None:
                         for piece in lost.pieces:
                             on_damage(piece)
@@ -85,6 +87,7 @@ def write_parquet(
             finally:
                 how.stopped.set()
                 tell_lost(values, on_damage)
+            tell_stops(joined(stopped), on_damage)
 
 
 def _by_segment(ranges: list[Range]) -> list[list[Range]]:

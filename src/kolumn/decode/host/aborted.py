@@ -25,10 +25,13 @@ _NEEDED = ("offset", "producerId", "isTransactional")
 
 @dataclass(frozen=True)
 class Transactions:
-    """The transactions of one topic-partition that were not committed."""
+    """The transactions of one topic-partition that were not committed; of the earliest open one the producer's epoch and the timestamp of
+    its first batch, for a read that stops there."""
 
     aborted: tuple[AbortedTxn, ...] = ()
     open: tuple[tuple[int, int], ...] = ()  # producer id and first offset of transactions without a marker at the end of the log
+    epoch: int | None = None
+    since: int | None = None
 
     @property
     def last_stable_offset(self) -> int | None:
@@ -89,10 +92,15 @@ def to_decode(options: Options, transactions: Transactions | None) -> Options:
     return replace(options, columns=columns, end_offset=end_of(options, transactions))
 
 
+def may_stop(options: Options) -> bool:
+    """Whether a read stops at the first open transaction."""
+    return options.isolation_level == "read_committed" and options.open_transactions == "stop"
+
+
 def end_of(options: Options, transactions: Transactions) -> int | None:
     """Offset at which a reader stops: with read_committed, at the last stable offset at the latest, unless it is to read on."""
     end, stable = options.end_offset, transactions.last_stable_offset
-    if options.isolation_level == "read_committed" and options.open_transactions == "stop" and stable is not None:
+    if may_stop(options) and stable is not None:
         end = stable if end is None else min(end, stable)
     return end
 

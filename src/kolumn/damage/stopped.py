@@ -1,0 +1,86 @@
+"""A read of committed records that stops at an open transaction."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from kolumn.core.errors import shown
+from kolumn.core.times import age_text, iso_text
+
+_MOST = 3  # partitions that have a line of their own
+
+
+@dataclass(frozen=True)
+class StoppedAt:
+    """Where a read of committed records stops before the end of a log, as a consumer does, since an open transaction begins there.
+
+    Attributes
+    ----------
+    log : str
+        Topic and partition, ``orders-0``; the path where no folder is named so.
+    offset : int, optional
+        Where the transaction begins: the last stable offset. None of a part of Redpanda's log that does not tell.
+    producer_id : int
+    producer_epoch : int, optional
+        None where the log does not have the first batch of the transaction.
+    since_ms : int, optional
+        Timestamp of that batch, likewise.
+    records : int, optional
+        How many records after the offset the read asked for and did not return, without those of aborted and open transactions. None of a
+        format whose headers do not tell it.
+    is_estimate : bool
+        Whether headers tell only about how many records these are.
+    """
+
+    log: str
+    offset: int | None
+    producer_id: int
+    producer_epoch: int | None = None
+    since_ms: int | None = None
+    records: int | None = 0
+    is_estimate: bool = False
+
+    def __str__(self) -> str:
+        epoch = "" if self.producer_epoch is None else f" (epoch {self.producer_epoch})"
+        since = "is open"
+        if self.since_ms is not None:
+            since = f"has been open since {iso_text(self.since_ms)}Z ({age_text(int(time.time() * 1000) - self.since_ms)})"
+        place = "" if self.offset is None else f" at offset {self.offset}"
+        return f"{shown(self.log)} stops{place}: a transaction of producer {self.producer_id}{epoch} {since}; {self._left}"
+
+    @property
+    def _left(self) -> str:
+        if self.records is None:
+            return "committed records after it are not read"
+        if not self.records:
+            return "no committed record comes after it"
+        about = "about " if self.is_estimate else ""
+        return f"{about}{self.records} committed record{' after it is' if self.records == 1 else 's after it are'} not read"
+
+
+def joined(stopped: Iterable[StoppedAt]) -> list[StoppedAt]:
+    """One for each log, from those of parts of it."""
+    logs: dict[tuple[str, int], StoppedAt] = {}
+    for own in stopped:
+        key = own.log, own.producer_id
+        other = logs.get(key)
+        if other is not None:
+            records = None if own.records is None or other.records is None else own.records + other.records
+            offset = own.offset if other.offset is None else other.offset
+            own = replace(other, offset=offset, records=records, is_estimate=own.is_estimate or other.is_estimate)
+        logs[key] = own
+    return list(logs.values())
+
+
+def lines(stopped: list[StoppedAt], advice: str) -> Iterator[str]:
+    """A line for each of the first logs, and one for the others; the last one ends with what can be done."""
+    if not stopped:
+        return
+    more = stopped[_MOST:]
+    texts = list(map(str, stopped[:_MOST]))
+    if more:
+        counts = [own.records for own in more]
+        about = "at least " if None in counts else "about " if any(own.is_estimate for own in more) else ""
+        texts.append(f"and {len(more)} more stop likewise; {about}{sum(filter(None, counts))} committed records in them are not read")
+    yield from texts[:-1]
+    yield f"{texts[-1]}. {advice}"
