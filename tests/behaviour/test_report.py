@@ -158,6 +158,9 @@ def test_transactions(gathered: Findings, broker: Path) -> None:
     states = Counter(row["transaction"] for row in rows if not row["isControl"])
     for state in ("committed", "aborted", "open"):
         assert gathered.states[state] == states[state]
+    skipped = kolumn.Skipped()
+    kolumn.read([broker / name for name in names], isolation_level="read_committed", errors="skip", on_damage=skipped)
+    assert gathered.stopped == skipped.stopped != []
 
 
 def test_space_by_format_and_ratios_of_codecs(gathered: Findings, broker: Path) -> None:

@@ -1,6 +1,7 @@
 """Committed reads return the same records as a consumer of a live broker, with side files and from the log alone."""
 
 import contextlib
+import json
 import logging
 import random
 import re
@@ -195,6 +196,27 @@ def test_commands_say_where_they_stop(command: str, tmp_path: Path) -> None:
         "; 3 committed records after it are not read. --open-transactions skip reads past it; `kolumn transactions` lists it"
     )
     assert result.exit_code == 0
+
+
+@of_every_case
+def test_the_overview_knows_open_transactions_from_headers(case: Case) -> None:
+    shown = asked.invoked(case.directory).stdout
+    [partition] = json.loads(asked.invoked("overview", case.directory, "--json").stdout)["partitions"]
+    found = from_headers([one for one in find_segments(case.directory) if one.base_offset is not None], Options())
+    assert partition["openTransactions"] == len(found.open)
+    said = f"Open transactions, where a committed read stops: {case.directory.name} at offset {found.last_stable_offset}; "
+    assert (said in shown, "--isolation-level read_committed --open-transactions skip" in shown) == (bool(found.open),) * 2
+
+
+def test_a_command_without_records_says_what_there_is(tmp_path: Path) -> None:
+    source = log(tmp_path, plain(0), plain(1), batch([Record(2, b"k", b"v", 1_700_000_000_000)]))
+    said = "no record matches; the source has 3 records, from 1970-01-01T00:00:00.000Z to 2023-11-14T22:13:20.000Z, at offsets 0 to 2"
+    for command in ("cat --key nokey", "cat --since 2030-01-01", f"to-parquet --until 1960-01-01 -o {tmp_path / 'parquet'}"):
+        result = asked.invoked(*command.split(), source)
+        assert (result.exit_code, result.stderr.splitlines()[-1]) == (0, said)
+    for command in ("cat --key k", "cat -n 0"):
+        assert asked.invoked(*command.split(), source).stderr == ""
+    assert asked.invoked("cat", log(tmp_path / "2", b"")).stderr == "the source has no records\n"
 
 
 def test_several_logs_that_stop_are_a_few_lines(tmp_path: Path) -> None:

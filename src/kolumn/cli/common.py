@@ -80,6 +80,32 @@ def say(skipped: "Skipped") -> int:
     return DAMAGE if skipped.damage else LIMIT
 
 
+def say_none(sources: "list[str] | InMemory", skipped: "Skipped", options: dict[str, Any]) -> None:
+    """Print on standard error, of a command that returns no record, what there is: by headers, so it is quick. If something was left out,
+    that is the reason.
+    """
+    if skipped.pieces or skipped.stopped:
+        return
+    from kolumn.core.times import iso_text
+    from kolumn.tools.statistics import overview
+
+    seen = overview(
+        sources, **{name: options[name] for name in ("format", "topic", "partition", "private_keys") if name in options}
+    ).partitions
+    records = sum(own.records for own in seen)
+    about = "about " if any(own.is_estimate for own in seen) else ""
+    if not records:
+        note("the source has no records")
+        return
+    text = f"no record matches; the source has {about}{counted(records, 'record')}"
+    times = [ms for own in seen for ms in (own.first_ms, own.last_ms) if ms is not None]
+    if times:
+        text += f", from {iso_text(min(times))}Z to {iso_text(max(times))}Z"
+    if len(seen) == 1:
+        text += f", at offsets {seen[0].first_offset} to {seen[0].last_offset}"
+    note(text)
+
+
 def counts(skipped: "Skipped") -> dict[str, int]:
     """Counts for summaries in JSON. ``recordsLost`` includes only stretches whose number of records is known."""
     return {

@@ -102,6 +102,10 @@ def _health(summary: "Overview") -> list[str]:
             lines.append(f"  and {len(summary.damage) - _MOST_DAMAGE} more")
     if summary.copies:
         lines.append(f"Copies: {summary.copies[0]}; `--replicas merge` reads each offset once.")
+    stopped = [f"{own.topic}-{own.partition} at offset {min(own.open.values())}" for own in summary.partitions if own.open]
+    if stopped:
+        more = f", and {counted(len(stopped) - 1, 'more partition')}" if len(stopped) > 1 else ""
+        lines.append(f"Open transactions, where a committed read stops: {stopped[0]}{more}; `--open-transactions skip` reads past them.")
     if summary.remarks:
         remark = summary.remarks[0]
         more = f", and {counted(len(summary.remarks) - 1, 'more remark')}" if len(summary.remarks) > 1 else ""
@@ -194,7 +198,8 @@ def _next(summary: "Overview", sources: Iterable[str]) -> list[tuple[str, str]]:
     largest = max(seen, key=lambda own: own.records)
     folder = quoted(as_typed(min(largest.folders))) if len(seen) > 1 and largest.folders else source
     skip = " --errors skip" if summary.damage else ""
-    committed = " --isolation-level read_committed" if any(own.control for own in seen) else ""
+    committed = " --isolation-level read_committed" if any(own.control or own.open for own in seen) else ""
+    committed += " --open-transactions skip" if any(own.open for own in seen) else ""
     steps = [(f"kolumn verify {source}", "check everything")]
     steps.append((f"kolumn cat -n 5{skip} {folder}", "the first records"))
     if any(own.topic == "_schemas" for own in seen):
@@ -210,6 +215,7 @@ def _as_json(summary: "Overview") -> dict[str, Any]:
             "records": own.records, "recordsEstimated": own.is_estimate, "firstOffset": own.first_offset, "lastOffset": own.last_offset,
             "firstTimestampMs": own.first_ms, "lastTimestampMs": own.last_ms, "codecs": dict(sorted(own.codecs.items())),
             "magic": {str(k): v for k, v in sorted(own.magics.items())}, "controlBatches": own.control,
+            "openTransactions": len(own.open),
         }
         for own in summary.partitions
     ]  # fmt: skip

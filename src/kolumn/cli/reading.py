@@ -22,7 +22,7 @@ from kolumn.cli.arguments import (
     or_standard_input,
     with_read_options,
 )
-from kolumn.cli.common import is_json, note, print_json, say, size_of
+from kolumn.cli.common import is_json, note, print_json, say, say_none, size_of
 from kolumn.cli.ending import OK, command, progress, quoted
 from kolumn.cli.help import SELECT, VALUES
 from kolumn.cli.tables import print_rows, print_table
@@ -84,7 +84,7 @@ def cat(
         printed = lines_of.columns or ["offset"]
     read = None if printed is None else [*printed, *(name for name in chosen.columns if name not in printed)]
     skipped, given = kolumn.Skipped(), or_standard_input(sources)
-    unknown, threads = Counter[str](), len(os.sched_getaffinity(0))
+    unknown, is_empty, threads = Counter[str](), True, len(os.sched_getaffinity(0))
     # On a terminal a bar would overwrite the records.
     with progress("printing", lambda: size_of(given)) if not sys.stdout.isatty() else nullcontext() as advance:
         options |= {"columns": read, "include_headers": options["include_headers"] and template is None}
@@ -97,6 +97,9 @@ def cat(
         with workers(CAT, threads) as pool:
             for lines in pool.ahead(lambda block: data_of(lines_of(block), block.num_rows), work, _AHEAD * threads):
                 sys.stdout.buffer.write(lines)
+                is_empty = is_empty and not len(lines)
+    if is_empty and limit != 0:
+        say_none(given, skipped, options)
     for name, count in sorted(unknown.items()):
         note(f"not decoded, kept as bytes: {count} of {name}")
     return say(skipped)

@@ -21,7 +21,7 @@ from kolumn.cli.arguments import (
     sources_and_target,
     with_read_options,
 )
-from kolumn.cli.common import counted, counts_of, note, print_json, say, say_of, size_of
+from kolumn.cli.common import counted, counts_of, note, print_json, say, say_none, say_of, size_of
 from kolumn.cli.ending import DAMAGE, FAILED, LIMIT, OK, command, progress
 from kolumn.cli.help import VALUES
 from kolumn.cli.tables import print_left_out, print_rows
@@ -120,6 +120,8 @@ def to_parquet(
         plan = plan_read(sources, Options.of(decode=decode, on_progress=advance, **options))
         written = [rows for _, rows in write_parquet(plan.ranges, target, plan.options, row_group_rows, compression, overwrite, skipped)]
     note(f"{counted(sum(written), 'record')} in {counted(sum(rows > 0 for rows in written), 'file')} below {target}")
+    if not sum(written):
+        say_none(sources, skipped, options)
     return say(skipped)
 
 

@@ -46,16 +46,20 @@ class StoppedAt:
         if self.since_ms is not None:
             since = f"has been open since {iso_text(self.since_ms)}Z ({age_text(int(time.time() * 1000) - self.since_ms)})"
         place = "" if self.offset is None else f" at offset {self.offset}"
-        return f"{shown(self.log)} stops{place}: a transaction of producer {self.producer_id}{epoch} {since}; {self._left}"
+        return f"{shown(self.log)} stops{place}: a transaction of producer {self.producer_id}{epoch} {since}; {self._said}"
 
     @property
-    def _left(self) -> str:
+    def left(self) -> int | str | None:
+        """How many committed records are not read, for people."""
+        return f"about {self.records}" if self.is_estimate and self.records else self.records
+
+    @property
+    def _said(self) -> str:
         if self.records is None:
             return "committed records after it are not read"
         if not self.records:
             return "no committed record comes after it"
-        about = "about " if self.is_estimate else ""
-        return f"{about}{self.records} committed record{' after it is' if self.records == 1 else 's after it are'} not read"
+        return f"{self.left} committed record{' after it is' if self.records == 1 else 's after it are'} not read"
 
 
 def joined(stopped: Iterable[StoppedAt]) -> list[StoppedAt]:

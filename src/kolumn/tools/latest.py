@@ -77,7 +77,8 @@ class LeftOutRecords:
 _MEANING = {
     "without_key": "%d records without a key were left out",
     "without_timestamp": "%d records without a timestamp were left out: whether they are older than as_of is not known",
-    "after_stable": "%d records from the first open transaction on were left out, which no consumer of committed records gets",
+    "after_stable": "%d records from the first open transaction on were left out, which no consumer of committed records gets; "
+    "open_transactions says whether those after it count",
     "unknown_keys": "%d keys have later records alone, and records are missing in the log: which they had then is not known",
     "truncates": "%d truncate events emptied the table: what their partitions had before was left out, rows in other partitions were not",
 }

@@ -128,7 +128,7 @@ class Seen:
 
     Several ``folders`` are copies of the partition, or parts of it. Control records are not among the ``records``. If it ``is_estimate``,
     compressed messages of formats 0 and 1 do not say how many they are, and the absent offsets before each are counted as records.
-    ``control`` counts control batches.
+    ``control`` counts control batches. ``open`` has the first offsets of transactions without a marker, by their producers.
     """
 
     topic: str | None
@@ -146,6 +146,7 @@ class Seen:
     codecs: Counter[str] = field(default_factory=Counter)
     magics: Counter[int] = field(default_factory=Counter)
     control: int = 0
+    open: dict[int, int] = field(default_factory=dict)
 
     def add(self, entries: Entries, before: int) -> None:
         self.batches += len(entries)
@@ -169,8 +170,19 @@ class Seen:
                 known = [] if getattr(self, name) is None else [getattr(self, name)]
                 setattr(self, name, min([int(values.min()), *known]) if name in lows else max([int(values.max()), *known]))
         self.codecs.update({name: len(sizes) for name, sizes in by_codec(entries)})
+        self._add_transactions(entries[entries.transactional == 1])
         for magic, batches in zip(*np.unique(entries.magic, return_counts=True), strict=True):
             self.magics[int(magic)] += int(batches)
+
+    def _add_transactions(self, entries: Entries) -> None:
+        for producer in np.unique(entries.producer_id).tolist():
+            own = entries[entries.producer_id == producer]
+            ends = np.flatnonzero(own.control)
+            if len(ends):
+                self.open.pop(producer, None)
+                own = own[ends[-1] + 1 :]
+            if len(own):
+                self.open.setdefault(producer, int(own.base_offset[0]))
 
 
 @dataclass

@@ -20,8 +20,10 @@ from kolumn.copies.transactions import with_transactions
 from kolumn.core import keywords
 from kolumn.core.errors import shown
 from kolumn.damage.findings import Damage, Remark, Skipped, Tally
+from kolumn.damage.stopped import StoppedAt, joined
 from kolumn.decode.host.aborted import Transactions
 from kolumn.decode.pipeline import scan_ranges
+from kolumn.decode.stops import stops
 from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.readers.lost_values import ValueLosses
@@ -99,7 +101,7 @@ class Findings:
         than the moment of the report.
     ``payloads``: bytes of keys and values by codec.
     ``values``: what could not be decoded of typed keys and values.
-    ``states``: records by the state of their transaction;
+    ``states``: records by the state of their transaction; ``stopped``: where a committed read of a partition would stop;
     ``controls``: control records. ``lag`` is None if `__consumer_offsets` is not in the source, ``audit`` if it is of a draft.
     """
 
@@ -121,6 +123,7 @@ class Findings:
     keys: Keys = field(default_factory=Keys)
     transactions: TransactionStatistics = field(default_factory=TransactionStatistics)
     states: Counter[str] = field(default_factory=Counter)
+    stopped: list[StoppedAt] = field(default_factory=list)
     controls: Counter[Partition] = field(default_factory=Counter)
     lag: Lag | None = None
     audit: Audit | None = None
@@ -186,13 +189,16 @@ class _Part:
             options = replace(options, columns=columns)
             if self._known is not None and part.transactions is None:
                 ranges = [replace(part, transactions=self._known)]
-            ranges = with_transactions(ranges, options)
+            ranges = with_transactions(ranges, replace(options, isolation_level="read_committed"))
             self._known = ranges[0].transactions
         if options.typed:
             options = findings.values.asked(options, options.typed)
         for batch in scan_ranges(ranges, options, findings.skipped, tally=self._tally):
             findings.values.add(batch)
             self._add(batch.select(range(len(columns))).rename_columns(columns))
+        if self._known is not None:
+            # Headers of what is after an open transaction.
+            findings.stopped = joined([*findings.stopped, *stops([replace(part, transactions=self._known)], options)])
         return findings.skipped.damage[before:]
 
     def close(self) -> None:

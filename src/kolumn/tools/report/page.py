@@ -198,11 +198,14 @@ def transactions(findings: Findings) -> str:
         for own in longest
     ]
     names = ["producer", "partition", "outcome", "begun", "took", "first offset"]
+    stopped = [[own.log, own.offset, own.producer_id, html.moment(own.since_ms), own.left] for own in findings.stopped]
+    ends = ["partition", "offset", "producer", "open since", "committed records after it"]
     return (
         html.charts(drawn)
         + html.table("Transactions by outcome, in each partition", ["outcome", "transactions"], rows)
         + html.table("Records by the state of their transaction", ["state", "records"], states)
         + html.table("The longest", names, lines)
+        + html.table("Open transactions, where committed reads stop; --open-transactions skip reads past them", ends, stopped)
     )
 
 
