@@ -1,11 +1,12 @@
 """A small disk of a broker that died: `python examples/dead_broker.py DIRECTORY [PART]`.
 
-Three topics, and the topic in which a schema registry kept their schemas:
+Four topics, and the topic in which a schema registry kept their schemas:
 
     orders-0, orders-1   Avro by three versions of a schema; some orders are cancelled by a tombstone
     clicks-0             JSON; one batch of it was damaged
     payments-0           transactions of a real Kafka broker, committed and aborted
-    _schemas-0           subject orders-value, versions 1 to 3
+    shipments-0          Protobuf; each value says which message of its .proto file it is
+    _schemas-0           subject orders-value, versions 1 to 3, and subject shipments-value
 
 PART, from 0 to 1, is where in the first segment of the clicks the damage is: 0.51 unless said. Two disks with damage in different places
 are what two replicas often are.
@@ -38,16 +39,47 @@ FIELDS: list[dict[str, Any]] = [
 ]
 # Version 1 had three fields; the others came later.
 VERSIONS = [{"type": "record", "name": "Order", "fields": FIELDS[:fields]} for fields in (3, 4, 5)]
+CARRIERS = 3
+SHIPMENT = """\
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+
+message Address {
+  string city = 1;
+  string country = 2;
+}
+
+message Shipment {
+  enum Carrier {
+    UNKNOWN = 0;
+    POST = 1;
+    COURIER = 2;
+  }
+  message Parcel {
+    int32 grams = 1;
+  }
+  int64 order = 1;
+  Carrier carrier = 2;
+  Address address = 3;
+  repeated Parcel parcels = 4;
+  google.protobuf.Timestamp sent = 5;
+}
+"""
+ADDRESSES = [("London", "GB"), ("Rome", "IT"), ("Eindhoven", "NL"), ("New York", "US")]
 
 
-def _long(value: int) -> bytes:
-    """Avro's zigzag varint."""
-    value = (value << 1) ^ (value >> 63)
+def _varint(value: int) -> bytes:
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*out, value])
+
+
+def _long(value: int) -> bytes:
+    """Avro's zigzag varint."""
+    return _varint((value << 1) ^ (value >> 63))
 
 
 def _text(value: str) -> bytes:
@@ -83,12 +115,36 @@ def clicks(count: int) -> Iterator[tuple[bytes, bytes, int]]:
         yield f"session-{rng.randrange(200)}".encode(), json.dumps(click).encode(), MORNING + 90 * i
 
 
+def _field(number: int, value: int | bytes) -> bytes:
+    """A field of Protobuf: a varint, or bytes after their length. A number that is 0 is left out."""
+    if isinstance(value, bytes):
+        return _varint(number << 3 | 2) + _varint(len(value)) + value
+    return _varint(number << 3) + _varint(value) if value else b""
+
+
+def shipments(count: int) -> Iterator[tuple[bytes, bytes, int]]:
+    """Shipments of the orders, as a registry's serializer writes them: magic byte, schema id, message indexes, Protobuf."""
+    rng = random.Random(11)
+    # One index, 1: the second message of the file.
+    prefix = b"\0" + struct.pack(">I", len(VERSIONS) + 1) + _long(1) + _long(1)
+    for id in range(count):
+        city, country = rng.choice(ADDRESSES)
+        sent = MORNING + 900 * id + 60_000
+        body = _field(1, id) + _field(2, rng.randrange(CARRIERS)) + _field(3, _field(1, city.encode()) + _field(2, country.encode()))
+        body += b"".join(_field(4, _field(1, rng.randrange(50, 5_000))) for _ in range(rng.randrange(1, 4)))
+        body += _field(5, _field(1, sent // 1000) + _field(2, sent % 1000 * 1_000_000))
+        yield f"order-{id}".encode(), prefix + body, sent
+
+
 def schemas() -> Iterator[tuple[bytes, bytes, int]]:
     """The versions as Confluent's registry keeps them."""
     for number, schema in enumerate(VERSIONS, 1):
         key = {"keytype": "SCHEMA", "subject": "orders-value", "version": number, "magic": 1}
         value = {"subject": "orders-value", "version": number, "id": number, "schema": json.dumps(schema), "deleted": False}
         yield json.dumps(key).encode(), json.dumps(value).encode(), MORNING
+    key = {"keytype": "SCHEMA", "subject": "shipments-value", "version": 1, "magic": 1}
+    value = {"subject": "shipments-value", "version": 1, "id": len(VERSIONS) + 1, "schemaType": "PROTOBUF", "schema": SHIPMENT}
+    yield json.dumps(key).encode(), json.dumps({**value, "deleted": False}).encode(), MORNING
 
 
 def _write(records: Iterator[tuple[bytes, bytes | None, int]], folder: Path, **how: Any) -> None:
@@ -109,6 +165,7 @@ def make(disk: Path, part: float = 0.51) -> None:
     _write(clicks(20_000), disk / "clicks-0", segment_bytes=800_000)
     _write(schemas(), disk / "_schemas-0")
     shutil.copytree(CORPUS / "transactional" / "txn-zstd-0", disk / "payments-0")
+    _write(shipments(1_500), disk / "shipments-0")
     # A sector that the disk no longer holds: zeros in the middle of a batch.
     segment = min((disk / "clicks-0").glob("*.log"))
     with segment.open("r+b") as file:
