@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kolumn.readers.api import batches, read, scan, verify
     from kolumn.readers.explain import ReadExplanation, explain
     from kolumn.readers.gpu import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
-    from kolumn.readers.polars import scan_polars
+    from kolumn.readers.polars import scan_polars, topics
     from kolumn.readers.verified import Report
     from kolumn.tools.append import Appended, append
     from kolumn.tools.auditing.audit import Audit, audit
@@ -94,6 +94,7 @@ __all__ = [
     "side_files",
     "space",
     "tidy",
+    "topics",
     "verify",
     "warmup",
     "write",
@@ -107,7 +108,7 @@ _MODULES = {
     "readers.api": ("batches", "read", "scan", "verify"),
     "readers.explain": ("ReadExplanation", "explain"),
     "readers.gpu": ("read_cudf", "read_pylibcudf", "scan_cudf", "scan_pylibcudf"),
-    "readers.polars": ("scan_polars",),
+    "readers.polars": ("scan_polars", "topics"),
     "readers.verified": ("Report",),
     "tools.append": ("Appended", "append"),
     "tools.auditing.audit": ("Audit", "audit"),

@@ -217,14 +217,18 @@ def test_topics_that_a_query_does_not_name_need_not_fit(tmp_path: Path) -> None:
     # A name may be that of something else.
     assert sql(*typed, "with __consumer_offsets as (select 1 a) from __consumer_offsets") == [{"a": 1}]
     assert {row["name"] for row in sql(*typed, "show tables")} >= {"__consumer_offsets", "clicks", 'a"b', "rows", "gone"}
+    # A topic without a type stays bytes.
+    assert sql(*typed, "select value from __consumer_offsets") == [{"value": "\0\1", "valueEncoding": "utf-8"}]
+    assert sql(*typed, "select clicks.value.a from clicks join main.__CONSUMER_OFFSETS o on true")[0]["a"] == 1
+    fields = (*typed, "--value-columns", "a")
     for query, *said in (
-        ("select * from __consumer_offsets", "topic __consumer_offsets: none of the first 1 values is JSON", "say it in --value-schema"),
-        ("describe __CONSUMER_OFFSETS", "topic __consumer_offsets: none", "ask about this one by itself"),
-        ("select * from clicks join main.__consumer_offsets on true", "topic __consumer_offsets: none"),
+        ("select * from rows", "topic rows: --value-columns: unknown field 'a'", "ask about this one by itself"),
+        ("describe ROWS", "topic rows: --value-columns: unknown field 'a'"),
+        ("select * from clicks join main.rows on true", "topic rows: --value-columns"),
         ("from query('from cli' || 'cks')", "a topic is a table where the query has its name"), ("from nothing", "tables: "),
         ("from orders", "Orders", "have one name in SQL"),
     ):  # fmt: skip
-        out = invoked("sql", *typed, query)
+        out = invoked("sql", *fields, query)
         assert (out.exit_code, out.stdout) == (2, "")
         for part in said:
             assert part in out.stderr, out.stderr

@@ -361,6 +361,8 @@ def test_subjects_of_messages(tmp_path: Path) -> None:
         write_values(folder / "o-0", [b"\0\0\0\0\1" + b"\2\2" + b"\x08\5"])
     assert read(tmp_path / "1" / "o-0", value_subject="record", value_message="p.B") == [{"b": 5}]
     assert read(tmp_path / "2" / "o-0", value_subject="topic-record", value_message="B") == [{"b": 5}]
+    # The values say it.
+    assert read(tmp_path / "1" / "o-0", value_subject="record") == [{"b": 5}]
     said = refused(tmp_path / "2" / "o-0", "or a message in value_message; values of the others are null", value_subject="topic-record")
     assert all(name in said for name in ("p.A", "p.B", "p.A.In"))
 

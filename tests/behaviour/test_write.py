@@ -27,12 +27,11 @@ from kit.outcome import raises
 from kit.replicas import flip
 from kit.strategies import segments
 from kit.streams import SNAPPY
-from kolumn.copies.ranges import log_ranges
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.damage.findings import Damage
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
-from kolumn.readers.plan import live_segments
+from kolumn.readers.plan import plan_read
 from kolumn.tools import parquet
 from kolumn.tools.parquet import write_parquet
 
@@ -362,8 +361,7 @@ def log(tmp_path: Path) -> Path:
 
 def written(log: Path, target: Path, threads: int, **options: Any) -> tuple[list[int], list[int], list[Damage]]:
     chosen, damage = Options.of(threads=threads, **options), list[Damage]()
-    ranges = log_ranges(live_segments(log, chosen).segments, chosen)
-    each = list(write_parquet(ranges, str(target), chosen, 1 << 20, "zstd", False, damage.append))
+    each = list(write_parquet([plan_read(log, chosen)], str(target), 1 << 20, "zstd", False, damage.append))
     return [some[0].segment.base_offset or 0 for some, _ in each], [rows for _, rows in each], damage
 
 

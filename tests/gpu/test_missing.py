@@ -23,7 +23,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "read_pylibcudf": kolumn.read_pylibcudf,
     "statistics": lambda path: statistics.collect(path, print, backend="gpu"),
     "ranges": lambda _: scan_ranges(iter([]), Options.of(backend="gpu")),
-    "parquet": lambda path: next(write_parquet([], str(path), Options.of(backend="gpu"), 1, "none", False)),
+    "parquet": lambda path: next(write_parquet([plan.ReadPlan(Mock(), Options.of(backend="gpu"), [])], str(path), 1, "none", False)),
 }
 
 

@@ -244,7 +244,7 @@ def test_nothing_goes_into_a_data_folder(tmp_path: Path, name: tuple[str, ...]) 
 def test_targets(tmp_path: Path) -> None:
     assert run("convert", TOPIC, "--output", tmp_path / "out").returncode == 0
     with pytest.raises(ArgumentError, match=r"s3://lake: .*kolumn\.append writes tables"):
-        list(write_parquet([], "s3://lake", None, 1, "zstd", False))
+        list(write_parquet([], "s3://lake", 1, "zstd", False))
 
 
 READING = """

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError, LimitError, escaped, shown
+from kolumn.core.errors import A_FRAME_EACH, ArgumentError, CorruptBatchError, KolumnError, LimitError, escaped, shown
 
 PATIENCE_S = 1.0  # seconds after which a bar is shown
 _NAMES = "kolumn-names"  # error handler of streams on which names of files are printed
@@ -85,6 +85,7 @@ def quoted(name: str) -> str:
 
 def in_shell_words(text: str, parameters: Iterable[str]) -> str:
     parameters = list(parameters)
+    text = text.replace(A_FRAME_EACH, "`kolumn cat`, `sql` or `to-parquet`, which type each topic by itself")
     if "key_file" in parameters:
         text = re.sub(r"private_keys=\{'([^']*)': path\}", r"--key-file \1=path", text)
     for parameter in parameters:
@@ -169,7 +170,8 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
     """Exit code of some work: its result, or the code of its error. All of its output has been written when this returns. Errors contain
     names of Python parameters; those among ``options`` are replaced by the names on the command line."""
     try:
-        return _written(work())
+        with _logging_for(options):
+            return _written(work())
     except BrokenPipeError:
         # The process that reads the output has closed it.
         _discard_output()
@@ -196,6 +198,23 @@ def exit_code_of(work: Callable[[], int], options: Collection[str] = ()) -> int:
             raise
         say(shown(f"internal error: {type(error).__name__}: {error}. KOLUMN_DEBUG=1 prints where it was raised; please report that"))
         return _written(FAILED)
+
+
+@contextmanager
+def _logging_for(options: Collection[str]) -> Iterator[None]:
+    """Print what the library logs as it would be said here, unless the program has handlers of its own."""
+    import logging
+
+    class Said(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            with suppress(OSError, ValueError):
+                typer.echo(in_shell_words(record.getMessage(), options), err=True)
+
+    before, logging.lastResort = logging.lastResort, Said(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.lastResort = before
 
 
 def say(text: str) -> None:

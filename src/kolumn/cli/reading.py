@@ -64,14 +64,16 @@ def cat(
 
     Keys, values and header values are shown as UTF-8 if they are valid UTF-8, else as base64. The output shows which: JSON has
     `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null. With `--value-format` values are
-    decoded and shown as JSON; bytes in them are base64. With `--decode internal` they are the messages of a cluster's own topics.
+    decoded and shown as JSON, of each topic by its own schema; bytes in them are base64. Values of a topic without a schema stay bytes,
+    unless it is the only topic. With `--decode internal` they are the messages of a cluster's own topics.
 
     Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
     """
-    import kolumn
     from kolumn.cli.lines import Template, blocks, data_of, json_lines, text_lines
     from kolumn.core.threads import CAT, workers
+    from kolumn.damage.findings import Skipped
     from kolumn.options import Options
+    from kolumn.readers.api import each_topic
 
     chosen = RecordFilter(key, grep, [name for name in ("key", "value") if f"{name}_format" in options])
     lines_of: Callable[..., Any] = json_lines if template is None and is_json(json) else text_lines
@@ -83,12 +85,12 @@ def cat(
         lines_of = Template(template)
         printed = lines_of.columns or ["offset"]
     read = None if printed is None else [*printed, *(name for name in chosen.columns if name not in printed)]
-    skipped, given = kolumn.Skipped(), or_standard_input(sources)
+    skipped, given = Skipped(), or_standard_input(sources)
     unknown, is_empty, threads = Counter[str](), True, len(os.sched_getaffinity(0))
     # On a terminal a bar would overwrite the records.
     with progress("printing", lambda: size_of(given)) if not sys.stdout.isatty() else nullcontext() as advance:
         options |= {"columns": read, "include_headers": options["include_headers"] and template is None}
-        reader = kolumn.scan(given, on_damage=skipped, on_progress=advance, decode=decode, **options)
+        reader = each_topic(given, Options.of(on_progress=advance, decode=decode, **options), skipped)
         records = chosen.of(reader, printed)
         if decode is not None:
             records = _counting_unknown(records, unknown)
@@ -142,13 +144,16 @@ class RecordFilter:
         if not self.columns:
             yield from batches
             return
-        extra = [] if printed is None else [name for name in self.columns if name not in printed]
+        kept = set(self._names.values() if printed is None else printed)
         for batch in batches:
+            # Values of a topic without a schema stay bytes, in the column "value".
+            there = {name: own if own in batch.schema.names else name for name, own in self._names.items()}
+            extra = [name for name in there.values() if name in batch.schema.names and not {name, f"{name}Raw"} & kept]
             mask = pa.scalar(True)
             if self._key is not None:
-                mask = pc.equal(batch[self._names["key"]], pa.scalar(self._key, pa.binary()))
+                mask = pc.equal(batch[there["key"]], pa.scalar(self._key, pa.binary()))
             if self._grep is not None:
-                matches = [pc.fill_null(pc.match_substring_regex(batch[name], self._grep), False) for name in self._names.values()]
+                matches = [pc.fill_null(pc.match_substring_regex(batch[name], self._grep), False) for name in there.values()]
                 mask = pc.and_(mask, pc.or_(*matches))
             batch = batch.filter(mask)
             yield batch.drop_columns(extra) if extra else batch
@@ -186,9 +191,10 @@ def sql(
 ) -> int:
     """Ask topics in SQL, by DuckDB and Polars. Each topic is a table; only the columns and ranges that a query names are read.
 
-    Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs. The options are
-    those of all topics that the query names; others need not fit. On a terminal the result is a table, elsewhere it is JSON lines as in
-    `kolumn cat --json`. A query sees the topics alone, no files and no network, unless `--allow-files` is given.
+    Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs, of each topic by
+    its own schema. The options are those of all topics that the query names; others need not fit. On a terminal the result is a table,
+    elsewhere it is JSON lines as in `kolumn cat --json`. A query sees the topics alone, no files and no network, unless `--allow-files` is
+    given.
 
     Example: `kolumn sql /mnt/dead-broker "select decode(key) k, count(*) n from orders group by k order by n desc limit 5"`
     """

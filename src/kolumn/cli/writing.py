@@ -105,20 +105,21 @@ def to_parquet(
 ) -> int:
     """Write one Parquet file for each segment, below `topic=…/partition=…/` of the target folder.
 
-    Files get their names together, when all are complete and on disk: even if the run is killed, no incomplete file is left.
+    Files get their names together, when all are complete and on disk: even if the run is killed, no incomplete file is left. With
+    `--value-format` each topic has the type of its own schema, and values of a topic without one stay bytes.
 
     Example: `kolumn to-parquet --include-headers /var/lib/kafka/data/orders-* lake/`
     """
     sources, target = sources_and_target(paths, output)
     from kolumn.damage.findings import Skipped
     from kolumn.options import Options
-    from kolumn.readers.plan import plan_read
+    from kolumn.readers.topics import plan_topics
     from kolumn.tools.parquet import write_parquet
 
     skipped = Skipped()
     with progress("writing", lambda: size_of(sources)) as advance:
-        plan = plan_read(sources, Options.of(decode=decode, on_progress=advance, **options))
-        written = [rows for _, rows in write_parquet(plan.ranges, target, plan.options, row_group_rows, compression, overwrite, skipped)]
+        plans = plan_topics(sources, Options.of(decode=decode, on_progress=advance, **options))
+        written = [rows for _, rows in write_parquet(plans, target, row_group_rows, compression, overwrite, skipped)]
     note(f"{counted(sum(written), 'record')} in {counted(sum(rows > 0 for rows in written), 'file')} below {target}")
     if not sum(written):
         say_none(sources, skipped, options)

@@ -143,6 +143,8 @@ class KolumnError(Exception):
         return "\n".join(map(str, self.args))
 
 
+A_FRAME_EACH = "kolumn.topics(source, …) for a frame each"
+"""How a program reads topics of several types. Spark and the command line have ways of their own, and replace it."""
 _OF_OTHERS = {
     "a segment of Redpanda": "Read it with format='redpanda'.",
     "a segment of Kafka": "Read it with format='kafka', under a name that is not Redpanda's.",

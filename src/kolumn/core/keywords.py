@@ -136,7 +136,7 @@ class PayloadOptions(TypedDict, total=False):
     key_schema: PayloadSchema
     value_schemas: Annotated[PayloadSchemas, None, "Source of the writer schemas: a topic _schemas, a folder, or a registry's URL."]
     key_schemas: PayloadSchemas
-    value_message: Annotated[str | None, None, "Name of the Protobuf message."]
+    value_message: Annotated[str | None, None, "Name of the Protobuf message, if neither its file nor the first values say it."]
     key_message: str | None
     value_columns: Annotated[Columns | None, None, "Fields to decode; a dotted name is a field of a struct; by default all."]
     key_columns: Columns | None

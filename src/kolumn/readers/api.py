@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Unpack
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.pieces import batch_table
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments, plan_read
-from kolumn.readers.types import with_types
+from kolumn.readers.topics import plan_topics, types_by_topic
 from kolumn.readers.verified import Report, verified
 from kolumn.source.segments import Range
 from kolumn.values.typed import payload_names
@@ -89,6 +90,13 @@ def _records(
     return schema, strings_of(scan_ranges(plan.ranges, options.with_added(NAMED_BY), on_damage, decoder=decoder), schema)
 
 
+def each_topic(source: keywords.Source, options: Options, on_damage: OnDamage | None = None) -> Iterator[pa.RecordBatch]:
+    """The records of a source whose topics may have types of their own, so that batches differ in their columns."""
+    decoder = decoder_of(options.backend)
+    plans = plan_topics(source, options)
+    return chain.from_iterable(scan_ranges(plan.ranges, plan.options, on_damage, decoder=decoder) for plan in plans)
+
+
 @known_keywords()
 def read(
     source: keywords.Source,
@@ -146,5 +154,6 @@ def verify(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     asked = Options.of(**options)
     require(asked.backend)
     live = live_segments(source, replace(asked, errors="skip"))
-    asked = with_types(replace(asked, errors="skip"), source, map(Range.whole, live.segments))
-    return replace(verified(linked_as_log(live.segments, asked), asked), left_out=live.left_out())
+    asked = replace(asked, errors="skip")
+    known = types_by_topic(asked, source, list(map(Range.whole, live.segments)))
+    return replace(verified(linked_as_log(live.segments, asked), asked, known), left_out=live.left_out())

@@ -25,19 +25,21 @@ class ValueLosses:
         """The options of a read with the columns that are needed too, and with payloads as they were stored; a value that is not valid is
         never an error.
         """
-        columns = tuple(f"{name}Raw" if name in self.values else name for name in options.columns)
-        names = [name for column in self.values for name in (f"{column}Valid", f"{column}Problems")]
+        own = [owner.column for owner in typed]
+        columns = tuple(f"{name}Raw" if name in own else name for name in options.columns)
+        names = [name for column in own for name in (f"{column}Valid", f"{column}Problems")]
         added = [name for name in ("offset", "segment", "isControl", *names) if name not in columns]
         strict = tuple(replace(owner, errors="null-field" if owner.errors == "raise" else owner.errors) for owner in typed)
         return replace(options, columns=(*columns, *added), typed=strict)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count what the records of a batch lost; nothing is expected of control records."""
-        if not self.values:
+        there = [column for column in self.values if f"{column}Problems" in batch.schema.names]
+        if not there:
             return
         if batch["isControl"].true_count:
             batch = batch.filter(pc.invert(batch["isControl"]))
-        for column in self.values:
+        for column in there:
             problems = batch[f"{column}Problems"]
             self.values[column] += batch[f"{column}Valid"].true_count + len(problems) - problems.null_count
             if problems.null_count < len(problems):

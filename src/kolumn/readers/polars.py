@@ -8,7 +8,7 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kolumn.backend import require
 from kolumn.core import keywords
-from kolumn.core.errors import ArgumentError, KolumnError, shown
+from kolumn.core.errors import ArgumentError, KolumnError, shown, unknown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.packages import missing_package
 from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
@@ -25,6 +25,7 @@ from kolumn.damage.findings import OnDamage
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments, plan_of, plan_read
+from kolumn.readers.topics import plan_topics
 from kolumn.source.segments import Segment, in_memory, named_parts
 from kolumn.source.storage import parent
 from kolumn.values.narrowing import Narrowed, narrowed_schema, say_narrowed
@@ -177,17 +178,18 @@ class FrameSource:
     """A source with the options of a read, checked: it can be read again and again, each time with other columns and ranges.
 
     ``schema`` has the columns and types; ``failed`` is the last error of a read, of which libraries that call the read pass on the text
-    alone. Errors as `kolumn.scan`.
+    alone. Errors as `kolumn.scan`. The source may be a topic of ``several``, a larger source: a type that it does not have is no error.
     """
 
-    def __init__(self, source: keywords.Source, options: Options, on_damage: OnDamage | None, payload: str) -> None:
+    def __init__(
+        self, source: keywords.Source, options: Options, on_damage: OnDamage | None, payload: str, several: keywords.Source | None = None
+    ) -> None:
         check_payload(payload)
         require(options.backend)
-        # An iterator and a file object can be read only once.
-        held = in_memory(source)
-        self._source = held.memory if held is not None else source if isinstance(source, str | os.PathLike) else named_parts(source)
+        self._source = _lasting(source)
         self._on_damage, self._payload = on_damage, payload
-        self._options = plan_read(self._source, options).options
+        plan = plan_read(self._source, options) if several is None else plan_topics(self._source, options, True, several)[0]
+        self._options = plan.options
         self.schema = self._schema_of(self._options)
         self.failed: KolumnError | None = None
         self._said = False
@@ -295,6 +297,78 @@ def _lazy_frame(source: FrameSource) -> "pl.LazyFrame":
     return register_io_source(frames, schema=schema, explain_name="kolumn")
 
 
+class TopicFrames(Mapping[str, "pl.LazyFrame"]):
+    """The topics of a source by their names, in its order: each is a LazyFrame that is made when it is asked for, with types of its own.
+
+    ``sources`` are what the frames that were made read.
+    """
+
+    def __init__(self, source: keywords.Source, options: Options, on_damage: OnDamage | None = None, payload: str = "binary") -> None:
+        self._source, self._options, self._on_damage, self._payload = _lasting(source), options, on_damage, payload
+        self._folders: dict[str, dict[str, None]] = {}
+        for segment in live_segments(self._source, options).segments:
+            name = _NO_NAME if segment.topic is None else shown(segment.topic)
+            self._folders.setdefault(name, {})[segment.path if segment.topic is None else parent(segment.path)] = None
+        self.sources: dict[str, FrameSource] = {}
+
+    def __getitem__(self, name: str) -> "pl.LazyFrame":
+        if name not in self._folders:
+            raise KeyError(unknown("topic", name, self._folders))
+        folders = list(self._folders[name])
+        if name not in self.sources:
+            own, several = (folders, self._source) if len(self._folders) > 1 else (self._source, None)
+            self.sources[name] = FrameSource(own, self._options, self._on_damage, self._payload, several)
+        return _lazy_frame(self.sources[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._folders)
+
+    def __len__(self) -> int:
+        return len(self._folders)
+
+    def __repr__(self) -> str:
+        """The names: a frame is made when it is asked for."""
+        return f"kolumn.topics: {', '.join(self) or 'none'}"
+
+
+@known_keywords()
+def topics(
+    source: keywords.Source,
+    *,
+    on_damage: OnDamage | None = None,
+    payload: keywords.Payload = "binary",
+    **options: Unpack[keywords.ReadOptions],
+) -> "Mapping[str, pl.LazyFrame]":
+    """Each topic of a source as a LazyFrame of Polars; parameters, columns and errors as `scan_polars`.
+
+    Topics may have values of different types, which are no one table. A frame is made when its topic is first asked for, with the type of
+    that topic: by its own schemas, or inferred from its own values. If the source has several topics, keys and values of one without a
+    schema stay bytes, and one line of the log says so.
+
+    Returns
+    -------
+    Mapping of str to polars.LazyFrame
+        By the names of topics, in the order of the source. ``dict(kolumn.topics(…))`` makes all frames at once.
+
+    Raises
+    ------
+    MissingError
+        Polars is not installed.
+
+    Examples
+    --------
+    >>> frames = kolumn.topics("dead-broker", value_format="registry")
+    >>> frames["orders"].select("value").head(5).collect()
+    """
+    return TopicFrames(source, Options.of(**options), on_damage, payload)
+
+
+def _lasting(source: keywords.Source) -> keywords.Source:
+    """A source that can be read again: an iterator and a file object can be read only once."""
+    held = in_memory(source)
+    return held.memory if held is not None else source if isinstance(source, str | os.PathLike) else named_parts(source)
+
+
 def _frame(batch: pa.RecordBatch) -> "pl.DataFrame":
     import polars as pl
 
@@ -315,13 +389,8 @@ class Topics:
             import duckdb
         except ImportError as error:
             raise missing_package("SQL needs DuckDB and Polars", "duckdb", "polars") from error
-        folders: dict[str, dict[str, None]] = {}
-        for segment in live_segments(source, options).segments:
-            name = _NO_NAME if segment.topic is None else shown(segment.topic)
-            folders.setdefault(name, {})[segment.path if segment.topic is None else parent(segment.path)] = None
-        self.names = list(folders)
-        self._folders, self._options, self._on_damage = folders, options, on_damage
-        self._sources: dict[str, FrameSource] = {}
+        self._frames = TopicFrames(source, options, on_damage)
+        self.names = list(self._frames)
         self._unfit: dict[str, KolumnError] = {}
         self._errors = duckdb.Error
         self._connection = duckdb.connect()
@@ -356,7 +425,7 @@ class Topics:
             yield pa.RecordBatch.from_pylist([], reader.schema)
             yield from reader
         except (self._errors, pa.ArrowException, OSError, RuntimeError, ValueError) as error:
-            failed = next((frames.failed for frames in self._sources.values() if frames.failed is not None), None)
+            failed = next((frames.failed for frames in self._frames.sources.values() if frames.failed is not None), None)
             raise (failed or self._unfit_in(str(error)) or ArgumentError(*self._said(error))).with_traceback(None) from None
 
     def _open(self, query: str) -> None:
@@ -370,16 +439,15 @@ class Topics:
             same = [other for other in named if other.casefold() == name.casefold()]
             if len(same) > 1:
                 raise ArgumentError(f"the topics {' and '.join(same)} have one name in SQL: give the folders of one of them alone")
-            if name in self._sources:
+            if name in self._frames.sources:
                 continue
             self._connection.execute(f"DROP VIEW IF EXISTS {_in_quotes(name)}")
             try:
-                frames = FrameSource(list(self._folders[name]), self._options, self._on_damage, "binary")
+                frame = self._frames[name]
             except KolumnError as error:
                 self._unfit[name] = error
             else:
-                self._sources[name] = frames
-                self._connection.register(name, _lazy_frame(frames))
+                self._connection.register(name, frame)
 
     def _unfit_in(self, text: str) -> KolumnError | None:
         """Why a topic has no view, if that is what an error of DuckDB is about."""

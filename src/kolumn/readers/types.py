@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from kolumn.core.errors import ArgumentError, shown
+from kolumn.core.errors import A_FRAME_EACH, ArgumentError, shown
 from kolumn.core.keywords import Source
 from kolumn.damage.findings import OnDamage, Skipped
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
 from kolumn.source.segments import Range, named_parts
+from kolumn.source.storage import base_name, parent, within
 from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.schemas.collections import AskedSchemas, ListedSchemas, ServiceSchemas
-from kolumn.values.schemas.schema import Kind, Registered, Schema, Schemas
+from kolumn.values.schemas.schema import Kind, Registered, Schema, Schemas, UnnamedMessageError, UntypedError
 from kolumn.values.schemas.subjects import Naming, record_name
 from kolumn.values.typed import INTERNAL, KINDS, Typed, reader_of
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("kolumn.values")
 _SUBJECT = re.compile(r"[^\s{}\[\]\";]+")  # What names a subject, and is no schema.
 _NAMED = 6  # Topics that an error names.
+_NAMING = 100  # Values that are looked at for the message that they name.
 
 
 def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Options:
@@ -42,9 +44,19 @@ def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Opt
     if not options.typed:
         return options
     some = list(ranges)
-    known = replace(options, typed=tuple(_known(typed, options, source, some) for typed in options.typed))
+    known = replace(options, typed=tuple(known_type(typed, options, source, some) for typed in options.typed))
     # Errors of schemas and names are raised here.
     _ = known.schema, [typed.looks_at for typed in known.typed]
+    return known
+
+
+def known_type(typed: Typed, options: Options, source: Source, ranges: Sequence[Range]) -> Typed:
+    """A column of a read with its type, and the message of Protobuf that the first values are of; errors as `with_types`."""
+    known = _known(typed, options, source, ranges)
+    try:
+        _ = None if known.format == INTERNAL else known.decoder
+    except UnnamedMessageError as error:
+        return _with_message(known, error, options, ranges)
     return known
 
 
@@ -74,6 +86,27 @@ def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Rang
     made = found.of(reader, opener)
     made.__dict__["writers"] = found.writers
     return made
+
+
+def _with_message(typed: Typed, error: UnnamedMessageError, options: Options, ranges: Sequence[Range]) -> Typed:
+    """With the message that is named by what precedes the first values. `ArgumentError` if that is none, or they are of several."""
+    from kolumn.values.protobuf import named_messages
+
+    named, left = dict[str, None](), _NAMING
+    for batch in scan_ranges(ranges, _plain(options, (typed.column, *typed.looks_at))):
+        part = batch.filter(batch.column(0).is_valid()).slice(0, left)
+        bodies, _ = typed.framer.bodies(part.column(0), part.column(1) if typed.looks_at else None)
+        named |= dict.fromkeys(named_messages(bodies, error.file, typed.reader, typed.writers))
+        left -= part.num_rows
+        if not left:
+            break
+    if len(named) == 1:
+        made = replace(typed, message=next(iter(named)))
+        made.__dict__["writers"] = typed.writers
+        return made
+    several = f"; the first {typed.column}s are of {', '.join(named)}" if named else ""
+    example = next(iter(named or error.file.places()), "")
+    raise ArgumentError(f"{error}{several}: give one, e.g. {typed.option('message')}={example!r}") from None
 
 
 def _reading(options: Options, ranges: Sequence[Range]) -> "Reading":
@@ -146,10 +179,22 @@ def _of_topics(typed: Typed, ranges: Iterable[Range]) -> Schema | None:
     # Of a caller's schema only the kind is asked for.
     if len({(schema.kind, schema.text if typed.schema is None else "") for schema in found.values()}) > 1:
         raise ArgumentError(
-            f"{typed.column}: the newest schemas of the topics {', '.join(found)} differ: read one of them, or say by topic=… whose schema "
-            f"counts, or give {typed.option('schema')}"
+            f"{typed.column}s of the topics {', '.join(map(shown, found))} have different types, and a table has one: name one topic"
+            f"{_example(ranges, next(iter(found)))}, or take {A_FRAME_EACH}"
         )
+    others = [shown(topic) for topic in naming.topics if topic not in found]
+    if found and others and typed.schema is None:
+        logger.warning(
+            "%s: no schema; %s %ss are read by the schema of %s, and null where they do not fit it",
+            ", ".join(others), "its" if len(others) == 1 else "their", typed.column, ", ".join(map(shown, found)),
+        )  # fmt: skip
     return next(iter(found.values()), None) or schemas.only()
+
+
+def _example(ranges: Iterable[Range], topic: str) -> str:
+    """How a caller names a topic alone, if its folders have its name."""
+    folder = next(parent(part.segment.path) for part in ranges if part.segment.topic == topic)
+    return f", e.g. {within(parent(folder), f'{topic}-*')!r}" if base_name(folder).startswith(f"{topic}-") else ""
 
 
 def _of_first_values(typed: Typed, options: Options, ranges: Sequence[Range]) -> Schema:
@@ -173,7 +218,8 @@ def _of_first_values(typed: Typed, options: Options, ranges: Sequence[Range]) ->
     newest = {(one.text, one.references): one for subject in fit if (one := schemas.newest(subject)) is not None}
     if len(newest) == 1:
         return next(iter(newest.values()))
-    raise ArgumentError(_without_subject(typed, ranges, seen, sorted(fit or (subject for subject, some in there.items() if some))))
+    others = sorted(fit or (subject for subject, some in there.items() if some))
+    raise (ArgumentError if seen else UntypedError)(_without_subject(typed, ranges, seen, others))
 
 
 def _check_contexts(typed: Typed, schemas: ListedSchemas, ranges: Iterable[Range]) -> None:
@@ -322,7 +368,8 @@ class FirstValues:
             if not self.topics:
                 raise
             names = ", ".join(map(shown, self.topics[:_NAMED])) + ("" if len(self.topics) <= _NAMED else ", …")
-            raise ArgumentError(f"topic{'s' if len(self.topics) > 1 else ''} {names}: {error}") from None
+            error.args = (f"topic{'s' if len(self.topics) > 1 else ''} {names}: {error}",)
+            raise
 
 
 def first_values(typed: Typed, options: Options, ranges: Sequence[Range], on_damage: OnDamage | None = None) -> FirstValues:

@@ -1,8 +1,9 @@
 """The report of `kolumn.verify`: every segment is read to its end, and what is next to it is compared with it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pyarrow as pa
 
@@ -29,6 +30,7 @@ from kolumn.log.live import snapshots_of
 from kolumn.options import Options
 from kolumn.readers.index_check import side_file_remarks
 from kolumn.readers.lost_values import ValueLosses
+from kolumn.readers.topics import by_type
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name
 
@@ -117,24 +119,25 @@ def damage_table(pieces: Iterable[Damage]) -> pa.Table:
     )
 
 
-def verified(segments: list[Segment], asked: Options) -> Report:
+def verified(segments: list[Segment], asked: Options, known: Mapping[str | None, Options] = {}) -> Report:
     """The report of live segments, each read to its end, with the limits and the resources that are asked for. Keys and values are decoded
-    if the options have types of them.
+    if the topic's options in ``known`` have types of them.
     """
     losses = ValueLosses(asked.typed)
     looked_at = REMARKED if asked.format == "kip87" else ("offset",)
     resources = {name: getattr(asked, name) for name in _RESOURCES}
     columns = (*looked_at, "isControl")
     chosen = Options(columns=columns, include_control=True, errors="skip", binary="view", remarks=True, format=asked.format, **resources)
-    if asked.typed:
-        chosen = losses.asked(chosen, asked.typed)
+    by_topic = {topic: losses.asked(chosen, own.typed) if own.typed else chosen for topic, own in known.items()}
     tallies: list[tuple[Segment, Tally]] = []
     control = 0
     remarks = [remark_table(map(_copies, overlaps(segments))), remark_table(side_file_remarks(segments))]
     if not asked.include_snapshots:
         remarks.append(remark_table(_left_out(folder, names) for folder, names in snapshots_of(segments).items()))
     ranges = whole_with_offsets(segments, asked.start_delta)
-    for batch in scan_ranges(ranges, chosen, Skipped(), lambda part, tally: tallies.append((part.segment, tally))):
+    groups = by_type(ranges, by_topic) if by_topic else [(chosen, ranges)]
+    scans = (scan_ranges(own, how, Skipped(), lambda part, tally: tallies.append((part.segment, tally))) for how, own in groups)
+    for batch in chain.from_iterable(scans):
         losses.add(batch)
         batch = batch.select(range(len(columns))).rename_columns(columns)
         control += batch["isControl"].true_count

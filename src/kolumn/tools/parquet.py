@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from kolumn.damage.findings import OnDamage, Skipped, tell_lost, tell_stops
 from kolumn.damage.stopped import StoppedAt, joined
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options
+from kolumn.readers.plan import ReadPlan
 from kolumn.source.names import MANIFEST
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import base_name, is_url, parent
@@ -35,9 +36,8 @@ _DICTIONARY_BYTES = 1 << 16  # a larger dictionary of a column's values in a row
 
 
 def write_parquet(
-    ranges: list[Range],
+    plans: Sequence[ReadPlan],
     target: str,
-    options: Options,
     row_group_rows: int,
     compression: str,
     overwrite: bool,
@@ -45,10 +45,10 @@ def write_parquet(
 ) -> Iterator[tuple[list[Range], int]]:
     """Write one file for each segment that has records, and yield its ranges and record count when the file is complete.
 
-    As many files are written at a time as the options have threads. Damage is reported with the file that it is missing in, and what was
-    lost of values at the end, to a `Skipped` or in the log. If copies are merged, a file has the offsets from the segment on that it is
-    named after; they may come from several copies. All files get their names together when the iterator ends; a run that fails leaves no
-    files. Raises `ArgumentError` if a file exists already, the target contains Kafka segments, or Parquet does not have the compression,
+    The plans are those of `kolumn.readers.topics.plan_topics`: topics may have types of their own. As many files are written at a time as
+    the options have threads. Damage is reported with the file that it is missing in, and what was lost of values at the end, to a `Skipped`
+    or in the log. If copies are merged, a file has the offsets from the segment on that it is named after; they may come from several
+    copies. All files get their names together when the iterator ends; a run that fails leaves no files. Raises `ArgumentError` if a file exists already, the target contains Kafka segments, or Parquet does not have the compression,
     and `MissingError` without the GPU that was requested, before anything is written; `KolumnError` if a file cannot be written.
     """
     if compression not in _CODECS:
@@ -60,23 +60,25 @@ def write_parquet(
         )
     refuse_data_folder(name)
     root = Path(name)
-    say_narrowed(options.schema, "Parquet")
-    files = [(file_of(some[0], root), some) for some in _by_segment(ranges)]
-    if len({file for file, _ in files}) < len(files):
+    for plan in plans:
+        say_narrowed(plan.options.schema, "Parquet")
+    options = plans[0].options
+    files = [(file_of(some[0], root), some, plan.options) for plan in plans for some in _by_segment(plan.ranges)]
+    if len({file for file, *_ in files}) < len(files):
         raise ArgumentError("two segments of the same topic, partition and base offset: convert them into different targets")
     require(options.backend)
     with Commit(root, replace=overwrite) as commit:
-        there = [str(file) for file, _ in files if os.path.lexists(file)]
+        there = [str(file) for file, *_ in files if os.path.lexists(file)]
         if there and not overwrite:
             raise ArgumentError(f"{there[0]} already exists ({len(there)} files in all): use --overwrite, or another target")
         # Most of the time is compression, which one file does in one thread.
         count = 1 if choose(options.backend) == "gpu" else max(1, min(options.threads, len(files)))
         values, stopped = LostValues(), list[StoppedAt]()
-        how = _How(commit, options.shared_by(count), row_group_rows, compression)
+        how = _How(commit, row_group_rows, compression)
         with workers(PARQUET, count) as pool:
-            begun = [pool.submit(how.write, some, file) for file, some in files]
+            begun = [pool.submit(how.write, some, file, own.shared_by(count)) for file, some, own in files]
             try:
-                for (_, some), written in zip(files, begun, strict=True):
+                for (_, some, _), written in zip(files, begun, strict=True):
                     rows, lost = written.result()
                     values.update(lost.values)
                     stopped += lost.stopped
@@ -139,18 +141,17 @@ def file_of(part: Range, folder: Path) -> Path:
 @dataclass
 class _How:
     commit: Commit
-    options: Options
     row_group_rows: int
     compression: str
     stopped: threading.Event = field(default_factory=threading.Event)
     _one_thread: threading.Lock = field(default_factory=threading.Lock)
 
-    def write(self, ranges: list[Range], file: Path) -> tuple[int, Skipped]:
+    def write(self, ranges: list[Range], file: Path, options: Options) -> tuple[int, Skipped]:
         """Write one file; returns its records, and what was left out. Raises `CancelledError` when ``stopped`` is set."""
         rows, out, file_writer, skipped = 0, None, None, Skipped()
-        narrowed = Narrowed(narrowed_schema(self.options.schema, "Parquet"))
+        narrowed = Narrowed(narrowed_schema(options.schema, "Parquet"))
         try:
-            for batch in map(narrowed.batch, scan_ranges(ranges, self.options, skipped)):
+            for batch in map(narrowed.batch, scan_ranges(ranges, options, skipped)):
                 if self.stopped.is_set():
                     raise CancelledError
                 if out is None or file_writer is None:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from kolumn.core.errors import ArgumentError
 from kolumn.core.text import is_text
 from kolumn.values.decoder import MOST_NESTED, is_deep
 from kolumn.values.extensions import JSON_TEXT
+from kolumn.values.schemas.schema import UntypedError
 
 _MANY = 200  # Names of members, beyond which they may be the keys of a map.
 _FEW = 5  # Each of them is in at most one of so many objects.
@@ -137,7 +137,9 @@ def inferred(values: Iterable[bytes | None], where: str = "value_schema") -> Inf
         if count:
             nested = f" nested at most {MOST_NESTED} deep; {deep} {'is' if deep == 1 else 'are'} deeper" if deep else ""
             what = f"none of the first {count} values is JSON{nested}"
-        raise ArgumentError(f"{what}, so no type can be inferred: say it in {where}")
+        error = UntypedError(f"{what}, so no type can be inferred: say it in {where}")
+        error.why = "no JSON" if count else "no values"
+        raise error
     fields: list[SeenField] = []
     return Inferred(_of_root(root, fields), count, tuple(fields))
 

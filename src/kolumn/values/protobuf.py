@@ -25,7 +25,7 @@ from kolumn.values.memory import ColumnLayout, ColumnMemory, LayoutNode, shared_
 from kolumn.values.protobuf_columns import finished
 from kolumn.values.protobuf_reader import MessageReader, is_well_formed
 from kolumn.values.protobuf_resolve import lost_fields
-from kolumn.values.protobuf_schema import JSON, Place, Rules, Shape, file_of, has_json, is_closed, shape, symbols
+from kolumn.values.protobuf_schema import JSON, File, Place, Rules, Shape, file_of, has_json, is_closed, shape, symbols
 from kolumn.values.schemas.schema import Schema, Schemas, UnreadableSchemasError
 from kolumn.values.wire import framing
 from kolumn.values.wire import protobuf_wire as wire
@@ -223,24 +223,13 @@ class ProtobufDecoder:
         takes it; and the memory of the names that it points to, which ``held`` makes of each: it has an ``address``. Values of schemas
         that lose fields are chosen if ``losing`` is true.
         """
-        places = [self._own.places[self._name], *(self._place(schema, losing) for schema in schemas)]
-        memory = {name: held(name.encode()) for name in {name for place in places if place is not None for name in place.names}}
-        table = np.zeros((len(places), wire.CHOICE // 8), np.int64)
-        table[:, 0] = -1
-        for row, place in zip(table, places, strict=True):
-            if place is not None:
-                last, full = ((memory[name].address, len(name.encode())) for name in (place.names[-1], place.names[0]))
-                words = [len(place.path), *last, *full, place.number, *place.path]
-                row[: len(words)] = words
-        return table.reshape(-1), list(memory.values())
+        return _choices([self._own.places[self._name], *(self._place(schema, losing) for schema in schemas)], held)
 
     def _place(self, schema: Schema, losing: bool) -> Place | None:
         """Where the message is in a writer's schema; None if it is not there, or a header of the values chose another one."""
         written = self._written(schema)
         place = written.places.get(written.name)
-        if place is None or (written.lost and not losing) or schema.message_indexes not in ((), place.path):
-            return None
-        return place if schema.message in ("", *place.names) else None
+        return None if place is None or (written.lost and not losing) or not _is_said(schema, place) else place
 
     def _written(self, schema: Schema) -> "_Written":
         key = (schema.text, schema.references)
@@ -298,6 +287,46 @@ class _Written:
     @cached_property
     def reader(self) -> MessageReader:
         return MessageReader(self.shape, self.lost)
+
+
+def _is_said(schema: Schema, place: Place) -> bool:
+    """Whether a message may be the one that a header of the values chose."""
+    return schema.message_indexes in ((), place.path) and schema.message in ("", *place.names)
+
+
+def _choices(places: Sequence[Place | None], held: Callable[[bytes], Any]) -> tuple[Int64s, list[Any]]:
+    """A row for each place, as `ProtobufDecoder.choices` returns them."""
+    memory = {name: held(name.encode()) for name in {name for place in places if place is not None for name in place.names}}
+    table = np.zeros((len(places), wire.CHOICE // 8), np.int64)
+    table[:, 0] = -1
+    for row, place in zip(table, places, strict=True):
+        if place is not None:
+            last, full = ((memory[name].address, len(name.encode())) for name in (place.names[-1], place.names[0]))
+            words = [len(place.path), *last, *full, place.number, *place.path]
+            row[: len(words)] = words
+    return table.reshape(-1), list(memory.values())
+
+
+def named_messages(bodies: Bodies, file: File, reader: object, schemas: Schemas | None) -> Iterator[str]:
+    """The messages that what precedes bodies names, in their order: of the file of the writer's schema, else of the reader's, ``file``."""
+    files: dict[int, tuple[list[str], Int64s, list[Any]]] = {}
+    for row in np.flatnonzero(bodies.length >= 0).tolist():
+        at, own, kind = int(bodies.address[row]), int(bodies.schema[row]), int(bodies.framing[row])
+        if own not in files:
+            written = bodies.schemas[own] if own >= 0 else Schema("PROTOBUF", "")
+            is_own = not written.text or (isinstance(reader, Schema) and written.text == reader.text)
+            places = (file if is_own else file_of(written, schemas)).places()
+            # A header may say it.
+            said = {name: place for name, place in places.items() if _is_said(written, place)}
+            files[own] = list(said), *_choices([*said.values()], pa.py_buffer)
+        names, choices, _ = files[own]
+        front = int((BARE_FRONTS if bodies.bare else FRONTS)[kind])
+        if front >= wire.PLAIN_INDEXES:
+            continue
+        stop, rows = at + int(bodies.length[row]), range(choices.ctypes.data, choices.ctypes.data + choices.nbytes, wire.CHOICE)
+        fit = [name for name, choice in zip(names, rows, strict=True) if wire.after_front(at, stop, front, choice) > 0]
+        # Without anything before it a body may be of any message.
+        yield from fit if len(fit) == 1 else ()
 
 
 def _names_another(body: bytes, places: dict[str, Place]) -> bool:

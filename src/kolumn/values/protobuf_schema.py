@@ -42,7 +42,7 @@ from kolumn.core.packages import missing_package
 from kolumn.values.decoder import MOST_NESTED, Wanted, wanted_fields
 from kolumn.values.extensions import JSON_TEXT
 from kolumn.values.protobuf_imports import built_in_imports, is_built_in, not_found
-from kolumn.values.schemas.schema import Schema, Schemas
+from kolumn.values.schemas.schema import Schema, Schemas, UnnamedMessageError
 
 # grpcio-tools may be found by sys.path alone. What the process itself finds comes first.
 _PROGRAM = "import json, sys; sys.path += json.loads(sys.argv[1]); from grpc_tools import protoc; sys.exit(protoc.main(sys.argv[1:]))"
@@ -85,7 +85,9 @@ class File:
         if name is None:
             if len(messages) == 1:
                 return messages[0]
-            raise ArgumentError(f"name the message of {self.descriptor.name}: it has {names}")
+            error = UnnamedMessageError(f"name the message of {self.descriptor.name}: it has {names}")
+            error.file = self
+            raise error
         package = self.descriptor.package
         for full in (name, f"{package}.{name}" if package else name):
             try:

@@ -21,7 +21,7 @@ from kolumn.core.keywords import PAYLOAD_DEFAULTS, Decode
 from kolumn.core.lost import TOLD, WHOLE, LostValues
 from kolumn.core.schema import PROBLEMS, RECORD_COLUMNS, beside, record_schema
 from kolumn.values.decoder import MOST_NESTED, SCHEMALESS, TYPES, is_deep, only_fields
-from kolumn.values.schemas.schema import Kind, Schema, Schemas, UnreadableSchemasError
+from kolumn.values.schemas.schema import Kind, Schema, Schemas, UnnamedMessageError, UnreadableSchemasError
 
 # Decoders are imported when one is made: they take as long to import as everything else, and most reads have none.
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Typed:
         """
         try:
             return self._made()
-        except UnreadableSchemasError:
+        except (UnreadableSchemasError, UnnamedMessageError):
             raise
         except ArgumentError as error:
             advice = self._advice() if self.envelope is None else ""

@@ -28,7 +28,7 @@ from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.readers.lost_values import ValueLosses
 from kolumn.readers.plan import live_segments
-from kolumn.readers.types import with_types
+from kolumn.readers.topics import types_by_topic
 from kolumn.source.segments import Range
 from kolumn.tools.auditing.audit import Audit, audit
 from kolumn.tools.coordinators import OFFSETS_TOPIC
@@ -140,11 +140,11 @@ def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     chosen = replace(Options.of(**options), columns=_COLUMNS, include_control=True, errors="skip")
     require(chosen.backend)
     findings, live = Findings(), live_segments(source, chosen)
-    chosen = with_types(chosen, source, map(Range.whole, live.segments))
-    findings.values = ValueLosses(chosen.typed)
     if any(segment.format in layouts.RAW for segment in live.segments):
         # They tell of batches without records.
         chosen = replace(chosen, remarks=True)
+    known = types_by_topic(chosen, source, list(map(Range.whole, live.segments)))
+    findings.values = ValueLosses(chosen.typed)
     parts: dict[Partition, _Part] = {}
     segments: set[str] = set()
     quiet = Options(columns=_COLUMNS, errors="skip", format=chosen.format, check_crcs=False)
@@ -152,7 +152,8 @@ def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     for stretch in live.whole_ranges():
         name = stretch.segment.topic, stretch.segment.partition
         part = parts.get(name) or parts.setdefault(name, _Part(findings, name))
-        damage = part.read(stretch, stretch.segment.path not in segments, chosen, tallies.has_transactions(stretch, quiet))
+        own = known[stretch.segment.topic]
+        damage = part.read(stretch, stretch.segment.path not in segments, own, tallies.has_transactions(stretch, quiet))
         tallies.add_headers(stretch, quiet, damage, findings.headers, part.offsets)
         segments.add(stretch.segment.path)
     for part in parts.values():

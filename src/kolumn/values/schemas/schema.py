@@ -63,6 +63,18 @@ class UnreadableSchemasError(ArgumentError):
     """A collection of schemas can't be read now: it is not known whether a schema is there."""
 
 
+class UntypedError(ArgumentError):
+    """Nothing says the type of some values; ``why`` in two words."""
+
+    why = "no schema"
+
+
+class UnnamedMessageError(ArgumentError):
+    """A .proto file, ``file`` of `kolumn.values.protobuf_schema`, has several messages, and none is named."""
+
+    file: Any = None
+
+
 class Schemas(Protocol):
     """A collection of schemas: the `_schemas` topic of a cluster, files, a registry, a callable. Several threads call it. Methods return
     None for what is not there, or cannot be asked for; they raise `UnreadableSchemasError` if the collection cannot be read.
