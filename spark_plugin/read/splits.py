@@ -18,7 +18,7 @@ from kolumn.copies.ranges import log_ranges
 from kolumn.copies.raw_offsets import RawOffsets
 from kolumn.copies.tiers import log_of
 from kolumn.copies.transactions import with_transactions
-from kolumn.core.errors import KolumnError
+from kolumn.core.errors import A_FRAME_EACH, ArgumentError, KolumnError
 from kolumn.core.threads import PLAN, SIZES
 from kolumn.damage.stopped import joined, lines
 from kolumn.decode.host.aborted import may_stop
@@ -27,6 +27,7 @@ from kolumn.decode.stops import reaches, stop_of
 from kolumn.formats import layouts
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
+from kolumn.readers.topics import types_by_topic
 from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
 from kolumn.spark_plugin.read.options import EARLIEST, LATEST, PAST_IT, Key, LoadOptions
@@ -119,18 +120,36 @@ def segments_by_partition(options: LoadOptions) -> dict[Key, list[Segment]]:
 
     Raises `ArgumentError` as `kolumn.copies.copies.one_log`, and if a topic or partition is named that does not exist.
     """
-    groups = options.wanted.choose(live_segments(options.paths, options.decode).segments)
+    return _by_partition(options, live_segments(options.paths, options.decode).segments)
+
+
+def _by_partition(options: LoadOptions, segments: list[Segment]) -> dict[Key, list[Segment]]:
+    groups = options.wanted.choose(segments)
     if options.decode.replicas == "merge":
         return groups
     return {key: log_of(segments, options.decode) for key, segments in groups.items()}
 
 
+_A_TABLE_EACH = "a catalog of the class kolumn.Catalog, which has a table for each"
+
+
 def with_types_of(options: LoadOptions) -> LoadOptions:
-    """The options with the types of their typed columns, on the driver."""
+    """The options with the types of their typed columns, on the driver. One topic that is chosen of several, such as a table of a catalog,
+    stays bytes without a schema.
+    """
     if not options.decode.typed:
         return options
-    ranges = [Range.whole(segment) for segments in segments_by_partition(options).values() for segment in segments]
-    decode = with_types(options.decode, options.paths, ranges)
+    segments = live_segments(options.paths, options.decode).segments
+    ranges = [Range.whole(segment) for own in _by_partition(options, segments).values() for segment in own]
+    chosen = {part.segment.topic for part in ranges}
+    try:
+        if len(chosen) == 1 and len({segment.topic for segment in segments}) > 1:
+            (decode,) = types_by_topic(options.decode, options.paths, ranges, is_one_of_several=True).values()
+        else:
+            decode = with_types(options.decode, options.paths, ranges)
+    except ArgumentError as error:
+        error.args = (str(error).replace(A_FRAME_EACH, _A_TABLE_EACH),)
+        raise
     return replace(options, decode=replace(decode, typed=tuple(map(_in_microseconds, decode.typed))))
 
 

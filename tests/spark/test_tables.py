@@ -1,5 +1,6 @@
 """SQL over logs: a catalog of topics, paths as tables, and what INSERT and CREATE TABLE … AS SELECT write."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import kolumn
+from kit.schemas_topic import RECORD, framed, version, write
 from kolumn.spark_plugin.session.java import connector_settings
 
 pytestmark = pytest.mark.spark
@@ -65,6 +67,24 @@ def test_a_catalog_of_that_name_is_kept() -> None:
     given: Any = SimpleNamespace(_options={"spark.sql.catalog.kolumn": "mine"})
     assert "spark.sql.catalog.kolumn" not in connector_settings(given)
     assert connector_settings(cast(Any, SimpleNamespace(_options={})))["spark.sql.catalog.kolumn"] == "kolumn.Catalog"
+
+
+def test_each_table_of_a_catalog_has_types_of_its_own(sql: Sql) -> None:
+    """One without a schema stays bytes, and a path of several types is one sentence."""
+    other = RECORD.replace('"id"', '"n"')
+    write(sql.root / "_schemas-0", [version("orders-value", 1, 1), version("clicks-value", 1, 2, other)])
+    kolumn.write(pa.table({"value": [framed(1, json.loads(RECORD), {"id": 5})]}), sql.root / "orders-1")
+    kolumn.write(pa.table({"value": [framed(2, json.loads(other), {"n": 6})]}), sql.root / "clicks-0")
+    sql.spark.conf.set(f"spark.sql.catalog.{sql.name}.valueFormat", "registry")
+    assert sql.topics() == ["_schemas", "clicks", "notes", "orders"]
+    assert sql("SELECT value.id, valueValid FROM logs.orders ORDER BY partition DESC LIMIT 1") == [(5, True)]
+    assert sql("SELECT o.value.id + c.value.n FROM logs.orders o CROSS JOIN logs.clicks c WHERE o.partition = 1") == [(11,)]
+    assert sql("SELECT value FROM logs.notes") == [(bytearray(b"c"),)]
+    for reader in ("python", "columnar"):
+        frames = sql.spark.read.format("kolumn").option("valueFormat", "registry").option("reader", reader)
+        said = r"topics clicks, orders have .* one topic, e\.g\. '.*/clicks-\*', or take a catalog of the class kolumn\.Catalog"
+        with pytest.raises(PySparkException, match=said):
+            frames.load(str(sql.root)).collect()
 
 
 def test_a_catalog_has_no_namespaces(sql: Sql) -> None:
