@@ -17,6 +17,7 @@ from kolumn.core.errors import (
 
 if TYPE_CHECKING:
     from kolumn import broker as broker
+    from kolumn import schema as schema
     from kolumn.cpu_fallback.machine.compile_ahead import Warmup, warmup
     from kolumn.damage.findings import Damage, Skipped
     from kolumn.damage.stopped import StoppedAt
@@ -140,8 +141,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(_LAZY[name]), name)
         globals()[name] = value
         return value
-    if name == "broker":
-        return import_module("kolumn.broker")
+    if name in ("broker", "schema"):
+        return import_module(f"kolumn.{name}")
     if name in _RENAMED:
         import_module("kolumn.core.keywords").warn_renamed(f"kolumn.{name}", f"kolumn.{_RENAMED[name]}")
         return attrgetter(_RENAMED[name])(import_module("kolumn"))
@@ -150,4 +151,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names; those that have not been used yet are not in the module's dictionary."""
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, "__version__", "broker", "schema"])

@@ -276,7 +276,7 @@ def test_reports_in_a_notebook(tmp_path: Path) -> None:
     damaged = put(tmp_path / "<b>&topic-0", *entries).parent
     report, (_, skipped) = kolumn.verify(damaged), skipping(damaged)
     html = report._repr_html_()
-    assert "<b>60 damaged stretches</b>: 1 segments, 61 intact batches, 61 records, " in html
+    assert "<b>60 damaged stretches</b>: 1 segment, 61 intact batches, 61 records, " in html
     assert [row[1] for row in cells(html)] == [str(one) for one in report.damage["position"].to_pylist()[:50]]
     assert "<p>and 10 more</p>" in html
     assert "<b>&topic" not in html
@@ -292,3 +292,31 @@ def test_reports_in_a_notebook(tmp_path: Path) -> None:
     html = kolumn.verify(batch([Record(0)]))._repr_html_()
     assert html.startswith("<p><b>OK</b>: ")
     assert "<table>" not in html
+
+
+def test_results_are_sentences(tmp_path: Path) -> None:
+    """In a plain session of Python, where a table of them would fill the screen."""
+    sound, damaged = batch([Record(0, b"a", b"1")]), bytearray(batch([Record(1, b"a", b"2")]))
+    damaged[-3] ^= 1
+    log, size = put(tmp_path / "t-0", sound, damaged).parent, len(sound) + len(damaged)
+    skipped = f"1 damaged stretch left out: {len(damaged)} bytes, 1 record"
+    skips: dict[str, Any] = {"errors": "skip"}
+    results: dict[str, Any] = {
+        "nothing left out": kolumn.Skipped(),
+        f"1 damaged stretch: 1 segment, 1 intact batch, 1 record, {size} bytes": kolumn.verify(log),
+        f"OK: 1 segment, 1 intact batch, 1 record, {len(sound)} bytes": kolumn.verify(sound),
+        "different: 1 partition; damaged in A in 1 stretch; damaged in B in 1 stretch": kolumn.diff(log, log),
+        "1 note in 1 partition": kolumn.audit(log),
+        "1 stretch lost: 1 record recovered in 1 partition": kolumn.recover(log, tmp_path / "recovered"),
+        f"1 record in 1 batch, 1 segment; {skipped}": kolumn.convert(log, tmp_path / "converted", **skips),
+        f"1 of 1 record and {len(sound)} of {size} bytes stay; 0 segments copied unchanged; {skipped}": kolumn.compact(
+            log, tmp_path / "compacted", include_active=True, **skips
+        ),
+        "1 segment written, 0 segments dropped as a whole": kolumn.apply_retention(log, tmp_path / "kept", retention_ms=1, now=0),
+        f"1 record erased in 1 partition; {skipped}": kolumn.erase(log, tmp_path / "erased", keys=["a"], **skips),
+        "5 rows in 1 file; t-0: offsets 3 to 6 were deleted before": kolumn.Appended(5, ["a"], {}, [("t", 0, 3, 7)], []),
+        f"as it is: {len(sound)} bytes for 1 record": kolumn.space(sound)[0],
+        f"2 index files with 0 entries; {skipped}": kolumn.rebuild_index(log, **skips),
+    }
+    assert {text: str(found) for text, found in results.items()} == {text: text for text in results}
+    assert [repr(found) for found in results.values()] == [f"{type(found).__name__}: {text}" for text, found in results.items()]

@@ -105,7 +105,7 @@ def test_what_all_copies_have_lost_is_counted(tmp_path: Path) -> None:
     done = kolumn.recover(folders, tmp_path / "out")
     assert lost(done, "kind", *RANGE, "recordsLost", "certainty") == [("damage", 10, 14, 5, "exact")]
     assert offsets(tmp_path / "out") == [*range(10), *range(15, 50)]
-    assert "stretches lost" in done._repr_html_()
+    assert "<b>1 stretch lost: 45 records recovered in 1 partition</b>" in done._repr_html_()
 
 
 def test_the_end_of_the_log_is_unknown_and_its_offsets_are_not_given_again(tmp_path: Path) -> None:

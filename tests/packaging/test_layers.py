@@ -12,7 +12,7 @@ from kit.source_tree import LINKED, arrows, imports, modules, room
 
 LAYERS = (
     ("core", "cpu_fallback", "kernels"),
-    ("formats", "values.schemas"),
+    ("formats", "schema", "values.schemas"),
     ("cpu_fallback.machine", "formats.codecs", "values.internal", "values.wire"),
     (
         "cpu_fallback.build",

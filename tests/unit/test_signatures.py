@@ -239,6 +239,13 @@ def test_errors_cross_processes(kind: type[kolumn.KolumnError]) -> None:
         assert (type(found), str(found)) == (kind, "\n".join(lines))
 
 
+def test_schemas_have_a_public_name() -> None:
+    program = "import kolumn; print(kolumn.schema.RECORD_COLUMNS['offset']); import kolumn.core.schema as own; print(own.BATCH_SCHEMA.names[0])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["int64", "segment"]
+    assert {"broker", "schema"} < {*dir(kolumn)}
+
+
 LOG = CORPUS / "upgraded" / "upgraded-gzip-0"
 RENAMED = {"Cleaning": "Retention", "clean": "apply_retention", "assign_offsets": "broker.assign_offsets", "mirror": "broker.mirror"}
 

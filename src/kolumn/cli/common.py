@@ -9,6 +9,7 @@ import typer
 
 from kolumn.cli.ending import DAMAGE, LIMIT, OK
 from kolumn.core.errors import ArgumentError, shown
+from kolumn.core.results import counted as counted
 
 if TYPE_CHECKING:
     from kolumn.damage.findings import Skipped
@@ -42,10 +43,6 @@ def _plain(value: object) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def counted(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 'es' if name.endswith('ch') else 's'}"
 
 
 def size_of(sources: "list[str] | InMemory") -> int:

@@ -59,7 +59,7 @@ class ChoiceOptions(TypedDict, total=False):
     """Which records are read, and which columns of them: each option with its type, its default, and what it means."""
 
     columns: Annotated[
-        Columns | None, None, "Record columns (`kolumn.core.schema.RECORD_COLUMNS`), in order; by default those of Spark's source."
+        Columns | None, None, "Record columns (`kolumn.schema.RECORD_COLUMNS`), in order; by default those of Spark's source."
     ]
     include_headers: Annotated[bool, False, "Return record headers too."]
     include_control: Annotated[bool, False, "Return records of control batches too."]

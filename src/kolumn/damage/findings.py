@@ -13,6 +13,7 @@ from isal import isal_zlib
 from kolumn.core.arrays import Bytes
 from kolumn.core.errors import Code, CorruptBatchError, LimitError, error_kind, escaped, shown
 from kolumn.core.lost import LostValues
+from kolumn.core.results import Result, counted
 from kolumn.core.schema import REMARK_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.cpu_fallback.machine.checksum import crc32c
@@ -90,8 +91,8 @@ class Damage:
 OnDamage = Callable[[Damage], None]
 
 
-@dataclass
-class Skipped:
+@dataclass(repr=False)
+class Skipped(Result):
     """Collects what a read with ``errors="skip"`` leaves out. Pass it to `kolumn.read` or `scan` as ``on_damage``.
 
     Attributes
@@ -168,11 +169,15 @@ class Skipped:
     def __str__(self) -> str:
         return "; ".join(filter(None, (self.left_out, str(self.values), *lines(self.stopped, PAST_IT)))) or "nothing left out"
 
+    def after(self, text: str) -> str:
+        """A text, with what was left out after it if anything was."""
+        return f"{text}; {self}" if self.pieces else text
+
     @property
     def left_out(self) -> str:
         """Counts of what was left out, but for values; "" if nothing was."""
-        damage = _counted(self.damage, "damaged stretch", "damaged stretches") if self.damage else ""
-        limits = _counted(self.limits, "batch over a limit", "batches over a limit") if self.limits else ""
+        damage = _left_out(self.damage, counted(len(self.damage), "damaged stretch")) if self.damage else ""
+        limits = _left_out(self.limits, f"{counted(len(self.limits), 'batch')} over a limit") if self.limits else ""
         return "; ".join(filter(None, (damage, limits)))
 
 
@@ -199,14 +204,13 @@ def tell_stops(stopped: list[StoppedAt], on_damage: OnDamage | None) -> None:
         of_transactions.warning("%s", line)
 
 
-def _counted(pieces: list[Damage], singular: str, plural: str) -> str:
-    name = f"1 {singular}" if len(pieces) == 1 else f"{len(pieces)} {plural}"
+def _left_out(pieces: list[Damage], what: str) -> str:
     size, lost = sum(piece.size for piece in pieces), [piece.records_lost for piece in pieces]
     count = sum(known or 0 for known in lost)
-    records = "1 record" if count == 1 else f"{count} records"
+    records = counted(count, "record")
     if None in lost:
         records = f"at least {records}" if count else "an unknown number of records"
-    return f"{name} left out: {size} byte{'' if size == 1 else 's'}, {records}"
+    return f"{what} left out: {counted(size, 'byte')}, {records}"
 
 
 @dataclass
@@ -330,7 +334,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Remark:
-    """One row of the table of remarks, of facts that are not damage; see `kolumn.core.schema.REMARK_SCHEMA`."""
+    """One row of the table of remarks, of facts that are not damage; see `kolumn.schema.REMARK_SCHEMA`."""
 
     segment: str
     position: int

@@ -56,7 +56,7 @@ def scan(
     Returns
     -------
     pyarrow.RecordBatchReader
-        Columns of `kolumn.core.schema.RECORD_COLUMNS` in host memory, records in file order. Keys and values are copied out of the
+        Columns of `kolumn.schema.RECORD_COLUMNS` in host memory, records in file order. Keys and values are copied out of the
         segment; with ``binary="view"`` they point into its bytes, which stay in memory as long as a batch does. In a segment in
         memory they point into the caller's buffer, except in its last batch.
 
@@ -128,7 +128,7 @@ def batches(source: keywords.Source, *, on_damage: OnDamage | None = None, **opt
     Returns
     -------
     pyarrow.Table
-        Columns of `kolumn.core.schema.BATCH_SCHEMA`, in host memory.
+        Columns of `kolumn.schema.BATCH_SCHEMA`, in host memory.
     """
     chosen = Options.of(**options)
     return batch_table(live_segments(source, chosen).whole_ranges(), chosen, on_damage)

@@ -13,6 +13,7 @@ from kolumn.core import keywords
 from kolumn.core.errors import KolumnError, shown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.paths import MESSAGES, STREAMED, turned_off
+from kolumn.core.results import counted
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.damage.findings import rows_table
@@ -53,7 +54,7 @@ class ReadExplanation:
     ranges : pa.Table
         What is read of which segment, and how, columns of `RANGES_SCHEMA`.
     left_out : pa.Table
-        Files, folders and segments that the read does not return, with the reason; columns of `kolumn.core.schema.LEFT_OUT_SCHEMA`.
+        Files, folders and segments that the read does not return, with the reason; columns of `kolumn.schema.LEFT_OUT_SCHEMA`.
     schema : pa.Schema
         Columns that the read returns.
     backend : str
@@ -72,9 +73,9 @@ class ReadExplanation:
 
     def __repr__(self) -> str:
         lines = [
-            f"{_count(self.partitions.num_rows, 'partition')}, {_count(self.ranges.num_rows, 'range')}, "
+            f"{counted(self.partitions.num_rows, 'partition')}, {counted(self.ranges.num_rows, 'range')}, "
             f"{sum(self.partitions['bytesRead'].to_pylist())} of {sum(self.partitions['bytes'].to_pylist())} bytes are read, "
-            f"by {_count(self.threads, 'thread')} in chunks of {self.chunk_bytes} bytes, decoded on the {self.backend.upper()}",
+            f"by {counted(self.threads, 'thread')} in chunks of {self.chunk_bytes} bytes, decoded on the {self.backend.upper()}",
             "columns: " + ", ".join(self.schema.names),
         ]
         for title, table in (("partitions", self.partitions), ("ranges", self.ranges), ("left out", self.left_out)):
@@ -213,7 +214,3 @@ def _unread(plan: ReadPlan) -> Iterator[tuple[object, ...]]:
         else:
             kind, reason = "range", "its offsets and timestamps are outside of those that are asked for, or below the log start offset"
         yield shown(segment.path), kind, 1, segment.size, None, reason
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 's'}"

@@ -65,7 +65,7 @@ def scan_pylibcudf(
     -------
     iterator of (pylibcudf.Table, list of str)
         Tables with at least one row and the names of their columns, in the order of the log; no table for a log without records. Device
-        memory; columns as in `kolumn.core.schema.RECORD_COLUMNS`, timestamps without a time zone, headers as lists of structs of key and
+        memory; columns as in `kolumn.schema.RECORD_COLUMNS`, timestamps without a time zone, headers as lists of structs of key and
         value. Of "kip98-draft", what became of transactions is settled on the host: the columns are copied there and back.
 
     Raises

@@ -55,7 +55,7 @@ class ValueLosses:
                 self._first[key] = batch["offset"][row].as_py(), batch["segment"][row].as_py()
 
     def table(self) -> pa.Table:
-        """Columns of `schema.LOST_VALUES_SCHEMA`, keys after values, and what was lost most often first."""
+        """Columns of `kolumn.schema.LOST_VALUES_SCHEMA`, keys after values, and what was lost most often first."""
         ordered = sorted(self._lost.items(), key=lambda item: (item[0][0] == "key", -item[1], item[0]))
         rows = (
             (column, path, count, self.values[column], self._first[column, path][0], in_column(self._first[column, path][1]))

@@ -62,7 +62,7 @@ class LiveSegments:
         return whole_ranges(self.segments, self.options)
 
     def left_out(self) -> pa.Table:
-        """Files and folders that were listed and are not read, with the reason; columns of `kolumn.core.schema.LEFT_OUT_SCHEMA`."""
+        """Files and folders that were listed and are not read, with the reason; columns of `kolumn.schema.LEFT_OUT_SCHEMA`."""
         from kolumn.log.live import left_out
 
         return left_out(self.listed, self.segments)

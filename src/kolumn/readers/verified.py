@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kolumn.copies.copies import Overlap, overlaps
 from kolumn.copies.raw_offsets import whole_with_offsets
+from kolumn.core.results import Result, counted
 from kolumn.core.schema import DAMAGE_SCHEMA, LEFT_OUT_SCHEMA, LOST_VALUES_SCHEMA, SEGMENT_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.damage.findings import (
@@ -40,17 +41,17 @@ _SUFFICES = re.compile(r"\b(max_batch_bytes|max_ratio)=(\d+)")
 
 
 @dataclass(frozen=True, repr=False)
-class Report:
+class Report(Result):
     """Result of a verification.
 
     Attributes
     ----------
     damage : pa.Table
-        One row for each damaged stretch, columns of `schema.DAMAGE_SCHEMA`.
+        One row for each damaged stretch, columns of `kolumn.schema.DAMAGE_SCHEMA`.
     segments : pa.Table
-        One row for each segment, columns of `schema.SEGMENT_SCHEMA`.
+        One row for each segment, columns of `kolumn.schema.SEGMENT_SCHEMA`.
     remarks : pa.Table
-        Facts that are not damage, such as absent offsets; columns of `schema.REMARK_SCHEMA`, kinds `kolumn.damage.findings.Kind`.
+        Facts that are not damage, such as absent offsets; columns of `kolumn.schema.REMARK_SCHEMA`, kinds `kolumn.damage.findings.Kind`.
     batches, records, bytes : int
         Number of intact entries, of their records (including control records), and of bytes that were checked.
     control_records : int
@@ -58,12 +59,12 @@ class Report:
     inflated_by_cpu : int
         Payloads that the CPU decompressed for a GPU, since nvCOMP cannot decompress them, or must not.
     left_out : pa.Table
-        Files and folders of the source that a read does not return, each with its reason; columns of `schema.LEFT_OUT_SCHEMA`.
+        Files and folders of the source that a read does not return, each with its reason; columns of `kolumn.schema.LEFT_OUT_SCHEMA`.
     limits : pa.Table
-        One row for each intact batch that is over a limit, so that its records were not looked at; columns of `schema.DAMAGE_SCHEMA`.
+        One row for each intact batch over a limit, whose records were not looked at; columns of `kolumn.schema.DAMAGE_SCHEMA`.
     values : pa.Table
         With ``value_format`` or ``key_format``: one row for each field that could not be decoded everywhere; columns of
-        `schema.LOST_VALUES_SCHEMA`. That is no damage.
+        `kolumn.schema.LOST_VALUES_SCHEMA`. That is no damage.
     """
 
     damage: pa.Table
@@ -92,18 +93,21 @@ class Report:
                 values[name] = max(values.get(name, 0), int(value))
         return values
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         """The verdict and the counts. Tables are left out: they have names of files as they are."""
-        counts = f"segments={self.segments.num_rows}, batches={self.batches}, records={self.records}, bytes={self.bytes}"
-        lost = f", values={self.values.num_rows}" if self.values.num_rows else ""
-        return f"Report(ok={self.ok}, {counts}, damage={self.damage.num_rows}, remarks={self.remarks.num_rows}{lost})"
+        wrong = [
+            *([counted(self.damage.num_rows, "damaged stretch")] if self.damage.num_rows else ()),
+            *([f"{counted(self.limits.num_rows, 'batch')} over a limit"] if self.limits.num_rows else ()),
+        ]
+        read = counted(self.segments.num_rows, "segment"), counted(self.batches, "intact batch"), counted(self.records, "record")
+        more = f", {counted(self.remarks.num_rows, 'remark')}" if self.remarks.num_rows else ""
+        lost = f", {counted(self.values.num_rows, 'field')} that cannot be decoded everywhere" if self.values.num_rows else ""
+        return f"{' and '.join(wrong) or 'OK'}: {', '.join(read)}, {counted(self.bytes, 'byte')}{more}{lost}"
 
     def _repr_html_(self) -> str:
         """The verdict, the damage, the remarks, lost fields and what is left out as tables, for notebooks."""
-        segments = f"{self.segments.num_rows} segments, {self.batches} intact batches, {self.records} records, {self.bytes} bytes"
-        over = f", {self.limits.num_rows} batches over a limit" if self.limits.num_rows else ""
-        verdict = "OK" if self.ok else f"{self.damage.num_rows} damaged stretches{over}"
-        html = [f"<p><b>{verdict}</b>: {segments}</p>"]
+        verdict, _, counts = str(self).partition(": ")
+        html = [f"<p><b>{verdict}</b>: {counts}</p>"]
         for table in (self.damage, self.limits, self.remarks, self.values, self.left_out):
             if table.num_rows:
                 rows = table.slice(0, MOST_ROWS).to_pylist()

@@ -31,6 +31,7 @@ from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.core.keywords import known_keywords, refused
 from kolumn.core.lost import LostValues
+from kolumn.core.results import Result, counted
 from kolumn.core.threads import PARQUET, workers
 from kolumn.damage.findings import Damage, OnDamage, Skipped, tell_lost, tell_stops
 from kolumn.damage.stopped import StoppedAt
@@ -59,8 +60,8 @@ _OPEN_FILES = 16  # of a topic-partition, each of another day
 _DAY, _NO_DAY = 86_400_000_000, 2**63 - 1
 
 
-@dataclass(frozen=True)
-class Appended:
+@dataclass(frozen=True, repr=False)
+class Appended(Result):
     """What `append` has done.
 
     Attributes
@@ -85,6 +86,14 @@ class Appended:
     lost: list[tuple[str, int, int, int]]
     damage: list[Damage]
     stopped: list[StoppedAt]
+
+    def __str__(self) -> str:
+        parts = [
+            f"{counted(self.rows, 'row')} in {counted(len(self.files), 'file')}",
+            *(f"{topic}-{partition}: offsets {first} to {end - 1} were deleted before" for topic, partition, first, end in self.lost),
+            *([f"{counted(len(self.damage), 'damaged stretch')} left out"] if self.damage else ()),
+        ]
+        return "; ".join(parts)
 
 
 @known_keywords(

@@ -23,6 +23,7 @@ from kolumn.core import keywords
 from kolumn.core.arrays import Bytes, Int64s
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.core.keywords import Errors, Progress, known_keywords
+from kolumn.core.results import Result, counted
 from kolumn.damage.findings import Damage, OnDamage, Skipped, Tally, header_error
 from kolumn.decode.host.headers import first_offset, with_last_offsets
 from kolumn.formats import layouts, table
@@ -45,8 +46,8 @@ from kolumn.writers.write import IndexEntries
 _SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
-@dataclass(frozen=True)
-class Rebuilt:
+@dataclass(frozen=True, repr=False)
+class Rebuilt(Result):
     """Result of `rebuild_index`.
 
     Attributes
@@ -72,6 +73,11 @@ class Rebuilt:
     def damage(self) -> list[Damage]:
         """The damaged stretches that were left out."""
         return self.skipped.damage
+
+    def __str__(self) -> str:
+        entries = self.offset_entries + self.time_entries + self.transaction_entries
+        removed = f", {counted(len(self.removed), 'file')} without entries removed" if self.removed else ""
+        return self.skipped.after(f"{counted(len(self.files), 'index file')} with {entries} entries{removed}")
 
 
 @known_keywords()

@@ -17,6 +17,7 @@ from kolumn.copies.transactions import transactions_of
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import known_keywords
+from kolumn.core.results import Result, counted
 from kolumn.core.schema import LEFT_OUT_SCHEMA, REMARK_SCHEMA
 from kolumn.damage.findings import MOST_ROWS, Tally, damage_of_fault, html_table
 from kolumn.damage.segment_end import absent_after
@@ -53,8 +54,8 @@ LOST_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Recovery:
+@dataclass(frozen=True, repr=False)
+class Recovery(Result):
     """Result of a recovery.
 
     Attributes
@@ -81,7 +82,7 @@ class Recovery:
         Where a copy has other records than the log, because of an unclean election; its records are left out from there on, and are in
         ``lost`` as "superseded".
     left_out : pa.Table
-        Files and folders of the source that are no part of the log, each with its reason; columns of `schema.LEFT_OUT_SCHEMA`.
+        Files and folders of the source that are no part of the log, each with its reason; columns of `kolumn.schema.LEFT_OUT_SCHEMA`.
     """
 
     partitions: pa.Table
@@ -94,10 +95,17 @@ class Recovery:
     @property
     def ok(self) -> bool:
         """Whether nothing of the log is lost but unfinished ends of active segments. A batch over a limit is not lost."""
-        return not set(self.lost["kind"].to_pylist()) - {"tail", "superseded", "limit"}
+        return _NOT_LOST.issuperset(self.lost["kind"].to_pylist())
+
+    def __str__(self) -> str:
+        lost = sum(kind not in _NOT_LOST for kind in self.lost["kind"].to_pylist())
+        numbers = self.partitions["records"].to_pylist()
+        records = "an unknown number of records" if None in numbers else counted(sum(numbers), "record")
+        verdict = f"{counted(lost, 'stretch')} lost" if lost else "nothing lost"
+        return f"{verdict}: {records} recovered in {counted(len(numbers), 'partition')}"
 
     def _repr_html_(self) -> str:
-        parts = [f"<p><b>{'nothing lost' if self.ok else f'{self.lost.num_rows} stretches lost'}</b></p>"]
+        parts = [f"<p><b>{self}</b></p>"]
         for table in (self.partitions, self.lost, self.remarks, self.left_out, self.kept):
             if table.num_rows:
                 rows = table.slice(0, MOST_ROWS).to_pylist()
@@ -105,6 +113,7 @@ class Recovery:
         return "".join(parts)
 
 
+_NOT_LOST = frozenset(("tail", "superseded", "limit"))
 _END = 2**62  # no offset of a log: a stretch that ends above it has no known end
 _Row = dict[str, object]
 _Lost = tuple[Range, int, int]  # a stretch that is in no copy, and its first and last offset

@@ -21,6 +21,7 @@ from kolumn.core.arrays import AnyArray, Int64s
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
 from kolumn.core.packages import missing_package
+from kolumn.core.results import Result, counted
 from kolumn.cpu_fallback.encode import sizes as loops
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.host.aborted import Transactions
@@ -50,8 +51,8 @@ _WHOLE_BYTES, _STRETCH_BYTES, _EVERY = 1 << 20, 1 << 18, 16
 """Compressed are the first bytes of each codec, and then one stretch of so many, counted before compression."""
 
 
-@dataclass
-class Space:
+@dataclass(repr=False)
+class Space(Result):
     """Size of the records in one format.
 
     Attributes
@@ -79,6 +80,10 @@ class Space:
     lost: Losses
     codec: str = ""
     estimated: int = 0
+
+    def __str__(self) -> str:
+        name = " ".join(filter(None, (self.format, "" if self.magic is None else f"magic {self.magic}", self.codec)))
+        return f"{name}: {counted(self.bytes, 'byte')}{', estimated,' if self.estimated else ''} for {counted(self.records, 'record')}"
 
 
 @known_keywords()

@@ -191,7 +191,7 @@ class Overview:
 
     ``damage`` is what they show: impossible lengths, cut rolled segments, files that are no segments; not damage inside of batches.
     ``copies`` are directories that have the same offsets of a partition.
-    ``left_out`` are rows of `schema.LEFT_OUT_SCHEMA`.
+    ``left_out`` are rows of `kolumn.schema.LEFT_OUT_SCHEMA`.
     """
 
     partitions: list[Seen] = field(default_factory=list)

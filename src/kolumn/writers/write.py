@@ -320,7 +320,7 @@ def write(
     Parameters
     ----------
     table : pyarrow.Table, RecordBatch, RecordBatchReader or anything with ``__arrow_c_stream__``
-        Frames of pandas and Polars and relations of DuckDB have it. Any record columns of `kolumn.core.schema.RECORD_COLUMNS`; a
+        Frames of pandas and Polars and relations of DuckDB have it. Any record columns of `kolumn.schema.RECORD_COLUMNS`; a
         missing column is null, or has the value that a plain producer sends, but for ``timestamp``: without one it is -1, as of a
         record that has none. Keys and values may be binary or strings. ``offset`` must increase; gaps are kept. ``timestampMs``
         overrides ``timestamp``; ``timestampType`` 1 makes batches with LogAppendTime. ``topic`` and ``partition`` must be those of the

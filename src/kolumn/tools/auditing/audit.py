@@ -7,13 +7,16 @@
 Whether absent offsets are a loss or compaction is known at the end of a log alone, so what they may explain waits until then.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from kolumn.copies.ranges import log_starts, whole_ranges
+from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Duration, Keys, Progress, Source, Time, known_keywords
+from kolumn.core.results import Result, counted
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.damage.findings import MOST_ROWS, Skipped, html_table
 from kolumn.options import Options, duration, moment_of
@@ -21,7 +24,7 @@ from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.storage import parent
 from kolumn.tools.auditing.absent import Reason
-from kolumn.tools.auditing.partition import ERROR, WARNING, Audited, Collected
+from kolumn.tools.auditing.partition import ERROR, NOTE, WARNING, Audited, Collected
 from kolumn.tools.coordinators import coordinated, transaction_table
 
 _LARGEST = 2**63 - 1
@@ -60,8 +63,8 @@ AUDITED_SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, repr=False)
+class Audit(Result):
     """Result of an audit.
 
     Attributes
@@ -84,7 +87,7 @@ class Audit:
         One row for each topic-partition: its end, its last stable offset and what is above it, and offsets by reason.
     left_out : pa.Table
         Files of the source that are no part of the log, and rows above a limit, each with its reason; columns of
-        `schema.LEFT_OUT_SCHEMA`.
+        `kolumn.schema.LEFT_OUT_SCHEMA`.
     """
 
     findings: pa.Table
@@ -99,8 +102,13 @@ class Audit:
         """Whether nothing needs a person: no finding is an error or a warning."""
         return not {ERROR, WARNING} & {*self.findings["severity"].to_pylist()}
 
+    def __str__(self) -> str:
+        found = Counter(self.findings["severity"].to_pylist())
+        findings = ", ".join(counted(found[severity], severity) for severity in (ERROR, WARNING, NOTE) if found[severity])
+        return f"{findings or 'no findings'} in {counted(self.partitions.num_rows, 'partition')}"
+
     def _repr_html_(self) -> str:
-        parts = [f"<p><b>{'nothing needs a person' if self.ok else f'{self.findings.num_rows} findings'}</b></p>"]
+        parts = [f"<p><b>{self}</b></p>"]
         for table in (self.findings, self.transactions, self.offsets, self.partitions, self.left_out):
             if table.num_rows:
                 rows = table.slice(0, MOST_ROWS).to_pylist()

@@ -1,5 +1,6 @@
 """`diff`: what two replicas, tiers or backups have that is not the same, partition by partition, and where their leaders parted."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -14,6 +15,7 @@ from kolumn.core import keywords
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
+from kolumn.core.results import Result, counted
 from kolumn.core.schema import LEFT_OUT_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.damage.findings import MOST_ROWS, html_table
@@ -64,8 +66,8 @@ SIDED_LEFT_OUT_SCHEMA = LEFT_OUT_SCHEMA.insert(0, pa.field("side", pa.string()))
 _HELD = 1024  # rows that wait to become columns
 
 
-@dataclass(frozen=True)
-class Difference:
+@dataclass(frozen=True, repr=False)
+class Difference(Result):
     """Result of a comparison.
 
     Attributes
@@ -109,8 +111,13 @@ class Difference:
         """Whether batches are equal too."""
         return self.differences.num_rows == 0
 
+    def __str__(self) -> str:
+        kinds = Counter(self.differences["kind"].to_pylist())
+        differ = "; ".join(f"{kind} in {counted(number, 'stretch')}" for kind, number in kinds.items())
+        return f"{'equal' if self.equal else 'different'}: {counted(self.partitions.num_rows, 'partition')}{differ and f'; {differ}'}"
+
     def _repr_html_(self) -> str:
-        parts = [f"<p><b>{'equal' if self.equal else 'different'}</b></p>"]
+        parts = [f"<p><b>{self}</b></p>"]
         for table in (self.partitions, self.differences, self.records, self.left_out):
             if table.num_rows:
                 rows = table.slice(0, MOST_ROWS).to_pylist()

@@ -92,9 +92,9 @@ _SMALL_BYTES = 1 << 20
 class Findings:
     """What a report shows. Dictionaries by topic and partition unless said otherwise.
 
-    At most 1000 ``remarks``; ``left_out`` are rows of `schema.LEFT_OUT_SCHEMA`. ``damaged_sizes`` are sizes of the segments with damage, by
-    path. ``tails`` counts active segments that end with "zeros" or are "truncated", which is normal. ``timelines`` are by topic, of at most
-    50 topics; the others together are None, as are records of which no topic is known.
+    At most 1000 ``remarks``; ``left_out`` are rows of `kolumn.schema.LEFT_OUT_SCHEMA`. ``damaged_sizes`` are sizes of the segments with
+    damage, by path. ``tails`` counts active segments that end with "zeros" or are "truncated", which is normal.
+    ``timelines`` are by topic, of at most 50 topics; the others together are None, as are records of which no topic is known.
 
     ``lateness``: how many ms the timestamp of a record is before the latest one before it in its partition; 0: in order.
     ``late``: how many records are late, and by how many ms at most. ``untimed`` records have no timestamp, those ``ahead`` one later

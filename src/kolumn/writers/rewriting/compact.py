@@ -20,6 +20,7 @@ from kolumn.copies.transactions import transactions_of
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
+from kolumn.core.results import Result, counted
 from kolumn.decode.host.aborted import Transactions
 from kolumn.decode.host.chunks import chunks, header_rows
 from kolumn.decode.host.headers import with_last_offsets
@@ -47,7 +48,7 @@ _LEAST, _COPIED = 1 << 18, 8 << 20
 """Bytes of a file that are worth a copy by the system, and bytes that are copied at a time otherwise."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Compaction(Rewriting):
     """Result of a compaction.
 
@@ -68,6 +69,10 @@ class Compaction(Rewriting):
     bytes: int = 0
     retained_bytes: int = 0
     copied: int = 0
+
+    def __str__(self) -> str:
+        cleaned = f"{self.retained} of {counted(self.records, 'record')} and {self.retained_bytes} of {counted(self.bytes, 'byte')} stay"
+        return self.skipped.after(f"{cleaned}; {counted(self.copied, 'segment')} copied unchanged")
 
 
 @known_keywords()
@@ -247,8 +252,8 @@ def copy_segment(segment: Segment, place: Path) -> Compaction:
     return Compaction([place.name], copied=1)
 
 
-@dataclass
-class Retention:
+@dataclass(repr=False)
+class Retention(Result):
     """Result of a cleaning by age.
 
     Attributes
@@ -262,6 +267,11 @@ class Retention:
     segments: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     cut: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        stay, dropped = counted(len(self.segments), "segment"), counted(len(self.dropped), "segment")
+        cut = "".join(f"; {counted(size, 'byte')} dropped at the head of one" for size in self.cut.values())
+        return f"{stay} written, {dropped} dropped as a whole{cut}"
 
 
 @known_keywords(

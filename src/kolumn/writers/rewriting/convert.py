@@ -16,6 +16,7 @@ from kolumn.core import keywords
 from kolumn.core.arrays import Bytes, Flags
 from kolumn.core.errors import ArgumentError, CorruptBatchError
 from kolumn.core.keywords import known_keywords
+from kolumn.core.results import Result, counted
 from kolumn.damage.findings import Damage, Skipped, Tally
 from kolumn.decode.host.aborted import Transactions
 from kolumn.formats import layouts, redpanda, table, v3_compact
@@ -36,8 +37,8 @@ from kolumn.writers.write import SegmentFiles, settings
 _COMPACT = tuple(layout.number for layout in v3_compact.FORMAT.own_layouts)
 
 
-@dataclass
-class Rewriting:
+@dataclass(repr=False)
+class Rewriting(Result):
     """What conversions and compactions count; their docstrings say more."""
 
     segments: list[str] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Rewriting:
 _Rewriting = TypeVar("_Rewriting", bound=Rewriting)
 
 
-@dataclass
+@dataclass(repr=False)
 class Conversion(Rewriting):
     """Result of a conversion.
 
@@ -86,6 +87,11 @@ class Conversion(Rewriting):
     batches: int = 0
     copied: int = 0
     lost: Losses = field(default_factory=Losses)
+
+    def __str__(self) -> str:
+        batches, segments = counted(self.batches, "batch"), counted(len(self.segments), "segment")
+        lost = "".join(f"; {what}: {count} lost" for what, count in self.lost.items())
+        return self.skipped.after(f"{counted(self.records, 'record')} in {batches}, {segments}{lost}")
 
 
 @known_keywords()

@@ -30,6 +30,7 @@ from kolumn.core import keywords
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError, shown
 from kolumn.core.keywords import known_keywords
+from kolumn.core.results import Result, counted
 from kolumn.core.schema import LEFT_OUT_SCHEMA, RECORD_COLUMNS
 from kolumn.core.text import is_utf8
 from kolumn.damage.findings import Kind, Skipped, Tally
@@ -60,17 +61,12 @@ from kolumn.writers.tier import METADATA_SCHEMA, REPLACED_SCHEMA, Written, copy_
 from kolumn.writers.write import SegmentFiles
 
 PARTITIONS_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()), ("partition", pa.int32()), ("folder", pa.string()), ("segments", pa.int64()), ("records", pa.int64()),
-        ("rewritten", pa.int64()), ("emptied", pa.int64()), ("dropped", pa.int64()), ("undecided", pa.int64()), ("bytes", pa.int64()),
-        ("bytesAfter", pa.int64()),
-    ]
+    [("topic", pa.string()), ("partition", pa.int32()), ("folder", pa.string()), ("segments", pa.int64()), ("records", pa.int64()),
+     ("rewritten", pa.int64()), ("emptied", pa.int64()), ("dropped", pa.int64()), ("undecided", pa.int64()), ("bytes", pa.int64()),
+     ("bytesAfter", pa.int64())]
 )  # fmt: skip
 ERASED_SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()), ("partition", pa.int32()), ("firstOffset", pa.int64()), ("lastOffset", pa.int64()),
-        ("records", pa.int64()),
-    ]
+    [("topic", pa.string()), ("partition", pa.int32()), ("firstOffset", pa.int64()), ("lastOffset", pa.int64()), ("records", pa.int64())]
 )  # fmt: skip
 _MOST_STRETCHES, _LEAST_STRETCHES = 1 << 18, 1 << 10
 """Stretches of erased records that a result lists: of all segments together, and of each one at least."""
@@ -82,9 +78,7 @@ NEXT_STEPS = (
     "State of consumers, sinks, mirrors and compacted copies of the topic are not changed.",
 )
 """What is to be done so that the records are gone everywhere."""
-_EMPTY_BATCH = {
-    table.MAGIC: 2, table.MAX_TIMESTAMP: -1, table.PRODUCER_ID: -1, table.PRODUCER_EPOCH: -1, table.BASE_SEQUENCE: -1,
-}  # fmt: skip
+_EMPTY_BATCH = {table.MAGIC: 2, table.MAX_TIMESTAMP: -1, table.PRODUCER_ID: -1, table.PRODUCER_EPOCH: -1, table.BASE_SEQUENCE: -1}
 """Fields of an empty batch that are not 0. Its leader epoch is 0: followers refuse a negative one."""
 _FOREVER = 2**62  # ms for which a producer's last batch stays
 _LARGEST = 2**31 - 1
@@ -92,8 +86,8 @@ _Row = dict[str, Any]
 _OF_PARTITION = re.compile(rf"[0-9]{{20}}\.snapshot|{re.escape(CHECKPOINT)}|{re.escape(METADATA)}")
 
 
-@dataclass(frozen=True)
-class Erasure:
+@dataclass(frozen=True, repr=False)
+class Erasure(Result):
     """Result of an erasure. No key and no value of an erased record is in it.
 
     Attributes
@@ -109,7 +103,7 @@ class Erasure:
         Erased records that are not in that table.
     left_out : pa.Table
         What is not in the target and may hold records that were erased: files and folders of the source that are no part of the log, and
-        bytes after the last batch of a segment (kind "tail"); columns of `schema.LEFT_OUT_SCHEMA`.
+        bytes after the last batch of a segment (kind "tail"); columns of `kolumn.schema.LEFT_OUT_SCHEMA`.
     skipped, damage : Skipped, list of CorruptBatchError
         As in `kolumn.Conversion`.
     verification : pa.Table, optional
@@ -152,6 +146,12 @@ class Erasure:
         """Whether every record could be decided, nothing was damaged, and no check failed."""
         proved = self.verification is None or pc.all(self.verification["ok"]).as_py() is not False
         return proved and not self.skipped.pieces and not self.undecided
+
+    def __str__(self) -> str:
+        undecided = f"; {self.undecided} undecided" if self.undecided else ""
+        failed = "; a check failed" if self.verification is not None and False in self.verification["ok"].to_pylist() else ""
+        erased = f"{counted(self.records, 'record')} erased in {counted(self.partitions.num_rows, 'partition')}"
+        return self.skipped.after(f"{erased}{undecided}{failed}")
 
 
 refused_by_erase = {
