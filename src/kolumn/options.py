@@ -22,6 +22,9 @@ MIB = 1 << 20
 GPU_CHUNK_BYTES = 64 * MIB  # every chunk costs a GPU some waits and calls of the driver, whatever its size
 AHEAD = 2  # chunks in progress for each thread
 _SHARE = 8  # how many times ``chunk_bytes`` are decompressed in one thread, unless ``memory_bytes`` is given
+_LEAST, _RECORD = 1 << 16, 1 << 10
+"""Bytes that are read at a time for some records: at least, and for each of them."""
+_LIMIT = "a number of records, 0 or more"
 TIME = "a time such as 2026-01-31T12:00 (UTC unless it has a zone), 7d or 30m (ago), now, yesterday, last-tuesday, or ms since 1970"
 _DURATION = "0 or more ms, or a duration such as 90s, 30m, 12h, 7d or 2w"
 _MILLISECOND = timedelta(milliseconds=1)
@@ -116,6 +119,11 @@ class Options:
         memory = None if self.memory_bytes is None else max(1, self.memory_bytes // readers)
         return replace(self, threads=max(1, self.threads // readers), memory_bytes=memory)
 
+    def for_rows(self, rows: int | None) -> "Options":
+        """The options of a read that ends after so many records: few bytes at a time, in one thread, if that is less."""
+        chunk = self.chunk_bytes if rows is None else max(_LEAST, rows * _RECORD)
+        return self if chunk >= self.chunk_bytes else replace(self, threads=1, chunk_bytes=chunk)
+
     @cached_property
     def inflated_bytes(self) -> int:
         """Bytes to which one chunk in progress may be decompressed; a larger batch is decoded when no other chunk is in progress."""
@@ -179,6 +187,12 @@ def integer(name: str, value: Any, expected: str = "an integer") -> int:
 def _positive(name: str, value: Any) -> int:
     number: int = value if type(value) is int else integer(name, value)
     return number if number > 0 else _refuse(name, value, "a positive integer")
+
+
+def row_limit(value: Any) -> int:
+    """The parameter ``limit``; raises `ArgumentError` if it is below 0."""
+    limit = integer("limit", value, _LIMIT)
+    return limit if limit >= 0 else _refuse("limit", value, _LIMIT)
 
 
 def milliseconds(name: str, value: object) -> int:

@@ -139,6 +139,18 @@ def test_less_is_read(broker: Path) -> None:
     assert kolumn.scan_polars(broker).head(1).collect()["offset"].to_list() == [0]
 
 
+def test_limits(broker: Path) -> None:
+    whole, sizes = kolumn.read(broker), list[int]()
+    for limit in (0, 1, 7, 70_000, whole.num_rows + 1):
+        assert kolumn.read(broker, limit=limit).equals(whole.slice(0, limit)), limit
+    assert kolumn.scan(broker, limit=2, payload="string").read_all()["offset"].to_pylist() == [0, 1]
+    assert kolumn.read(broker, limit=1, on_progress=sizes.append).num_rows == 1
+    assert 0 < sum(sizes) <= 1 << 16
+    for wrong in (-1, 1.5, True):
+        raises(kolumn.ArgumentError, f"limit={wrong}: expected a number of records, 0 or more", kolumn.read, broker, limit=wrong)
+    raises(kolumn.ArgumentError, r"option 'limit': .*head\(n\)", kolumn.scan_polars, broker, limit=1)
+
+
 def test_options_and_typed_values(broker: Path) -> None:
     schema = {"n": "int64"}
     lazy = kolumn.scan_polars(broker / "orders-0", start_offset=10, end_offset=30, value_format="json", value_schema=schema)

@@ -240,7 +240,7 @@ def test_errors_cross_processes(kind: type[kolumn.KolumnError]) -> None:
 
 
 def test_schemas_have_a_public_name() -> None:
-    program = "import kolumn; print(kolumn.schema.RECORD_COLUMNS['offset']); import kolumn.core.schema as own; print(own.BATCH_SCHEMA.names[0])"
+    program = "import kolumn; print(kolumn.schema.RECORD_COLUMNS['offset'])\nimport kolumn.core.schema as s; print(s.BATCH_SCHEMA.names[0])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["int64", "segment"]
     assert {"broker", "schema"} < {*dir(kolumn)}

@@ -70,6 +70,7 @@ def cat(
     Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
     """
     from kolumn.cli.lines import Template, blocks, data_of, json_lines, text_lines
+    from kolumn.core.buffers import first_rows
     from kolumn.core.threads import CAT, workers
     from kolumn.damage.findings import Skipped
     from kolumn.options import Options
@@ -89,12 +90,12 @@ def cat(
     unknown, is_empty, threads = Counter[str](), True, len(os.sched_getaffinity(0))
     # On a terminal a bar would overwrite the records.
     with progress("printing", lambda: size_of(given)) if not sys.stdout.isatty() else nullcontext() as advance:
-        options |= {"columns": read, "include_headers": options["include_headers"] and template is None}
-        reader = each_topic(given, Options.of(on_progress=advance, decode=decode, **options), skipped)
-        records = chosen.of(reader, printed)
+        options |= {"columns": read, "include_headers": options["include_headers"] and template is None, "decode": decode}
+        asked = Options.of(on_progress=advance, **options).for_rows(None if chosen.columns else limit)
+        records = chosen.of(each_topic(given, asked, skipped), printed)
         if decode is not None:
             records = _counting_unknown(records, unknown)
-        work = (block for batch in (records if limit is None else _first(records, limit)) for block in blocks(batch))
+        work = (block for batch in first_rows(records, limit) for block in blocks(batch))
         # To convert columns to text releases the GIL. Records before damage are printed before the damage is reported.
         with workers(CAT, threads) as pool:
             for lines in pool.ahead(lambda block: data_of(lines_of(block), block.num_rows), work, _AHEAD * threads):
@@ -165,14 +166,6 @@ def _counting_unknown(batches: "Iterable[pa.RecordBatch]", unknown: "Counter[str
     for batch in batches:
         unknown.update(unknown_messages(batch))
         yield batch
-
-
-def _first(batches: "Iterable[pa.RecordBatch]", limit: int) -> "Iterator[pa.RecordBatch]":
-    for batch in batches:
-        yield batch.slice(0, limit)
-        limit -= min(limit, batch.num_rows)
-        if not limit:
-            return
 
 
 @command

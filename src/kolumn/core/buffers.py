@@ -4,7 +4,7 @@ That takes as long as the rest. Only `numbers` shares the memory of its argument
 views, which Arrow itself cannot filter. Decimals of more than 38 digits, which Polars, DuckDB and Spark do not have, become text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -84,3 +84,14 @@ def _views(column: pa.Array, flags: pa.Array) -> pa.Array:
     valid, views, *sources = column.buffers()
     kept = pa.Array.from_buffers(_VIEW, len(column), [valid, views], offset=column.offset).filter(flags)
     return pa.Array.from_buffers(column.type, len(kept), [*kept.buffers(), *sources], kept.null_count, kept.offset)
+
+
+def first_rows(batches: Iterator[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The first rows of some batches, all without a limit; no batch is asked for that is not needed."""
+    return batches if limit is None else _first(batches, limit)
+
+
+def _first(batches: Iterator[pa.RecordBatch], left: int) -> Iterator[pa.RecordBatch]:
+    while left and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)

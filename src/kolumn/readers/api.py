@@ -10,13 +10,14 @@ import pyarrow as pa
 from kolumn.backend import require
 from kolumn.copies.tiers import linked_as_log
 from kolumn.core import keywords
+from kolumn.core.buffers import first_rows
 from kolumn.core.keywords import known_keywords
 from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.chunk import decoder_of
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.pieces import batch_table
-from kolumn.options import Options
+from kolumn.options import Options, row_limit
 from kolumn.readers.plan import live_segments, plan_read
 from kolumn.readers.topics import plan_topics, types_by_topic
 from kolumn.readers.verified import Report, verified
@@ -30,6 +31,7 @@ def scan(
     *,
     on_damage: OnDamage | None = None,
     payload: keywords.Payload = "binary",
+    limit: int | None = None,
     **options: Unpack[keywords.ReadOptions],
 ) -> pa.RecordBatchReader:
     """Stream the records of Kafka log segments as Arrow record batches.
@@ -51,6 +53,8 @@ def scan(
     payload : str
         "binary": keys, values and headers' values as bytes. "string": as strings over the same bytes; bytes that are not UTF-8
         are a `PayloadError`.
+    limit : int, optional
+        At most so many records. A small limit reads few bytes.
     **options
 
     Returns
@@ -73,12 +77,16 @@ def scan(
         A value or key that is not valid, with ``value_errors="raise"`` or ``key_errors="raise"``, or not UTF-8, with
         ``payload="string"``; raised during the read.
     """
-    return pa.RecordBatchReader.from_batches(*_records(source, Options.of(**options), on_damage, payload))
+    return pa.RecordBatchReader.from_batches(*_records(source, Options.of(**options), on_damage, payload, limit))
 
 
 def _records(
-    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str
+    source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str, limit: int | None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    if limit is not None:
+        rows = row_limit(limit)
+        schema, records = _records(source, chosen.for_rows(rows), on_damage, payload, None)
+        return schema, first_rows(records, rows)
     if payload != "binary":
         check_payload(payload)
     decoder = decoder_of(chosen.backend)
@@ -103,11 +111,12 @@ def read(
     *,
     on_damage: OnDamage | None = None,
     payload: keywords.Payload = "binary",
+    limit: int | None = None,
     **options: Unpack[keywords.ReadOptions],
 ) -> pa.Table:
     """Read the records of Kafka log segments into one Arrow table; parameters, columns and errors as `scan`."""
     # No RecordBatchReader is used: Arrow calls its generator from C++, where an interrupt could become another error.
-    schema, records = _records(source, Options.of(**options), on_damage, payload)
+    schema, records = _records(source, Options.of(**options), on_damage, payload, limit)
     return pa.Table.from_batches(list(records), schema)
 
 

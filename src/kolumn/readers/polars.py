@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from kolumn.backend import require
 from kolumn.core import keywords
+from kolumn.core.buffers import first_rows
 from kolumn.core.errors import ArgumentError, KolumnError, shown, unknown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.packages import missing_package
@@ -38,7 +39,6 @@ _UNITS = {"Nanoseconds": 1_000_000, "Microseconds": 1000, "Milliseconds": 1}
 """How many of them are a millisecond."""
 _MIRRORED = {"Eq": "Eq", "Lt": "Gt", "LtEq": "GtEq", "Gt": "Lt", "GtEq": "LtEq"}
 _CLOSED = {"Both": ("GtEq", "LtEq"), "Left": ("GtEq", "Lt"), "Right": ("Gt", "LtEq"), "None": ("Gt", "Lt")}
-_LEAST, _RECORD = 1 << 16, 1 << 10  # bytes that are read at a time for some rows: at least, and for each row
 _HINTS = [
     # The name of a file in place of a table is no table.
     (
@@ -199,9 +199,7 @@ class FrameSource:
 
         Memory is bounded as by `kolumn.scan`. Segments are looked for again, so that a second read finds what was appended.
         """
-        options = self._narrowed(self._options, columns, bounds)
-        if rows is not None:
-            options = replace(options, threads=1, chunk_bytes=min(options.chunk_bytes, max(_LEAST, rows * _RECORD)))
+        options = self._narrowed(self._options, columns, bounds).for_rows(rows)
         live = live_segments(self._source, self._options)
         live = replace(live, segments=[segment for segment in live.segments if bounds.has(segment)])
         if not live.segments:
@@ -242,7 +240,7 @@ class FrameSource:
             return narrow
 
 
-@known_keywords()
+@known_keywords({"limit": "option 'limit': the frame has it: scan_polars(…).head(n) reads the first records alone"})
 def scan_polars(
     source: keywords.Source,
     *,
@@ -282,16 +280,11 @@ def _lazy_frame(source: FrameSource) -> "pl.LazyFrame":
         # A number of rows counts rows before the predicate is applied, so that the predicate must not hold back any.
         bounds = Bounds() if predicate is None or rows is not None else bounds_of(predicate)
         wanted = None if columns is None else list(dict.fromkeys([*columns, *(() if predicate is None else predicate.meta.root_names())]))
-        left = rows
-        for batch in source.read(wanted, bounds, rows):
-            frame = _frame(batch if left is None else batch.slice(0, left))
-            if left is not None:
-                left -= len(frame)
+        for batch in first_rows(source.read(wanted, bounds, rows), rows):
+            frame = _frame(batch)
             if predicate is not None:
                 frame = frame.filter(predicate)
             yield frame if columns is None else frame.select(columns)
-            if left == 0:
-                return
 
     schema = _frame(pa.RecordBatch.from_pylist([], source.schema)).schema
     return register_io_source(frames, schema=schema, explain_name="kolumn")

@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 
 from kolumn.copies.ranges import log_starts, whole_ranges
-from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Duration, Keys, Progress, Source, Time, known_keywords
 from kolumn.core.results import Result, counted
 from kolumn.core.schema import LEFT_OUT_SCHEMA
