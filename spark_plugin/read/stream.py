@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kolumn.copies.copies import created_anew, log_end, log_start, topic_ids
-from kolumn.copies.transactions import transactions_of
+from kolumn.copies.transactions import readable_end
 from kolumn.core.errors import ArgumentError, KolumnError, shown
-from kolumn.decode.host.headers import headers
+from kolumn.decode.host.headers import headers, position_of
 from kolumn.formats import layouts
 from kolumn.source.segments import Range, Segment
 from kolumn.source.storage import current
@@ -203,12 +203,7 @@ class RecordStream(DataSourceStreamReader, _AvailableNow):
         return {key: self._end(segments) for key, segments in groups.items()}
 
     def _end(self, segments: list[Segment]) -> int:
-        """Where the log ends; with read_committed, not after the offset where a committed reader must stop."""
-        end = log_end(segments)
-        if self.options.decode.isolation_level == "read_uncommitted":
-            return end
-        stable = transactions_of(segments, self.options.decode).last_stable_offset
-        return end if stable is None else min(end, stable)
+        return readable_end(segments, self.options.decode)
 
 
 def _ids(groups: Groups) -> dict[str, str]:
@@ -319,20 +314,9 @@ def _clip(split: Split, limits: Mapping[Key, Bounds]) -> Iterator[Range]:
     """The ranges of a split, cut before the first entry past the limit: entries after the limit may be incomplete."""
     for part in split.ranges:
         stop = limits[key_of(part)][1]
-        clipped = part if stop is None else replace(part, end=min(part.end, _position_of(part, stop)))
+        clipped = part if stop is None else replace(part, end=min(part.end, position_of(part, stop)))
         if clipped.end > clipped.start or not part.segment.size:
             yield clipped
-
-
-def _position_of(part: Range, stop: int) -> int:
-    for entries in headers(part.segment):
-        columns = entries.position, entries.end, entries.base_offset, entries.last_offset
-        for position, end, base, last in zip(*(column.tolist() for column in columns), strict=True):
-            if position >= part.start and base >= stop:
-                return int(position)
-            if position >= part.start and last >= stop - 1:
-                return int(end)
-    return part.end
 
 
 def check_planned(split: Split) -> None:

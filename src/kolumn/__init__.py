@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kolumn.log.index_files import side_files
     from kolumn.readers.api import batches, read, scan, verify
     from kolumn.readers.explain import ReadExplanation, explain
+    from kolumn.readers.follow import follow
     from kolumn.readers.gpu import read_cudf, read_pylibcudf, scan_cudf, scan_pylibcudf
     from kolumn.readers.polars import scan_polars, topics
     from kolumn.readers.verified import Report
@@ -78,6 +79,7 @@ __all__ = [
     "diff",
     "erase",
     "explain",
+    "follow",
     "groups",
     "history",
     "latest",
@@ -108,6 +110,7 @@ _MODULES = {
     "log.index_files": ("side_files",),
     "readers.api": ("batches", "read", "scan", "verify"),
     "readers.explain": ("ReadExplanation", "explain"),
+    "readers.follow": ("follow",),
     "readers.gpu": ("read_cudf", "read_pylibcudf", "scan_cudf", "scan_pylibcudf"),
     "readers.polars": ("scan_polars", "topics"),
     "readers.verified": ("Report",),

@@ -79,6 +79,7 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
         "include_snapshots",
     },
 }
+TAKEN[kolumn.follow] = OPTIONS.keys() - {"end_offset", "end_timestamp", "include_deleted_segments", "include_snapshots"}
 NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     **dict.fromkeys(GPU_READERS, ("backend", "binary")),
     **dict.fromkeys([spark_plugin.read_segments, spark_plugin.export], ("binary", "threads")),
@@ -86,6 +87,7 @@ NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     kolumn.verify: ("columns", "start_offset", "errors", "replicas", "include_control", "key_as", "value_errors", "decode"),
     kolumn.append: ("start_offset", "end_timestamp", "binary", "include_deleted_segments"),
     kolumn.history: ("columns", "isolation_level", "value_as"),
+    kolumn.follow: ("end_offset", "end_timestamp", "include_snapshots", "open_transactions", "limit"),
     kolumn.latest: ("start_offset", "end_timestamp", "include_control", "include_snapshots"),
     kolumn.apply_retention: ("errors", "check_crcs", "chunk_bytes", "max_ratio", "on_progress"),
     kolumn.recover: ("errors", "check_crcs", "replicas"),

@@ -52,7 +52,13 @@ def cat(
         str | None, typer.Option(rich_help_panel=SELECT, help="Only records with this regular expression (RE2) in key or value.")
     ] = None,
     template: Annotated[
-        str | None, typer.Option("--template", "-f", help="As kcat's -f: %t %p %o %k %s %T %h %K %S %R, with \\n, \\t, \\x41.")
+        str | None, typer.Option("--template", "-t", help="As kcat's -f: %t %p %o %k %s %T %h %K %S %R, with \\n, \\t, \\x41.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Then print what is appended, until Ctrl-C; new segments and partitions too.")
+    ] = False,
+    start: Annotated[
+        str | None, typer.Option(help="With --follow: 'latest' prints only what is appended from now on.", autocompletion=_starts)
     ] = None,
     decode: Annotated[
         arguments.DecodeName | None,
@@ -69,6 +75,7 @@ def cat(
 
     Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
     """
+    import kolumn
     from kolumn.cli.lines import Template, blocks, data_of, json_lines, text_lines
     from kolumn.core.buffers import first_rows
     from kolumn.core.threads import CAT, workers
@@ -76,6 +83,9 @@ def cat(
     from kolumn.options import Options
     from kolumn.readers.api import each_topic
 
+    sources, template, follow = _with_template(sources, template, follow)
+    if start is not None and not follow:
+        raise ArgumentError("--start goes with --follow; --start-offset and --since say where a read begins")
     chosen = RecordFilter(key, grep, [name for name in ("key", "value") if f"{name}_format" in options])
     lines_of: Callable[..., Any] = json_lines if template is None and is_json(json) else text_lines
     # The default columns are None. With a typed key or value, its stored bytes are none of these.
@@ -89,13 +99,23 @@ def cat(
     skipped, given = Skipped(), or_standard_input(sources)
     unknown, is_empty, threads = Counter[str](), True, len(os.sched_getaffinity(0))
     # On a terminal a bar would overwrite the records.
-    with progress("printing", lambda: size_of(given)) if not sys.stdout.isatty() else nullcontext() as advance:
+    with progress("printing", lambda: size_of(given)) if not sys.stdout.isatty() and not follow else nullcontext() as advance:
         options |= {"columns": read, "include_headers": options["include_headers"] and template is None, "decode": decode}
-        asked = Options.of(on_progress=advance, **options).for_rows(None if chosen.columns else limit)
-        records = chosen.of(each_topic(given, asked, skipped), printed)
+        if follow:
+            asked = {name: value for name, value in options.items() if value != DEFAULTS[name]}
+            reader: Iterator[pa.RecordBatch] = kolumn.follow(given, start=start or "earliest", on_damage=_Noted(skipped), **asked)
+        else:
+            few = None if chosen.columns else limit
+            reader = each_topic(given, Options.of(on_progress=advance, **options).for_rows(few), skipped)
+        records = chosen.of(reader, printed)
         if decode is not None:
             records = _counting_unknown(records, unknown)
         work = (block for batch in first_rows(records, limit) for block in blocks(batch))
+        if follow:
+            for block in work:
+                sys.stdout.buffer.write(data_of(lines_of(block), block.num_rows))
+                sys.stdout.flush()
+            return say(skipped)
         # To convert columns to text releases the GIL. Records before damage are printed before the damage is reported.
         with workers(CAT, threads) as pool:
             for lines in pool.ahead(lambda block: data_of(lines_of(block), block.num_rows), work, _AHEAD * threads):

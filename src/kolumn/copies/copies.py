@@ -13,6 +13,8 @@ from kolumn.cpu_fallback.check import check
 from kolumn.damage.intact import LARGEST_SPAN
 from kolumn.decode.host.headers import headers, with_last_offsets
 from kolumn.formats import table
+from kolumn.formats.entries import Entry
+from kolumn.formats.entry import OVERHEAD
 from kolumn.log.pieces import entry_rows
 from kolumn.options import Options
 from kolumn.source import storage
@@ -21,6 +23,7 @@ from kolumn.source.segments import HIGHEST, Segment, with_neighbours
 from kolumn.source.side_files import METADATA, OFFSET_INDEX, index_in, read_topic_id
 from kolumn.source.storage import beside
 
+_ZEROS = 64  # bytes after an entry that show that nothing follows
 Key = tuple[str, int]  # topic and partition
 Copies = dict[str, list[Segment]]  # for each directory, in the order of the source, its segments
 
@@ -262,12 +265,33 @@ def log_end(segments: list[Segment]) -> int:
 
 
 def _last_complete(segment: Segment) -> int | None:
-    last = [entries[i : i + 1] for entries in headers(segment) for i in range(max(len(entries) - 2, 0), len(entries))]
-    with SegmentFile(segment) as file:
-        for entry in reversed(last[-2:]):
-            checked, start = entry.copy(), entry[0].position
-            check(file.read(start, entry[0].end).ctypes.data, start, checked.array)
-            if checked[0].is_intact:
-                return checked[0].last_offset
+    last = _last_two(segment, 0)
     # Two damaged entries in a row are damage, not a write in progress: the read reports them.
-    return last[-1][0].last_offset if last else None
+    return next((entry.last_offset for entry in reversed(last) if entry.is_intact), last[-1].last_offset if last else None)
+
+
+def whole_end(segment: Segment, start: int = 0) -> int:
+    """Where the last whole entry of a segment ends that is being written; the segment's end if what follows cannot be half an entry.
+
+    Headers from ``start`` on are read, where an entry begins. A file that was allocated in advance has zeros after half an entry, whose
+    checksum is wrong then, or whose length is not there yet.
+    """
+    last = _last_two(segment, start)
+    end = after = last[-1].end if last else start
+    if last and not last[-1].is_intact and all(entry.is_intact for entry in last[:-1]):
+        end = last[-1].position
+    else:
+        after = min(end + OVERHEAD, segment.size)
+    with SegmentFile(segment) as file:
+        return end if not file.read(after, min(after + _ZEROS, file.size)).any() else file.size
+
+
+def _last_two(segment: Segment, start: int) -> list[Entry]:
+    """The last entries of the chain from a position on, with their checksums compared."""
+    last: list[Entry] = []
+    for entries in headers(segment, start):
+        last = [*last, *(entry.copy() for entry in entries[-2:])][-2:]
+    with SegmentFile(segment) as file:
+        for entry in last:
+            check(file.read(entry.position, entry.end).ctypes.data, entry.position, entry.array.reshape(1, -1))
+    return last

@@ -14,6 +14,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from kolumn.copies.copies import log_end
 from kolumn.core.arrays import Bytes
 from kolumn.core.errors import shown
 from kolumn.core.recycle import take
@@ -215,6 +216,13 @@ def of_ranges(ranges: list[Range], options: Options) -> Transactions:
     found = _from_headers(ranges, options, begun_at(segment) if segment.raft is None else {})
     stable = found.last_stable_offset
     return found if stable is None or not may_stop(options) else _told(found, stable, ranges)
+
+
+def readable_end(segments: list[Segment], options: Options) -> int:
+    """Where a log ends; with read_committed, not after the offset where a committed reader must stop."""
+    end = log_end(segments)
+    stable = transactions_of(segments, options).last_stable_offset if options.isolation_level == "read_committed" else None
+    return end if stable is None else min(end, stable)
 
 
 def from_headers(segments: list[Segment], options: Options, start: int = 0) -> Transactions:

@@ -60,6 +60,16 @@ def headers(segment: Segment, start: int = 0, end: int | None = None) -> Iterato
             yield with_last_offsets(file, entries)
 
 
+def position_of(span: Range, stop: int) -> int:
+    """Where the records of a range with offsets below ``stop`` end; at its end if headers do not tell."""
+    for entries in headers(span.segment, span.start, span.end):
+        after = np.flatnonzero((entries.base_offset >= stop) | (entries.last_offset >= stop - 1))
+        if len(after):
+            first = entries[after[0]]
+            return first.position if first.base_offset >= stop else first.end
+    return span.end
+
+
 def cut(span: Range, target_bytes: int) -> list[Range]:
     """Cut a range at entries into parts of about ``target_bytes``; reads headers only. If the chain of entries breaks, the rest is one
     part, and its reader handles the damage. Together the parts are the whole range; an empty range has one empty part."""
