@@ -48,8 +48,9 @@ def write_parquet(
     The plans are those of `kolumn.readers.topics.plan_topics`: topics may have types of their own. As many files are written at a time as
     the options have threads. Damage is reported with the file that it is missing in, and what was lost of values at the end, to a `Skipped`
     or in the log. If copies are merged, a file has the offsets from the segment on that it is named after; they may come from several
-    copies. All files get their names together when the iterator ends; a run that fails leaves no files. Raises `ArgumentError` if a file exists already, the target contains Kafka segments, or Parquet does not have the compression,
-    and `MissingError` without the GPU that was requested, before anything is written; `KolumnError` if a file cannot be written.
+    copies. All files get their names together when the iterator ends; a run that fails leaves no files. Raises `ArgumentError` if a file
+    exists already, the target contains Kafka segments, or Parquet does not have the compression, and `MissingError` without the GPU that
+    was requested, before anything is written; `KolumnError` if a file cannot be written.
     """
     if compression not in _CODECS:
         raise ArgumentError(f"compression={compression!r}: expected one of {', '.join(_CODECS)}")
