@@ -127,9 +127,15 @@ def test_keys_and_values_are_typed_apart(tmp_path: Path, caplog: pytest.LogCaptu
     found = {row["topic"]: row for row in lines("cat", "--key-format", "registry", *TYPED[:2], tmp_path / "[abc]-0")}
     assert [found[name]["key"] for name in "abc"] == [{"id": 5}, "k", "k"]
     assert [found[name].get("valueEncoding") for name in "abc"] == ["utf-8", None, "utf-8"]
+    # A schema that is given for one of them is that of all topics.
+    given = lines("cat", "--key-format", "avro", "--key-schema", RECORD, *TYPED[:2], "--columns", "key,valueValid", tmp_path / "[ab]-0")
+    assert given == [{"key": {"id": 5}}, {"key": {"id": -54}, "valueValid": True}]
+    assert lines("cat", *TYPED[:2], "--columns", "valueValid", tmp_path / "[ab]-0") == [
+        {"value": "v", "valueEncoding": "utf-8"},
+        {"valueValid": True},
+    ]
     assert caplog.messages[0] == "b, c: no schema; their keys stay bytes"
-    assert caplog.messages[-1].startswith("c: ")
-    assert "its text is not JSON" in caplog.messages[-1]
+    assert "its text is not JSON" in caplog.messages[2]
 
 
 PROTO = 'syntax = "proto3"; package p; message A { int64 a = 1; message In { int64 i = 1; } } message B { int64 b = 1; }'

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -245,6 +246,13 @@ def test_targets(tmp_path: Path) -> None:
     assert run("convert", TOPIC, "--output", tmp_path / "out").returncode == 0
     with pytest.raises(ArgumentError, match=r"s3://lake: .*kolumn\.append writes tables"):
         list(write_parquet([], "s3://lake", 1, "zstd", False))
+
+
+def test_what_the_library_logs_has_the_names_of_options(tmp_path: Path) -> None:
+    for name in "ab":
+        kolumn.write(pa.table({"value": [b'{"%s": 1}' % name.encode()]}), tmp_path / f"{name}-0")
+    out = run("cat", "--value-format", "json", "--value-columns", "a", tmp_path)
+    assert (out.returncode, out.stderr) == (0, "b: --value-columns: unknown field 'a'; fields are b; its values stay bytes\n")
 
 
 READING = """

@@ -58,7 +58,7 @@ def types_by_topic(options: Options, source: Source, ranges: Sequence[Range], is
     found: dict[Topic, list[Typed]] = {topic: [] for topic in parts}
     for typed in options.typed:
         if not _is_of_topics(typed):
-            (one,) = with_types(replace(options, typed=(typed,)), source, ranges).typed
+            one = known_type(typed, options, source, ranges)
             for known in found.values():
                 known.append(one)
             continue
@@ -75,7 +75,7 @@ def types_by_topic(options: Options, source: Source, ranges: Sequence[Range], is
                 found[topic].append(one)
         if len(why) == len(parts) and not is_one_of_several:
             # What a read of all of them says.
-            _ = with_types(replace(options, typed=(typed,)), source, ranges)
+            known_type(typed, options, source, ranges)
             raise next(iter(why.values()))
         _say(typed.column, why)
     bare = _without(options, ())
@@ -103,7 +103,7 @@ def _without(options: Options, known: Sequence[Typed]) -> Options:
     others = [typed.column for typed in options.typed if typed.column not in {one.column for one in known}]
     left_out = {name: name.removesuffix("Raw") for column in others for name in beside(column)}
     kept = [left_out.get(name, name) for name in options.columns if not (name in left_out and not name.endswith("Raw"))]
-    return replace(options, typed=tuple(known), columns=tuple(dict.fromkeys(kept)))
+    return replace(options, typed=tuple(known), columns=tuple(dict.fromkeys(kept or others)))
 
 
 def _say(column: str, why: Mapping[Topic, ArgumentError]) -> None:
