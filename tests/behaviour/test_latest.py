@@ -143,10 +143,10 @@ def test_moments(tmp_path: Path) -> None:
     second = datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
     for moment in (2000, "2000", "1970-01-01T00:00:02", second):
         assert latest(tmp_path, as_of=moment) == [(2, b"k", b"2")]
-    assert [latest(tmp_path, as_of=moment)[0][0] for moment in (0, 999, 1000, 2999)] == [0, 0, 1, 2]
+    assert [latest(tmp_path, as_of=moment)[0][0] for moment in (0, 999, 1000, 2999, "yesterday", "7d")] == [0, 0, 1, 2, 3, 3]
     assert [len(latest(tmp_path, as_of_offset=offset)) for offset in (-1, 0, 9)] == [0, 1, 1]
     raises(kolumn.ArgumentError, "name one", kolumn.latest, tmp_path, as_of=1, as_of_offset=1)
-    raises(kolumn.ArgumentError, "as_of='yesterday'", kolumn.latest, tmp_path, as_of="yesterday")
+    raises(kolumn.ArgumentError, "as_of='noon'", kolumn.latest, tmp_path, as_of="noon")
     raises(kolumn.ArgumentError, "as_of_offset='1'", kolumn.latest, tmp_path, as_of_offset="1")
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from inspect import signature
+from io import TextIOBase
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -162,7 +163,10 @@ def exit_code_of_typer(code: Any) -> int:
     """Exit code of an action of Typer itself: help, completion, wrong arguments."""
     if code != 1:
         return code if isinstance(code, int) else OK if code is None else FAILED
-    # Its 1 has no meaning of its own. Rich ends with it where the reader of a pipe has closed it, and writes to /dev/null from then on.
+    # Its 1 has no meaning of its own. Rich and Click end with it where the reader of a pipe has closed it. From then on Rich writes to
+    # /dev/null, and Click wraps the stream.
+    if not isinstance(sys.stdout, TextIOBase):
+        _discard_output()
     return OK if os.path.samestat(os.fstat(1), os.stat(os.devnull)) else INTERRUPTED
 
 
