@@ -33,7 +33,7 @@ def count() -> int:
     try:
         import cupy
     except ImportError as error:
-        raise missing_package(f"a GPU was asked for: {error}; see `kolumn doctor`", *GPU) from error
+        raise missing_package(f"a GPU was asked for: {error} (`kolumn doctor` says more)", *GPU) from error
     try:
         found = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -77,7 +77,7 @@ def open_device(device: int, share: float) -> None:
         import rmm.mr
         from rmm.allocators.cupy import rmm_cupy_allocator
     except ImportError as error:
-        raise missing_package(f"a GPU was asked for: {error}; see `kolumn doctor`", *GPU) from error
+        raise missing_package(f"a GPU was asked for: {error} (`kolumn doctor` says more)", *GPU) from error
     limit, pool = int(share * memory_of(device)), rmm.mr.get_per_device_resource(device)
     # What RMM begins with.
     if type(pool) is rmm.mr.CudaMemoryResource:
@@ -108,7 +108,7 @@ def runtime() -> Runtime:
         try:
             from kolumn.kernels.machine.cuda import CudaRuntime, page_locked, use
         except ImportError as error:
-            raise missing_package(f"a GPU was asked for: {error}; see `kolumn doctor`", *GPU) from error
+            raise missing_package(f"a GPU was asked for: {error} (`kolumn doctor` says more)", *GPU) from error
         with _lock:
             if not _opened:
                 open_device(0, SHARE)

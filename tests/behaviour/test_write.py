@@ -287,7 +287,7 @@ def test_frames_of_other_libraries(tmp_path: Path) -> None:
     tables = {
         "pandas": frame[frame["key"] != "a"],
         "indexed": frame[frame["key"] != "a"].set_index("key"),
-        "polars": pl.DataFrame(rows).filter(pl.col("key") != "a"),
+        "polars": pl.DataFrame(rows).filter(pl.col("key") != "a").with_columns(topic=pl.Series(["polars", None])),
         "duckdb": duckdb.sql("SELECT * FROM frame WHERE key <> 'a'"),
     }
     expected = [(0, 2, "b", "2"), (1, 3, "c", None)]
@@ -307,7 +307,7 @@ def test_frames_of_other_libraries(tmp_path: Path) -> None:
         (["a", "b"], 0, r"column 'topic': found a, b.*'topic'\) == 'b'\)"),
         ("events", 1, r"column 'partition': found 1, and the folder is events-0: write to events-1, or leave .* out"),
         ("other", 0, r"column 'topic': found other, and the folder is events-0: write to other-0"),
-        ("events", 0, None), (None, None, None),
+        ("events", 0, None), (None, None, None), ([b"events", None], [None, 0], None),
     ],
 )  # fmt: skip
 def test_a_folder_takes_one_topic_partition(tmp_path: Path, topic: Any, partition: Any, said: str | None) -> None:

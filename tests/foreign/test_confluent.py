@@ -211,7 +211,7 @@ def test_a_registry_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "confluent_kafka.schema_registry", None)
-    with pytest.raises(kolumn.MissingError, match=r"pip install 'kolumn\[registry\]'"):
+    with pytest.raises(kolumn.MissingError, match=r"pip install 'confluent-kafka\[schemaregistry\]'"):
         schemas_of("http://x")
 
 

@@ -42,5 +42,5 @@ def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "count", lambda: 1)
     monkeypatch.setattr(device, "_local", type(device._local)())
     monkeypatch.setitem(sys.modules, "kolumn.kernels.machine.cuda", None)
-    with pytest.raises(kolumn.MissingError, match=r"a GPU was asked for: .*; pip install 'kolumn\[gpu\]', and see `kolumn doctor`"):
+    with pytest.raises(kolumn.MissingError, match=r"a GPU was asked for: .* \(`kolumn doctor` says more\): pip install .*'cupy-cuda13x>"):
         device.runtime()

@@ -110,7 +110,7 @@ def test_a_build_makes_the_same_classes(tmp_path: Path) -> None:
 def test_a_build_in_another_folder_makes_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole jar, with nothing that a compiler has kept."""
     if find_spec("ziglang") is None:
-        pytest.skip("ziglang is not installed: pip install 'kolumn[jar]'")
+        pytest.skip("ziglang is not installed: pip install ziglang")
     other = tmp_path / "other" / "sources"
     shutil.copytree(building.JVM, other)
     monkeypatch.setattr(building, "SOURCES", [other / path.relative_to(building.JVM) for path in building.SOURCES])
@@ -124,7 +124,7 @@ def test_a_build_in_another_folder_makes_the_same_files(tmp_path: Path, monkeypa
 
 def test_without_a_compiler_of_c_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "find_spec", lambda name: None)
-    with pytest.raises(MissingError, match=r"Zig's compiler: pip install 'kolumn\[jar\]'"):
+    with pytest.raises(MissingError, match=r"Zig's compiler: pip install 'ziglang>"):
         building.compile_native(tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -99,7 +99,7 @@ final class Worker implements AutoCloseable {
     if (process.isAlive()) {
       return "does not say what a worker says: is it a Python?";
     }
-    String why = isKilled() ? KILLED + "." : ": is kolumn[spark] installed for this Python?";
+    String why = isKilled() ? KILLED + "." : ": are Kolumn, pyspark and pandas installed for this Python?";
     return "ended with exit code " + process.exitValue() + " at its start" + why;
   }
 

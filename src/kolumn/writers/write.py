@@ -435,7 +435,8 @@ def _of_one_partition(pieces: Iterator[pa.Table], target: str) -> Iterator[pa.Ta
     found: dict[str, set[str]] = {"topic": set(), "partition": set()}
     for piece in pieces:
         for name in found.keys() & set(piece.schema.names):
-            found[name] |= {str(value) for value in piece[name].unique().drop_null().to_pylist()}
+            column = piece[name].cast(pa.string()) if name == "topic" else piece[name]
+            found[name] |= {str(value) for value in column.unique().to_pylist() if value is not None}
             _check_one(name, sorted(found[name]), folder, named)
         yield piece
 
