@@ -97,7 +97,7 @@ def test_as_kcat(template: str, tmp_path: Path) -> None:
         Record(i, key, value, T + i, tuple((name.encode(), data) for name, data in headers)) for i, (key, value, headers) in enumerate(ROWS)
     ]
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(batch(records))
-    ours = CliRunner().invoke(app, ["cat", "-f", template, str(tmp_path / "orders-0")])
+    ours = CliRunner().invoke(app, ["cat", "-t", template, str(tmp_path / "orders-0")])
     assert ours.stdout_bytes == as_kcat_prints(template)
 
 

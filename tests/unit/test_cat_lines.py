@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,7 @@ def test_decoded_values_are_chosen_by_their_bytes(topic: Path) -> None:
     assert cat(*json_options, "--grep", '"n": 2', "--columns", "offset,value", topic) == b'offset=1  value={"n": 22}\n'
     assert b"valueRaw" not in cat(*json_options, "--grep", "ada", "--json", topic)
     assert cat(*json_options, "--value-as", "columns", "--key", "bob", "--columns", "value", topic) == b"n=22\n"
-    assert cat(*json_options, "-f", "%o %s;", "-n", 3, topic) == b'0 {"n": 1};1 {"n": 22};2 null;'
+    assert cat(*json_options, "-t", "%o %s;", "-n", 3, topic) == b'0 {"n": 1};1 {"n": 22};2 null;'
 
 
 def expected(row: int, with_headers: str) -> bytes:
@@ -157,21 +158,21 @@ def expected(row: int, with_headers: str) -> bytes:
 
 
 def test_templates(topic: Path) -> None:
-    out = cat("-f", r"%t[%p] %o %T %K/%S %k|%s|%h%%\t\x41\n", topic)
+    out = cat("-t", r"%t[%p] %o %T %K/%S %k|%s|%h%%\t\x41\n", topic)
     headers = ["", "trace=x1,none=NULL", "", "", ""]
-    assert (out, cat("-f", r"x\n", topic)) == (b"".join(expected(row, headers[row]) for row in range(len(ROWS))), b"x\n" * len(ROWS))
+    assert (out, cat("-t", r"x\n", topic)) == (b"".join(expected(row, headers[row]) for row in range(len(ROWS))), b"x\n" * len(ROWS))
     lengths = [struct.pack(">i", -1 if value is None else len(value)) for _, value, _ in ROWS]
-    assert (cat("-f", "%R", topic), cat("-f", r"%o,", "--key", "ada", topic)) == (b"".join(lengths), b"0,2,")
+    assert (cat("-t", "%R", topic), cat("-t", r"%o,", "--key", "ada", topic)) == (b"".join(lengths), b"0,2,")
     # Numbers are read as by strtoul in kcat's `fmt_add`, of which a char keeps the lowest byte.
-    assert cat("-n", 1, "-f", r"\x41\x041\x0141z\xffg|\0101\65\0|\q\\\"", topic) == b'AAAz\xffg|AA\0|q\\"'
+    assert cat("-n", 1, "-t", r"\x41\x041\x0141z\xffg|\0101\65\0|\q\\\"", topic) == b'AAAz\xffg|AA\0|q\\"'
 
 
 @pytest.mark.parametrize(
     ("args", "text"),
     [
-        (["-f", "%x"], r"'%x' has no meaning; fields are %t, "),
-        (["-f", "%"], r"has no meaning"),
-        (["-f", "%o", "--json"], "does not go with --json"),
+        (["-t", "%x"], r"'%x' has no meaning; fields are %t, "),
+        (["-t", "%"], r"has no meaning"),
+        (["-t", "%o", "--json"], "does not go with --json"),
         (["--grep", "("], "--grep (: not a regular expression"),
         (["--key", "base64:_"], "not base64"),
     ],
@@ -182,11 +183,51 @@ def test_what_cannot_be(args: list[str], text: str, topic: Path) -> None:
     assert re.search(re.escape(text), out.stderr)
 
 
+def test_follow(topic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Path(shutil.copytree(topic, tmp_path / topic.name))
+
+    def followed(*args: object, added: int = 0) -> tuple[int, list[int]]:
+        def wait(_: float) -> None:
+            nonlocal added
+            if not added:
+                raise KeyboardInterrupt
+            with next(topic.glob("*.log")).open("ab") as file:
+                file.write(batch([Record(len(found), b"ada", b"more", NOON)]))
+            found.append(len(found))
+            added -= 1
+
+        monkeypatch.setattr("kolumn.readers.follow.sleep", wait)
+        out = CliRunner().invoke(app, ["cat", "-f", "--json", *map(str, args), str(topic)])
+        return out.exit_code, [json.loads(line)["offset"] for line in out.stdout.splitlines()]
+
+    found = [*range(len(ROWS))]
+    assert followed() == (130, found)
+    assert followed(added=2) == (130, [*range(7)])
+    assert followed("-n", 9, added=5) == (0, [*range(9)])
+    assert followed("--start", "latest", "--key", "ada", added=1) == (130, [9])
+    assert followed("--since", NOON + 3000, "-n", 1) == (0, [3])
+    for args, said in (
+        (["-f", "--until", "5"], "follow has no end"), (["-f", "-"], "a segment in memory does not grow"),
+        (["--start", "latest"], "--start goes with --follow"), (["-f", "--start", "now"], "expected one of earliest, latest"),
+    ):  # fmt: skip
+        sources = [] if "-" in args else [str(topic)]
+        out = CliRunner().invoke(app, ["cat", *args, *sources], input=b"")
+        assert (out.exit_code, said in out.stderr) == (2, True), out.stderr
+
+
+def test_a_template_by_its_old_short_name(topic: Path) -> None:
+    """It was -f in version 0.1, as in kcat."""
+    for args in ((r"%o\x2c", topic), (topic, "%o,"), ("%o,", topic, "--key", "ada")):
+        out = CliRunner().invoke(app, ["cat", "-f", *map(str, args)])
+        assert (out.exit_code, out.stdout) == (0, "0,2," if "ada" in args else "0,1,2,3,4,")
+        assert out.stderr.startswith("warning: -f is --follow now, and a template is --template or -t")
+
+
 def test_many_records_of_any_length(tmp_path: Path) -> None:
     """Blocks of records follow each other without a gap."""
     rows = 100_000
     values = pa.array([None if i % 7 == 0 else b"v" * (i % 50) for i in range(rows)], pa.binary())
     kolumn.write(pa.table({"value": values, "key": pa.array([b"%d" % (i % 10) for i in range(rows)])}), tmp_path / "many-0", codec="lz4")
-    lines = cat("-f", r"%o %k %S\n", tmp_path / "many-0").decode().splitlines()
+    lines = cat("-t", r"%o %k %S\n", tmp_path / "many-0").decode().splitlines()
     assert lines == [f"{i} {i % 10} {-1 if i % 7 == 0 else i % 50}" for i in range(rows)]
     assert offsets("--key", "3", tmp_path / "many-0") == list(range(3, rows, 10))

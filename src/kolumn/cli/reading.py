@@ -4,10 +4,10 @@ import base64
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,14 +22,17 @@ from kolumn.cli.arguments import (
     or_standard_input,
     with_read_options,
 )
-from kolumn.cli.common import is_json, note, print_json, say, say_none, size_of
+from kolumn.cli.common import is_json, note, print_json, say, say_none, short_name, size_of
 from kolumn.cli.ending import OK, command, progress, quoted
 from kolumn.cli.help import SELECT, VALUES
 from kolumn.cli.tables import print_rows, print_table
 from kolumn.core.errors import ArgumentError, shown
+from kolumn.core.keywords import DEFAULTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kolumn.damage.findings import Damage, Skipped
 
 _AHEAD = 2  # blocks that are queued for each thread
 _MOST_ROWS = 1000
@@ -58,7 +61,11 @@ def cat(
         bool, typer.Option("--follow", "-f", help="Then print what is appended, until Ctrl-C; new segments and partitions too.")
     ] = False,
     start: Annotated[
-        str | None, typer.Option(help="With --follow: 'latest' prints only what is appended from now on.", autocompletion=_starts)
+        str | None,
+        typer.Option(
+            help="With --follow: 'latest' prints only what is appended from now on.",
+            autocompletion=arguments.among(Literal["earliest", "latest"]),
+        ),
     ] = None,
     decode: Annotated[
         arguments.DecodeName | None,
@@ -73,17 +80,19 @@ def cat(
     decoded and shown as JSON, of each topic by its own schema; bytes in them are base64. Values of a topic without a schema stay bytes,
     unless it is the only topic. With `--decode internal` they are the messages of a cluster's own topics.
 
+    With `--follow` it goes on with what is appended, and Ctrl-C ends it. Warnings tell what retention or a truncation has taken.
+
     Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
     """
     import kolumn
     from kolumn.cli.lines import Template, blocks, data_of, json_lines, text_lines
     from kolumn.core.buffers import first_rows
-    from kolumn.core.threads import CAT, workers
     from kolumn.damage.findings import Skipped
     from kolumn.options import Options
     from kolumn.readers.api import each_topic
 
-    sources, template, follow = _with_template(sources, template, follow)
+    if follow and template is None:
+        sources, template, follow = _by_its_old_name(sources)
     if start is not None and not follow:
         raise ArgumentError("--start goes with --follow; --start-offset and --since say where a read begins")
     chosen = RecordFilter(key, grep, [name for name in ("key", "value") if f"{name}_format" in options])
@@ -96,14 +105,13 @@ def cat(
         lines_of = Template(template)
         printed = lines_of.columns or ["offset"]
     read = None if printed is None else [*printed, *(name for name in chosen.columns if name not in printed)]
-    skipped, given = Skipped(), or_standard_input(sources)
-    unknown, is_empty, threads = Counter[str](), True, len(os.sched_getaffinity(0))
+    skipped, given, unknown = _telling() if follow else Skipped(), or_standard_input(sources), Counter[str]()
     # On a terminal a bar would overwrite the records.
     with progress("printing", lambda: size_of(given)) if not sys.stdout.isatty() and not follow else nullcontext() as advance:
         options |= {"columns": read, "include_headers": options["include_headers"] and template is None, "decode": decode}
         if follow:
-            asked = {name: value for name, value in options.items() if value != DEFAULTS[name]}
-            reader: Iterator[pa.RecordBatch] = kolumn.follow(given, start=start or "earliest", on_damage=_Noted(skipped), **asked)
+            asked = {name: value for name, value in {"start": start or "earliest", **options}.items() if value != DEFAULTS.get(name)}
+            reader: Iterator[pa.RecordBatch] = kolumn.follow(given, on_damage=skipped, **asked)
         else:
             few = None if chosen.columns else limit
             reader = each_topic(given, Options.of(on_progress=advance, **options).for_rows(few), skipped)
@@ -111,21 +119,54 @@ def cat(
         if decode is not None:
             records = _counting_unknown(records, unknown)
         work = (block for batch in first_rows(records, limit) for block in blocks(batch))
-        if follow:
-            for block in work:
-                sys.stdout.buffer.write(data_of(lines_of(block), block.num_rows))
-                sys.stdout.flush()
-            return say(skipped)
-        # To convert columns to text releases the GIL. Records before damage are printed before the damage is reported.
-        with workers(CAT, threads) as pool:
-            for lines in pool.ahead(lambda block: data_of(lines_of(block), block.num_rows), work, _AHEAD * threads):
-                sys.stdout.buffer.write(lines)
-                is_empty = is_empty and not len(lines)
-    if is_empty and limit != 0:
+        has_any = _print(work, lambda block: data_of(lines_of(block), block.num_rows), follow)
+    if not (has_any or follow or limit == 0):
         say_none(given, skipped, options)
     for name, count in sorted(unknown.items()):
         note(f"not decoded, kept as bytes: {count} of {name}")
     return say(skipped)
+
+
+def _print(work: "Generator[pa.RecordBatch]", text_of: Callable[..., Any], at_once: bool) -> bool:
+    """Print blocks of records; returns whether there were any."""
+    from kolumn.core.threads import CAT, workers
+
+    has_any = False
+    if at_once:
+        for block in work:
+            has_any = True
+            sys.stdout.buffer.write(text_of(block))
+            sys.stdout.flush()
+        return has_any
+    threads = len(os.sched_getaffinity(0))
+    # To convert columns to text releases the GIL. Records before damage are printed before the damage is reported.
+    with workers(CAT, threads) as pool:
+        for text in pool.ahead(text_of, work, _AHEAD * threads):
+            sys.stdout.buffer.write(text)
+            has_any = has_any or len(text) > 0
+    return has_any
+
+
+def _by_its_old_name(sources: list[str]) -> tuple[list[str], str | None, bool]:
+    """The sources, a template and whether to follow: ``-f`` was the short name of ``--template`` in version 0.1, which had its value after
+    it. A warning tells."""
+    found = [word for word in sources if ("%" in word or "\\" in word) and "://" not in word and not os.path.lexists(word)]
+    if len(found) != 1:
+        return sources, None, True
+    note("warning: -f is --follow now, and a template is --template or -t; this is read as a template once more")
+    return [word for word in sources if word not in found], found[0], False
+
+
+def _telling() -> "Skipped":
+    """Collects what is left out, and prints each place at once."""
+    from kolumn.damage.findings import Skipped
+
+    class Telling(Skipped):
+        def __call__(self, piece: "Damage") -> None:
+            super().__call__(piece)
+            note(f"left out: {short_name(piece.segment)}: position {piece.position}: {piece.reason}")
+
+    return Telling()
 
 
 class RecordFilter:
