@@ -31,7 +31,7 @@ from kolumn.writers.rewriting.compact import (
     CompactionPlan,
     CompactionSettings,
     clean_segment,
-    copy_segment,
+    copy_with_damage,
     folder_of,
     plan_partition,
     segments_to_compact,
@@ -145,7 +145,7 @@ def compact(
 
     def write(item: Segment | tuple[int, Any], path: Path) -> Compaction:
         if isinstance(item, Segment):
-            return copy_segment(item, path)
+            return copy_with_damage(item, path, how)
         number, offsets = item
         plan, i = tasks[number]
         round = plan.round(how, LatestOffsets.of(offsets), observed[number])

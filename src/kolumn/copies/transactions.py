@@ -21,6 +21,7 @@ from kolumn.core.recycle import take
 from kolumn.core.threads import TRANSACTIONS, workers
 from kolumn.cpu_fallback.check import check, gather
 from kolumn.cpu_fallback.machine.address import PAD
+from kolumn.damage.findings import OnDamage, Tally
 from kolumn.decode.host.aborted import Transactions, matter, may_stop
 from kolumn.decode.host.chunks import MOST_ENTRIES, header_rows
 from kolumn.decode.host.run import Run, decode_run
@@ -206,16 +207,17 @@ def _unreadable(segment: Segment, aborted: list[AbortedTxn]) -> list[AbortedTxn]
     return aborted
 
 
-def of_ranges(ranges: list[Range], options: Options) -> Transactions:
-    """Transactions of a log that consists of ranges of several copies, in order of offsets."""
+def of_ranges(ranges: list[Range], options: Options, found: Tally | None = None) -> Transactions:
+    """Transactions of a log that consists of ranges of several copies, in order of offsets. The damage of a walk with ``errors="skip"`` is
+    added to ``found``."""
     if not ranges:
         return Transactions()
     segment = ranges[0].segment
     if layouts.format_of(segment.format).transactions_in_sets:
-        return from_records(ranges, options)
-    found = _from_headers(ranges, options, begun_at(segment) if segment.raft is None else {})
-    stable = found.last_stable_offset
-    return found if stable is None or not may_stop(options) else _told(found, stable, ranges)
+        return from_records(ranges, options, None if found is None else found.damage.append)
+    made = _from_headers(ranges, options, begun_at(segment) if segment.raft is None else {}, found=found)
+    stable = made.last_stable_offset
+    return made if stable is None or not may_stop(options) else _told(made, stable, ranges)
 
 
 def readable_end(segments: list[Segment], options: Options) -> int:
@@ -239,12 +241,14 @@ def from_headers(segments: list[Segment], options: Options, start: int = 0) -> T
     return _from_headers(left, options, begun or {}, start)
 
 
-def _from_headers(ranges: Iterable[Range], options: Options, begun: dict[int, int], start: int = 0) -> Transactions:
+def _from_headers(
+    ranges: Iterable[Range], options: Options, begun: dict[int, int], start: int = 0, found: Tally | None = None
+) -> Transactions:
     ranges = list(ranges)
     names = {part.segment.raft.aborted for part in ranges if part.segment.raft is not None} - {None}
     noted = _Noted(filter(None, names)) if names else None
     aborted: list[AbortedTxn] = []
-    for file, entries in _transactional(ranges, options):
+    for file, entries in _transactional(ranges, options, found):
         entries = entries[entries.base_offset >= start]
         control = entries.control != 0
         kinds = iter(marker_types(file, entries[control]))
@@ -318,7 +322,7 @@ def _first_intact(file: SegmentFile, entries: Entries, rows: Sequence[int], inta
     return None
 
 
-def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
+def from_records(ranges: Iterable[Range], options: Options, on_damage: OnDamage | None = None) -> Transactions:
     """From all records: in the KIP-98 draft markers are single messages of a set, and headers do not show them."""
     columns = ("producerId", "offset", "isControl", "controlType", "isTransactional")
     # Decoded on the CPU: Spark's driver calls this too, and must not open a GPU.
@@ -327,7 +331,7 @@ def from_records(ranges: Iterable[Range], options: Options) -> Transactions:
     )
     begun: dict[int, int] = {}
     aborted = []
-    for batch in scan_ranges(ranges, cpu):
+    for batch in scan_ranges(ranges, cpu, on_damage):
         for producer, offset, control, kind, transactional in zip(*(batch[name].to_pylist() for name in columns), strict=True):
             if control:
                 begin = begun.pop(producer, None)
@@ -414,13 +418,13 @@ def snapshot_of(segment: Segment, offset: int) -> str:
     return beside(segment.path, file_name(offset, ".snapshot"))
 
 
-def _transactional(ranges: Iterable[Range], options: Options) -> Iterator[tuple[SegmentFile, Entries]]:
+def _transactional(ranges: Iterable[Range], options: Options, found: Tally | None) -> Iterator[tuple[SegmentFile, Entries]]:
     """Transactional batches, including markers, some thousands at a time."""
     walk = Options(errors="skip", check_crcs=options.check_crcs and options.errors == "skip")
     for part in ranges:
         with SegmentFile(part.segment) as file:
             held, count = list[Entries](), 0
-            for entries in entry_rows(file, walk, part):
+            for entries in entry_rows(file, walk, part, found):
                 some = entries[entries.transactional == 1]
                 if not len(some):
                     continue

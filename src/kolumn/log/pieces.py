@@ -97,7 +97,7 @@ def _named_rows(ranges: Iterable[Range], options: Options, on_damage: OnDamage |
 def entry_rows(file: SegmentFile, options: Options, part: Range | None = None, found: Tally | None = None) -> Iterator[Entries]:
     """Entries as rows of the batch table: int64, shape (n, `table.WIDTH`); of the whole segment by default. Damage and remarks are added
     to ``found``."""
-    return _rows(file, options, found or Tally(), part or Range.whole(file.segment))
+    return _rows(file, options, Tally() if found is None else found, part or Range.whole(file.segment))
 
 
 def _rows(file: SegmentFile, options: Options, tally: Tally, part: Range) -> Iterator[Entries]:

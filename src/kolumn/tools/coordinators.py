@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -18,19 +19,20 @@ from kolumn.copies.ranges import log_ranges, topic_rows, whole_ranges
 from kolumn.copies.transactions import of_ranges
 from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.keywords import Errors, Progress, Source, Time, known_keywords
-from kolumn.damage.findings import OnDamage
+from kolumn.damage.findings import OnDamage, Tally
 from kolumn.decode.observed import moment
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.options import Options, moment_of
 from kolumn.readers.plan import live_segments
 from kolumn.source.segments import Segment
 from kolumn.source.side_files import METADATA, read_topic_id
-from kolumn.source.storage import beside
+from kolumn.source.storage import beside, parent
 from kolumn.values.internal.messages import MalformedMessageError, MessageBytes, decode_key, decode_value, definitions, reader
 
 OFFSETS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
 _LOGGERS = {OFFSETS_TOPIC: logging.getLogger("kolumn.groups"), TRANSACTIONS_TOPIC: logging.getLogger("kolumn.transactions")}
 _Partition = tuple[str, int]
+_Log = tuple[str | None, int | None]  # None in folders with other names than topic-partitions have
 _Row = dict[str, Any]
 _COLUMNS = ("key", "value", "transaction")
 _MOMENT = pa.timestamp("ms", tz="UTC")
@@ -337,7 +339,7 @@ def coordinated(
 First = tuple[int, int | None, int | None]  # first offset, its timestamp, and the producer's epoch
 
 
-def transaction_table(opened: Iterable[tuple[_Partition, int, First]], known: dict[int, _Row] | None, end: int) -> pa.Table:
+def transaction_table(opened: Iterable[tuple[_Log, int, First]], known: dict[int, _Row] | None, end: int) -> pa.Table:
     """Transactions that are open in logs, with their producers, and those that are under way for a coordinator; ages end at ``end``."""
     opened = list(opened)
     rows = [_transaction_row(partition, producer, first, known, end) for partition, producer, first in opened]
@@ -349,7 +351,7 @@ def transaction_table(opened: Iterable[tuple[_Partition, int, First]], known: di
     return pa.Table.from_pylist(rows, TRANSACTION_SCHEMA)
 
 
-def _transaction_row(partition: _Partition, producer: int, first: First | None, known: dict[int, _Row] | None, end: int) -> _Row:
+def _transaction_row(partition: _Log, producer: int, first: First | None, known: dict[int, _Row] | None, end: int) -> _Row:
     transaction = (known or {}).get(producer, {})
     offset, time_ms, epoch = first or (None, None, None)
     # Without a record of the log the coordinator's start counts.
@@ -375,14 +377,30 @@ def _coordinated(key: _Row, value: _Row) -> _Row:
 
 def _open(
     segments: list[Segment], errors: Errors, on_damage: OnDamage | None, on_progress: Progress | None
-) -> list[tuple[_Partition, int, First]]:
+) -> list[tuple[_Log, int, First]]:
     columns = ("offset", "timestampMs", "producerId", "producerEpoch")
     options = Options.of(columns=columns, errors=errors, replicas="merge", backend="cpu", on_progress=on_progress)
-    return [
-        (partition, producer, _first(own, producer, offset, options, on_damage))
-        for partition, own in sorted(_partitions(segments).items())
-        for producer, offset in sorted(of_ranges(whole_ranges(own, options), options).open, key=lambda item: item[1])
-    ]
+    opened = list[tuple[_Log, int, First]]()
+    for partition, own in [*sorted(_partitions(segments).items()), *_unnamed(segments)]:
+        found = Tally()
+        transactions = of_ranges(whole_ranges(own, options), options, found)
+        if errors == "skip" and on_damage is not None:
+            for damage in found.damage:
+                on_damage(damage)
+        opened += [
+            (partition, producer, _first(own, producer, offset, options, on_damage))
+            for producer, offset in sorted(transactions.open, key=lambda item: item[1])
+        ]
+    return opened
+
+
+def _unnamed(segments: list[Segment]) -> Iterator[tuple[_Log, list[Segment]]]:
+    """Segments of each folder whose name is not that of a topic-partition, and files whose name is no offset."""
+    named = {segment.path for own in _partitions(segments).values() for segment in own}
+    rest = [segment for segment in segments if segment.path not in named and not segment.path.endswith(".checkpoint")]
+    for _, own in groupby(rest, key=lambda segment: parent(segment.path)):
+        some = list(own)
+        yield (some[0].topic, some[0].partition), some
 
 
 def _first(own: list[Segment], producer: int, offset: int, options: Options, on_damage: OnDamage | None) -> First:

@@ -7,7 +7,7 @@ segment 0      segment 1                    segment 2
   dropped        cut here ^                    stays
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +21,7 @@ from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
 from kolumn.core.results import Result, counted
+from kolumn.damage.findings import Skipped, Tally
 from kolumn.decode.host.aborted import Transactions
 from kolumn.decode.host.chunks import chunks, header_rows
 from kolumn.decode.host.headers import with_last_offsets
@@ -63,12 +64,15 @@ class Compaction(Rewriting):
     bytes, retained_bytes : int
     skipped, damage : Skipped, list of CorruptBatchError
         As in `kolumn.Conversion`.
+    copied_damage : Skipped
+        Damage in the segments that were copied: the copies have it too.
     """
 
     retained: int = 0
     bytes: int = 0
     retained_bytes: int = 0
     copied: int = 0
+    copied_damage: Skipped = field(default_factory=Skipped)
 
     def __str__(self) -> str:
         cleaned = f"{self.retained} of {counted(self.records, 'record')} and {self.retained_bytes} of {counted(self.bytes, 'byte')} stay"
@@ -96,8 +100,8 @@ def compact(
     stay for ``delete_retention_ms``: a batch of format 2 or 3 gets a delete horizon when it is first cleaned; for formats without one,
     the segments' modification times decide. A transaction marker stays until the records of its transaction are dropped, and then as
     long as a tombstone. An empty batch is dropped, unless it is its producer's last batch or the last of the round. In KIP-87 the
-    tombstone bit decides. The last segment of a partition is active and is copied unchanged, and so are segments that reach the last
-    stable offset.
+    tombstone bit decides. The last segment of a partition is active and is copied unchanged, with its damage, and so are segments that
+    reach the last stable offset.
 
     Parameters
     ----------
@@ -147,7 +151,7 @@ def compact(
                 write = partial(clean_segment, segment, round=round, legacy_deletes=deletes, how=how, rolls=can_roll(target))
                 done.add(written(place, names[segment], write))
             for segment in plan.rest:
-                done.add(written(place, names[segment], partial(copy_segment, segment)))
+                done.add(written(place, names[segment], partial(copy_with_damage, segment, how=how)))
     return done
 
 
@@ -250,6 +254,16 @@ def copy_segment(segment: Segment, place: Path) -> Compaction:
             stop = min(start + _COPIED, file.size)
             out.write(file.read(start, stop)[: stop - start])
     return Compaction([place.name], copied=1)
+
+
+def copy_with_damage(segment: Segment, place: Path, how: CompactionSettings) -> Compaction:
+    """Copy a segment unchanged, and find the damage that is copied with it."""
+    done, found = copy_segment(segment, place), Tally()
+    with SegmentFile(segment) as file:
+        for _ in entry_rows(file, replace(how.options, errors="skip"), found=found):
+            pass
+    tell(found, done.copied_damage)
+    return done
 
 
 @dataclass(repr=False)
