@@ -151,7 +151,44 @@ def test_hanging_transactions(tmp_path: Path) -> None:
     assert {producer: (row["isHanging"], row["coordinatorState"]) for producer, row in found.items()} == expected
     assert (found[4]["firstOffset"], found[4]["partition"], found[4]["ageMs"]) == (None, 1, 15)
     done = invoked("transactions", "--now", str(T + 5), tmp_path)
-    assert (done.exit_code, [line.split()[0] for line in done.stdout.splitlines()]) == (0, ["producerId", "1", "2", "3", "4"])
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (
+        0,
+        "4 open transactions, the oldest 15 ms old; 2 hang: no coordinator will end them",
+    )
+    assert [line.split()[2] for line in done.stdout.splitlines()[2:]] == ["producerId", "1", "2", "3", "4"]
+
+
+def test_no_open_transactions(tmp_path: Path) -> None:
+    put(tmp_path / "orders-0", batch([Record(0, None, b"x", T)]))
+    done = invoked("transactions", tmp_path)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "no open transactions\n", "")
+    (tmp_path / "a.txt").write_text("hello\n")
+    done = invoked("transactions", tmp_path / "a.txt")
+    assert (done.exit_code, done.stdout) == (1, "no open transactions in what can be read\n")
+    assert done.stderr == f"{tmp_path / 'a.txt'}: not a Kafka log segment: text (6 bytes)\n"
+    assert invoked("transactions", "--json", tmp_path / "orders-0").stderr == "no open transactions\n"
+    # A segment without the name of its topic is looked at too.
+    (tmp_path / "x.log").write_bytes(batch([Record(0, None, b"x", T)], flags=TRANSACTIONAL, producer_id=7, producer_epoch=0))
+    assert [row["producerId"] for row in kolumn.open_transactions(tmp_path / "x.log").to_pylist()] == [7]
+
+
+def test_groups_say_why_a_lag_is_unknown(tmp_path: Path) -> None:
+    """The group that is most behind comes first, with its total; what is not known comes last, with the reason."""
+    commits = (("a", "orders", 0, 9), ("b", "orders", 0, 2), ("b", "orders", 1, 5), ("c", "ledger.gz", 3, 1))
+    put(tmp_path / "__consumer_offsets-0", *(one(i, commit_key(*of), commit(at)) for i, (*of, at) in enumerate(commits)))
+    put(tmp_path / "orders-0", batch([Record(i, None, b"x", T) for i in range(12)]))
+    lines = invoked("groups", tmp_path).stdout.splitlines()
+    assert lines[:2] == [
+        "3 groups, 4 partitions with committed offsets: lag 13 in all",
+        "lag unknown: no log of ledger.gz, orders-1 in this source; name the other disks too",
+    ]
+    start = lines.index("Groups")
+    assert [line.split() for line in lines[start + 1 : start + 5]] == [
+        ["group", "kind", "state", "partitions", "lag", "lagUnknown"], ["b", "2", "10", "1"], ["a", "1", "3"], ["c", "1", "1"],
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines[lines.index("Partitions") + 2 :]] == ["b", "a", "b", "c"]
+    done = invoked("groups", "--json", tmp_path)
+    assert ("lag unknown: no log of ledger.gz" in done.stderr, len(done.stdout.splitlines())) == (True, 4)
 
 
 @pytest.mark.parametrize("place", ["orders-0", "__consumer_offsets-0", f"orders-{uuid_of('orders')}/0"])

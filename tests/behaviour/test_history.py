@@ -278,7 +278,7 @@ def test_timestamps_that_no_year_has_are_null(tmp_path: Path) -> None:
     moments = [row["timestamp"] for row in kolumn.history(tmp_path / "far-0", key="a").to_pylist()]
     assert [moment is None for moment in moments] == [False, True, True, True]
     done = invoked("history", "--text", "--key", "a", tmp_path / "far-0")
-    assert (done.exit_code, "1970-01-01 00:00:00.001" in done.stdout) == (0, True)
+    assert (done.exit_code, "1970-01-01T00:00:00.001Z" in done.stdout) == (0, True)
 
 
 def test_no_error_says_a_condition(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import kolumn
 from kit.asked import invoked, put
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
+from kolumn.core.times import rows_of as times_as_text
 from kolumn.tools.report.gather import Findings, gather
 from kolumn.tools.report.html import table
 from kolumn.tools.report.page import in_formats, render
@@ -180,7 +181,7 @@ def test_space_by_format_and_ratios_of_codecs(gathered: Findings, broker: Path) 
 
 def test_lag_of_groups(tmp_path: Path) -> None:
     shutil.copytree(CORPUS / "internal" / "__consumer_offsets-0", tmp_path / "__consumer_offsets-0")
-    committed = [row for row in kolumn.groups(tmp_path).to_pylist() if row["committedOffset"] is not None]
+    committed = [row for row in times_as_text(kolumn.groups(tmp_path)) if row["committedOffset"] is not None]
     lag = gather(tmp_path).lag
     assert lag is not None
     assert sorted(map(str, lag.rows)) == sorted(map(str, committed)) != []

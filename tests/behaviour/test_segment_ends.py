@@ -86,7 +86,7 @@ def named(folder: Path) -> None:
 def by_command(injury: Injury, folder: Path) -> None:
     code, output = said(folder)
     assert code == (1 if injury.damage else 0), output
-    verdict = output.splitlines()[-1]
+    verdict = output.splitlines()[0]
     assert verdict.startswith("OK") is not bool(injury.damage)
     assert ("remark" in verdict) == bool(injury.remarks) or injury.damage
     told = json.loads(invoked("verify", "--json", folder).output)

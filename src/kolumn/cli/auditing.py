@@ -5,9 +5,9 @@ from typing import Annotated
 import typer
 
 from kolumn.cli.arguments import JsonInPipes, Now, OptionValue, Sources, with_read_options
-from kolumn.cli.common import counted, is_json, print_json, size_of
+from kolumn.cli.common import counted, is_json, print_json, rows_of, size_of
 from kolumn.cli.ending import DAMAGE, OK, command, progress
-from kolumn.cli.tables import Rows, print_left_out, print_rows
+from kolumn.cli.tables import Rows, print_left_out, print_some, terminal_width, wrapped
 from kolumn.core.errors import escaped
 
 _MOST_ROWS = 50
@@ -49,30 +49,32 @@ def audit(
         "findings": done.findings, "producers": done.producers, "transactions": done.transactions, "offsets": done.offsets,
         "partitions": done.partitions, "leftOut": done.left_out,
     }  # fmt: skip
-    rows: dict[str, Rows] = {name: table.to_pylist() for name, table in tables.items()}
+    rows: dict[str, Rows] = {name: rows_of(table) for name, table in tables.items()}
     if is_json(json):
         print_json({"ok": done.ok, **rows})
     else:
-        _print(rows)
         wrong = sum(row["severity"] != "note" for row in rows["findings"])
         number = len(rows["partitions"])
         partitions = f"{counted(number, 'partition')}, {counted(sum(row['batches'] for row in rows['partitions']), 'batch')}"
-        print(f"{'OK: nothing needs a person' if done.ok else f'{wrong} findings need a person'}: {partitions}")
+        verdict = f"{counted(wrong, 'finding')} {'needs' if wrong == 1 else 'need'} a person"
+        print(f"{'OK: nothing needs a person' if done.ok else verdict}: {partitions}")
+        _print(rows)
     return OK if done.ok else DAMAGE
 
 
 def _print(rows: dict[str, Rows]) -> None:
     findings = sorted(rows["findings"], key=lambda row: ("error", "warning", "note").index(row["severity"]))
+    if findings:
+        print()
     for row in findings[:_MOST_ROWS]:
         where = "?" if row["topic"] is None else f"{row['topic']}-{row['partition']}"
         at = "" if row["firstOffset"] is None else f" at offset {row['firstOffset']}"
         who = "" if row["producerId"] is None else f", producer {row['producerId']} epoch {row['producerEpoch']}"
         named = "" if row["transactionalId"] is None else f" ({row['transactionalId']})"
-        print(escaped(f"{row['severity']}: {row['kind']}: {where}{at}{who}{named}: {row['detail']}"))
+        text = escaped(f"{row['kind']}: {where}{at}{who}{named}: {row['detail']}")
+        print("\n".join(wrapped(f"{row['severity']}: ", text, terminal_width())))
     if len(findings) > _MOST_ROWS:
         print(f"and {len(findings) - _MOST_ROWS} more findings, which --json prints")
-    if findings:
-        print()
     counted_of = [name for name in _COUNTED if any(row[name] for row in rows["partitions"])]
     absent = [row for row in rows["offsets"] if row["reason"] not in ("marker", "aborted")]
     for title, names, own in (
@@ -80,7 +82,7 @@ def _print(rows: dict[str, Rows]) -> None:
         ("Offsets that are absent", _OFFSETS, absent),
         ("Partitions", (*_PARTITION, *counted_of), rows["partitions"]),
     ):
-        if own:
-            print_rows(title, [{name: row[name] for name in names} for row in own[:_MOST_ROWS]])
-            print(*([f"and {len(own) - _MOST_ROWS} more"] if len(own) > _MOST_ROWS else []), "", sep="\n")
+        print_some(title, own[:_MOST_ROWS], names)
+        if len(own) > _MOST_ROWS:
+            print(f"and {len(own) - _MOST_ROWS} more")
     print_left_out(rows["leftOut"])

@@ -2,16 +2,17 @@
 
 import os
 import sys
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from kolumn.cli.ending import DAMAGE, LIMIT, OK
-from kolumn.core.errors import ArgumentError, shown
+from kolumn.core.errors import MEANING, ArgumentError, Code, shown
 from kolumn.core.results import counted as counted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kolumn.damage.findings import Skipped
     from kolumn.source.segments import InMemory
 
@@ -36,13 +37,14 @@ def print_json(*values: object) -> None:
     from kolumn.cli.lines import json_text
 
     for value in values:
-        sys.stdout.write(json_text(value, _plain) + "\n")
+        sys.stdout.write(json_text(value) + "\n")
 
 
-def _plain(value: object) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no JSON form")
+def rows_of(table: "pa.Table") -> list[dict[str, Any]]:
+    """Rows of a table, with moments as text."""
+    from kolumn.core import times
+
+    return times.rows_of(table)
 
 
 def size_of(sources: "list[str] | InMemory") -> int:
@@ -55,9 +57,15 @@ def short_name(path: str) -> str:
     return "/".join(path.rstrip("/").split("/")[-2:])
 
 
+def foreign(reason: str) -> str | None:
+    """What a file is that is no segment, if that is the reason of some damage."""
+    name, expected = MEANING[Code.NOT_A_SEGMENT]
+    return reason.rpartition("found ")[2] if reason.startswith(f"{name}: expected {expected}") else None
+
+
 def say(skipped: "Skipped") -> int:
-    """Print on standard error where a read has stopped, whether values lost something, and whether something was left out. Returns the
-    exit code, which the last of these alone decides.
+    """Print on standard error where a read has stopped, whether values lost something, which files are no segments, and whether something
+    was left out. Returns the exit code, which the last two of these decide.
     """
     from kolumn.damage.stopped import lines
 
@@ -65,8 +73,11 @@ def say(skipped: "Skipped") -> int:
         note(line)
     if skipped.values.values:
         note(skipped.values.said)
-    if not skipped.pieces:
-        return OK
+    files = [(piece.segment, found) for piece in skipped.pieces if (found := foreign(piece.reason)) is not None]
+    for name, found in files[:_MOST_POSITIONS]:
+        note(f"{name}: not a Kafka log segment: {found}")
+    if not skipped.pieces or len(skipped.pieces) == len(files) <= _MOST_POSITIONS:
+        return DAMAGE if files else OK
     positions: dict[str, list[str]] = {}
     for piece in skipped.pieces[:_MOST_POSITIONS]:
         positions.setdefault(short_name(piece.segment), []).append(str(piece.position))

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from kolumn.cli.arguments import JsonInPipes, OptionValue, with_read_options
-from kolumn.cli.common import counted, is_json, print_json, short_name, size_of
+from kolumn.cli.common import counted, is_json, print_json, rows_of, short_name, size_of
 from kolumn.cli.ending import DAMAGE, OK, command, progress
-from kolumn.cli.tables import Rows, print_left_out, print_rows, print_table
+from kolumn.cli.tables import Rows, print_left_out, print_some
 from kolumn.core.errors import escaped
 
 _SIDE = "A folder of a topic-partition or of many, a segment file, a glob, or a URL."
@@ -43,25 +43,21 @@ def diff(
             a, b, compacted=compacted, records=records, max_records=max_records, check_crcs=check_crcs, on_progress=advance, **options
         )
     code = OK if found.equal else DAMAGE
-    partitions, differences, left_out = (table.to_pylist() for table in (found.partitions, found.differences, found.left_out))
-    differing = [_with_text(row) for row in found.records.to_pylist()]
+    partitions, differences, left_out = (rows_of(table) for table in (found.partitions, found.differences, found.left_out))
+    differing = [_with_text(row) for row in rows_of(found.records)]
     if is_json(json):
         about = {"equal": found.equal, "identical": found.identical, "recordsLeftOut": found.records_left_out}
         print_json({**about, "partitions": partitions, "differences": differences, "records": differing, "leftOut": left_out})
         return code
+    print(_verdict(partitions, differences, found.equal))
     for row in partitions:
         for text in _about(row):
             print(escaped(text))
-    if differences:
-        print_table("Differences", _NAMES, [_cells(row) for row in differences])
-        print()
-    if differing:
-        print_rows("Records that differ", [{name: row.get(name) for name in _RECORD_NAMES} for row in differing])
-        print()
+    print_some("Differences", [dict(zip(_NAMES, _cells(row), strict=True)) for row in differences])
+    print_some("Records that differ", differing, _RECORD_NAMES)
     if found.records_left_out:
         print(f"{counted(found.records_left_out, 'record')} more differ: --max-records lists more")
     print_left_out(left_out)
-    print(_verdict(partitions, differences, found.equal))
     return code
 
 

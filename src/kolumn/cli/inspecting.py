@@ -1,6 +1,5 @@
 """Commands that tell what is in segments: batches, totals and sizes of partitions, groups and transactions, schemas, and damage."""
 
-from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,9 +7,10 @@ import typer
 
 from kolumn.cli import arguments, common, tables
 from kolumn.cli.arguments import TRANSLATED, JsonInPipes, OptionValue, Segments, Sources, or_standard_input, with_read_options
-from kolumn.cli.common import counted, is_json, note, print_json, say, short_name, size_of
+from kolumn.cli.common import counted, foreign, is_json, note, print_json, rows_of, say, short_name, size_of
 from kolumn.cli.ending import DAMAGE, LIMIT, OK, command, in_shell_words, progress
-from kolumn.cli.tables import fits, print_left_out, print_rows, print_table
+from kolumn.cli.tables import fits, print_left_out, print_rows, print_some, print_table
+from kolumn.core.amounts import age, size
 from kolumn.core.errors import ArgumentError, escaped
 from kolumn.core.keywords import Codec
 
@@ -124,15 +124,19 @@ def stats(sources: Segments, json: JsonInPipes = None, **options: OptionValue) -
     if is_json(json):
         print_json(*rows)
     else:
-        names = [name for name in (rows[0] if rows else ()) if name not in ("damagedStretches", "damagedBytes", "recordsLost")]
-        print_table("", names, [[_totals_cell(name, row[name]) for name in names] for row in rows])
+        print_rows("", [row | {"magic": _tally(row["magic"], "v"), "codec": _tally(row["codec"])} for row in rows], _TOTALS)
     return say(skipped)
 
 
-def _totals_cell(name: str, value: object) -> object:
-    if not isinstance(value, dict):
-        return value
-    return ", ".join(f"{'v' if name == 'magic' else ''}{key}: {count}" for key, count in value.items())
+_TOTALS = (
+    *("topic", "partition", "segments", "bytes", "batches", "records", "firstOffset", "lastOffset", "damaged", "firstTimestamp"),
+    *("lastTimestamp", "magic", "codec", "nullKeys", "nullValues", "meanKeyBytes", "meanValueBytes", "producers"),
+)
+
+
+def _tally(counts: dict[str, int], mark: str = "") -> str:
+    """Records of each kind, without their number if there is one kind."""
+    return ", ".join(f"{mark}{name}: {count}" if len(counts) > 1 else f"{mark}{name}" for name, count in counts.items())
 
 
 @command
@@ -169,7 +173,7 @@ def space(
 
     Example: `kolumn space --picture orders.svg /var/lib/kafka/data/orders-3`
     """
-    from kolumn.tools.sizes import draft_table, draw
+    from kolumn.tools.sizes import PARTS, draft_table, draw
 
     if not sources:
         if is_json(json):
@@ -189,7 +193,7 @@ def space(
         return say(skipped)
     if any(own.estimated for own in formats):
         note("sizes with a codec are estimated from a part of the batches: see 'estimated' with --json")
-    print_rows("", [_space_row(own) for own in formats])
+    print_rows("", [_space_row(own) | {name: size(own.parts[name]) for name in PARTS} for own in formats])
     return say(skipped)
 
 
@@ -201,10 +205,11 @@ def _space_row(own: "Space") -> dict[str, Any]:
 
 
 _TRANSACTION_NAMES = (
-    *("producerId", "producerEpoch", "transactionalId", "topic", "partition", "firstOffset", "firstTimestamp", "ageMs"),
+    *("topic", "partition", "producerId", "producerEpoch", "transactionalId", "firstOffset", "firstTimestamp", "ageMs"),
     *("isHanging", "coordinatorState"),
 )
-_GROUP_NAMES = ("group", "kind", "state", "topic", "partition", "committedOffset", "logEndOffset", "lag", "commitTimestamp", "metadata")
+_GROUP_NAMES = ("group", "topic", "partition", "committedOffset", "logEndOffset", "lag", "commitTimestamp", "metadata")
+_MOST_ABSENT = 5
 
 
 @command
@@ -222,13 +227,28 @@ def transactions(
     Example: `kolumn transactions --now 2026-01-31T12:00 /mnt/broker-1/data`
     """
     import kolumn
-    from kolumn.core.times import rows_of
 
     skipped = kolumn.Skipped()
     with progress("reading", None) as advance:
         rows = rows_of(kolumn.open_transactions(sources, now=now, errors="skip", on_damage=skipped, on_progress=advance))
-    _print_columns(rows, _TRANSACTION_NAMES, json)
+    verdict = _of_open(rows) if rows else f"no open transactions{' in what can be read' if skipped.damage else ''}"
+    if is_json(json):
+        print_json(*rows)
+        if not rows:
+            note(verdict)
+        return say(skipped)
+    print(verdict)
+    print_some("", rows, _TRANSACTION_NAMES)
     return say(skipped)
+
+
+def _of_open(rows: tables.Rows) -> str:
+    ages = [row["ageMs"] for row in rows if row["ageMs"] is not None]
+    hanging = sum(bool(row["isHanging"]) for row in rows)
+    hangs = (
+        f"; {hanging} {'hangs' if hanging == 1 else 'hang'}: no coordinator will end {'it' if hanging == 1 else 'them'}" if hanging else ""
+    )
+    return f"{counted(len(rows), 'open transaction')}{f', the oldest {age(max(ages))} old' if ages else ''}{hangs}"
 
 
 @command
@@ -236,32 +256,54 @@ def groups(sources: Sources, json: JsonInPipes = None) -> int:
     """List groups: the last committed offset of each partition, and the lag against the log beside it.
 
     The sources are log directories of brokers, with partitions of `__consumer_offsets` and of the topics that are consumed. Several
-    brokers' directories can be named: copies of a partition are merged. If a partition's log is not there, its lag is empty. Damage
-    in `__consumer_offsets` is left out, and is counted on standard error. With --json, members and their partitions are printed too.
+    brokers' directories can be named: copies of a partition are merged. If a partition's log is not there, its lag is unknown, and a line
+    says which logs are missing. The group that lags most comes first. Damage in `__consumer_offsets` is left out, and is counted on
+    standard error. With --json, members and their partitions are printed too.
 
     Example: `kolumn groups /mnt/broker-1/data /mnt/broker-2/data`
     """
     import kolumn
-    from kolumn.core.times import rows_of
 
     skipped = kolumn.Skipped()
     with progress("reading", None) as advance:
         rows = rows_of(kolumn.groups(sources, errors="skip", on_damage=skipped, on_progress=advance))
-    _print_columns(rows, _GROUP_NAMES, json)
+    own = sorted((row for row in rows if row["topic"] is not None), key=_most_behind)
+    why = _why_unknown(own)
+    if is_json(json):
+        print_json(*rows)
+        for line in why:
+            note(line)
+        return say(skipped)
+    totals = sorted((_total(list(some)) for _, some in groupby(rows, key=lambda row: row["group"])), key=_most_behind)
+    lag = [total["lag"] for total in totals if total["lag"] is not None]
+    behind = f": lag {sum(lag)} in all" if lag else ""
+    print(f"{counted(len(totals), 'group')}, {counted(len(own), 'partition')} with committed offsets{behind}", *map(escaped, why), sep="\n")
+    print_some("Groups", totals)
+    print_some("Partitions", own, _GROUP_NAMES)
     return say(skipped)
 
 
-def _print_columns(rows: tables.Rows, names: Iterable[str], json: bool | None) -> None:
-    if is_json(json):
-        print_json(*rows)
-    else:
-        print_table("", names, [[_cell(row[name]) for name in names] for row in rows])
+def _most_behind(row: dict[str, Any]) -> tuple[bool, int]:
+    return row["lag"] is None, -(row["lag"] or 0)
 
 
-def _cell(value: object) -> object:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value.isoformat(sep=" ", timespec="milliseconds")[:23] if hasattr(value, "isoformat") else value
+def _total(rows: tables.Rows) -> dict[str, Any]:
+    """A group, from its rows; its lag is that of the partitions whose logs are there."""
+    own = [row for row in rows if row["topic"] is not None]
+    lag = [row["lag"] for row in own if row["lag"] is not None]
+    about = {name: rows[0][name] for name in ("group", "kind", "state")}
+    return about | {"partitions": len(own), "lag": sum(lag) if lag else None, "lagUnknown": (len(own) - len(lag)) or None}
+
+
+def _why_unknown(rows: tables.Rows) -> list[str]:
+    """A line that says which logs are not there, if any are not. The topic stands for all partitions of it."""
+    known = {row["topic"] for row in rows if row["lag"] is not None}
+    absent = {f"{row['topic']}-{row['partition']}" if row["topic"] in known else row["topic"] for row in rows if row["lag"] is None}
+    if not absent:
+        return []
+    some = ", ".join(sorted(absent)[:_MOST_ABSENT])
+    more = f" and {len(absent) - _MOST_ABSENT} more" if len(absent) > _MOST_ABSENT else ""
+    return [f"lag unknown: no log of {some}{more} in this source; name the other disks too"]
 
 
 @command
@@ -394,8 +436,8 @@ def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) 
     given = or_standard_input(sources)
     with progress("verifying", lambda: size_of(given)) as advance:
         report = kolumn.verify(given, on_progress=advance, **options)
-    tables = report.segments, report.damage, report.limits, report.remarks, report.values, report.left_out
-    segments, damage, large, remarks, values, left_out = (table.to_pylist() for table in tables)
+    found = report.segments, report.damage, report.limits, report.remarks, report.values, report.left_out
+    segments, damage, large, remarks, values, left_out = map(rows_of, found)
     code = OK if report.ok else DAMAGE if damage else LIMIT
     if is_json(json):
         totals = {"ok": report.ok, "batches": report.batches, "records": report.records, "bytes": report.bytes}
@@ -404,29 +446,25 @@ def verify(sources: Segments, json: JsonInPipes = None, **options: OptionValue) 
             {**totals, "segments": segments, "damage": damage, "limits": large, "remarks": remarks, "values": values, "leftOut": left_out}
         )
         return code
-    from kolumn.core.errors import MEANING, Code
-
-    not_a_segment = "{}: expected {}".format(*MEANING[Code.NOT_A_SEGMENT])
-    foreign = [row for row in damage if row["reason"].startswith(not_a_segment)]
-    damage = [row for row in damage if row not in foreign]
-    tails = [row for row in segments if row["tail"]]
-    _print_some("Tails of active segments (no damage)", tails, segment="segment", tail="tail", bytes="tailBytes")
-    batch = {name: name for name in ("segment", "position", "size", "baseOffset", "lastOffset")}
-    _print_some("Damage", damage, **batch, recordsLost="recordsLost", reason="reason")
-    _print_some("Over a limit (no damage)", large, **batch, records="recordsLost", reason="reason")
-    _print_some("Remarks (no damage)", remarks, **{name: name for name in ("segment", "position", "kind", "remark", "evidence")})
-    _print_some("Fields that could not be decoded (no damage)", values, **{name: name for name in report.values.schema.names})
-    print_left_out(left_out)
-    for row in foreign:
-        print(f"{escaped(row['segment'])}: not a Kafka log segment: {row['reason'].rpartition('found ')[2]}")
-    if len(foreign) < len(segments):
+    files = [(row["segment"], other) for row in damage if (other := foreign(row["reason"])) is not None]
+    damage = [row for row in damage if foreign(row["reason"]) is None]
+    for name, other in files:
+        print(f"{escaped(name)}: not a Kafka log segment: {other}")
+    if len(files) < len(segments):
         control = f" ({report.control_records} of them control records)" if report.control_records else ""
-        read = f"{counted(report.batches, 'intact batch')}, {counted(report.records, 'record')}{control}, {counted(report.bytes, 'byte')}"
+        read = f"{counted(report.batches, 'intact batch')}, {counted(report.records, 'record')}{control}, {size(report.bytes)}"
         by_cpu = f", {report.inflated_by_cpu} payloads decompressed by the CPU for the GPU" if report.inflated_by_cpu else ""
-        print(f"{_verdict(report, len(damage), len(foreign))}: {counted(len(segments), 'segment')}, {read}{by_cpu}")
+        print(f"{_verdict(report, len(damage), len(files))}: {counted(len(segments), 'segment')}, {read}{by_cpu}")
     if report.suffices:
         enough = " and ".join(f"{name}={value}" for name, value in report.suffices.items())
         print(in_shell_words(f"If the data are trusted and memory is there, {enough} reads what is over a limit", report.suffices))
+    stretch = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason")
+    print_some("Damage", damage, stretch)
+    print_some("Over a limit (no damage)", large, stretch)
+    print_some("Tails of active segments (no damage)", [row for row in segments if row["tail"]], ("segment", "tail", "tailBytes"))
+    print_some("Remarks (no damage)", remarks, ("segment", "position", "kind", "remark", "evidence"))
+    print_some("Fields that could not be decoded (no damage)", values)
+    print_left_out(left_out)
     return code
 
 
@@ -442,9 +480,3 @@ def _verdict(report: "Report", damaged: int, foreign: int) -> str:
         return " and ".join(parts)
     verdict = "EMPTY" if not report.bytes else "OK" if report.batches else "NO BATCH"
     return f"{verdict}, with {counted(report.remarks.num_rows, 'remark')}" if report.remarks.num_rows else verdict
-
-
-def _print_some(title: str, rows: tables.Rows, **names: str) -> None:
-    if rows:
-        print_table(title, names, [[row[name] for name in names.values()] for row in rows])
-        print()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kolumn.cli.arguments import PAYLOADS, READ_TOO, TRANSLATED, AsOf, JsonInPipes, OptionValue, Sources, with_read_options
-from kolumn.cli.common import is_json, note, say, short_name, size_of
+from kolumn.cli.common import is_json, note, rows_of, say, short_name, size_of
 from kolumn.cli.ending import command, progress
 from kolumn.cli.tables import print_table
 from kolumn.core.errors import escaped
@@ -51,7 +51,6 @@ def history(
     Example: `kolumn history --key order-79 /var/lib/kafka/data/orders-*`
     """
     import kolumn
-    from kolumn.core.times import rows_of
 
     skipped, as_json = kolumn.Skipped(), is_json(json)
     # JSON has all columns, text names the headers of what deleted the key.
@@ -97,7 +96,7 @@ def _cell(name: str, value: object) -> object:
         return "yes" if value else ""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    return value.isoformat(sep=" ", timespec="milliseconds")[:23] if hasattr(value, "isoformat") else value
+    return value
 
 
 def _who(row: dict[str, Any]) -> str:

@@ -21,10 +21,11 @@ from kolumn.cli.arguments import (
     sources_and_target,
     with_read_options,
 )
-from kolumn.cli.common import counted, counts_of, note, print_json, say, say_none, say_of, size_of
+from kolumn.cli.common import counted, counts_of, note, print_json, rows_of, say, say_none, say_of, size_of
 from kolumn.cli.ending import DAMAGE, FAILED, LIMIT, OK, command, progress
 from kolumn.cli.help import VALUES
-from kolumn.cli.tables import print_left_out, print_rows
+from kolumn.cli.tables import print_left_out, print_some
+from kolumn.core.amounts import size
 from kolumn.core.errors import escaped
 from kolumn.core.keywords import ROW_GROUP_ROWS, Codec, Compression, Format
 
@@ -215,6 +216,8 @@ def compact(
 ) -> int:
     """Compact topic-partitions as Kafka's log cleaner does: the last record of each key stays.
 
+    Active segments are copied as they are. Damage in them is copied too: it is listed on standard error, and the exit code is 1.
+
     Example: `kolumn compact --include-active /mnt/dead-broker/accounts-* compacted/`
     """
     sources, target = sources_and_target(paths, output)
@@ -228,13 +231,21 @@ def compact(
         )  # fmt: skip
     if json:
         counts = {"records": done.records, "retained": done.retained, "bytes": done.bytes, "retainedBytes": done.retained_bytes}
-        print_json({"segments": done.segments, **counts, **counts_of(done), "copied": done.copied})
-        return say_of(done)
+        print_json(
+            {"segments": done.segments, **counts, **counts_of(done), "copied": done.copied, "copiedDamage": done.copied_damage.stretches}
+        )
+        return _say_compacted(done)
     if done.copied:
         note(_copied(done, include_active))
     if len(done.segments) > done.copied:
-        note(f"{done.retained} of {done.records} records stay, {done.retained_bytes} of {done.bytes} bytes")
-    return say_of(done)
+        note(f"{done.retained} of {counted(done.records, 'record')} stay, {size(done.retained_bytes)} of {size(done.bytes)}")
+    return _say_compacted(done)
+
+
+def _say_compacted(done: "Compaction") -> int:
+    for piece in done.copied_damage.damage:
+        note(f"copied with its damage: {piece.segment}: position {piece.position}: {piece.reason}")
+    return say_of(done) or (DAMAGE if done.copied_damage.damage else OK)
 
 
 def _copied(done: "Compaction", include_active: bool) -> str:
@@ -270,9 +281,12 @@ def apply_retention(
         return
     for path in done.dropped:
         note(f"dropped: {path}")
-    for path, size in done.cut.items():
-        note(f"cut: {path}: {counted(size, 'byte')}")
+    for path, cut in done.cut.items():
+        note(f"cut: {path}: {counted(cut, 'byte')}")
     note(f"{counted(len(done.segments), 'segment')} {'stays' if len(done.segments) == 1 else 'stay'}")
+
+
+_WRITTEN = ("topic", "partition", "segments", "batches", "records", "bytes", "firstOffset", "lastOffset")
 
 
 @command
@@ -294,28 +308,12 @@ def recover(
     with progress("recovering", lambda: size_of(sources)) as advance:
         done = kolumn.recover(sources, target, index_interval_bytes=index_interval_bytes, on_progress=advance, **options)
     tables = {"partitions": done.partitions, "kept": done.kept, "lost": done.lost, "remarks": done.remarks, "leftOut": done.left_out}
-    rows = {name: table.to_pylist() for name, table in tables.items()}
+    rows = {name: rows_of(table) for name, table in tables.items()}
     large = [row for row in rows["lost"] if row["kind"] == "limit"]
     code = DAMAGE if not done.ok else LIMIT if large else OK
     if json:
         print_json({"ok": done.ok, **rows, "divergences": list(done.divergences)})
         return code
-    for title, own in (
-        ("Written", rows["partitions"]),
-        ("Where it comes from", rows["kept"]),
-        ("Lost", [row for row in rows["lost"] if row["kind"] != "limit"]),
-        ("Over a limit: kept, records not counted (no damage)", large),
-        ("Remarks (no damage)", rows["remarks"]),
-    ):
-        if own:
-            print_rows(title, own)
-            print()
-    print_left_out(rows["leftOut"])
-    for text in done.divergences:
-        print(f"Different records: {escaped(text)}")
-    open_transactions = sum(row["openTransactions"] for row in rows["partitions"])
-    if open_transactions:
-        print(f"{counted(open_transactions, 'transaction')} without a marker: `kolumn transactions` lists what a broker would wait for")
     numbers = [row["records"] for row in rows["partitions"]]
     records = "an unknown number of records" if None in numbers else counted(sum(numbers), "record")
     written = f"{records} in {counted(len(numbers), 'partition')}"
@@ -323,6 +321,16 @@ def recover(
         written += f"; {counted(len(large), 'batch')} over a limit: kept, and {'its' if len(large) == 1 else 'their'} records not counted"
     lost = sum(row["kind"] not in ("tail", "limit") for row in rows["lost"])
     print(f"{'OK' if done.ok else counted(lost, 'stretch') + ' lost'}: {written}")
+    for text in done.divergences:
+        print(f"Different records: {escaped(text)}")
+    if open_transactions := sum(row["openTransactions"] for row in rows["partitions"]):
+        print(f"{counted(open_transactions, 'transaction')} without a marker: `kolumn transactions` lists what a broker would wait for")
+    print_some("Lost", [row for row in rows["lost"] if row["kind"] != "limit"])
+    print_some("Over a limit: kept, records not counted (no damage)", large)
+    print_some(f"Written below {escaped(target)}", rows["partitions"], _WRITTEN)
+    print_some("Where it comes from", rows["kept"])
+    print_some("Remarks (no damage)", rows["remarks"])
+    print_left_out(rows["leftOut"])
     return code
 
 

@@ -1,5 +1,7 @@
-"""Times that Python does not have, of years that have not four digits: printed as ISO 8601 and Java have them, with a sign in front of the
-year, ``+10000-01-01T00:00:00Z``. pyarrow's text of them is wrong, or says that there is none.
+"""Times as text. A moment is RFC 3339 with its zone, ``2026-01-31T12:00:00.000Z``.
+
+Python has no times of years that have not four digits, and pyarrow's text of them is wrong, or says that there is none. They are printed as
+ISO 8601 and Java have them, with a sign in front of the year, ``+10000-01-01T00:00:00Z``.
 """
 
 from typing import Any
@@ -38,9 +40,9 @@ def far_times(column: pa.Array) -> pa.BooleanArray | None:
     return pc.or_(pc.less(numbers, low), pc.greater_equal(numbers, end))
 
 
-def as_text(column: pa.Array, far: pa.BooleanArray) -> list[str]:
-    """The text of those values that `far_times` marks."""
-    type, numbers = column.type, time_numbers(column).filter(far).to_numpy()
+def as_text(column: pa.Array, marked: pa.BooleanArray) -> list[str]:
+    """The text of those values that are marked, as by `far_times`."""
+    type, numbers = column.type, time_numbers(column).filter(marked).to_numpy()
     if pa.types.is_date32(type):
         return _dates(numbers)
     unit = "ms" if pa.types.is_date64(type) else type.unit
@@ -50,15 +52,15 @@ def as_text(column: pa.Array, far: pa.BooleanArray) -> list[str]:
     return [text + zone for text in iso_texts(numbers, unit)]
 
 
-def iso_texts(numbers: Int64s, unit: str, between: str = "T") -> list[str]:
+def iso_texts(numbers: Int64s, unit: str) -> list[str]:
     """Numbers of a unit since 1970 as dates and times of day, without a zone."""
     days, rest = np.divmod(numbers, _DAY_S * PER_SECOND[unit])
-    return [f"{date}{between}{_clock(number, unit)}" for date, number in zip(_dates(days), rest.tolist(), strict=True)]
+    return [f"{date}T{_clock(number, unit)}" for date, number in zip(_dates(days), rest.tolist(), strict=True)]
 
 
-def iso_text(ms: int, between: str = "T") -> str:
-    """Milliseconds since 1970, likewise."""
-    return iso_texts(np.array([ms], np.int64), "ms", between)[0]
+def moment(ms: int) -> str:
+    """Milliseconds since 1970 as every command prints a time."""
+    return f"{iso_texts(np.array([ms], np.int64), 'ms')[0]}Z"
 
 
 def age_text(ms: int) -> str:
@@ -89,7 +91,7 @@ def _dates(days: Int64s) -> list[str]:
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows as `pyarrow.Table.to_pylist` has them, with text in the place of times that Python does not have."""
+    """The rows as `pyarrow.Table.to_pylist` has them, with text in the place of moments, dates and times of day."""
     columns = [_values(column) for column in table.columns]
     return [dict(zip(table.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -98,13 +100,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     type = column.type
     if not (pa.types.is_timestamp(type) or pa.types.is_date(type) or pa.types.is_time(type)):
         return column.to_pylist()
-    return [value for chunk in column.chunks for value in _times(chunk)]
+    return [value for chunk in column.chunks for value in _texts(chunk)]
 
 
-def _times(column: pa.Array) -> list[Any]:
-    far = far_times(column)
-    if far is None:
-        return column.to_pylist()
-    texts = iter(as_text(column, far))
-    usual = pc.if_else(far, pa.scalar(None, column.type), column).to_pylist()
-    return [next(texts) if is_far else time for time, is_far in zip(usual, far.to_pylist(), strict=True)]
+def _texts(column: pa.Array) -> list[str | None]:
+    there = column.is_valid()
+    texts = iter(as_text(column, there))
+    return [next(texts) if is_there else None for is_there in there.to_pylist()]

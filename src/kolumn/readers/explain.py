@@ -10,6 +10,7 @@ import pyarrow as pa
 from kolumn.backend import choose
 from kolumn.copies.tiers import tiered
 from kolumn.core import keywords
+from kolumn.core.amounts import size
 from kolumn.core.errors import KolumnError, shown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.paths import MESSAGES, STREAMED, turned_off
@@ -74,8 +75,8 @@ class ReadExplanation:
     def __repr__(self) -> str:
         lines = [
             f"{counted(self.partitions.num_rows, 'partition')}, {counted(self.ranges.num_rows, 'range')}, "
-            f"{sum(self.partitions['bytesRead'].to_pylist())} of {sum(self.partitions['bytes'].to_pylist())} bytes are read, "
-            f"by {counted(self.threads, 'thread')} in chunks of {self.chunk_bytes} bytes, decoded on the {self.backend.upper()}",
+            f"{size(sum(self.partitions['bytesRead'].to_pylist()))} of {size(sum(self.partitions['bytes'].to_pylist()))} are read, "
+            f"by {counted(self.threads, 'thread')} in chunks of {size(self.chunk_bytes)}, decoded on the {self.backend.upper()}",
             "columns: " + ", ".join(self.schema.names),
         ]
         for title, table in (("partitions", self.partitions), ("ranges", self.ranges), ("left out", self.left_out)):

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Unpack
 
 import numpy as np
@@ -15,7 +14,7 @@ from kolumn.copies.copies import Overlap, overlaps
 from kolumn.core import keywords
 from kolumn.core.arrays import Int64s
 from kolumn.core.text import in_column
-from kolumn.core.times import iso_text
+from kolumn.core.times import moment
 from kolumn.damage.findings import Damage, OnDamage, Remark, Skipped, Tally
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts, table
@@ -64,7 +63,7 @@ class Totals:
     def row(self, topic: str | None, partition: int | None) -> dict[str, Any]:
         keys, values = self.records - self.null_keys, self.records - self.null_values
         first_offset, last_offset = self.offsets or (None, None)
-        first_time, last_time = map(_moment, self.times) if self.times else (None, None)
+        first_time, last_time = map(moment, self.times) if self.times else (None, None)
         return {
             "topic": None if topic is None else in_column(topic), "partition": partition, "segments": self.segments, "bytes": self.bytes,
             "batches": self.batches, "records": self.records, "firstOffset": first_offset, "lastOffset": last_offset,
@@ -110,13 +109,6 @@ def _widened(bounds: list[int], values: pa.Array) -> list[int]:
     return [min([*bounds[:1], extremes["min"]]), max([*bounds[1:], extremes["max"]])]
 
 
-def _moment(ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
-    except (OverflowError, ValueError, OSError):
-        return f"{iso_text(ms)}+00:00"
-
-
 def by_codec(entries: Entries) -> Iterator[tuple[str, Int64s]]:
     for codec in np.unique(entries.codec).tolist():
         yield NAMES[codec] if codec < len(NAMES) else str(codec), entries.size[entries.codec == codec]
@@ -126,15 +118,18 @@ def by_codec(entries: Entries) -> Iterator[tuple[str, Int64s]]:
 class Seen:
     """What headers say of one topic-partition; times are in ms since 1970, and None if no header has one.
 
-    Several ``folders`` are copies of the partition, or parts of it. Control records are not among the ``records``. If it ``is_estimate``,
-    compressed messages of formats 0 and 1 do not say how many they are, and the absent offsets before each are counted as records.
-    ``control`` counts control batches. ``open`` has the first offsets of transactions without a marker, by their producers.
+    Several ``folders`` are copies of the partition, or parts of it; of copies the largest number of records counts. Control records are not
+    among the ``records``. If it ``is_estimate``, copies differ, or compressed messages of formats 0 and 1 do not say how many they are, and
+    the absent offsets before each are counted as records. ``control`` counts control batches, and ``empty`` segments without a byte.
+    ``open`` has the first offsets of transactions without a marker, by their producers.
     """
 
     topic: str | None
     partition: int | None
-    folders: set[str] = field(default_factory=set)
+    folders: Counter[str] = field(default_factory=Counter)  # and their records
+    is_redpanda: bool = False
     segments: int = 0
+    empty: int = 0
     bytes: int = 0
     batches: int = 0
     records: int = 0
@@ -148,7 +143,7 @@ class Seen:
     control: int = 0
     open: dict[int, int] = field(default_factory=dict)
 
-    def add(self, entries: Entries, before: int) -> None:
+    def add(self, entries: Entries, before: int, folder: str) -> None:
         self.batches += len(entries)
         last, count = entries.last_offset, entries.count
         unknown = count == table.UNKNOWN
@@ -157,7 +152,8 @@ class Seen:
             count = np.where(unknown, np.maximum(np.diff(last, prepend=before), 1), count)
         data = entries.control == 0
         self.control += int((~data).sum())
-        self.records += int(count[data].sum())
+        self.folders[folder] += int(count[data].sum())
+        self.records = self.folders.total()
         base = np.where(entries.base_offset == table.UNKNOWN, before + 1, entries.base_offset)
         records = entries[~entries.is_own]
         first_ms, last_ms = records.base_timestamp, records.max_timestamp
@@ -211,15 +207,21 @@ def overview(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -
         own = seen.setdefault((segment.topic, segment.partition), Seen(segment.topic, segment.partition))
         own.segments += 1
         own.bytes += segment.size
-        own.folders.add(parent(segment.path))
+        own.empty += not segment.size
+        own.is_redpanda |= segment.format in layouts.RAW
+        folder = parent(segment.path)
+        own.folders[folder] += 0
         tally, before = Tally(), (segment.base_offset or 0) - 1
         with SegmentFile(segment) as file:
             for chunk in entry_chunks(file, chosen, tally, payloads=False):
                 entries = chunk.entries.intact()
                 if len(entries):
-                    own.add(entries, before)
+                    own.add(entries, before, folder)
                     before = entries.last_known_offset(before)
         result.damage += tally.damage
         result.remarks += tally.remarks
+    for own in {(overlap.topic, overlap.partition): seen[overlap.topic, overlap.partition] for overlap in result.copies}.values():
+        own.records = max(own.folders.values())
+        own.is_estimate |= len(set(own.folders.values())) > 1
     result.partitions = list(seen.values())
     return result

@@ -10,6 +10,7 @@ import numpy as np
 
 from kolumn.copies.copies import Key
 from kolumn.copies.transactions import begun_at, coordinator_epochs, intact_positions, marker_types, snapshot_of, snapshots
+from kolumn.core import amounts
 from kolumn.core.arrays import Int64s
 from kolumn.core.errors import shown
 from kolumn.core.text import in_column
@@ -41,10 +42,6 @@ _WAITING = {
 }
 _ON_PURPOSE = {Reason.COMPACTION, Reason.RETENTION}
 _Row = dict[str, Any]
-
-
-def _age(ms: int) -> str:
-    return f"{ms / 1000:.0f} s" if ms < 3_600_000 else f"{ms / 3_600_000:.1f} h"
 
 
 def _listed(stretches: list[tuple[AbsentStretch, Reason]]) -> str:
@@ -353,7 +350,7 @@ class Audited:
         epoch = None if own.epoch < 0 else own.epoch
         made.opened.append(((topic, partition), number, (own.first, moment(own.time_ms), epoch)))
         age = None if own.time_ms is None else made.now - own.time_ms
-        text = f"the transaction that began at offset {own.first} has no marker{'' if age is None else f', and is {_age(age)} old'}"
+        text = f"the transaction that began at offset {own.first} has no marker{'' if age is None else f', and is {amounts.age(age)} old'}"
         kind, severity, more = self._verdict(number, age)
         if severity:
             text = f"{text}; {more}; committed readers wait there" if more else f"{text}; committed readers wait there"

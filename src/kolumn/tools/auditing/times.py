@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from kolumn.core.amounts import age
 from kolumn.core.arrays import Flags, Int64s
 from kolumn.formats import table
 from kolumn.formats.entries import Entries
@@ -86,16 +87,16 @@ class Times:
                 text = f"timestamps of {some} look like {unit}, such as {some.value}: expected ms since 1970"
                 yield "timestamp-unit", "warning", text, some.about | {"records": some.records}
         which = [
-            ("timestamps-ahead", "warning", self._ahead, "lie in the future, by {} ms at most: retention by time keeps them till then"),
-            ("timestamps-ahead", "note", self._soon, "lie in the future, by {} ms at most"),
-            ("timestamps-ahead", "note", self._late, "have timestamps after the last change of their file, by {} ms at most"),
-            ("append-time-back", "warning", append, "have a LogAppendTime before an earlier batch's, by {} ms at most: a broker's clock"),
-            ("timestamps-back", "note", create, "have a timestamp before an earlier batch's, by {} ms at most"),
+            ("timestamps-ahead", "warning", self._ahead, "lie in the future, by {} at most: retention by time keeps them till then"),
+            ("timestamps-ahead", "note", self._soon, "lie in the future, by {} at most"),
+            ("timestamps-ahead", "note", self._late, "have timestamps after the last change of their file, by {} at most"),
+            ("append-time-back", "warning", append, "have a LogAppendTime before an earlier batch's, by {} at most: a broker's clock"),
+            ("timestamps-back", "note", create, "have a timestamp before an earlier batch's, by {} at most"),
             ("timestamps-none", "note", self._none, "have no timestamp"),
         ]
         for kind, severity, some, text in which:
             if some.batches:
-                yield kind, severity, f"{some} {text.format(some.most)}", some.about | {"records": some.records}
+                yield kind, severity, f"{some} {text.format(age(some.most))}", some.about | {"records": some.records}
         if all(some.batches for some in self._kinds.values()):
             later = max(self._kinds.values(), key=lambda some: some.about["first"])
             text = f"{self._kinds[table.CREATE_TIME]} with CreateTime and {self._kinds[table.LOG_APPEND_TIME]} with LogAppendTime"

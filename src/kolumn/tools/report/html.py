@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from kolumn.core import times
+from kolumn.core.amounts import age, size
 from kolumn.core.arrays import Int64s
 from kolumn.core.packages import missing_package
-from kolumn.core.times import iso_text
 from kolumn.damage.findings import Damage
 from kolumn.tools.report.gather import BATCHES
 from kolumn.tools.report.tallies import Drawn, Powers, Transaction
@@ -98,14 +99,6 @@ def counted(value: int, name: str) -> str:
     return f"{number(value)} {name}{'' if value == 1 else 'es' if name.endswith('ch') else 's'}"
 
 
-def size(value: float) -> str:
-    for unit in ("B", "kB", "MB", "GB", "TB", "PB"):
-        if abs(value) < 1000 or unit == "PB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-
-
 def binary(value: int) -> str:
     """A power of two of at least 1 KiB, in bytes."""
     return f"{value >> 10} KiB" if value < 1 << 20 else f"{value >> 20} MiB"
@@ -126,19 +119,7 @@ def share(part: float, whole: float) -> str:
 
 
 def moment(ms: int | None) -> str:
-    if ms is None:
-        return "–"
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
-        return iso_text(ms, " ").partition(".")[0]
-
-
-def duration(ms: float) -> str:
-    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if ms >= length:
-            return f"{number(ms / length) if ms >= 100 * length else f'{ms / length:.3g}'} {unit}"
-    return f"{ms:.0f} ms"
+    return "–" if ms is None else times.moment(ms)
 
 
 def power(number: int) -> str:
@@ -221,7 +202,7 @@ _LONGEST_MS = 253_402_300_799_000
 def over_time(name: str, title: str, drawn: Drawn, values: Int64s, unit: Callable[[float], str], colour: str = FIRST) -> Chart:
     peak = int(np.argmax(values))
     description = (
-        f"{len(values)} bars of {duration(drawn.width_ms)} from {moment(drawn.start_ms)}. Highest: {unit(float(values[peak]))} "
+        f"{len(values)} bars of {age(drawn.width_ms)} from {moment(drawn.start_ms)}. Highest: {unit(float(values[peak]))} "
         f"from {moment(drawn.start_ms + peak * drawn.width_ms)}."
     )
     chart = Chart(name, title, description)

@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Unpack
 
-from kolumn.core import keywords
+from kolumn.core import amounts, keywords
 from kolumn.core.errors import shown
 from kolumn.core.lost import WHOLE
 from kolumn.core.packages import install
@@ -91,9 +91,9 @@ def _tiles(findings: Findings, rows: list[dict[str, Any]]) -> str:
     topics = len({row["topic"] for row in rows})
     values = [
         ("Records", html.number(records), f"{size / records:.0f} stored bytes each" if records else ""),
-        ("Stored", html.size(size), html.counted(findings.segments, "segment")),
+        ("Stored", amounts.size(size), html.counted(findings.segments, "segment")),
         ("Topics", html.number(topics), html.counted(len(rows), "partition")),
-        ("Damage", html.number(skipped.stretches), html.size(skipped.bytes) if skipped.stretches else "none found"),
+        ("Damage", html.number(skipped.stretches), amounts.size(skipped.bytes) if skipped.stretches else "none found"),
     ]
     if times:
         values.insert(2, ("First and last record", html.moment(min(times)), f"to {html.moment(max(times))}"))
@@ -136,7 +136,7 @@ def _partitions(findings: Findings) -> str:
     lines = [[row[name] for name in names] for row in rows]
     largest = sorted(rows, key=lambda row: -row["bytes"])[:12]
     labels = [(f"{row['topic'] or '?'}-{row['partition']}", row["bytes"]) for row in largest]
-    drawn = [html.bars("partitions", "Stored bytes of the largest partitions", labels, html.size)] if len(rows) > 1 else []
+    drawn = [html.bars("partitions", "Stored bytes of the largest partitions", labels, amounts.size)] if len(rows) > 1 else []
     return html.charts(drawn) + html.table("The numbers of `kolumn stats`", names, lines, _MOST_PARTITIONS)
 
 
@@ -194,7 +194,7 @@ def transactions(findings: Findings) -> str:
     states = [[state, count] for state, count in sorted(findings.states.items()) if state is not None]
     longest = sorted(findings.transactions.kept, key=lambda transaction: transaction.start_ms - transaction.end_ms)[:20]
     lines = [
-        [own.producer, own.partition, own.outcome, html.moment(own.start_ms), html.duration(own.end_ms - own.start_ms), own.first_offset]
+        [own.producer, own.partition, own.outcome, html.moment(own.start_ms), amounts.age(own.end_ms - own.start_ms), own.first_offset]
         for own in longest
     ]
     names = ["producer", "partition", "outcome", "begun", "took", "first offset"]
@@ -237,7 +237,7 @@ def groups(findings: Findings) -> str:
         said.append(f"Of {html.counted(unknown, 'partition')} the log is not here, so their lag is not known.")
     rows = [
         [shown(row["group"]), shown(row["topic"]), row["partition"], row["committedOffset"], row["logEndOffset"], row["lag"],
-         "–" if row["commitTimestamp"] is None else str(row["commitTimestamp"])[:19]]
+         row["commitTimestamp"] or "–"]
         for row in findings.lag.rows
     ]  # fmt: skip
     names = ["group", "topic", "partition", "committed", "log end", "lag", "committed at"]
@@ -259,16 +259,16 @@ def time(findings: Findings) -> str:
     if len(topics) < 2 or (drawn.records > 0).mean() > _LEAST_FILLED:
         figures = [
             html.over_time("records", "Records", drawn, drawn.records, html.short),
-            html.over_time("bytes", "Bytes of keys and values", drawn, drawn.bytes, html.size, SECOND),
+            html.over_time("bytes", "Bytes of keys and values", drawn, drawn.bytes, amounts.size, SECOND),
         ]
-        said.append(f"Each bar is {html.duration(drawn.width_ms)}.")
+        said.append(f"Each bar is {amounts.age(drawn.width_ms)}.")
         if drawn.outside:
             said.append(f"The times of {html.counted(drawn.outside, 'record')} are outside of the picture.")
     for number, (name, own) in enumerate(topics):
         title = f"Records of {html.shortened(name)}"
         figures += [
             html.over_time(f"records{number}", title, own, own.records, html.short),
-            html.over_time(f"bytes{number}", title.replace("Records", "Bytes", 1), own, own.bytes, html.size, SECOND),
+            html.over_time(f"bytes{number}", title.replace("Records", "Bytes", 1), own, own.bytes, amounts.size, SECOND),
         ]
     if topics:
         more = len(findings.timelines) - len(topics)
@@ -284,13 +284,13 @@ def batches(findings: Findings) -> str:
     if not batches:
         return ""
     stored = int(heads.sizes.weights.sum())
-    drawn = [html.powers("sizes", "Stored bytes by size of batch", heads.sizes, "batches smaller than", html.size, html.power)]
+    drawn = [html.powers("sizes", "Stored bytes by size of batch", heads.sizes, "batches smaller than", amounts.size, html.power)]
     if heads.counts.counts.any():
         powers = html.powers("counts", "Records by length of batch", heads.counts, "fewer records than", html.short, lambda i: str(2**i))
         drawn.append(powers)
-    said = [f"{html.counted(batches, 'batch')}, {html.size(stored / batches)} each on average."]
+    said = [f"{html.counted(batches, 'batch')}, {amounts.size(stored / batches)} each on average."]
     if heads.overhead:
-        said.append(f"Headers of batches take {html.size(heads.overhead)}, {html.share(heads.overhead, stored)} of the stored bytes.")
+        said.append(f"Headers of batches take {amounts.size(heads.overhead)}, {html.share(heads.overhead, stored)} of the stored bytes.")
     if heads.uncounted:
         said.append(f"{html.number(heads.uncounted)} compressed sets of formats 0 and 1 do not say how many records they have.")
     return html.charts(drawn) + html.text(*said)
@@ -301,7 +301,7 @@ def codecs(findings: Findings) -> str:
     by_size = sorted(heads.codecs.items(), key=lambda item: -item[1][1])
     if not by_size:
         return ""
-    drawn = [html.bars("codecs", "Stored bytes by codec", [(name, size) for name, (_, size) in by_size], html.size)]
+    drawn = [html.bars("codecs", "Stored bytes by codec", [(name, size) for name, (_, size) in by_size], amounts.size)]
     written = list(sample.written()) if sample.parts else []
     if written:
         drawn.append(html.savings("savings", written))
@@ -309,7 +309,7 @@ def codecs(findings: Findings) -> str:
     stored = sum(size for _, (_, size) in by_size)
     said, rows = list[str](), list[list[Any]]()
     if stored:
-        said.append(f"Keys and values are {html.size(payload)}, stored as {html.size(stored)}: a ratio of {payload / stored:.2f}.")
+        said.append(f"Keys and values are {amounts.size(payload)}, stored as {amounts.size(stored)}: a ratio of {payload / stored:.2f}.")
     if written:
         said.append(f"The sample has the first {html.counted(sample.records, 'record')} of {html.counted(sample.partitions, 'partition')}.")
         smallest = min(written, key=lambda item: item[2])
@@ -401,10 +401,10 @@ def timestamps(findings: Findings) -> str:
     skews = _skews(findings)
     widest = [(name, float(skew)) for name, _, _, skew in skews[:12] if skew]
     if widest:
-        drawn.append(html.bars("skew", "Skew between the partitions of a topic", widest, html.duration))
+        drawn.append(html.bars("skew", "Skew between the partitions of a topic", widest, amounts.age))
     by_partition = sorted(((*late, *name) for name, late in findings.late.items() if late[0]), key=lambda row: -row[1])
-    latest = [[partition_name(topic, partition), count, html.duration(most)] for count, most, topic, partition in by_partition]
-    lines = [[name, parts, html.moment(low), html.moment(low + skew), html.duration(skew)] for name, parts, low, skew in skews]
+    latest = [[partition_name(topic, partition), count, amounts.age(most)] for count, most, topic, partition in by_partition]
+    lines = [[name, parts, html.moment(low), html.moment(low + skew), amounts.age(skew)] for name, parts, low, skew in skews]
     names, title = ["topic", "partitions", "earliest", "latest", "skew"], "Skew: the newest record of each partition, by topic"
     late_table = html.table("Late records by partition", ["partition", "late records", "at most by"], latest, MOST_ROWS)
     return html.charts(drawn) + html.text(*said) + late_table + html.table(title, names, lines, MOST_ROWS)
@@ -438,7 +438,7 @@ def space(findings: Findings) -> str:
         return ""
     size = sum(own for _, (_, own) in stored)
     rows: list[tuple[str, int, int, str]] = [(f"v{magic}", batches, own, html.share(own, size)) for magic, (batches, own) in stored]
-    drawn = [html.bars("formats", "Stored bytes by format", [(name, own) for name, _, own, _ in rows], html.size)]
+    drawn = [html.bars("formats", "Stored bytes by format", [(name, own) for name, _, own, _ in rows], amounts.size)]
     made = html.table("Stored bytes by format, as they are", ["format", "batches", "stored bytes", "share"], rows)
     said = ""
     if findings.sample.parts:

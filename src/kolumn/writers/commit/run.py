@@ -30,6 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from kolumn.core.amounts import age
 from kolumn.core.errors import ArgumentError, KolumnError, StorageError, shown
 from kolumn.source import storage
 from kolumn.source.names import LOG, MANIFEST
@@ -467,13 +468,9 @@ def _by_age(folder: str, old_s: float) -> tuple[str, str]:
     newest = newest_in(*storage.file_system(folder))
     if newest is None:
         return "left", "staged files of a run; nothing tells how old they are. Remove them when no run writes to the target"
-    age = time.time() - newest
-    detail = f"staged files of a run, the newest {_span(age)} old"
-    return ("removed", detail) if age >= old_s else ("left", f"{detail}: it may still run. After {_span(old_s)} they are removed")
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{max(0.0, seconds) / 60:.0f} min"
+    age_s = time.time() - newest
+    detail = f"staged files of a run, the newest {age(1000 * max(0.0, age_s))} old"
+    return ("removed", detail) if age_s >= old_s else ("left", f"{detail}: it may still run. After {age(1000 * old_s)} they are removed")
 
 
 def _undo(root: Path, folder: Path) -> None:
