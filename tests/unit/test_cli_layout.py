@@ -5,6 +5,8 @@ import json
 import os
 import pty
 import re
+import runpy
+import shlex
 import shutil
 import struct
 import subprocess
@@ -21,10 +23,12 @@ from typer.testing import CliRunner
 
 import kolumn
 from kit.corpus import HERE as CORPUS
+from kit.redpanda import put_on_node, swapped
 from kolumn.cli import app, ending
 from kolumn.cli.ending import in_shell_words
 from kolumn.cli.hints import HINTS
 from kolumn.cli.tables import layout
+from kolumn.core.amounts import age, size
 from kolumn.tools.statistics import overview
 
 MANY = CORPUS / "v2-many-segments" / "many-segments-0"
@@ -57,16 +61,16 @@ def on_terminal(columns: int, *args: object) -> list[str]:
 
 
 def test_tables() -> None:
-    """They are as wide as they have to be, become blocks where they do not fit; sentences go on below, names do not and move no cursor."""
+    """They are as wide as they have to be. Where they do not fit, sentences go below their rows. Names are not folded."""
     rows = [["orders", 3, "x" * 400], ["漢字", None, ""]]
     assert layout("title", ["topic", "n", "reason"], rows, None, False) == ["title", "topic   n  reason", f"orders  3  {'x' * 400}", "漢字"]
     rows = [["orders", 3, "r" * 70], ["payments", None, "b"]]
-    assert layout("", ["topic", "n", "reason"], rows, 79, True) == [
-        "topic   orders", "n       3", f"reason  {'r' * 70}", "", "topic   payments", "reason  b",
+    assert layout("", ["topic", "n", "reason"], rows, 79, False) == [
+        "topic     n", "orders    3", f"    {'r' * 70}", "payments", "    b",
     ]  # fmt: skip
     # Columns are separated by two blanks: 8 + 2 + 1 + 2 + 70.
     assert layout("", ["topic", "n", "reason"], rows, 83, True)[0].endswith("reason\x1b[0m")
-    assert layout("", ["topic", "n", "reason"], rows, 82, True)[0] == "topic   orders"
+    assert layout("", ["topic", "n", "reason"], rows, 82, True)[0].endswith("n\x1b[0m")
     reason = "crc: expected the stored checksum 0x01, found 0x02"
     assert layout("", ["segment", "reason"], [[f"{'s' * 50} -x", reason]], 40, False) == [
         f"segment  {'s' * 50} -x", "reason   crc: expected the stored", "         checksum 0x01, found 0x02",
@@ -76,10 +80,77 @@ def test_tables() -> None:
     assert lines == ["topic", r"\x1b[2Jgone", r"bad-\xff", "[bold]"]
 
 
+def test_a_table_that_is_too_wide_says_above_it_what_is_equal_in_all_rows() -> None:
+    names = ["topic", "partition", "segment", "state", "size", "note"]
+    rows = [["orders", n, f"/mnt/disk/{name}/0.log", "open", size, None] for n, name, size in ((0, "a", "1.3 MB"), (1, "b", "45 B"))]
+    assert layout("Logs", names, rows, 52, False) == [
+        "Logs: topic orders, segment in /mnt/disk, state open",
+        "partition  segment    size",
+        "        0  a/0.log  1.3 MB",
+        "        1  b/0.log    45 B",
+    ]
+    assert layout("", names, rows, None, False)[0].split() == names
+    assert layout("", names, rows[:1], 30, False)[:2] == ["topic      orders", "partition  0"], "one row is equal to all others"
+    # What says what a row is about is in each of several tables.
+    names, rows = ["topic", "first", "second", "third"], [[name, *(name * 20 for _ in range(3))] for name in "ab"]
+    lines = layout("", names, rows, 50, False)
+    assert [line.split() for line in lines] == [
+        ["topic", "first", "second"], ["a", "a" * 20, "a" * 20], ["b", "b" * 20, "b" * 20], [], ["topic", "third"],
+        ["a", "a" * 20], ["b", "b" * 20],
+    ]  # fmt: skip
+    assert max(map(len, lines)) <= 50
+    assert layout("", names, rows, 26, False)[0] == "topic   a", "a column that is too wide leaves a line for each cell"
+    long = [[name * 20, name * 20, 1 + i, 1_000_000_007 * (i + 1)] for i, name in enumerate("ab")]
+    heads = [line.split() for line in layout("", ["path", "topic", "n", "size"], long, 50, False)]
+    assert [heads[0], heads[4]] == [["path", "topic", "n"], ["path", "size"]], "one column says it where two have no room"
+    assert layout("", names[1:], [row[1:] for row in rows], 50, False)[0] == f"first   {'a' * 20}", "nothing says what a row is about"
+
+
+def test_sizes_and_ages_for_people() -> None:
+    assert list(map(size, (0, 45, 999, 1000, 1_321_701, 999_960, 5e15))) == ["0 B", "45 B", "999 B", "1.0 kB", "1.3 MB", "1.0 MB", "5.0 PB"]
+    spans = {
+        7: "7 ms",
+        1500: "1.5 s",
+        10_800_000: "3 h",
+        777_600_000: "9 days",
+        86_400_000: "1 day",
+        1_193_958_301_794: "37.8 years",
+        -5000: "-5 s",
+    }
+    assert {span: age(span) for span in spans} == spans
+
+
+@pytest.mark.parametrize("width", [80, None])
+def test_every_time_has_its_zone(width: int | None, tmp_path: Path) -> None:
+    """One notation in all commands, in text and JSON."""
+    (tmp_path / "disk").mkdir()
+    for name in ("transactional/txn-open-0", "internal/__consumer_offsets-0", "internal/__transaction_state-0"):
+        shutil.copytree(CORPUS / name, tmp_path / "disk" / name.rpartition("/")[2])
+    disk, topic = tmp_path / "disk", tmp_path / "disk" / "txn-open-0"
+    commands = [
+        ["overview", disk], ["stats", disk], ["groups", disk], ["transactions", disk], ["audit", disk], ["cat", "-n", 3, topic],
+        ["history", "--key", "キー-53", topic], ["latest", topic], ["diff", "--records", topic, TRANSACTIONAL.parent / "txn-zstd-0"],
+        ["sql", topic, 'select * from "txn-open" limit 3'],
+    ]  # fmt: skip
+    times = 0
+    for command in commands:
+        for form in ([], ["--json"]):
+            given = {} if width is None or form else {"KOLUMN_OUTPUT": "text", "COLUMNS": str(width)}
+            printed = invoked(*command, *form, **given).stdout
+            assert printed, command
+            found = re.findall(r"\d{4}-\d\d-\d\d[T ]\d\d:\S*", printed)
+            assert [one for one in found if not re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\b", one)] == [], (command, form)
+            times += len(found)
+    assert times > 100
+
+
 def test_what_fits_eighty_columns() -> None:
     lines = on_terminal(80, "stats", TRANSACTIONAL)
-    assert "magic           v2: " in "\n".join(lines)
+    assert "magic           v2" in lines
     assert max(map(len, lines)) <= 80
+    lines = on_terminal(80, "stats", TRANSACTIONAL.parent)
+    heads = [line.split()[0] for line in lines if line.startswith("topic ")]
+    assert (max(map(len, lines)) <= 80, lines[0], heads) == (True, "partition 0, damaged 0, magic v2", ["topic"] * 4)
     lines = on_terminal(80, "inspect", CORPUS / "transactional")
     assert max(map(len, lines)) <= 80
     (title,) = [line for line in lines if line.startswith("txn-open-0/00000000000000000000.log, magic 2, ")]
@@ -87,12 +158,13 @@ def test_what_fits_eighty_columns() -> None:
     wide = on_terminal(200, "inspect", TRANSACTIONAL)
     assert (wide[0][:8], len(wide)) == ("segment ", kolumn.batches(TRANSACTIONAL).num_rows + 2)
     lines = on_terminal(80, CORPUS / "v2*")
-    table = lines[lines.index("") + 1 : lines.index("Next:")]
+    table = lines[lines.index("") + 1 : [line[:5] for line in lines].index("Next ")]
     assert max(map(len, table)) <= 80
     assert any(line.startswith("java-zstd") for line in table)
     # Codecs are not given up for the time of day.
     lines = on_terminal(80, CORPUS / "transactional")
-    assert lines[lines.index("") + 1].split() == ["topic", "records", "size", "first", "last", "codecs"]
+    assert lines[lines.index("") + 1].startswith("first 2026-11-20, ")
+    assert lines[lines.index("") + 2].split() == ["topic", "records", "size", "codecs", "offsets"]
 
 
 def test_options_in_messages_of_the_library() -> None:
@@ -181,6 +253,13 @@ def test_compaction_says_what_it_left_as_it_is_and_one_is_no_plural(tmp_path: Pa
     shutil.copy(source, folder)
     out = invoked("compact", folder, tmp_path / "out")
     assert (out.exit_code, out.stderr) == (0, "1 active segment copied as it is; --include-active compacts it\n")
+    data = bytearray(source.read_bytes())
+    data[-1] ^= 1
+    (folder / source.name).write_bytes(data)
+    out = invoked("compact", folder, tmp_path / "damaged")
+    assert (out.exit_code, out.stderr.splitlines()[1][:22]) == (1, "copied with its damage")
+    assert json.loads(invoked("compact", "--json", folder, tmp_path / "json").stdout)["copiedDamage"] == 1
+    shutil.copy(source, folder)
     said = invoked("compact", "--include-active", folder, tmp_path / "all").stderr
     assert (" records stay, " in said, "copied" in said) == (True, False)
     assert " records in 1 file below " in invoked("to-parquet", source, tmp_path / "lake").stderr
@@ -241,7 +320,7 @@ def test_headers_agree_with_records(folder: str) -> None:
             assert one.first_offset <= min(own) <= max(own) <= one.last_offset
 
 
-def test_one_screen_names_what_is_there_and_steps_that_run(tmp_path: Path) -> None:
+def test_one_screen_names_what_is_there() -> None:
     out = invoked(MANY)
     lines = out.stdout.splitlines()
     assert (out.exit_code, invoked("overview", MANY).stdout) == (0, out.stdout)
@@ -249,11 +328,62 @@ def test_one_screen_names_what_is_there_and_steps_that_run(tmp_path: Path) -> No
     assert lines[0].endswith(", 900 records")
     assert lines[1] == "No damage in the headers; checksums and records are not checked here."
     assert [line.split("#")[0].split() for line in lines if line.startswith("  kolumn verify")] == [["kolumn", "verify", str(MANY)]]
-    steps = [line.split("#")[0].split() for line in lines if line.startswith("  kolumn ")]
-    assert len(steps) >= 3
-    for step in steps:
-        words = [tmp_path / word if word in ("parquet", "report.html") else word for word in step[1:]]
-        assert invoked(*words).exit_code == 0, words
+
+
+_TYPED = {"cat --value-format registry", "sql --errors skip --value-format registry", "schemas"}
+_PARQUET = "to-parquet --errors skip"
+_NEXT = {
+    "disk": _TYPED | {f"{_PARQUET} --value-format registry --isolation-level read_committed"},
+    "disk copy": _TYPED | {"recover", "report --replicas merge"},
+    "copy/clicks-0": {_PARQUET},
+    "node": {"verify", "cat", _PARQUET},
+    "internal": {"groups"},
+    "transactional": {f"{_PARQUET} --isolation-level read_committed"},
+    "empty-0": {"verify"},
+    "text-0": {"verify"},
+}
+"""Sources in a folder, and how commands begin that an overview of them has to name."""
+
+
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("disks")
+    make = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "dead_broker.py"))["make"]
+    make(folder / "disk")
+    make(folder / "copy", 0.3)
+    put_on_node(folder / "node", "txn-open-0", swapped((TRANSACTIONAL / "00000000000000000000.log").read_bytes()))
+    for name in ("internal", "transactional"):
+        (folder / name).symlink_to(CORPUS / name)
+    for name, data in {"empty-0": b"", "text-0": b"no segment\n"}.items():
+        (folder / name).mkdir()
+        (folder / name / f"{0:020}.log").write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize("sources", _NEXT)
+def test_steps_that_the_overview_names_run(sources: str, disks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each ends with exit code 0, or with 1 where damage is, as the line above them says."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("kolumn.tools.report.html.Chart._finished", lambda _: "")  # drawing takes two seconds
+    given = [disks / name for name in sources.split()]
+    _, _, steps = invoked(*given).stdout.partition("Next (exit code 1 means that damage was found):\n")
+    commands = [line.partition("#")[0].split("kolumn ", 1)[1].strip() for line in steps.splitlines()]
+    shown = [command.replace("-n 5 ", "") for command in commands]
+    assert {one for one in _NEXT[sources] if not any(command.startswith(one) for command in shown)} == set()
+    assert any(command.startswith("recover") for command in shown) == (" " in sources)
+    codes = [invoked(*shlex.split(command)).exit_code for command in commands]
+    is_damaged = sources in ("disk", "disk copy", "copy/clicks-0", "text-0")
+    assert (codes[0], set(codes) <= {0, 1}) == (is_damaged, True), dict(zip(commands, codes, strict=True))
+    assert is_damaged or not any(codes), dict(zip(commands, codes, strict=True))
+
+
+def test_overviews_count_copies_once_and_name_what_has_no_batch(disks: Path) -> None:
+    alone, both = (invoked(*sources).stdout.splitlines() for sources in ([disks / "disk"], [disks / "disk", disks / "copy"]))
+    assert alone[0].rpartition(", ")[2] == both[0].rpartition(", ")[2]
+    assert both[2].startswith("Copies: 5 partitions are in several folders, ")
+    assert invoked(disks / "empty-0").stdout.splitlines()[1] == "EMPTY: 1 segment has no bytes."
+    found = invoked(disks / "text-0")
+    assert (found.exit_code, found.stdout.splitlines()[1]) == (1, f"Not a Kafka log segment: text-0/{0:020}.log: text (11 bytes)")
 
 
 def test_damage_that_headers_show(tmp_path: Path) -> None:

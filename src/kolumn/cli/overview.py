@@ -1,25 +1,25 @@
 """``kolumn PATH``: what is there, on one screen; and ``kolumn report``: a page about a log."""
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kolumn.cli.arguments import DECODED, READING, Json, OptionValue, Sources, with_read_options
-from kolumn.cli.common import counted, note, print_json, say, short_name, size_of
+from kolumn.cli.common import counted, foreign, note, print_json, say, short_name, size_of
 from kolumn.cli.ending import DAMAGE, OK, command, progress, quoted
 from kolumn.cli.tables import fits, print_table, terminal_width
-from kolumn.core.errors import escaped
+from kolumn.core.amounts import size
+from kolumn.core.errors import KolumnError, escaped
 
 if TYPE_CHECKING:
     from kolumn.damage.findings import Damage
     from kolumn.tools.statistics import Overview, Seen
 
 _MOST_ROWS = 10
-_MOST_DAMAGE = 4
+_MOST_LINES = 4
 
 
 @command
@@ -39,7 +39,7 @@ def overview(sources: Sources, json: Json = False, **options: OptionValue) -> in
     if json:
         print_json(_as_json(summary))
     else:
-        _print(summary, sources)
+        _print(summary, sources, options)
     return DAMAGE if summary.damage else OK
 
 
@@ -70,17 +70,19 @@ def report(
     return say(findings.skipped)
 
 
-def _print(summary: "Overview", sources: list[str]) -> None:
+def _print(summary: "Overview", sources: list[str], options: dict[str, Any]) -> None:
     seen = summary.partitions
     about = "about " if any(own.is_estimate for own in seen) else ""
     parts = [
         counted(len({own.topic for own in seen}), "topic"), counted(len(seen), "partition"),
-        counted(sum(own.segments for own in seen), "segment"), _size(sum(own.bytes for own in seen)),
+        counted(sum(own.segments for own in seen), "segment"), size(sum(own.bytes for own in seen)),
         about + counted(sum(own.records for own in seen), "record"),
     ]  # fmt: skip
     print(f"{', '.join(map(escaped, sources))}: {', '.join(parts)}", *_health(summary), "", sep="\n")
-    _table(seen)
-    print("", "Next:", *_shown(_next(summary, sources), terminal_width()), sep="\n")
+    if any(own.batches for own in seen):
+        _table(seen)
+        print()
+    print("Next (exit code 1 means that damage was found):", *_shown(_next(summary, sources, options), terminal_width()), sep="\n")
 
 
 def _shown(steps: list[tuple[str, str]], screen: int | None) -> list[str]:
@@ -94,14 +96,21 @@ def _shown(steps: list[tuple[str, str]], screen: int | None) -> list[str]:
 
 def _health(summary: "Overview") -> list[str]:
     unread = "checksums and records are not checked here"
-    lines = [f"No damage in the headers; {unread}."]
-    if summary.damage:
-        lines = [f"DAMAGED: {counted(len(summary.damage), 'damaged stretch')} in the headers; {unread}."]
-        lines += [f"  {_damage(piece)}" for piece in summary.damage[:_MOST_DAMAGE]]
-        if len(summary.damage) > _MOST_DAMAGE:
-            lines.append(f"  and {len(summary.damage) - _MOST_DAMAGE} more")
+    files = [piece for piece in summary.damage if foreign(piece.reason)]
+    damage = [piece for piece in summary.damage if piece not in files]
+    lines = [f"DAMAGED: {counted(len(damage), 'damaged stretch')} in the headers; {unread}."] if damage else []
+    if not summary.damage and any(own.batches for own in summary.partitions):
+        lines = [f"No damage in the headers; {unread}."]
+    lines += _some([f"  {_damage(piece)}" for piece in damage])
+    lines += _some([f"Not a Kafka log segment: {short_name(piece.segment)}: {foreign(piece.reason)}" for piece in files])
+    if empty := sum(own.empty for own in summary.partitions):
+        segments = sum(own.segments for own in summary.partitions)
+        some = f"{f'{empty} of ' if empty < segments else ''}{counted(segments, 'segment')}"
+        lines.append(f"EMPTY: {some} {'has' if empty == 1 else 'have'} no bytes.")
     if summary.copies:
-        lines.append(f"Copies: {summary.copies[0]}; `--replicas merge` reads each offset once.")
+        one, number = summary.copies[0], len({(own.topic, own.partition) for own in summary.copies})
+        several = f"{counted(number, 'partition')} {'is' if number == 1 else 'are'} in several folders"
+        lines.append(f"Copies: {several}, {one.topic}-{one.partition} in {' and '.join(one.folders)}; each offset is read once below.")
     stopped = [f"{own.topic}-{own.partition} at offset {min(own.open.values())}" for own in summary.partitions if own.open]
     if stopped:
         more = f", and {counted(len(stopped) - 1, 'more partition')}" if len(stopped) > 1 else ""
@@ -111,16 +120,19 @@ def _health(summary: "Overview") -> list[str]:
         more = f", and {counted(len(summary.remarks) - 1, 'more remark')}" if len(summary.remarks) > 1 else ""
         lines.append(f"Remark: {short_name(remark.segment)}: {remark.remark}{more}")
     if summary.left_out:
-        lines.append("Left out, since no part of the log; what is named is read:")
-        lines += [f"  {_left_out(row)}" for row in summary.left_out[:_MOST_DAMAGE]]
-        if len(summary.left_out) > _MOST_DAMAGE:
-            lines.append(f"  and {len(summary.left_out) - _MOST_DAMAGE} more, which `kolumn verify` lists")
+        lines += ["Left out, since no part of the log; what is named is read:", *_some([f"  {_left_out(row)}" for row in summary.left_out])]
     return list(map(escaped, lines))
 
 
+def _some(lines: list[str]) -> list[str]:
+    more = len(lines) - _MOST_LINES
+    return lines[:_MOST_LINES] + ([f"  and {more} more, which `kolumn verify` lists"] if more > 0 else [])
+
+
 def _left_out(row: dict[str, Any]) -> str:
-    sizes = [counted(row[name], name[:-1]) for name in ("files", "bytes", "records") if row[name] is not None]
-    return f"{short_name(row['path'])}: {', '.join([row['kind'], *sizes])}: {row['reason']}"
+    counts = ["" if row[name] is None else counted(row[name], name[:-1]) for name in ("files", "records")]
+    parts = filter(None, (row["kind"], counts[0], "" if row["bytes"] is None else size(row["bytes"]), counts[1]))
+    return f"{short_name(row['path'])}: {', '.join(parts)}: {row['reason']}"
 
 
 def _damage(piece: "Damage") -> str:
@@ -146,7 +158,7 @@ def _table(seen: "list[Seen]") -> None:
 
     # Where not all fits, days are enough of a time, and the last columns are left out.
     if not fits(*picked(shown)):
-        shown = [[cell[:10] if names[i] in ("first", "last") else cell for i, cell in enumerate(row)] for row in shown]
+        shown = [[cell.partition("T")[0] if names[i] in ("first", "last") else cell for i, cell in enumerate(row)] for row in shown]
     while len(chosen) > 4 and not fits(*picked(shown)):
         chosen.pop()
     if alone:
@@ -160,6 +172,8 @@ def _table(seen: "list[Seen]") -> None:
 
 
 def _row(topic: str | None, own: "list[Seen]") -> list[Any]:
+    from kolumn.core.times import moment
+
     codecs: Counter[str] = sum((seen.codecs for seen in own), Counter())
     magics: Counter[int] = sum((seen.magics for seen in own), Counter())
     first = min((seen.first_ms for seen in own if seen.first_ms is not None), default=None)
@@ -168,54 +182,71 @@ def _row(topic: str | None, own: "list[Seen]") -> list[Any]:
     offsets = f"{own[0].first_offset}..{own[0].last_offset}" if len(own) == 1 and own[0].last_offset is not None else ""
     return [
         "?" if topic is None else topic, len(own), f"~{records}" if any(seen.is_estimate for seen in own) else records,
-        _size(sum(seen.bytes for seen in own)), _time(first), _time(last), ", ".join(sorted(codecs)),
+        size(sum(seen.bytes for seen in own)), "" if first is None else moment(first), "" if last is None else moment(last),
+        ", ".join(sorted(codecs)),
         ", ".join(f"v{magic}" for magic in sorted(magics)), offsets,
     ]  # fmt: skip
 
 
-def _time(ms: int | None) -> str:
-    if ms is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, ValueError, OSError):
-        from kolumn.core.times import iso_text
-
-        return iso_text(ms, " ").rpartition(":")[0]
-
-
-def _size(size: int) -> str:
-    from rich.filesize import decimal
-
-    return decimal(size)
-
-
-def _next(summary: "Overview", sources: Iterable[str]) -> list[tuple[str, str]]:
+def _next(summary: "Overview", sources: list[str], options: dict[str, Any]) -> list[tuple[str, str]]:
+    """Commands that go on from here, and what they are for."""
     from kolumn.source.storage import as_typed
 
-    source = " ".join(map(quoted, sources))
-    seen = summary.partitions
-    largest = max(seen, key=lambda own: own.records)
-    folder = quoted(as_typed(min(largest.folders))) if len(seen) > 1 and largest.folders else source
-    skip = " --errors skip" if summary.damage else ""
+    source, seen = " ".join(map(quoted, sources)), summary.partitions
+    keys = [f" --key-file {quoted(f'{name}={path}')}" for name, path in options.get("private_keys", {}).items()]
+    chosen = "".join([f" --{name} {quoted(str(options[name]))}" for name in ("topic", "partition") if name in options] + keys)
+    is_kafka = options["format"] == "kafka" and not any(own.is_redpanda for own in seen)
+    reading = chosen if options["format"] == "kafka" else f" --format {options['format']}{chosen}"
+    steps = [(f"kolumn verify{reading} {source}", "check everything")]
+    if not any(own.batches for own in seen):
+        return steps
+    merge = " --replicas merge" if summary.copies else ""
+    if merge and is_kafka:
+        steps.append((f"kolumn recover{chosen} {source} -o whole", "one whole log from the copies"))
+    typed = _typed(seen)
+    shown = max(seen, key=lambda own: (own.topic in typed, not (own.topic or "").startswith("_"), own.records))
+    internal = " --decode internal" if (shown.topic or "").startswith("__") else ""
+    how = f"{' --value-format registry' if shown.topic in typed else ''}{reading}"
+    how += f"{merge} {source}" if len(seen) == 1 else f" {quoted(as_typed(max(shown.folders, key=lambda folder: shown.folders[folder])))}"
+    steps.append((f"kolumn cat -n 5{internal}{' --errors skip' if summary.damage else ''}{how}", "the first records"))
+    if shown.topic is not None and not internal and find_spec("duckdb"):
+        table = shown.topic if shown.topic.isidentifier() else f'"{shown.topic}"'
+        steps.append((f"kolumn sql --errors skip{how} {quoted(f'select * from {table} limit 5')}", "any query"))
+    topics = {own.topic for own in seen}
+    if "_schemas" in topics:
+        own = next(folder for own in seen if own.topic == "_schemas" for folder in own.folders)
+        steps.append((f"kolumn schemas {quoted(as_typed(own)) if len(sources) > 1 else source}", "the schemas"))
+    if "__consumer_offsets" in topics:
+        steps.append((f"kolumn groups {source}", "consumer groups, and how far they lag"))
+    registry = " --value-format registry" if typed else ""
     committed = " --isolation-level read_committed" if any(own.control or own.open for own in seen) else ""
     committed += " --open-transactions skip" if any(own.open for own in seen) else ""
-    steps = [(f"kolumn verify {source}", "check everything")]
-    steps.append((f"kolumn cat -n 5{skip} {folder}", "the first records"))
-    if any(own.topic == "_schemas" for own in seen):
-        steps.append((f"kolumn schemas {source}", "the schemas"))
-    steps.append((f"kolumn to-parquet{skip}{committed} {source} -o parquet", "Parquet files"))
-    return [*steps, (f"kolumn report {source} -o report.html", "pictures")]
+    steps.append((f"kolumn to-parquet --errors skip{registry}{committed}{reading}{merge} {source} -o parquet", "Parquet files"))
+    return [*steps, (f"kolumn report{reading}{merge} {source} -o report.html", "pictures")]
+
+
+def _typed(seen: "list[Seen]") -> set[str | None]:
+    """Topics whose values have a schema in `_schemas`."""
+    from kolumn.readers.schemas import schemas_of
+
+    folder = next((folder for own in seen if own.topic == "_schemas" for folder in own.folders), None)
+    if folder is None:
+        return set()
+    try:
+        subjects = {own.subject for own in schemas_of(folder).registered()}
+    except KolumnError:
+        return set()
+    return {own.topic for own in seen if f"{own.topic}-value" in subjects}
 
 
 def _as_json(summary: "Overview") -> dict[str, Any]:
     partitions = [
         {
-            "topic": own.topic, "partition": own.partition, "segments": own.segments, "bytes": own.bytes, "batches": own.batches,
-            "records": own.records, "recordsEstimated": own.is_estimate, "firstOffset": own.first_offset, "lastOffset": own.last_offset,
-            "firstTimestampMs": own.first_ms, "lastTimestampMs": own.last_ms, "codecs": dict(sorted(own.codecs.items())),
-            "magic": {str(k): v for k, v in sorted(own.magics.items())}, "controlBatches": own.control,
-            "openTransactions": len(own.open),
+            "topic": own.topic, "partition": own.partition, "segments": own.segments, "emptySegments": own.empty, "bytes": own.bytes,
+            "batches": own.batches, "records": own.records, "recordsEstimated": own.is_estimate, "firstOffset": own.first_offset,
+            "lastOffset": own.last_offset, "firstTimestampMs": own.first_ms, "lastTimestampMs": own.last_ms,
+            "codecs": dict(sorted(own.codecs.items())), "magic": {str(k): v for k, v in sorted(own.magics.items())},
+            "controlBatches": own.control, "openTransactions": len(own.open),
         }
         for own in summary.partitions
     ]  # fmt: skip
