@@ -94,7 +94,7 @@ def say_none(sources: "list[str] | InMemory", skipped: "Skipped", options: dict[
     """
     if skipped.pieces or skipped.stopped:
         return
-    from kolumn.core.times import iso_text
+    from kolumn.core.times import moment
     from kolumn.tools.statistics import overview
 
     seen = overview(
@@ -108,7 +108,7 @@ def say_none(sources: "list[str] | InMemory", skipped: "Skipped", options: dict[
     text = f"no record matches; the source has {about}{counted(records, 'record')}"
     times = [ms for own in seen for ms in (own.first_ms, own.last_ms) if ms is not None]
     if times:
-        text += f", from {iso_text(min(times))}Z to {iso_text(max(times))}Z"
+        text += f", from {moment(min(times))} to {moment(max(times))}"
     if len(seen) == 1:
         text += f", at offsets {seen[0].first_offset} to {seen[0].last_offset}"
     note(text)

@@ -63,14 +63,6 @@ def moment(ms: int) -> str:
     return f"{iso_texts(np.array([ms], np.int64), 'ms')[0]}Z"
 
 
-def age_text(ms: int) -> str:
-    """How long something is ago, for people: ``37 days``."""
-    units = ((_DAY_S, "day"), (3600, "hour"), (60, "minute"))
-    size, name = next(((size, name) for size, name in units if ms >= 2000 * size), (1, "second"))
-    number = max(ms, 0) // (1000 * size)
-    return f"{number} {name}{'' if number == 1 else 's'}"
-
-
 def _clock(number: int, unit: str) -> str:
     seconds, rest = divmod(number, PER_SECOND[unit])
     fraction = f".{rest:0{len(str(PER_SECOND[unit])) - 1}d}" if unit != "s" else ""

@@ -4,8 +4,9 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from kolumn.core.amounts import age
 from kolumn.core.errors import shown
-from kolumn.core.times import age_text, iso_text
+from kolumn.core.times import moment
 
 _MOST = 3  # partitions that have a line of their own
 
@@ -44,7 +45,7 @@ class StoppedAt:
         epoch = "" if self.producer_epoch is None else f" (epoch {self.producer_epoch})"
         since = "is open"
         if self.since_ms is not None:
-            since = f"has been open since {iso_text(self.since_ms)}Z ({age_text(int(time.time() * 1000) - self.since_ms)})"
+            since = f"has been open since {moment(self.since_ms)} ({age(max(0, time.time() * 1000 - self.since_ms))})"
         place = "" if self.offset is None else f" at offset {self.offset}"
         return f"{shown(self.log)} stops{place}: a transaction of producer {self.producer_id}{epoch} {since}; {self._said}"
 

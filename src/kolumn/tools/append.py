@@ -15,7 +15,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
@@ -33,8 +33,8 @@ from kolumn.core.keywords import known_keywords, refused
 from kolumn.core.lost import LostValues
 from kolumn.core.results import Result, counted
 from kolumn.core.threads import PARQUET, workers
-from kolumn.damage.findings import Damage, OnDamage, Skipped, tell_lost, tell_stops
-from kolumn.damage.stopped import StoppedAt
+from kolumn.damage.findings import PAST_IT, Damage, OnDamage, Skipped, tell_lost, tell_stops
+from kolumn.damage.stopped import StoppedAt, lines
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts
 from kolumn.options import Options
@@ -85,13 +85,14 @@ class Appended(Result):
     next: dict[str, dict[int, int]]
     lost: list[tuple[str, int, int, int]]
     damage: list[Damage]
-    stopped: list[StoppedAt]
+    stopped: list[StoppedAt] = field(default_factory=list)
 
     def __str__(self) -> str:
         parts = [
             f"{counted(self.rows, 'row')} in {counted(len(self.files), 'file')}",
             *(f"{topic}-{partition}: offsets {first} to {end - 1} were deleted before" for topic, partition, first, end in self.lost),
             *([f"{counted(len(self.damage), 'damaged stretch')} left out"] if self.damage else ()),
+            *lines(self.stopped, PAST_IT),
         ]
         return "; ".join(parts)
 
