@@ -57,7 +57,7 @@ def render(findings: Findings, source: str) -> str:
         "keys": ("Keys", keys),
         "values": ("Typed keys and values", values),
         "timestamps": ("Timestamps: lateness and skew", timestamps),
-        "offsets": ("Offsets that are not there", offsets),
+        "offsets": ("Absent offsets", offsets),
         "transactions": ("Transactions", transactions),
         "producers": ("Producers", producers),
         "groups": ("Consumer groups", groups),
@@ -90,7 +90,7 @@ def _tiles(findings: Findings, rows: list[dict[str, Any]]) -> str:
     times = [time for own in findings.totals.values() for time in own.times]
     topics = len({row["topic"] for row in rows})
     values = [
-        ("Records", html.number(records), f"{size / records:.0f} stored bytes each" if records else ""),
+        ("Records", html.number(records), f"{size / records:.0f} bytes stored for each" if records else ""),
         ("Stored", amounts.size(size), html.counted(findings.segments, "segment")),
         ("Topics", html.number(topics), html.counted(len(rows), "partition")),
         ("Damage", html.number(skipped.stretches), amounts.size(skipped.bytes) if skipped.stretches else "none found"),
@@ -263,7 +263,7 @@ def time(findings: Findings) -> str:
         ]
         said.append(f"Each bar is {amounts.age(drawn.width_ms)}.")
         if drawn.outside:
-            said.append(f"The times of {html.counted(drawn.outside, 'record')} are outside of the picture.")
+            said.append(f"The times of {html.counted(drawn.outside, 'record')} are outside the picture.")
     for number, (name, own) in enumerate(topics):
         title = f"Records of {html.shortened(name)}"
         figures += [
@@ -272,7 +272,7 @@ def time(findings: Findings) -> str:
         ]
     if topics:
         more = len(findings.timelines) - len(topics)
-        said.append("The largest topics have their own pictures, each over its own times" + (f"; {more} have none." if more else "."))
+        said.append("Each of the largest topics has pictures over its own times" + (f"; {more} smaller ones have none." if more else "."))
     if findings.untimed:
         said.append(f"There is no timestamp in {html.counted(findings.untimed, 'record')}.")
     return html.charts(figures) + html.text(*said)
