@@ -9,7 +9,7 @@ import dead_broker
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr
 
-from kolumn.spark_plugin import register
+from kolumn.spark_plugin import configure
 from kolumn.spark_plugin.session.java import use_java
 
 HERE = Path(__file__).resolve().parent
@@ -23,7 +23,7 @@ def start_spark() -> SparkSession:
     """Start a small local session with few log messages."""
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("kolumn demo")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={(HERE / 'log4j2.properties').as_uri()}")
@@ -33,10 +33,8 @@ def start_spark() -> SparkSession:
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
     )
-    register(spark)
-    return spark
+    return configure(builder).getOrCreate()
 
 
 def show(*command: str) -> None:
