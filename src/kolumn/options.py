@@ -96,8 +96,11 @@ class Options:
 
     @property
     def watched(self) -> "Options":
-        """Options with the columns by which an invalid value is found, where it is an error."""
-        return self if not self.typed else replace(self, columns=watched_columns(self.columns, self.typed))
+        """Options with the columns by which an invalid value is found, where it is an error, and records in which none is expected."""
+        if not self.typed:
+            return self
+        watched = replace(self, columns=watched_columns(self.columns, self.typed))
+        return watched.with_added(("isControl",)) if self.include_control else watched
 
     @property
     def in_parts(self) -> bool:

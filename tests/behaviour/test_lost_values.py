@@ -3,7 +3,7 @@
 import json
 import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import kolumn
+from kit.asked import put
+from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kolumn.cli import app
+from kolumn.core.keywords import Binary
 from kolumn.core.schema import LOST_VALUES_SCHEMA
 from kolumn.options import Options
 from kolumn.readers.lost_values import ValueLosses
@@ -172,3 +175,20 @@ def test_times_of_any_year_end_no_command(far: tuple[Path, Path], tmp_path: Path
     assert "times out of the range of their type here are null: value.date (5), value.tmillis (3)" in caplog.messages[-1]
     pytest.importorskip("matplotlib", reason="kolumn[report] has it")
     assert run("report", "-o", tmp_path / "report.html", *typed, log).exit_code == 0
+
+
+def test_control_records_lose_no_values(tmp_path: Path) -> None:
+    """Nothing is expected of what a marker holds: no type is inferred from it, and it is no error."""
+    values = [batch([Record(i, b"k", b'{"id": %d}' % i)], flags=TRANSACTIONAL, producer_id=7) for i in (1, 3)]
+    put(tmp_path / "t-0", control_batch(0, 0), values[0], control_batch(2, 1), values[1])
+    columns = ["offset", "value", "valueProblems", "valueRaw"]
+    skipped, marker = kolumn.Skipped(), b"\0\0" + (11).to_bytes(4, "big")
+    for binary in get_args(Binary):
+        options: dict[str, Any] = {"value_format": "json", "value_errors": "raise", "binary": binary, "include_control": True}
+        found = kolumn.read(tmp_path, columns=columns, on_damage=skipped, **options).to_pylist()
+        told = [(row["offset"], row["value"], row["valueProblems"]) for row in found]
+        assert told == [(0, None, None), (1, {"id": 1}, None), (2, None, None), (3, {"id": 3}, None)]
+        assert [row["valueRaw"] for row in found] == [marker, b'{"id": 1}', marker, b'{"id": 3}']
+    assert not skipped.values.values
+    out = run("report", "--value-format=json", tmp_path, f"--output={tmp_path / 'report.html'}")
+    assert (out.exit_code, "lost" in out.stderr) == (0, False)

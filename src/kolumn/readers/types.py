@@ -337,7 +337,8 @@ def _in_envelope(typed: Typed, options: Options, ranges: Sequence[Range]) -> obj
 
 def _plain(options: Options, columns: tuple[str, ...]) -> Options:
     """How the first values are read: on the CPU, since Spark's driver calls this too, and must not open a GPU."""
-    return replace(options, columns=columns, typed=(), threads=1, backend="cpu", on_progress=None, binary="contiguous")
+    how: dict[str, Any] = {"threads": 1, "backend": "cpu", "on_progress": None, "binary": "contiguous"}
+    return replace(options, columns=columns, typed=(), include_control=False, **how)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kolumn.core import keywords
 from kolumn.core.arrays import Flags
@@ -372,13 +373,21 @@ def schema_of(columns: Iterable[str], binary: str, typed: Sequence[Typed]) -> pa
 
 
 def typed_batch(batch: pa.RecordBatch, columns: Sequence[str], typed: Sequence[Typed]) -> pa.RecordBatch:
-    """The columns of a batch with `stored_columns`; a typed column is one struct, whatever the options say."""
+    """The columns of a batch with `stored_columns`; a typed column is one struct, whatever the options say. Where `isControl` is among
+    them, nothing is expected of control records: their values are null.
+    """
     stored = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays = dict(stored)
     for owner in typed:
-        if any(name in columns for name in (*owner.names, _reason(owner), _lost(owner))):
-            is_internal = owner.format == INTERNAL
-            arrays |= _internal(owner, stored) if is_internal else decoded(owner, stored[owner.column], stored.get("headers"), columns)
+        if not any(name in columns for name in (*owner.names, _reason(owner), _lost(owner))):
+            continue
+        if owner.format == INTERNAL:
+            arrays |= _internal(owner, stored)
+            continue
+        payload = raw = stored[owner.column]
+        if "isControl" in stored and stored["isControl"].true_count:
+            payload = pc.if_else(stored["isControl"], None, raw.cast(pa.binary()))
+        arrays |= decoded(owner, payload, stored.get("headers"), columns) | {f"{owner.column}Raw": raw}
     return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns))
 
 
