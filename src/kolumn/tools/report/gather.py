@@ -149,7 +149,9 @@ def gather(source: keywords.Source, **options: Unpack[keywords.ReadOptions]) -> 
     segments: set[str] = set()
     quiet = Options(columns=_COLUMNS, errors="skip", format=chosen.format, check_crcs=False)
     findings.left_out = live.left_out().to_pylist()
-    for stretch in live.whole_ranges():
+    # Of several copies, and of tiers, one folder does not have all markers: ranges come with the transactions of the whole log.
+    settled = replace(live, options=replace(live.options, columns=(*_COLUMNS, "transaction")))
+    for stretch in settled.whole_ranges():
         name = stretch.segment.topic, stretch.segment.partition
         part = parts.get(name) or parts.setdefault(name, _Part(findings, name))
         own = known[stretch.segment.topic]
