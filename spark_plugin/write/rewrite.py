@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import max as highest
 
-from kolumn.copies.transactions import transactions_of_segment
+from kolumn.copies.transactions import transactions_of_log
 from kolumn.core import keywords
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import known_keywords
@@ -84,7 +84,8 @@ def convert(
     transactions: dict[str, Any] = {}
     if job.drop_transactions:
         firsts = {folder_of(segment): segment for segment, _ in named}
-        states = by_job(spark)(lambda segment: transactions_of_segment(segment, job.options), list(firsts.values()))
+        log = [segment for segment, _ in named]
+        states = by_job(spark)(lambda segment: transactions_of_log(segment, log, job.options), list(firsts.values()))
         transactions = dict(zip(firsts, states, strict=True))
 
     offsets = job.offsets(segment for segment, _ in named)

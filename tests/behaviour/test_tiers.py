@@ -4,6 +4,7 @@ import base64
 import logging
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,25 @@ def test_a_tier_and_the_folder_of_the_broker_are_one_log(tmp_path: Path, tier: P
         for source in ([tier, local], [local, tier.parent], [local.parent, tier.parent]):
             assert rows(*source, isolation_level=level, replicas=replicas).equals(whole)
         assert kolumn.verify([tier, local]).remarks.num_rows == 0
+
+
+def test_tools_make_one_broker_folder_of_a_tier_and_the_rest(tmp_path: Path) -> None:
+    """Its segments have a broker's names, and transactions may end in another folder than that in which they begin."""
+    expected, names = kolumn.convert(LOG, tmp_path / "whole", drop_transactions=True), [path.name for path in sorted(LOG.glob("*.log"))]
+    for i, base in enumerate(BASES[1:]):
+        tier, local = tier_of(LOG, tmp_path / f"t{i}", BASES[: i + 1]), copy(LOG, tmp_path / f"b{i}")
+        for path in (path for name in names[: i + 1] for path in local.glob(f"{name[:20]}.*")):
+            path.unlink()
+        done = kolumn.convert([tier, local], tmp_path / f"c{i}", drop_transactions=True)
+        assert done.lost == expected.lost, base
+        assert rows(tmp_path / f"c{i}").equals(rows(tmp_path / "whole")), base
+        for tool in (kolumn.compact, partial(kolumn.apply_retention, retention_ms=1, now=0)):
+            target = tmp_path / f"{i}" / getattr(tool, "__name__", "retention")
+            tool([tier, local], target)
+            assert [path.name for path in sorted(target.rglob("*.log"))] == names
+        for path in tier.glob("*.log"):
+            shutil.copy(path, local)
+        assert rows(local).equals(rows(LOG))
 
 
 def test_indexes_of_transactions_and_snapshots_are_used(tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

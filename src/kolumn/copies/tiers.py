@@ -247,7 +247,8 @@ def stitched(key: Key, folders: Copies, options: Options) -> list[Segment]:
     if any(segment.is_bounded for segment in segments):
         # Done before: a task gets what was chosen.
         return sorted(segments, key=lambda segment: segment.lowest or 0)
-    local = {folder: own for folder, own in folders.items() if own[0].copy_id is None}
+    brokers = {folder: [one for one in own if one.copy_id is None] for folder, own in folders.items()}
+    local = {folder: own for folder, own in brokers.items() if own}
     if len(local) > 1 and options.replicas == "first":
         local = dict([next(iter(local.items()))])
     elif len(local) > 1:

@@ -149,6 +149,14 @@ def transactions_of_segment(segment: Segment, options: Options) -> Transactions:
     return transactions_of(neighbours(segment), options)
 
 
+def transactions_of_log(segment: Segment, log: Iterable[Segment], options: Options) -> Transactions:
+    """Transactions of a segment's directory; of all segments of its topic-partition in a ``log`` that lies in several, as with a tier."""
+    own = [one for one in log if one.key == segment.key]
+    if segment.topic is None or len({parent(one.path) for one in own}) < 2:
+        return transactions_of_segment(segment, options)
+    return transactions_of(own, options)
+
+
 def transactions_of(segments: list[Segment], options: Options) -> Transactions:
     """Transactions of a partition's segments, in order of base offset."""
     found = _transactions_of(segments, options)

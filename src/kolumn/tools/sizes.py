@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kolumn.copies.transactions import transactions_of_segment
+from kolumn.copies.transactions import transactions_of_log
 from kolumn.core import keywords
 from kolumn.core.arrays import AnyArray, Int64s
 from kolumn.core.errors import ArgumentError
@@ -129,7 +129,7 @@ def space(
     for segment in segments:
         folder = parent(segment.path)
         if folder not in transactions:
-            transactions[folder] = transactions_of_segment(segment, chosen)
+            transactions[folder] = transactions_of_log(segment, segments, chosen)
         changes = [Changes(how, None, transactions[folder] if layouts.holds_messages(how.layout) else None) for how in targets]
         for piece in pieces(segment, chosen, on_damage):
             source_space.parts.update(anatomy(piece))

@@ -11,7 +11,7 @@ from typing import Self, TypeVar, Unpack
 import numpy as np
 
 from kolumn.copies.copies import one_directory
-from kolumn.copies.transactions import transactions_of_segment
+from kolumn.copies.transactions import transactions_of_log
 from kolumn.core import keywords
 from kolumn.core.arrays import Bytes, Flags
 from kolumn.core.errors import ArgumentError, CorruptBatchError
@@ -25,6 +25,7 @@ from kolumn.formats.layout import LEADER_EPOCHS, TRANSACTIONS, Format
 from kolumn.log.pieces import Piece, intact, pieces_of, tell
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments
+from kolumn.source.names import file_name
 from kolumn.source.segments import Segment
 from kolumn.source.storage import base_name, beside, is_url, parent, within
 from kolumn.writers.entries import Encoded, EntrySettings, Splice, codec_of
@@ -186,7 +187,7 @@ def convert(
         for segment, name in names:
             folder = parent(segment.path)
             if drop_transactions and folder not in transactions:
-                transactions[folder] = transactions_of_segment(segment, job.options)
+                transactions[folder] = transactions_of_log(segment, (one for one, _ in names), job.options)
             of_folder, own = transactions.get(folder), offsets.get(segment)
             write = partial(job.segment, segment, transactions=of_folder, rolls=can_roll(target), offsets=own)
             done.add(written(place, name, write))
@@ -227,7 +228,7 @@ def targets(segments: list[Segment], target: keywords.Path, format: str | None =
         if segment.memory is not None:
             raise ArgumentError(f"{target}: a segment in memory has no name for its file in a folder: name a file that ends with .log")
         folder = within(target, _folder_of(segment, format or segment.format)) if segment.topic is not None else target
-        name = within(folder, f"{base_name(segment.path).removesuffix('.swap').removesuffix('.log')}.log")
+        name = within(folder, _file_of(segment))
         if name in seen:
             raise ArgumentError(f"{segment.path} and {seen[name]} would both become {name}")
         seen[name] = segment.path
@@ -241,6 +242,13 @@ def _folder_of(segment: Segment, format: str) -> str:
         return f"{segment.topic}-{segment.partition}"
     own = base_name(parent(segment.path))
     return f"{segment.topic}/{own if re.fullmatch(f'{segment.partition}_[0-9]+', own) else f'{segment.partition}_0'}"
+
+
+def _file_of(segment: Segment) -> str:
+    """The name of a file in a broker's folder, in which a segment of a tier has no id."""
+    if segment.copy_id is not None and segment.raft is None and segment.base_offset is not None:
+        return file_name(segment.base_offset)
+    return f"{base_name(segment.path).removesuffix('.swap').removesuffix('.log')}.log"
 
 
 @dataclass(frozen=True)
