@@ -1,0 +1,83 @@
+"""Every two features of a source together in Spark, as in `tests/behaviour/test_pairs.py`; one query reads all that go together."""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import reduce
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from kit.pairs import PAIRS, TYPES_DIFFER, Disks, rows_of
+
+pytestmark = pytest.mark.spark
+Pair = tuple[str, str]
+SEVERAL_TYPES = ("typed", "topics")
+
+
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> dict[Pair, Disks]:
+    return {pair: Disks(tmp_path_factory.mktemp("-".join(pair)), *pair) for pair in PAIRS}
+
+
+def load(spark: SparkSession, disks: Disks, **more: str) -> DataFrame:
+    given = {re.sub("_(.)", lambda match: match[1].upper(), name): value for name, value in disks.options.items()}
+    given |= {"privateKeys": ",".join(f"{name}={path}" for name, path in disks.keys.items())} if disks.keys else {}
+    # Every process knows this scheme.
+    return spark.read.format("kolumn").options(**given, **more).load(disks.source("local://"))
+
+
+def named(frame: DataFrame, pair: Pair) -> DataFrame:
+    """The rows of a pair in columns that all have; typed values are JSON."""
+    is_typed = frame.schema["value"].dataType.typeName() == "struct"
+    value, valid = ("to_json(value)", "valueValid") if is_typed else ("string(value)", "boolean(null)")
+    columns = {"pair": f"'{'-'.join(pair)}'", "key": "string(key)", "value": value, "valueValid": valid, "is_typed": str(is_typed)}
+    return frame.selectExpr("topic", "partition", "offset", *(f"{told} AS {name}" for name, told in columns.items()))
+
+
+def by_topic(spark: SparkSession, disks: Disks) -> DataFrame:
+    """The topics of a disk as tables of a catalog, each of its own type."""
+    settings = {"": "kolumn.Catalog", ".root": f"{disks.root}/b1", ".valueFormat": "registry"}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.catalog.pairs{name}", value)
+    return reduce(DataFrame.unionAll, (named(spark.table(f"pairs.{topic}"), SEVERAL_TYPES) for topic in disks.topics))
+
+
+def scans(node: Any) -> Iterator[Any]:
+    """The scans of a plan that was executed."""
+    name = node.nodeName()
+    if name.startswith("BatchScan"):
+        yield node
+    below = [node.executedPlan()] if name.startswith("AdaptiveSparkPlan") else [node.plan()] if "QueryStage" in name else []
+    for child in [*below, *(node.children().apply(i) for i in range(node.children().size()))]:
+        yield from scans(child)
+
+
+@pytest.mark.parametrize("reader", ["python", "columnar"])
+def test_rows(spark: SparkSession, reader: str, disks: dict[Pair, Disks]) -> None:
+    with pytest.raises(PySparkException, match=TYPES_DIFFER):
+        print(load(spark, disks[SEVERAL_TYPES], reader=reader).schema)
+    frames = {pair: named(load(spark, own, reader=reader), pair) for pair, own in disks.items() if pair != SEVERAL_TYPES}
+    every = reduce(DataFrame.unionAll, [*frames.values(), by_topic(spark, disks[SEVERAL_TYPES])])
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in every.collect():
+        value = json.loads(row["value"]) if row["is_typed"] and row["value"] is not None else row["value"]
+        rows.setdefault(row["pair"], []).append(row.asDict() | {"value": value})
+    for pair, own in disks.items():
+        assert rows_of(rows["-".join(pair)]) == own.rows, pair
+    if reader == "columnar":
+        for (pair, _), scan in zip(frames.items(), scans(every._jdf.queryExecution().executedPlan()), strict=False):
+            lost = {"damaged": sum(len(log.damaged) for log in disks[pair].logs), "lost": disks[pair].lost_records}
+            lost |= {"valuesLost": disks[pair].lost_values("committed" in pair)}
+            lost |= {"afterOpen": sum(log.after_open for log in disks[pair].logs if "committed" in pair)}
+            assert {name: scan.metrics().apply(name).value() for name in lost} == lost, pair
+
+
+def test_damage(spark: SparkSession, disks: dict[Pair, Disks]) -> None:
+    """The table of damage has what each leaves out."""
+    pairs = [pair for pair in PAIRS if "damage" in pair]
+    frames = [load(spark, disks[pair], table="damage").selectExpr(f"'{'-'.join(pair)}' AS pair", "recordsLost") for pair in pairs]
+    found = reduce(DataFrame.unionAll, frames).collect()
+    assert sorted(found) == sorted(("-".join(pair), disks[pair].lost_records) for pair in pairs)
