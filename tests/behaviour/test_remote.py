@@ -105,7 +105,12 @@ def test_conversion_and_compaction(memory: str, tmp_path: Path, target: str) -> 
         compacted = kolumn.compact(url, f"{name}/compact", now=1_795_203_600_000)
         converted = kolumn.convert(url, f"{name}/convert", format="v3-compact")
         cleaned = kolumn.apply_retention(url, f"{name}/clean", retention_ms=1, now=0, format="kafka")
-        written = kolumn.write(kolumn.read(next(source.glob("*/*.log"))), f"{name}/write/t-7", segment_bytes=1000, batch_bytes=500)
+        written = kolumn.write(
+            kolumn.read(next(source.glob("*/*.log")), columns=["offset", "timestamp", "key", "value"]),
+            f"{name}/write/t-7",
+            segment_bytes=1000,
+            batch_bytes=500,
+        )
         assert len(written) > 1
         for path in (*compacted.segments, *converted.segments, *cleaned.segments, *written):
             assert path.startswith(f"{name}/")

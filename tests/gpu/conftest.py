@@ -120,7 +120,7 @@ def emulated(request: pytest.FixtureRequest) -> Iterator["Emulated"]:
         with used(Emulated(run_loops)) as loops:
             yield loops
         return
-    pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+    pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install '.[dev]'")
     from kit.ptx import Machine
 
     with Machine(races=True).watching() as machine, used(Emulated(machine.run)) as threads:

@@ -13,7 +13,7 @@ from kolumn.kernels import build
 from kolumn.kernels.machine import image
 from kolumn.kernels.machine.image import ARCHITECTURES, cubin
 
-pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install '.[dev]'")
 KERNELS = build.load_all()
 
 

@@ -42,7 +42,7 @@ from kolumn.kernels.machine.kernel import KERNELS, WARP, Kernel
 from kolumn.kernels.machine.nvptx import ptx
 from kolumn.kernels.values.passes import FlagBits, flag_bits
 
-pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install '.[dev]'")
 WAYS = {"a thread": (1, hop.LARGE, hop.LONG), "a warp": (hop.FEW, 1 << 40, 0), "a block": (hop.FEW, 0, 1 << 40)}
 """What each batch gets to find its records by: `FEW`, `LARGE` and `LONG` of `hop`."""
 MUTANTS = 60

@@ -14,7 +14,7 @@ from kolumn.kernels.build import load_all
 from kolumn.kernels.machine.image import OLDEST, compiled, cubin
 from kolumn.kernels.machine.kernel import WARP
 
-pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install '.[dev]'")
 OF_THE_TABLE = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="counted of what Numba makes of Python 3.11's bytecode")
 SLACK = 1.03
 """How much a limit may be above what is counted: less than the 10 % that have to be noticed, more than rounding."""

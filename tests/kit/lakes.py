@@ -14,7 +14,7 @@ class Lake:
     """A table that is made by the first append, and opened anew for each question."""
 
     def __init__(self, engine: str, root: Path, url: str = "") -> None:
-        pytest.importorskip({"iceberg": "pyiceberg", "delta": "deltalake"}[engine], reason=f"pip install 'kolumn[{engine}]'")
+        pytest.importorskip({"iceberg": "pyiceberg", "delta": "deltalake"}[engine], reason=f"pip install '.[{engine}]'")
         self.engine, self.root, self.path = engine, root, root / "delta"
         self.table, self.warehouse, self.settings = url or self.path, url or f"file://{root}/warehouse", dict[str, str]()
         root.mkdir(exist_ok=True, parents=True)

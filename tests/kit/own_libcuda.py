@@ -57,7 +57,7 @@ def compiler() -> list[str]:
     """A compiler of C; skips the test where there is none."""
     found = shutil.which("cc")
     if found is None and find_spec("ziglang") is None:
-        pytest.skip("there is no compiler of C: install gcc, or pip install 'kolumn[jar]'")
+        pytest.skip("there is no compiler of C: install gcc, or pip install '.[jar]'")
     return [found] if found is not None else [sys.executable, "-m", "ziglang", "cc"]
 
 

@@ -100,7 +100,7 @@ def test_a_read_through_the_library_has_the_same_rows(jvm: Jvm, gpu: OwnLibcuda,
 
 
 def test_kernels_run_as_ptx_with_every_access_checked(classes: Path, tmp_path: Path) -> None:
-    pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install 'kolumn[dev]'")
+    pytest.importorskip("nvidia.cu13", reason="compilers for CUDA: pip install '.[dev]'")
     machine, source = Machine(races=True), segment(tmp_path, NONE)
     with OwnLibcuda(tmp_path / "libraries", machine) as gpu, running(classes, gpu.environment) as jvm:
         jvm.driver("use")
