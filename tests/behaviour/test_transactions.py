@@ -181,6 +181,8 @@ def test_what_a_read_that_stops_says(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert next(kolumn.scan(source, isolation_level="read_committed", end_offset=1)).num_rows == 1
     assert stops(source, end_offset=1) == stops(source, start_timestamp=1) == []
     assert [one.records for one in stops(source, start_offset=6)] == [1]
+    # Producers set these times, which are in no order.
+    assert [(one.records, one.is_estimate) for one in stops(source, start_timestamp=0)] == [(3, True)]
     assert re.match(rf"{said}no committed record comes after it", str(stops(source, end_offset=2)[0]))
     assert caplog.messages == []
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from kolumn.core.arrays import Flags, Int64s
+from kolumn.core.arrays import Int64s
 from kolumn.damage.findings import Tally
 from kolumn.damage.segment_end import at_stop
 from kolumn.damage.stopped import StoppedAt, joined
@@ -109,25 +109,24 @@ class _Counter:
         if self._deltas is not None:
             self._deltas.add(entries)
         asked = (entries.control == 0) & ~entries.is_own & (last >= self.low) & (base < self.high)
-        sure = np.ones(len(entries), bool)
         if options.start_timestamp is not None:
             asked &= entries.max_timestamp >= options.start_timestamp
-            sure &= entries.base_timestamp >= options.start_timestamp
         if options.end_timestamp is not None:
-            asked &= entries.base_timestamp < options.end_timestamp
-            sure &= entries.max_timestamp < options.end_timestamp
+            dated = entries.timestamp_type == table.LOG_APPEND_TIME
+            asked &= np.where(dated, entries.max_timestamp, entries.base_timestamp) < options.end_timestamp
         if asked.any():
-            self._count(entries[asked], base[asked], sure[asked])
+            self._count(entries[asked], base[asked])
 
-    def _count(self, entries: Entries, base: Int64s, sure: Flags) -> None:
-        last = entries.last_offset
+    def _count(self, entries: Entries, base: Int64s) -> None:
+        last, timed = entries.last_offset, (self.options.start_timestamp, self.options.end_timestamp) != (None, None)
         # Compressed messages of formats 0 and 1 do not say how many they are.
         count = np.where(entries.count == table.UNKNOWN, last - base + 1, entries.count)
         low, high = np.maximum(base, self.low), np.minimum(last, self.high - 1)
         absent = self.part.without
         gone = 0 if absent is None else np.searchsorted(absent, high, side="right") - np.searchsorted(absent, low)
         inside = (low == base) & (high == last) & (gone == 0)
-        # Without holes an offset is a record.
+        # Without holes an offset is a record. Times that producers set are in no order.
+        sure = (entries.timestamp_type == table.LOG_APPEND_TIME) | (not timed)
         sure &= (entries.count != table.UNKNOWN) & (inside | (count == last - base + 1))
         records = np.where(inside, count, np.minimum(high - low + 1 - gone, count))
         states = states_of(self.part.transactions, entries)
