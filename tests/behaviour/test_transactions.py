@@ -164,6 +164,7 @@ def test_a_read_says_where_it_stops(case: Case, tmp_path: Path) -> None:
             said = [(one.offset, one.producer_id, one.producer_epoch, one.records) for one in found]
             assert said == withheld(rows, start, end)
             assert [one.log for one in found if one.log != case.directory.name or one.is_estimate] == []
+    assert stops([case.directory, bare], replicas="merge") == stops(case.directory)
     for of_open in OPEN_TOO:
         assert stops(bare, open_transactions=of_open) == []
 
