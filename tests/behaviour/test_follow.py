@@ -169,11 +169,14 @@ def test_a_log_that_is_truncated(kept: int, folder: Path, polls: Any, caplog: py
 
 
 def test_a_log_that_is_truncated_to_an_earlier_segment(folder: Path, polls: Any, caplog: pytest.LogCaptureFixture) -> None:
-    put(folder, of(5, 8), base=5)
     cut = both(at(folder, 5).unlink, lambda: os.truncate(at(folder), len(of(0, 3))))
-    found = polls(folder, cut, both(adding(at(folder), of(3, 4)), adding(at(folder, 4), of(4, 6))))
-    assert found == [[*range(8)], [], [3, 4, 5]]
-    assert "t-0: read up to offset 8, and the log was truncated to offset 3 meanwhile" in caplog.text
+    more = both(adding(at(folder), of(3, 4, leader_epoch=1)), adding(at(folder, 4), of(4, 9, leader_epoch=1)))
+    for steps in ((cut, more), (both(cut, more),)):
+        put(folder, of(0, 3), of(3, 5)), put(folder, of(5, 8), base=5), at(folder, 4).unlink(missing_ok=True)
+        found = polls(folder, *steps)
+        assert [found[0], found[-1]] == [[*range(8)], [*range(3, 9)]]
+        assert "t-0: read up to offset 8, and the log was truncated to offset 3 meanwhile" in caplog.text
+        caplog.clear()
 
 
 def test_what_retention_deletes(folder: Path, polls: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -270,6 +270,21 @@ def _last_complete(segment: Segment) -> int | None:
     return next((entry.last_offset for entry in reversed(last) if entry.is_intact), last[-1].last_offset if last else None)
 
 
+def begin_of_later_epoch(segments: list[Segment], epoch: int, otherwise: int) -> int:
+    """The first offset of a log with a later leader epoch, which is ``otherwise`` if there is none. Epochs never go back in a log."""
+    has_earlier = False
+    for segment in reversed(segments):
+        for entries in headers(segment):
+            has_earlier |= entries[0].leader_epoch <= epoch
+            later = entries[entries.leader_epoch > epoch]
+            if len(later):
+                otherwise = later[0].base_offset
+                break
+        if has_earlier:
+            break
+    return otherwise
+
+
 def whole_end(segment: Segment, start: int = 0) -> int:
     """Where the last whole entry of a segment ends that is being written; the segment's end if what follows cannot be half an entry.
 

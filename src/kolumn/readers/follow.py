@@ -4,7 +4,7 @@
 
 A place is a position in a segment, and the headers of the last batches before it. As long as the log has the last of them, it has only
 grown: the read goes on at the position. If the file no longer has it, the log was truncated after the last batch that is still there. If
-the file is gone, or compacted, the read goes on by offset.
+the file is gone, or compacted, the read goes on by offset, or where a later leader epoch begins, if that is earlier.
 """
 
 import logging
@@ -18,7 +18,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import pyarrow as pa
 
-from kolumn.copies.copies import created_anew, log_end, log_start, topic_ids, whole_end
+from kolumn.copies.copies import begin_of_later_epoch, created_anew, log_end, log_start, topic_ids, whole_end
 from kolumn.copies.ranges import plan_log
 from kolumn.copies.tiers import log_of
 from kolumn.copies.transactions import readable_end, with_transactions
@@ -108,12 +108,16 @@ def follow(
 
 @dataclass(frozen=True)
 class _Place:
-    """How far a log was read: up to the offset ``next``, None if nothing was read. That is a position in a segment, before which it has the
-    batches ``marks``; by offset alone without a segment. Records below ``low`` are not wanted."""
+    """How far a log was read: up to the offset ``next``, None if nothing was read, and the leader epoch ``epoch``.
+
+    That is a position in a segment, before which it has the batches ``marks``; by offset alone without a segment. Records below ``low`` are
+    not wanted.
+    """
 
     next: int | None = None
     low: int | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
+    epoch: int | None = None
     segment: Segment | None = None
     position: int = 0
     marks: Entries = field(default_factory=lambda: Entries.room(0))
@@ -146,11 +150,10 @@ class _Place:
             if beyond == position:
                 break
             position = beyond
-        last = Entries(marks).last_known_offset(-1) + 1
-        return replace(
-            self, next=max(last, part.segment.base_offset or 0, delivered or 0, self.next or 0), segment=part.segment, position=position,
-            marks=Entries(marks),
-        )  # fmt: skip
+        read = Entries(marks)
+        last = max(read.last_known_offset(-1) + 1, part.segment.base_offset or 0, delivered or 0, self.next or 0)
+        epoch = read[-1].leader_epoch if len(read) else self.epoch
+        return replace(self, next=last, epoch=epoch, segment=part.segment, position=position, marks=read)
 
 
 def _mark(entry: Entry) -> tuple[int, ...]:
@@ -251,16 +254,16 @@ class _Followed:
                 yield from strings_of([batch], self.schema) if self.is_text else [batch.select(range(len(self.schema)))]
         except StorageError:
             if delivered is not None:
-                self.places[name] = _Place(delivered, delivered, place.ids)
+                self.places[name] = _Place(delivered, delivered, place.ids, place.epoch)
             raise
         finally:
             tell_lost(told.values, self.on_damage)
-        last = next((part for part in reversed(parts) if part.fault is None), None)
-        if last is None:
-            # Not even the first batch is whole, or its transaction is open.
-            last = next((replace(part, end=part.start) for part in ranges if part.fault is None), None)
-        if last is not None:
-            self.places[name] = place.after(last, told.pieces, delivered)
+        # Of a segment of which no batch is whole nothing could be compared later: the place is in the one before.
+        sound = [part for part in reversed(parts) if part.fault is None]
+        for part in sound or [replace(part, end=part.start) for part in ranges[:1] if part.fault is None]:
+            self.places[name] = place.after(part, told.pieces, delivered)
+            if len(self.places[name].marks):
+                break
         if not _may_change_unseen(segments[-1]):
             self.looks[name] = look
 
@@ -279,6 +282,8 @@ class _Followed:
         if found is not None and place.segment is not None and (found.following is None or _is_same(place.segment, found)):
             kept = place.kept_in(found, len(place.marks))
             end = min(end, place.marks[kept - 1].last_offset + 1 if kept else found.base_offset or 0)
+        if place.epoch is not None:
+            end = min(end, begin_of_later_epoch(segments, place.epoch, end))
         if end < reached:
             logger.warning(
                 "%s: read up to offset %d, and the log was truncated to offset %d meanwhile, as after a change of leader. It is read again "
@@ -287,7 +292,7 @@ class _Followed:
         elif start > reached:
             logger.warning("%s: offsets %d to %d were deleted before they were read", name, reached, start - 1)
         following = min(end, max(start, reached))
-        return _Place(following, following, place.ids)
+        return _Place(following, following, place.ids, place.epoch)
 
     def _ranges(self, segments: list[Segment], place: _Place) -> list[Range]:
         found = place.found_in(segments)
