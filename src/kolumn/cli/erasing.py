@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kolumn.cli.arguments import PAYLOADS, READING, IndexInterval, Json, OptionValue, Output, Paths, sources_and_target, with_read_options
-from kolumn.cli.common import counted, note, print_json, say_of, size_of
+from kolumn.cli.common import counted, note, print_json, rows_of, say_of, size_of
 from kolumn.cli.ending import DAMAGE, OK, command, progress
 from kolumn.cli.tables import print_rows
 from kolumn.core.errors import ArgumentError
@@ -53,10 +53,19 @@ def erase(
         )  # fmt: skip
     tables = {"partitions": done.partitions, "erased": done.erased, "leftOut": done.left_out, "verification": done.verification}
     tables |= {"replaced": done.replaced, "remoteLogMetadata": done.metadata} if done.replaced.num_rows else {}
-    rows = {name: table.to_pylist() for name, table in tables.items() if table is not None}
+    rows = {name: rows_of(table) for name, table in tables.items() if table is not None}
+    proved = all(row["ok"] is not False for row in rows.get("verification", ()))
+    verdict = "" if not verify else "; verified: nothing of them is left" if proved else "; NOT verified: some checks failed"
+    note(f"{counted(done.records, 'record')} erased in {counted(done.partitions.num_rows, 'partition')}{verdict}")
+    if done.undecided:
+        note(
+            f"{counted(done.undecided, 'record')} of which nobody knows whether they are meant: payloads that cannot be decoded. They stay"
+        )
     if json:
         print_json({"ok": done.ok, **rows, "unlisted": done.unlisted, "nextSteps": list(done.next_steps)})
     else:
+        for row in rows["partitions"]:
+            row["bytesRemoved"] = row["bytes"] - row.pop("bytesAfter")
         for title, name in (
             ("Written", "partitions"), ("Erased", "erased"), ("Not copied", "leftOut"), ("Of a tier", "replaced"),
             ("Needed in __remote_log_metadata", "remoteLogMetadata"), ("Verification", "verification"),
@@ -65,11 +74,6 @@ def erase(
                 print_rows(title, rows[name][:_MOST_ROWS])
                 print(f"… and {len(rows[name]) - _MOST_ROWS} more: --json\n" if len(rows[name]) > _MOST_ROWS else "")
         print("\n".join(["What to do next", *(f"* {step}" for step in done.next_steps)]))
-    if done.undecided:
-        note(
-            f"{counted(done.undecided, 'record')} of which nobody knows whether they are meant: payloads that cannot be decoded. They stay"
-        )
-    note(f"{counted(done.records, 'record')} erased in {counted(done.partitions.num_rows, 'partition')}")
     code = say_of(done)
     return code or (OK if done.ok else DAMAGE)
 

@@ -23,7 +23,7 @@ _KEYS = {"group", "topic", "partition", "segment", "path", "format", "magic", "o
 _AMOUNT = re.compile(r"~?\d[\d.]*( [a-zA-Z]+)?")
 _FOR_PEOPLE = {
     "bytes": ("size", size), "bytesRead": ("read", size), "damagedBytes": ("damaged", size), "bytesAboveStable": ("sizeAboveStable", size),
-    "bytesAfter": ("sizeAfter", size), "meanKeyBytes": ("meanKey", size), "meanValueBytes": ("meanValue", size), "ageMs": ("age", age),
+    "bytesRemoved": ("removed", size), "meanKeyBytes": ("meanKey", size), "meanValueBytes": ("meanValue", size), "ageMs": ("age", age),
 }  # fmt: skip
 """Columns of numbers that JSON has exactly: their names in tables, and how a number is printed."""
 
@@ -46,7 +46,9 @@ def print_rows(title: str, rows: Rows, names: Iterable[str] | None = None) -> No
 
 
 def _offsets(first: int | None, last: int | None) -> str | None:
-    return None if first is None and last is None else f"{'?' if first is None else first}..{'?' if last is None else last}"
+    if first == last:
+        return None if first is None else str(first)
+    return f"{'?' if first is None else first}..{'?' if last is None else last}"
 
 
 def print_some(title: str, rows: Rows, names: Iterable[str] | None = None) -> None:
