@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
@@ -82,30 +82,33 @@ class Log:
         return [[entry for entry in self.entries if entry.number // ROLLED == i] for i in range(BATCHES // ROLLED)]
 
     @property
+    def intact(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.number not in self.damaged]
+
+    @property
+    def settled(self) -> list[tuple[Any, ...]]:
+        """The intact records that are committed, or of no transaction."""
+        return [row for entry in self.intact if entry.producer in (-1, COMMITTED) for row in entry.rows]
+
+    @property
     def open_at(self) -> int | None:
         return next((entry.base for entry in self.entries if entry.producer == OPEN), None)
 
-    def rows(self, committed: bool = False) -> list[tuple[Any, ...]]:
-        """All that is intact, or what a consumer of committed records gets of it."""
-        end = self.open_at if committed and self.open_at is not None else self.entries[-1].base + 1
-        left_out = {*self.damaged, *(entry.number for entry in self.entries if committed and entry.producer == ABORTED)}
-        whole = [entry for entry in self.entries if entry.number not in left_out and entry.base < end]
-        return [row for entry in whole for row in entry.rows]
-
     @property
     def after_open(self) -> int:
-        """Records behind the first batch of an open transaction, which a consumer of committed records would get, were it not there."""
-        end = self.open_at
-        return (
-            0
-            if end is None
-            else len([row for entry in self.entries if entry.producer in (-1, COMMITTED) for row in entry.rows if row[0] > end])
-        )
+        """Records that a consumer of committed records does not get because a transaction before them is open."""
+        return len(self.settled) - len(self.rows(committed=True))
 
+    def rows(self, committed: bool) -> list[tuple[Any, ...]]:
+        """All that is intact, or what a consumer of committed records gets."""
+        if not committed:
+            return [row for entry in self.intact for row in entry.rows]
+        return [row for row in self.settled if self.open_at is None or row[0] < self.open_at]
+
+    @property
     def states(self) -> Counter[str]:
         """How many intact records there are by the state of their transaction."""
-        whole = ((STATES[entry.producer], len(entry.rows)) for entry in self.entries if entry.number not in self.damaged)
-        return sum((Counter({state: count}) for state, count in whole), Counter())
+        return sum((Counter({STATES[entry.producer]: len(entry.rows)}) for entry in self.intact), Counter())
 
     def lost(self) -> list[tuple[Any, ...]]:
         return [row for entry in self.entries if entry.number in self.damaged for row in entry.rows]
@@ -162,9 +165,17 @@ class Disks:
     @property
     def rows(self) -> Rows:
         """What a read with the options returns."""
+        return self._by_topic(lambda log: log.rows("committed" in self.features))
+
+    @property
+    def settled(self) -> Rows:
+        """What it returns if it goes on after open transactions."""
+        return self._by_topic(lambda log: log.settled)
+
+    def _by_topic(self, chosen: Callable[[Log], list[tuple[Any, ...]]]) -> Rows:
         rows: Rows = {}
         for log in self.logs:
-            rows.setdefault(log.topic, {})[log.partition] = log.rows("committed" in self.features)
+            rows.setdefault(log.topic, {})[log.partition] = chosen(log)
         return rows
 
     def lost_values(self, committed: bool) -> int:

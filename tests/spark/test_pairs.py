@@ -10,7 +10,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+import kolumn
+from kit.outcome import raises
 from kit.pairs import PAIRS, TYPES_DIFFER, Disks, rows_of
+from kit.plain_spark import load
 
 pytestmark = pytest.mark.spark
 Pair = tuple[str, str]
@@ -22,11 +25,15 @@ def disks(tmp_path_factory: pytest.TempPathFactory) -> dict[Pair, Disks]:
     return {pair: Disks(tmp_path_factory.mktemp("-".join(pair)), *pair) for pair in PAIRS}
 
 
-def load(spark: SparkSession, disks: Disks, **more: str) -> DataFrame:
-    given = {re.sub("_(.)", lambda match: match[1].upper(), name): value for name, value in disks.options.items()}
-    given |= {"privateKeys": ",".join(f"{name}={path}" for name, path in disks.keys.items())} if disks.keys else {}
+def given(disks: Disks) -> dict[str, str]:
+    """The options as Spark calls them."""
+    options = {re.sub("_(.)", lambda match: match[1].upper(), name): value for name, value in disks.options.items()}
+    return options | ({"privateKeys": ",".join(f"{name}={path}" for name, path in disks.keys.items())} if disks.keys else {})
+
+
+def columnar(spark: SparkSession, disks: Disks, **more: str) -> DataFrame:
     # Every process knows this scheme.
-    return spark.read.format("kolumn").options(**given, **more).load(disks.source("local://"))
+    return spark.read.format("kolumn").options(reader="columnar", **given(disks), **more).load(disks.source("local://"))
 
 
 def named(frame: DataFrame, pair: Pair) -> DataFrame:
@@ -55,11 +62,10 @@ def scans(node: Any) -> Iterator[Any]:
         yield from scans(child)
 
 
-@pytest.mark.parametrize("reader", ["python", "columnar"])
-def test_rows(spark: SparkSession, reader: str, disks: dict[Pair, Disks]) -> None:
+def test_rows_and_metrics_of_the_connector(spark: SparkSession, disks: dict[Pair, Disks]) -> None:
     with pytest.raises(PySparkException, match=TYPES_DIFFER):
-        print(load(spark, disks[SEVERAL_TYPES], reader=reader).schema)
-    frames = {pair: named(load(spark, own, reader=reader), pair) for pair, own in disks.items() if pair != SEVERAL_TYPES}
+        print(columnar(spark, disks[SEVERAL_TYPES]).schema)
+    frames = {pair: named(columnar(spark, own), pair) for pair, own in disks.items() if pair != SEVERAL_TYPES}
     every = reduce(DataFrame.unionAll, [*frames.values(), by_topic(spark, disks[SEVERAL_TYPES])])
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in every.collect():
@@ -67,17 +73,25 @@ def test_rows(spark: SparkSession, reader: str, disks: dict[Pair, Disks]) -> Non
         rows.setdefault(row["pair"], []).append(row.asDict() | {"value": value})
     for pair, own in disks.items():
         assert rows_of(rows["-".join(pair)]) == own.rows, pair
-    if reader == "columnar":
-        for (pair, _), scan in zip(frames.items(), scans(every._jdf.queryExecution().executedPlan()), strict=False):
-            lost = {"damaged": sum(len(log.damaged) for log in disks[pair].logs), "lost": disks[pair].lost_records}
-            lost |= {"valuesLost": disks[pair].lost_values("committed" in pair)}
-            lost |= {"afterOpen": sum(log.after_open for log in disks[pair].logs if "committed" in pair)}
-            assert {name: scan.metrics().apply(name).value() for name in lost} == lost, pair
+    # Those of the catalog come after the others.
+    for pair, scan in zip(frames, scans(every._jdf.queryExecution().executedPlan()), strict=False):
+        logs = disks[pair].logs
+        lost = {"damaged": sum(len(log.damaged) for log in logs), "lost": disks[pair].lost_records}
+        lost |= {"valuesLost": disks[pair].lost_values("committed" in pair)}
+        lost |= {"afterOpen": sum(log.after_open for log in logs if "committed" in pair)}
+        assert {name: scan.metrics().apply(name).value() for name in lost} == lost, pair
 
 
-def test_damage(spark: SparkSession, disks: dict[Pair, Disks]) -> None:
-    """The table of damage has what each leaves out."""
-    pairs = [pair for pair in PAIRS if "damage" in pair]
-    frames = [load(spark, disks[pair], table="damage").selectExpr(f"'{'-'.join(pair)}' AS pair", "recordsLost") for pair in pairs]
-    found = reduce(DataFrame.unionAll, frames).collect()
-    assert sorted(found) == sorted(("-".join(pair), disks[pair].lost_records) for pair in pairs)
+def test_the_table_of_damage(spark: SparkSession, disks: dict[Pair, Disks]) -> None:
+    own = {pair: own for pair, own in disks.items() if "damage" in pair}
+    frames = [columnar(spark, one, table="damage").selectExpr(f"'{'-'.join(pair)}' AS pair", "recordsLost") for pair, one in own.items()]
+    assert sorted(reduce(DataFrame.unionAll, frames).collect()) == sorted(("-".join(pair), one.lost_records) for pair, one in own.items())
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_rows_of_the_source_in_python(pair: Pair, disks: dict[Pair, Disks]) -> None:
+    own = disks[pair]
+    if pair == SEVERAL_TYPES:
+        raises(kolumn.ArgumentError, TYPES_DIFFER, load, own.source("local://"), **given(own))
+    else:
+        assert rows_of(load(own.source("local://"), **given(own)).toArrow().to_pylist()) == own.rows
