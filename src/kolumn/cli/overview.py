@@ -210,8 +210,9 @@ def _next(summary: "Overview", sources: list[str], options: dict[str, Any]) -> l
     how += f"{merge} {source}" if len(seen) == 1 else f" {quoted(as_typed(max(shown.folders, key=lambda folder: shown.folders[folder])))}"
     steps.append((f"kolumn cat -n 5{internal}{' --errors skip' if summary.damage else ''}{how}", "the first records"))
     if shown.topic is not None and not internal and find_spec("duckdb"):
-        table = shown.topic if shown.topic.isidentifier() else f'"{shown.topic}"'
-        steps.append((f"kolumn sql --errors skip{how} {quoted(f'select * from {table} limit 5')}", "any query"))
+        # Quoted, since a topic may have the name of a keyword.
+        query = 'select * from "{}" limit 5'.format(shown.topic.replace('"', '""'))
+        steps.append((f"kolumn sql --errors skip{how} {quoted(query)}", "any query"))
     topics = {own.topic for own in seen}
     if "_schemas" in topics:
         own = next(folder for own in seen if own.topic == "_schemas" for folder in own.folders)
