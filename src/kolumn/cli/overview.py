@@ -207,12 +207,13 @@ def _next(summary: "Overview", sources: list[str], options: dict[str, Any]) -> l
     shown = max(seen, key=lambda own: (own.topic in typed, not (own.topic or "").startswith("_"), own.records))
     internal = " --decode internal" if (shown.topic or "").startswith("__") else ""
     how = f"{' --value-format registry' if shown.topic in typed else ''}{reading}"
-    how += f"{merge} {source}" if len(seen) == 1 else f" {quoted(as_typed(max(shown.folders, key=lambda folder: shown.folders[folder])))}"
-    steps.append((f"kolumn cat -n 5{internal}{' --errors skip' if summary.damage else ''}{how}", "the first records"))
+    folder = quoted(as_typed(max(shown.folders, key=lambda folder: shown.folders[folder])))
+    first = f"{how}{merge} {source}" if len(seen) == 1 else f"{how} {folder}"
+    steps.append((f"kolumn cat -n 5{internal}{' --errors skip' if summary.damage else ''}{first}", "the first records"))
     if shown.topic is not None and not internal and find_spec("duckdb"):
         # Quoted, since a topic may have the name of a keyword.
         query = 'select * from "{}" limit 5'.format(shown.topic.replace('"', '""'))
-        steps.append((f"kolumn sql --errors skip{how} {quoted(query)}", "any query"))
+        steps.append((f"kolumn sql --errors skip{how}{merge} {source} {quoted(query)}", "any query"))
     topics = {own.topic for own in seen}
     if "_schemas" in topics:
         own = next(folder for own in seen if own.topic == "_schemas" for folder in own.folders)
