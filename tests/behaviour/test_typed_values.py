@@ -212,13 +212,15 @@ def test_an_inferred_type(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> N
     with caplog.at_level(logging.INFO, "kolumn.values"):
         assert kolumn.read(path, value_format="json")["value"].to_pylist() == [{"a": 1.0}, {"a": 0.5}, {"a": 2.0}]
     assert "first 3 values is struct<a: double>; a: an integer in 2 values, a number in 1: float64" in caplog.text
-    # Of many topics the one is named whose values are no JSON.
+    # A topic is named whose values are no JSON. Beside others, of which each has its part in the type, they are lost.
     write(tmp_path / "s-0", [b"\0", b"\1"])
+    assert kolumn.read(tmp_path, value_format="json", value_sample=1)["valueValid"].to_pylist()[:2] == [False, False]
+    assert "lost all (3)" in caplog.text
     for read in (kolumn.read, kolumn.scan_polars, kolumn.explain):
         with pytest.raises(kolumn.ArgumentError, match=r"^topic s: none of the first 2 values is JSON"):
-            read(tmp_path, value_format="json", value_sample=2)
+            read(tmp_path / "s-0", value_format="json", value_sample=2)
         with pytest.raises(kolumn.ArgumentError, match=r"^topic s: no type of what is in the envelope"):
-            read(tmp_path, value_format="json", value_envelope="debezium", value_sample=2)
+            read(tmp_path / "s-0", value_format="json", value_envelope="debezium", value_sample=2)
 
 
 @pytest.mark.parametrize("levels", [101, 150, 900, 5000, 100_000])

@@ -114,6 +114,9 @@ def test_json_of_each_topic(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         {"topic": "none", "value": "\0\1", "valueEncoding": "utf-8"},
     ]  # fmt: skip
     assert caplog.messages == ["none: no JSON; its values stay bytes"]
+    # One table has the fields of all of them, however few values are looked at.
+    one = kolumn.scan([tmp_path / "a-0", tmp_path / "b-0"], value_format="json", value_sample=1).schema
+    assert one.field("value").type == pa.struct([("x", pa.int64()), ("y", pa.string())])
     # A schema that is given is that of all topics.
     assert [row["value"] for row in lines(*how, "--value-schema", '{"x": "int64"}')] == [{"x": 1}, {"x": None}, {"x": None}, None]
     raises(kolumn.ArgumentError, "topic none: none of the first 1 values is JSON", kolumn.read, tmp_path / "none-0", value_format="json")

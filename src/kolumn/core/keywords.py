@@ -154,7 +154,7 @@ class PayloadOptions(TypedDict, total=False):
     key_separator: str
     value_skip: Annotated[int, 0, "Bytes to skip in front of each value, before a framing is recognised."]
     key_skip: int
-    value_sample: Annotated[int, 1000, "Number of values from which a JSON type is inferred."]
+    value_sample: Annotated[int, 1000, "Number of values of each topic from which a JSON type is inferred."]
     key_sample: int
     value_max_depth: Annotated[
         int, 1, "How often a recursive type of Avro, Protobuf or JSON Schema is nested before the rest is a field of JSON text."

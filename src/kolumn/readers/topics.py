@@ -22,6 +22,7 @@ from kolumn.values.typed import INTERNAL, Typed
 
 logger = logging.getLogger("kolumn.values")
 Topic = str | None
+_NAMED = 20  # Topics that a line of the log names.
 
 
 def plan_topics(source: Source, options: Options, is_one_of_several: bool = False, beside: Source | None = None) -> list[ReadPlan]:
@@ -114,4 +115,6 @@ def _say(column: str, why: Mapping[Topic, ArgumentError]) -> None:
         reason = error.why if isinstance(error, UntypedError) else str(error).removeprefix(f"topic {name}: ")
         topics.setdefault(reason, []).append(name)
     for reason, names in topics.items():
-        logger.warning("%s: %s; %s %ss stay bytes", ", ".join(names), reason, "its" if len(names) == 1 else "their", column)
+        others = len(names) - _NAMED
+        told = ", ".join(names) if others < 2 else f"{', '.join(names[:_NAMED])} and {others} other topics"
+        logger.warning("%s: %s; %s %ss stay bytes", told, reason, "its" if len(names) == 1 else "their", column)

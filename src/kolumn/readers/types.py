@@ -38,8 +38,8 @@ def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Opt
     """The options of a read with the types of its typed columns.
 
     Schemas are looked for beside the ``source``. Only a type that has to be inferred reads the ``ranges``, up to ``value_sample`` values.
-    Raises `ArgumentError` if a schema makes no sense or is not there, topics of the read have different schemas, or no type can be
-    inferred.
+    Topics without a schema are read by that of the others, which the log says. Raises `ArgumentError` if a schema makes no sense or is not
+    there, topics of the read have different schemas, or no type can be inferred.
     """
     if not options.typed:
         return options
@@ -374,16 +374,21 @@ class FirstValues:
 
 
 def first_values(typed: Typed, options: Options, ranges: Sequence[Range], on_damage: OnDamage | None = None) -> FirstValues:
-    """The first values of a read, ``sample`` of them at most."""
+    """The first values of each topic of a read, ``sample`` of them at most."""
     values, topics, has_records = list[bytes | None](), dict[str, None](), False
-    for batch in scan_ranges(ranges, _plain(options, (typed.column, "topic", *typed.looks_at)), on_damage or Skipped()):
-        has_records = has_records or batch.num_rows > 0
-        part = batch.filter(batch.column(0).is_valid()).slice(0, typed.sample - len(values))
-        topics |= dict.fromkeys(topic for topic in part.column(1).unique().to_pylist() if topic is not None)
-        bodies, _ = typed.framer.bodies(part.column(0), part.column(2) if typed.looks_at else None)
-        values += [bodies.payload(row) if bodies.length[row] >= 0 else None for row in range(len(bodies))]
-        if len(values) == typed.sample:
-            break
+    parts: dict[str | None, list[Range]] = {}
+    for one in ranges:
+        parts.setdefault(one.segment.topic, []).append(one)
+    for topic, own in parts.items():
+        end = len(values) + typed.sample
+        for batch in scan_ranges(own, _plain(options, (typed.column, *typed.looks_at)), on_damage or Skipped()):
+            has_records = has_records or batch.num_rows > 0
+            part = batch.filter(batch.column(0).is_valid()).slice(0, end - len(values))
+            topics |= {topic: None} if topic is not None and part.num_rows else {}
+            bodies, _ = typed.framer.bodies(part.column(0), part.column(1) if typed.looks_at else None)
+            values += [bodies.payload(row) if bodies.length[row] >= 0 else None for row in range(len(bodies))]
+            if len(values) == end:
+                break
     if not values:
         topics = dict.fromkeys(part.segment.topic for part in ranges if part.segment.topic is not None)
     return FirstValues(values, list(topics), has_records and not values)
