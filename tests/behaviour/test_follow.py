@@ -290,6 +290,14 @@ def test_files_that_change_while_they_are_read(folder: Path, polls: Any, monkeyp
         polls(folder, nothing, nothing)
 
 
+def test_a_log_that_is_truncated_while_a_batch_is_used(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    records = kolumn.follow(folder, poll_seconds=0)
+    assert offsets(next(records)) == [0, 1, 2, 3, 4]
+    put(folder, of(0, 3), of(3, 5, b"w", leader_epoch=1))
+    assert values(next(records)) == [b"w", b"w"]
+    assert "t-0: read up to offset 5, and the log was truncated to offset 3 meanwhile" in caplog.text
+
+
 def test_typed_values_and_text(folder: Path, polls: Any) -> None:
     """The type is that of the values that are there at first."""
     put(folder, of(0, 2, b'{"a": 1}'))

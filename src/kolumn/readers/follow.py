@@ -156,6 +156,10 @@ class _Place:
         return replace(self, next=last, epoch=epoch, segment=part.segment, position=position, marks=read)
 
 
+def _last(batch: pa.RecordBatch, name: str) -> Any:
+    return batch.column(batch.schema.get_all_field_indices(name)[-1])[-1].as_py()
+
+
 def _mark(entry: Entry) -> tuple[int, ...]:
     return entry.position, entry.size, entry.base_offset, entry.last_offset, entry.crc, entry.leader_epoch
 
@@ -181,7 +185,7 @@ class _Followed:
     def __init__(self, source: list[Any], options: Options, from_end: bool, on_damage: OnDamage | None, payload: str) -> None:
         self.source, self.on_damage, self.decoder = source, on_damage, decoder_of(options.backend)
         self.options = replace(options, start_offset=None)
-        self.schema, self.asked = options.schema, self.options.with_added(NAMED_BY)
+        self.schema, self.asked = options.schema, self.options.with_added((*NAMED_BY, "leaderEpoch"))
         self.is_text = payload != "binary"
         if self.is_text:
             self.schema = as_strings(self.schema, payload_names(options.columns, options.typed))
@@ -247,23 +251,24 @@ class _Followed:
         ranges = [*self._ranges(segments, place)]
         transactions = next((part.transactions for part in ranges if part.transactions is not None), None)
         stable = transactions.last_stable_offset if transactions and self.options.isolation_level == "read_committed" else None
-        parts, told, delivered = [*_clipped(ranges, segments[-1], stable)], _Told(self.on_damage, self.known), None
+        parts, told = [*_clipped(ranges, segments[-1], stable)], _Told(self.on_damage, self.known)
+        delivered = epoch = None
         try:
             for batch in scan_ranges(parts, self.asked.within(place.low, stable), told, decoder=self.decoder):
-                delivered = int(batch.column(batch.schema.get_all_field_indices("offset")[-1])[-1].as_py()) + 1
+                delivered, epoch = _last(batch, "offset") + 1, _last(batch, "leaderEpoch")
                 yield from strings_of([batch], self.schema) if self.is_text else [batch.select(range(len(self.schema)))]
+            # Of a segment of which no batch is whole nothing could be compared later: the place is in the one before.
+            sound = [part for part in reversed(parts) if part.fault is None]
+            for part in sound or [replace(part, end=part.start) for part in ranges[:1] if part.fault is None]:
+                self.places[name] = place.after(part, told.pieces, delivered)
+                if len(self.places[name].marks):
+                    break
         except StorageError:
             if delivered is not None:
-                self.places[name] = _Place(delivered, delivered, place.ids, place.epoch)
+                self.places[name] = _Place(delivered, delivered, place.ids, epoch)
             raise
         finally:
             tell_lost(told.values, self.on_damage)
-        # Of a segment of which no batch is whole nothing could be compared later: the place is in the one before.
-        sound = [part for part in reversed(parts) if part.fault is None]
-        for part in sound or [replace(part, end=part.start) for part in ranges[:1] if part.fault is None]:
-            self.places[name] = place.after(part, told.pieces, delivered)
-            if len(self.places[name].marks):
-                break
         if not _may_change_unseen(segments[-1]):
             self.looks[name] = look
 
