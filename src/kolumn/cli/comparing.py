@@ -49,7 +49,8 @@ def diff(
         about = {"equal": found.equal, "identical": found.identical, "recordsLeftOut": found.records_left_out}
         print_json({**about, "partitions": partitions, "differences": differences, "records": differing, "leftOut": left_out})
         return code
-    print(_verdict(partitions, differences, found.equal))
+    unread = "" if check_crcs or not found.equal else "; checksums were not compared: --check-crcs does"
+    print(f"{_verdict(partitions, differences, found.equal)}{unread}")
     for row in partitions:
         for text in _about(row):
             print(escaped(text))
