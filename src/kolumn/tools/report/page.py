@@ -90,13 +90,14 @@ def _tiles(findings: Findings, rows: list[dict[str, Any]]) -> str:
     times = [time for own in findings.totals.values() for time in own.times]
     topics = len({row["topic"] for row in rows})
     values = [
-        ("Records", html.number(records), f"{size / records:.0f} bytes stored for each" if records else ""),
+        ("Records", html.number(records), f"{size / records:.0f} bytes on average" if records else ""),
         ("Stored", amounts.size(size), html.counted(findings.segments, "segment")),
         ("Topics", html.number(topics), html.counted(len(rows), "partition")),
         ("Damage", html.number(skipped.stretches), amounts.size(skipped.bytes) if skipped.stretches else "none found"),
     ]
     if times:
-        values.insert(2, ("First and last record", html.moment(min(times)), f"to {html.moment(max(times))}"))
+        first, last = (html.moment(time).partition("T")[0] for time in (min(times), max(times)))
+        values.insert(2, ("Span of time", amounts.age(max(times) - min(times)), f"{first} to {last}"))
     return html.tiles(values)
 
 
