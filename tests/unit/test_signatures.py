@@ -66,6 +66,7 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
     **dict.fromkeys([kolumn.erase, spark_plugin.erase], frozenset(options_in(ChosenOptions)) - _NO_VALUES - {"replicas"}),
     kolumn.append: OPTIONS.keys()
     - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary", "include_deleted_segments"},
+    kolumn.follow: OPTIONS.keys() - {"end_offset", "end_timestamp", "include_deleted_segments", "include_snapshots", "open_transactions"},
     kolumn.history: OPTIONS.keys() - {"columns", "binary", "include_control", "isolation_level", "open_transactions", "key_as", "value_as"},
     kolumn.latest: OPTIONS.keys()
     - {
@@ -79,7 +80,6 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
         "include_snapshots",
     },
 }
-TAKEN[kolumn.follow] = OPTIONS.keys() - {"end_offset", "end_timestamp", "include_deleted_segments", "include_snapshots"}
 NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     **dict.fromkeys(GPU_READERS, ("backend", "binary")),
     **dict.fromkeys([spark_plugin.read_segments, spark_plugin.export], ("binary", "threads")),
