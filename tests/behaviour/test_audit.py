@@ -552,7 +552,7 @@ def test_the_report_has_a_picture_of_the_worst_partitions(tmp_path: Path) -> Non
     put(tmp_path / "good-0", data(0, 0), data(1, 1))
     page = tmp_path / "report.html"
     assert invoked("report", tmp_path, "-o", page).exit_code == 0
-    assert "Nothing needs a person" in page.read_text()
+    assert "Nothing needs attention" in page.read_text()
     assert "Where it is in the log" not in page.read_text()
     for i in range(9):
         put(tmp_path / f"bad-{i}", within(0, 0), marker(1), within(2, 1, producer=8), data(4, 9))
@@ -567,12 +567,12 @@ def test_the_report_has_a_picture_of_the_worst_partitions(tmp_path: Path) -> Non
 def test_the_command(tmp_path: Path) -> None:
     put(tmp_path / "good-0", data(0, 0), data(1, 1))
     done = invoked("audit", "--text", "--now", NOW, tmp_path)
-    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "OK: nothing needs a person: 1 partition, 2 batches")
+    assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "OK: nothing needs attention: 1 partition, 2 batches")
     put(tmp_path / "bad-0", data(0, 0), data(1, 9), within(2, 10))
     done = invoked("audit", "--text", "--now", NOW, "--open-longer-than-ms", 1, tmp_path)
     assert done.exit_code == 1
     assert "error: sequence-gap: bad-0 at offset 1, producer 7 epoch 0: expected sequence 1, found 9" in done.stdout
-    assert done.stdout.startswith("2 findings need a person: ")
+    assert done.stdout.startswith("2 findings need attention: ")
     done = invoked("audit", "--json", "--now", NOW, tmp_path)
     rows = json.loads(done.stdout)
     assert (done.exit_code, rows["ok"], rows["findings"][0]["kind"]) == (1, False, "sequence-gap")

@@ -1,4 +1,4 @@
-"""``kolumn audit``: what in logs needs a person."""
+"""``kolumn audit``: what in logs needs attention."""
 
 from typing import Annotated
 
@@ -56,8 +56,8 @@ def audit(
         wrong = sum(row["severity"] != "note" for row in rows["findings"])
         number = len(rows["partitions"])
         partitions = f"{counted(number, 'partition')}, {counted(sum(row['batches'] for row in rows['partitions']), 'batch')}"
-        verdict = f"{counted(wrong, 'finding')} {'needs' if wrong == 1 else 'need'} a person"
-        print(f"{'OK: nothing needs a person' if done.ok else verdict}: {partitions}")
+        verdict = f"{counted(wrong, 'finding')} {'needs' if wrong == 1 else 'need'} attention"
+        print(f"{'OK: nothing needs attention' if done.ok else verdict}: {partitions}")
         _print(rows)
     return OK if done.ok else DAMAGE
 

@@ -15,7 +15,7 @@ HINTS = {
     "For a table: kolumn to-delta DIR URI": "delta",
     "To compare two copies: kolumn diff A B": "cmp compare divergence",
     "To check every byte: kolumn verify SOURCE": "check crc fsck lint scrub validate",
-    "For gaps, duplicates and what else needs a person: kolumn audit SOURCE": "duplicates gaps health",
+    "For gaps, duplicates and what else needs attention: kolumn audit SOURCE": "duplicates gaps health",
     "From damaged copies to one sound log: kolumn recover SOURCE TARGET": "fix heal merge repair restore salvage",
     "Without some keys: kolumn erase --keys FILE SOURCE TARGET": "delete drop erase-person forget gdpr purge redact remove rm",
     "Without old records: kolumn apply-retention --retention-ms 7d SOURCE TARGET": "expire prune retention trim truncate",

@@ -75,12 +75,12 @@ def cat(
 ) -> int:
     """Print records: as text on a terminal, and as JSON lines in a pipe.
 
-    Keys, values and header values are shown as UTF-8 if they are valid UTF-8, else as base64. The output shows which: JSON has
-    `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null. With `--value-format` values are
-    decoded and shown as JSON, of each topic by its own schema; bytes in them are base64. Values of a topic without a schema stay bytes,
+    Keys, values and header values are shown as UTF-8 if they are valid UTF-8, otherwise as base64. The output shows which: JSON has
+    `valueEncoding` next to `value`, and base64 in text begins with `base64:`. A null stays a null. With `--value-format`, values are
+    decoded by the schema of their topic and shown as JSON; bytes in them are base64. If a topic has no schema, its values stay bytes,
     unless it is the only topic. With `--decode internal` they are the messages of a cluster's own topics.
 
-    With `--follow` it goes on with what is appended, and Ctrl-C ends it. Warnings tell what retention or a truncation has taken.
+    With `--follow` it continues with what is appended, until Ctrl-C. Warnings say what retention or a truncation has removed.
 
     Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
     """
@@ -243,12 +243,11 @@ def sql(
     ] = False,
     **options: OptionValue,
 ) -> int:
-    """Ask topics in SQL, by DuckDB and Polars. Each topic is a table; only the columns and ranges that a query names are read.
+    """Query topics in SQL, with DuckDB and Polars. Each topic is a table; only the columns and ranges that a query names are read.
 
-    Keys and values are BLOBs: `decode(key)` is text, and with `--value-format json` or another format values are structs, of each topic by
-    its own schema. The options are those of all topics that the query names; others need not fit. On a terminal the result is a table,
-    elsewhere it is JSON lines as in `kolumn cat --json`. A query sees the topics alone, no files and no network, unless `--allow-files` is
-    given.
+    Keys and values are BLOBs: `decode(key)` is text. With `--value-format json` or another format, values are structs, by the schema of
+    their topic. The options apply to all topics that the query names, and to no others. On a terminal the result is a table, elsewhere
+    it is JSON lines as in `kolumn cat --json`. A query sees only the topics, and no files or network, unless `--allow-files` is given.
 
     Example: `kolumn sql /mnt/dead-broker "select decode(key) k, count(*) n from orders group by k order by n desc limit 5"`
     """

@@ -98,7 +98,7 @@ class Audit(Result):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing needs a person: no finding is an error or a warning."""
+        """Whether nothing needs attention: no finding is an error or a warning."""
         return not {ERROR, WARNING} & {*self.findings["severity"].to_pylist()}
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ def audit(
     private_keys: Keys | None = None,
     on_progress: Progress | None = None,
 ) -> Audit:
-    """Find what in logs needs a person: sequences, epochs, transactions, timestamps, and offsets that are not there.
+    """Find what in logs needs attention: sequences, epochs, transactions, timestamps, and absent offsets.
 
     Headers of batches and the records of markers are read; no other record is decoded, and checksums are compared only where something is
     found: `kolumn.verify` compares all. Memory grows with the number of producers and segments, not with the log: of a topic-partition

@@ -49,7 +49,7 @@ def render(findings: Findings, source: str) -> str:
     rows = findings.rows()
     parts = {
         "health": ("Health and damage", _health),
-        "audit": ("What needs a person", needs_person),
+        "audit": ("What needs attention", needs_person),
         "time": ("Records over time", time),
         "batches": ("Batches and what they cost", batches),
         "codecs": ("Codecs, and what others would save", codecs),

@@ -1,4 +1,4 @@
-"""The section about the audit: what needs a person, and where it is in the logs: a lane of offsets for each partition."""
+"""The section about the audit: what needs attention, and where it is in the logs: a lane of offsets for each partition."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ def needs_person(findings: Findings) -> str:
     if not audit.partitions.num_rows:
         return ""
     counts = Counter(row["severity"] for row in rows)
-    said = ["Nothing needs a person: sequences, epochs, transactions, offsets and timestamps are as brokers and producers write them."]
+    said = ["Nothing needs attention: sequences, epochs, transactions, offsets and timestamps are as brokers and producers write them."]
     if not audit.ok:
         said = [f"{html.counted(counts[severity], severity)}." for severity in counts]
     lanes, others = _lanes(findings)
