@@ -380,7 +380,7 @@ def test_steps_that_the_overview_names_run(sources: str, disks: Path, tmp_path: 
 def test_overviews_count_copies_once_and_name_what_has_no_batch(disks: Path) -> None:
     alone, both = (invoked(*sources).stdout.splitlines() for sources in ([disks / "disk"], [disks / "disk", disks / "copy"]))
     assert alone[0].rpartition(", ")[2] == both[0].rpartition(", ")[2]
-    assert both[2].startswith("Copies: 5 partitions are in several folders, ")
+    assert both[2].startswith("Copies: 6 partitions are in several folders, ")
     assert invoked(disks / "empty-0").stdout.splitlines()[1] == "EMPTY: 1 segment has no bytes."
     found = invoked(disks / "text-0")
     assert (found.exit_code, found.stdout.splitlines()[1]) == (1, f"Not a Kafka log segment: text-0/{0:020}.log: text (11 bytes)")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kolumn.damage.findings import Damage, Skipped
+    from kolumn.source.segments import InMemory
 
 _AHEAD = 2  # blocks that are queued for each thread
 _MOST_ROWS = 1000
@@ -84,7 +85,6 @@ def cat(
 
     Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
     """
-    import kolumn
     from kolumn.cli.lines import Template, blocks, data_of, json_lines, text_lines
     from kolumn.core.buffers import first_rows
     from kolumn.damage.findings import Skipped
@@ -110,12 +110,10 @@ def cat(
     with progress("printing", lambda: size_of(given)) if not sys.stdout.isatty() and not follow else nullcontext() as advance:
         options |= {"columns": read, "include_headers": options["include_headers"] and template is None, "decode": decode}
         if follow:
-            asked = {name: value for name, value in {"start": start or "earliest", **options}.items() if value != DEFAULTS.get(name)}
-            reader: Iterator[pa.RecordBatch] = kolumn.follow(given, on_damage=skipped, **asked)
+            records = chosen.of(_followed(given, start or "earliest", skipped, options), printed)
         else:
             few = None if chosen.columns else limit
-            reader = each_topic(given, Options.of(on_progress=advance, **options).for_rows(few), skipped)
-        records = chosen.of(reader, printed)
+            records = chosen.of(each_topic(given, Options.of(on_progress=advance, **options).for_rows(few), skipped), printed)
         if decode is not None:
             records = _counting_unknown(records, unknown)
         work = (block for batch in first_rows(records, limit) for block in blocks(batch))
@@ -125,6 +123,13 @@ def cat(
     for name, count in sorted(unknown.items()):
         note(f"not decoded, kept as bytes: {count} of {name}")
     return say(skipped)
+
+
+def _followed(given: "list[str] | InMemory", start: str, skipped: "Skipped", options: dict[str, Any]) -> "Iterator[pa.RecordBatch]":
+    import kolumn
+
+    asked = {name: value for name, value in {"start": start, **options}.items() if value != DEFAULTS.get(name)}
+    return kolumn.follow(given, on_damage=skipped, **asked)
 
 
 def _print(work: "Generator[pa.RecordBatch]", text_of: Callable[..., Any], at_once: bool) -> bool:

@@ -58,7 +58,7 @@ def print_some(title: str, rows: Rows, names: Iterable[str] | None = None) -> No
         print_rows(title, rows, names)
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return ("yes" if value else "no") if isinstance(value, bool) else value
 
 
@@ -179,8 +179,8 @@ class _Table:
         return lines
 
 
-def _is_amount(cell: Any) -> bool:
-    return isinstance(cell, int | float | None) or _AMOUNT.fullmatch(cell) is not None
+def _is_amount(cell: object) -> bool:
+    return isinstance(cell, int | float | None) or _AMOUNT.fullmatch(str(cell)) is not None
 
 
 def wrapped(label: str, text: str, width: int | None) -> list[str]:

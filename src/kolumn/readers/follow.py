@@ -156,8 +156,9 @@ class _Place:
         return replace(self, next=last, epoch=epoch, segment=part.segment, position=position, marks=read)
 
 
-def _last(batch: pa.RecordBatch, name: str) -> Any:
-    return batch.column(batch.schema.get_all_field_indices(name)[-1])[-1].as_py()
+def _last(batch: pa.RecordBatch, name: str) -> int:
+    number: int = batch.column(batch.schema.get_all_field_indices(name)[-1])[-1].as_py()
+    return number
 
 
 def _mark(entry: Entry) -> tuple[int, ...]:
