@@ -33,11 +33,11 @@ def test_a_field_is_lost_alone(log: Path, threads: int, caplog: pytest.LogCaptur
     assert rows[3:] == [None, {"id": 4, "at": {"x": None}}, {"id": 5, "at": None}]
     assert (skipped.values.values, skipped.damage) == ({"value": 3}, [])
     assert skipped.values.fields == {("value", "id"): 1, ("value", "at.x"): 2, ("value", "$"): 1}
-    assert str(skipped) == "3 values lost at.x (2), id (1), all (1)"
+    assert str(skipped) == "1 value could not be decoded; 2 values lost at.x (2), id (1)"
     # Who counts is told nothing.
     assert caplog.messages == []
     kolumn.read(log, columns=COLUMNS, threads=threads, **JSON)
-    assert caplog.messages == [f"{skipped}; column valueProblems tells which"]
+    assert caplog.messages == [f"{skipped}: see the column valueProblems"]
 
 
 def test_fields_as_columns(log: Path) -> None:

@@ -21,7 +21,7 @@ from kolumn.readers.lost_values import ValueLosses
 
 SCHEMA = {"id": "int64", "name": "string"}
 TYPED = ("--value-format", "json", "--value-schema", json.dumps(SCHEMA))
-SAID = "2 values lost all (2); column valueProblems tells which"
+SAID = "2 values could not be decoded: see the column valueProblems"
 
 
 def run(*args: object) -> Any:

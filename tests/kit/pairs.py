@@ -191,7 +191,7 @@ class Disks:
         """What is to be said of records that are left out, and of values that are lost, as regular expressions."""
         values = self.lost_values(committed)
         said = [rf"\b1 damaged stretch left out: \d+ bytes, {self.lost_records} records"] if self.lost_records else []
-        said += [rf"\b{values} values? lost all"] if values else []
+        said += [rf"\b{values} values? could not be decoded"] if values else []
         for log in self.logs if committed else ():
             if log.after_open:
                 where = rf"\b{log.topic}-{log.partition} stops at offset {log.open_at}: a transaction of producer {OPEN}"

@@ -1,9 +1,12 @@
 """What was lost of typed keys and values, counted."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+
+from kolumn.core.results import counted
 
 WHOLE = "$"  # The path of a value as a whole.
 ELEMENTS = f"{WHOLE}[]"  # The path of elements of a value that is itself a list or a map.
@@ -35,17 +38,23 @@ class LostValues:
     @property
     def said(self) -> str:
         """A line that says what was lost, and where to look; "" if nothing was."""
-        where = " and ".join(f"column {column}Problems" for column in sorted(self.values))
-        return f"{self}; {where} tell{'' if len(self.values) > 1 else 's'} which" if where else ""
+        where = " and ".join(f"{column}Problems" for column in sorted(self.values))
+        return f"{self}: see the column{'s' if len(self.values) > 1 else ''} {where}" if where else ""
 
     def update(self, other: "LostValues") -> None:
         self.values.update(other.values)
         self.fields.update(other.fields)
 
     def __str__(self) -> str:
-        return "; ".join(f"{count} {column}{'s' if count > 1 else ''} lost {self._what(column)}" for column, count in self.values.items())
+        return "; ".join(text for column, count in self.values.items() for text in self._of(column, count))
 
-    def _what(self, column: str) -> str:
-        found = [(path, count) for (owner, path), count in self.fields.most_common() if owner == column]
-        told = [f"{'all' if path == WHOLE else path} ({count})" for path, count in found[:TOLD]]
-        return ", ".join(told) + (f" and {len(found) - TOLD} other fields" if len(found) > TOLD else "")
+    def _of(self, column: str, count: int) -> Iterator[str]:
+        """What became of the values of a column that were lost as a whole, and of the others."""
+        whole = self.fields[column, WHOLE]
+        if whole:
+            yield f"{counted(whole, column)} could not be decoded"
+        found = [(path, number) for (owner, path), number in self.fields.most_common() if owner == column and path != WHOLE]
+        if found:
+            more = f" and {len(found) - TOLD} other fields" if len(found) > TOLD else ""
+            told = ", ".join(f"{path} ({number})" for path, number in found[:TOLD])
+            yield f"{counted(count - whole, column)} lost {told}{more}"
