@@ -58,7 +58,7 @@ KEPT: list[tuple[dict[str, Any], set[bytes]]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "kept"), KEPT, ids=str)
+@pytest.mark.parametrize(("options", "kept"), KEPT, ids=range(len(KEPT)))
 def test_transactions(options: dict[str, Any], kept: set[bytes], device: Emulated) -> None:
     states = set()
     for case in READABLE:
