@@ -198,7 +198,7 @@ def test_help_fits_eighty_columns_and_cuts_no_name() -> None:
     group: Any = typer.main.get_command(app)
     for name, command in [("", group), *group.commands.items()]:
         out = invoked(*name.split(), "-h", COLUMNS="80")
-        lines = [line for line in out.stdout.splitlines() if not line.startswith("  Example: ")]
+        lines = out.stdout.splitlines()
         assert (out.exit_code, max(map(len, lines)) <= 80, "`" in out.stdout) == (0, True, False), name
         words = set(re.findall(r"--[a-z-]+", out.stdout))
         named = {option for param in command.params for option in [*param.opts, *param.secondary_opts] if option.startswith("--")}
@@ -244,6 +244,13 @@ def test_hints_name_what_is_there() -> None:
 
 def test_python_runs_the_package() -> None:
     out = subprocess.run([sys.executable, "-m", "kolumn", "--version"], capture_output=True, text=True, check=True)
+def test_without_a_word_the_help_is_printed() -> None:
+    out, helped = invoked(), invoked("-h")
+    assert (out.exit_code, out.stdout, out.stderr) == (2, helped.stdout, "")
+    command = subprocess.run([sys.executable, "-m", "kolumn"], capture_output=True, text=True, check=False)
+    assert (command.returncode, command.stdout.splitlines()[2:4]) == (2, helped.stdout.splitlines()[2:4])
+
+
     assert out.stdout == f"kolumn {kolumn.__version__}\n"
 
 

@@ -20,6 +20,13 @@ from kolumn.core.errors import escaped
 class _Group(PlainHelp, TyperGroup):
     """Commands; a path in place of a command means `overview`."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # Typer's own way leaves printing this help to Rich.
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help())
+            raise Ended(USAGE)
+        return super().parse_args(ctx, args)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         word = args[0]
         if word not in self.commands and not word.startswith("-") and not ctx.resilient_parsing:
@@ -46,7 +53,6 @@ def _escaped_names() -> Iterator[None]:
 app = typer.Typer(
     name="kolumn",
     cls=_Group,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

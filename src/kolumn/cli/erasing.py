@@ -39,7 +39,7 @@ def erase(
 
     The exit code is 1 if a check of --verify failed, if payloads that --where asks for could not be decoded, or if damage was left out.
 
-    Example: `kolumn erase --keys persons.txt --verify /mnt/broker-1/customers-* erased/`
+    Example: `kolumn erase --keys persons.txt --verify /mnt/disk/accounts-* erased/`
     """
     sources, target = sources_and_target(paths, output)
     import kolumn

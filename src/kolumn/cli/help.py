@@ -91,7 +91,7 @@ def _write_text(formatter: _Formatter, text: str | None) -> None:
     for paragraph in cleandoc(text).split("\n\n") if text else ():
         formatter.write("\n")
         if paragraph.startswith("Example: "):
-            # On one line, however long it is, so that it can be copied.
+            # On one line, so that it can be copied.
             formatter.write(f"  {paragraph.replace('`', '')}\n")
         else:
             _write(formatter, "  ", paragraph)

@@ -83,7 +83,7 @@ def cat(
 
     With `--follow` it continues with what is appended, until Ctrl-C. Warnings say what retention or a truncation has removed.
 
-    Example: `kolumn cat --since 2026-01-31T12:00 --key customer-7 --json orders-3 | jq .value`
+    Example: `kolumn cat --since 2026-01-31T12:00 --json orders-3 | jq .value`
     """
     from kolumn.cli.lines import Template, blocks, data_of, json_lines, text_lines
     from kolumn.core.buffers import first_rows
@@ -254,7 +254,7 @@ def sql(
     their topic. The options apply to all topics that the query names, and to no others. On a terminal the result is a table, elsewhere
     it is JSON lines as in `kolumn cat --json`. A query sees only the topics, and no files or network, unless `--allow-files` is given.
 
-    Example: `kolumn sql /mnt/dead-broker "select decode(key) k, count(*) n from orders group by k order by n desc limit 5"`
+    Example: `kolumn sql disk "select decode(key), count(*) from orders group by 1"`
     """
     from kolumn.damage.findings import Skipped
     from kolumn.options import Options, column_list

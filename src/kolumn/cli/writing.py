@@ -64,7 +64,7 @@ def convert(
     The target is a `*.log` file for one segment, otherwise a folder, in which a segment is split if it becomes too large. Nothing is
     overwritten, and the segments appear together at the end.
 
-    Example: `kolumn convert --magic 1 --codec lz4 --drop-transactions /data/orders-3 old/`
+    Example: `kolumn convert --magic 1 --drop-transactions /data/orders-3 old/`
     """
     sources, target = sources_and_target(paths, output)
     import kolumn
@@ -109,7 +109,7 @@ def to_parquet(
     Files get their names together, when all are complete and on disk: even if the run is killed, no incomplete file is left. With
     `--value-format` each topic has the type of its own schema, and values of a topic without one stay bytes.
 
-    Example: `kolumn to-parquet --include-headers /var/lib/kafka/data/orders-* lake/`
+    Example: `kolumn to-parquet --include-headers /mnt/dead-broker/orders-* lake/`
     """
     sources, target = sources_and_target(paths, output)
     from kolumn.damage.findings import Skipped
@@ -218,7 +218,7 @@ def compact(
 
     Active segments are copied as they are. Damage in them is copied too: it is listed on standard error, and the exit code is 1.
 
-    Example: `kolumn compact --include-active /mnt/dead-broker/accounts-* compacted/`
+    Example: `kolumn compact --include-active /mnt/disk/accounts-* compacted/`
     """
     sources, target = sources_and_target(paths, output)
     import kolumn
@@ -269,7 +269,7 @@ def apply_retention(
 ) -> None:
     """Drop old records from the head of topic-partitions: whole segments, and the head of the first remaining one.
 
-    Example: `kolumn apply-retention --retention-ms 7d /mnt/dead-broker/clicks-0 week/`
+    Example: `kolumn apply-retention --retention-ms 7d /mnt/disk/clicks-0 week/`
     """
     sources, target = sources_and_target(paths, output)
     import kolumn
@@ -300,7 +300,7 @@ def recover(
     came from where, what is in no copy, and how certain the number of lost records is. The exit code is 1 if anything is lost, and
     otherwise 4 if a batch is over a limit: it is copied like the others, but its records were not counted.
 
-    Example: `kolumn recover /mnt/broker-1/orders-3 /mnt/broker-2/orders-3 recovered/`
+    Example: `kolumn recover /mnt/disk-1/orders-3 /mnt/disk-2/orders-3 recovered/`
     """
     sources, target = sources_and_target(paths, output)
     import kolumn
