@@ -345,6 +345,7 @@ _NEXT = {
     "copy/clicks-0": {_PARQUET},
     "node": {"verify", "cat", _PARQUET},
     "internal": {"groups"},
+    "disk/orders-0": (_TYPED - {"schemas"}) | {f"{_PARQUET} --value-format registry"},
     "transactional": {f"{_PARQUET} --isolation-level read_committed"},
     "empty-0": {"verify"},
     "text-0": {"verify"},

@@ -203,7 +203,7 @@ def _next(summary: "Overview", sources: list[str], options: dict[str, Any]) -> l
     merge = " --replicas merge" if summary.copies else ""
     if merge and is_kafka:
         steps.append((f"kolumn recover{chosen} {source} -o whole", "one whole log from the copies"))
-    typed = _typed(seen)
+    typed = _typed(seen, sources)
     shown = max(seen, key=lambda own: (own.topic in typed, not (own.topic or "").startswith("_"), own.records))
     internal = " --decode internal" if (shown.topic or "").startswith("__") else ""
     how = f"{' --value-format registry' if shown.topic in typed else ''}{reading}"
@@ -227,15 +227,13 @@ def _next(summary: "Overview", sources: list[str], options: dict[str, Any]) -> l
     return [*steps, (f"kolumn report{reading}{merge} {source} -o report.html", "pictures")]
 
 
-def _typed(seen: "list[Seen]") -> set[str | None]:
-    """Topics whose values have a schema in `_schemas`."""
+def _typed(seen: "list[Seen]", sources: list[str]) -> set[str | None]:
+    """Topics whose values have a schema in `_schemas`, which is in the sources or beside them."""
     from kolumn.readers.schemas import schemas_of
 
     folder = next((folder for own in seen if own.topic == "_schemas" for folder in own.folders), None)
-    if folder is None:
-        return set()
     try:
-        subjects = {own.subject for own in schemas_of(folder).registered()}
+        subjects = {own.subject for own in schemas_of(folder, sources).registered()}
     except KolumnError:
         return set()
     return {own.topic for own in seen if f"{own.topic}-value" in subjects}
