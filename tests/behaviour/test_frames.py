@@ -234,7 +234,7 @@ def test_topics_that_a_query_does_not_name_need_not_fit(tmp_path: Path) -> None:
     assert sql(*typed, "select clicks.value.a from clicks join main.__CONSUMER_OFFSETS o on true")[0]["a"] == 1
     fields = (*typed, "--value-columns", "a")
     for query, *said in (
-        ("select * from rows", "topic rows: --value-columns: unknown field 'a'", "ask about this one by itself"),
+        ("select * from rows", "topic rows: --value-columns: unknown field 'a'", "query this topic separately"),
         ("describe ROWS", "topic rows: --value-columns: unknown field 'a'"),
         ("select * from clicks join main.rows on true", "topic rows: --value-columns"),
         ("from query('from cli' || 'cks')", "a topic is a table where the query has its name"), ("from nothing", "tables: "),

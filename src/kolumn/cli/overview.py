@@ -10,7 +10,7 @@ import typer
 from kolumn.cli.arguments import DECODED, READING, Json, OptionValue, Sources, with_read_options
 from kolumn.cli.common import counted, foreign, note, print_json, say, short_name, size_of
 from kolumn.cli.ending import DAMAGE, OK, command, progress, quoted
-from kolumn.cli.tables import fits, print_table, terminal_width
+from kolumn.cli.tables import LEFT_OUT, fits, print_table, terminal_width
 from kolumn.core.amounts import size
 from kolumn.core.errors import KolumnError, escaped
 
@@ -120,7 +120,7 @@ def _health(summary: "Overview") -> list[str]:
         more = f", and {counted(len(summary.remarks) - 1, 'more remark')}" if len(summary.remarks) > 1 else ""
         lines.append(f"Remark: {short_name(remark.segment)}: {remark.remark}{more}")
     if summary.left_out:
-        lines += ["Left out, since no part of the log; what is named is read:", *_some([f"  {_left_out(row)}" for row in summary.left_out])]
+        lines += [f"{LEFT_OUT}:", *_some([f"  {_left_out(row)}" for row in summary.left_out])]
     return list(map(escaped, lines))
 
 

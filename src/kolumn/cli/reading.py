@@ -332,7 +332,8 @@ def explain(sources: Sources, json: JsonInPipes = None, **options: Any) -> int:
                 print_json({"kind": name, **{key: shown(value) if isinstance(value, str) else value for key, value in row.items()}})
         return OK
     print(f"columns: {', '.join(plan.schema.names)}; decoded on the {plan.backend.upper()} by {plan.threads} threads")
-    for title, table in (("Partitions", plan.partitions), ("Ranges", plan.ranges), ("Left out; what is named is read", plan.left_out)):
+    left_out = ("Left out (name a path to read it anyway)", plan.left_out)
+    for title, table in (("Partitions", plan.partitions), ("Ranges", plan.ranges), left_out):
         if table.num_rows:
             print()
             print_rows(title, table.to_pylist())

@@ -16,6 +16,7 @@ from kolumn.core.amounts import age, size
 from kolumn.core.errors import escaped
 
 Rows = list[dict[str, Any]]
+LEFT_OUT = "Left out because not part of the log (name a path to read it anyway)"
 _PROSE = {"reason", "remark", "evidence"}  # columns whose cells are sentences. Others are names and numbers, which are never folded
 _PATHS = {"segment", "folder", "path", "source"}
 _KEYS = {"group", "topic", "partition", "segment", "path", "format", "magic", "offset", "kind", "offsets"}
@@ -63,7 +64,7 @@ def _cell(value: object) -> object:
 
 
 def print_left_out(rows: Rows) -> None:
-    print_some("Left out, since no part of the log; what is named is read", rows)
+    print_some(LEFT_OUT, rows)
 
 
 def json_lines(value: object) -> str:

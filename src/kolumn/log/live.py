@@ -246,7 +246,7 @@ def _why_folder(name: str, format: str = "kafka") -> _Why | None:
         return _BY_STATE[match["state"]] if match["state"] else None
     if tier_partition(last, above) is not None or _OF_BROKERS.fullmatch(last):
         return None
-    return LeftOut.FOREIGN, "its name is none of a topic-partition's folder"
+    return LeftOut.FOREIGN, "not the name of a topic-partition folder"
 
 
 def _why(last: str, unfinished: int | None, is_swapped: bool) -> _Why | None:

@@ -43,7 +43,7 @@ _HINTS = [
     # The name of a file in place of a table is no table.
     (
         re.compile(r"disabled (by|through) configuration|configuration has been locked|Table with name \S*[./]\S* does not exist", re.I),
-        "a query sees topics alone, no files, network or settings; allow_files=True allows them",
+        "a query can read only the topics; allow_files=True lifts this",
     ),
     (
         re.compile(r'"+(value|key)"+(\.\*"*)? because it is not a struct'),
@@ -448,7 +448,7 @@ class Topics:
         if name is None or not isinstance(error := self._unfit[name], ArgumentError):
             return None if name is None else self._unfit[name]
         why = str(error) if str(error).startswith(f"topic {name}: ") else f"topic {name}: {error}"
-        return ArgumentError(f"{why}. The options are those of all topics in a query: ask about this one by itself, with others")
+        return ArgumentError(f"{why}. The options apply to every topic in the query; query this topic separately")
 
     def _said(self, error: Exception) -> list[str]:
         text = re.sub(r"\n+", "\n", str(error)).strip()

@@ -120,7 +120,7 @@ def _health(findings: Findings) -> str:
         + html.table("Damage", names, damage, MOST_ROWS)
         + html.table("Over a limit: no damage, left out", [*names[:5], names[6]], [[*row[:5], row[6]] for row in large], MOST_ROWS)
         + html.table("Remarks: no damage, but worth knowing", ["segment", "kind", "remark", "evidence"], remarks, MOST_ROWS)
-        + html.table("Left out, since no part of the log", LEFT_OUT_SCHEMA.names, left_out, MOST_ROWS)
+        + html.table("Left out because not part of the log", LEFT_OUT_SCHEMA.names, left_out, MOST_ROWS)
     )
 
 
