@@ -99,6 +99,8 @@ def test_a_table_that_is_too_wide_says_above_it_what_is_equal_in_all_rows() -> N
         ["a", "a" * 20], ["b", "b" * 20],
     ]  # fmt: skip
     assert max(map(len, lines)) <= 50
+    more = layout("", [*names, "fourth", "fifth"], [[*row, row[1], row[1]] for row in rows], 50, False)
+    assert more[:2] == ["topic   a", f"first   {'a' * 20}"], "three tables of two rows are a block for each row"
     assert layout("", names, rows, 26, False)[0] == "topic   a", "a column that is too wide leaves a line for each cell"
     long = [[name * 20, name * 20, 1 + i, 1_000_000_007 * (i + 1)] for i, name in enumerate("ab")]
     heads = [line.split() for line in layout("", ["path", "topic", "n", "size"], long, 50, False)]

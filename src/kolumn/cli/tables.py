@@ -148,7 +148,8 @@ class _Table:
         plain = [i for i in range(len(self.names)) if i not in prose]
         about = list(takewhile(lambda i: self.names[i] in _KEYS, plain))
         chosen = [parts for keys in (about, about[:1]) if (parts := self._columns(keys, plain[len(keys) :], width))]
-        if not chosen or len(self.rows) < 2:
+        # More than two tables of a few rows are harder to read than a block for each row.
+        if not chosen or len(self.rows) < 2 or len(self.rows) <= len(chosen[0]) > 2:
             return []
         tables = [_Table([self.names[i] for i in part], [[row[i] for i in part] for row in self.rows]) for part in chosen[0]]
         below = [[line for i in prose if row[i] for line in wrapped("    ", row[i], width)] for row in self.cells]
