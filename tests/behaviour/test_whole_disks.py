@@ -165,7 +165,7 @@ def test_values_say_which_message_they_are(tmp_path: Path, how: dict[str, Any], 
     if isinstance(found, list):
         assert kolumn.read(tmp_path / "o-0", **{**REGISTRY, **how})["value"].to_pylist() == found
         return
-    error = raises(kolumn.ArgumentError, "name the message of schema.proto: it has p.A, p.B", kolumn.read, tmp_path / "o-0", **REGISTRY)
+    error = raises(kolumn.ArgumentError, "name the message of the schema: it has p.A, p.B", kolumn.read, tmp_path / "o-0", **REGISTRY)
     assert found in str(error)
     out = invoked("cat", *TYPED[:2], tmp_path / "o-0")
     assert f"{found.partition('value_message')[0]}--value-message p." in out.stderr

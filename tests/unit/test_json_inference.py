@@ -198,7 +198,7 @@ def test_framed_values_are_inferred_without_what_precedes_them(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--infer", "--key"), "none of the first 1 values is JSON, so no type can be inferred: say it in"),
+        (("--infer", "--key"), "none of the first 1 values is JSON, so no type can be inferred: say it in --key-schema"),
         (("--infer", "--id", 7), "--infer finds a type by values, --id and --as-of are about registered schemas"),
         (("--key",), "--key goes with --infer"), (("--value-sample", 3), "--value-sample goes with --infer"),
         (("--infer", "--value-sample", 0), "expected an integer, at least 1"),

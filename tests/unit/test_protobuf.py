@@ -274,9 +274,9 @@ def test_messages_by_name_and_place() -> None:
         "a.A": Place((0,), 0, ("a.A", "A")), "a.A.B": Place((0, 0), 1, ("a.A.B", "B")), "a.A.B.C": Place((0, 0, 0), 2, ("a.A.B.C", "C")),
         "a.A.D": Place((0, 1), 3, ("a.A.D", "D")), "a.Z": Place((1,), 4, ("a.Z", "Z")),
     }  # fmt: skip
-    raises(ArgumentError, r"has no message 'Q': it has a\.A, a\.Z", file.message, "Q")
+    raises(ArgumentError, r"^the schema has no message 'Q': it has a\.A, a\.Z", file.message, "Q")
     raises(ArgumentError, r"has no message 'C': did you mean a\.A\.B\.C\?", file.message, "C")
-    raises(ArgumentError, r"name the message of schema\.proto: it has a\.A, a\.Z", file.message, None)
+    raises(ArgumentError, r"name the message of the schema: it has a\.A, a\.Z", file.message, None)
     assert file_of('syntax = "proto3"; message One { message Two {} }').message(None).full_name == "One"
 
 

@@ -382,7 +382,8 @@ def _infer(source: str, column: str, json: bool, options: dict[str, Any]) -> int
     from kolumn.values.json_inference import spelled, type_text
 
     skipped = kolumn.Skipped()
-    found = infer(source, column, skipped, **{name.replace("value_", f"{column}_"): value for name, value in options.items()})
+    own = {name.replace("value_", f"{column}_"): value for name, value in options.items()}
+    found = infer(source, column, skipped, f"--{column}-schema", **own)
     fields = found.fields
     if json:
         rows = [{"path": one.path, "type": type_text(one.type), "seen": dict(one.seen), "why": one.why} for one in fields]

@@ -63,6 +63,7 @@ WRAPPERS = frozenset(f"google.protobuf.{name}Value" for name in _WRAPPED)
 TIMES = frozenset({"google.protobuf.Timestamp", "google.protobuf.Duration"})
 _TIME_FIELDS = [("seconds", 1, _INT64), ("nanos", 2, _INT32)]
 JSONS = frozenset(f"google.protobuf.{name}" for name in ("Struct", "ListValue", "Value"))
+_OF_TEXT = re.compile(r"schema\d*\.proto")  # the name of a file that is made of text
 _MOST_COLUMNS = 100_000  # Messages that contain each other have a column for each path between them.
 
 
@@ -76,6 +77,12 @@ class File:
     pool: Any
     counts_made: bool = False
 
+    @property
+    def _named(self) -> str:
+        """The name of the file; text has none."""
+        name = self.descriptor.name
+        return "the schema" if _OF_TEXT.fullmatch(name) else str(name)
+
     def message(self, name: str | None) -> Any:
         """Descriptor of a message by its full name, or by its name within the package; without a name the only message of the file.
         `ArgumentError` if there is no such message, or there are several and none is named.
@@ -85,7 +92,7 @@ class File:
         if name is None:
             if len(messages) == 1:
                 return messages[0]
-            error = UnnamedMessageError(f"name the message of {self.descriptor.name}: it has {names}")
+            error = UnnamedMessageError(f"name the message of {self._named}: it has {names}")
             error.file = self
             raise error
         package = self.descriptor.package
@@ -96,8 +103,8 @@ class File:
                 continue
         nested = [full for full in self.places() if full.endswith(f".{name}")]
         if nested:
-            raise ArgumentError(f"{self.descriptor.name} has no message {name!r}: did you mean {' or '.join(nested)}?")
-        raise ArgumentError(f"{self.descriptor.name} has no message {name!r}: it has {names}")
+            raise ArgumentError(f"{self._named} has no message {name!r}: did you mean {' or '.join(nested)}?")
+        raise ArgumentError(f"{self._named} has no message {name!r}: it has {names}")
 
     def places(self) -> "dict[str, Place]":
         """The messages of this file by their full names, imports left out."""
