@@ -160,6 +160,8 @@ def test_keys_in_every_form(tmp_path: Path) -> None:
     raises(kolumn.ArgumentError, "name the records", kolumn.history, tmp_path)
     raises(kolumn.ArgumentError, "not hex", kolumn.history, tmp_path, key="hex:xy")
     raises(kolumn.ArgumentError, "without value_format", kolumn.history, tmp_path, where="value.a=1")
+    raises(kolumn.ArgumentError, "A header of that name: header.tombstone", kolumn.history, tmp_path, where="tombstone=true")
+    assert history(tmp_path, where="header.tombstone=true") == history(tmp_path, header="tombstone=true") == []
 
 
 def test_typed_keys_and_values(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,7 +37,7 @@ def history(
     ] = None,
     where: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="A field of typed values or keys: `value.name=ada`; may be repeated."),
+        typer.Option(metavar="FIELD=VALUE", help="A field of typed values or keys, `value.name=ada`, or a header; may be repeated."),
     ] = None,
     values: Annotated[bool, typer.Option("--values", help="Show keys and values too.")] = False,
     **options: OptionValue,

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from kolumn.core.errors import ArgumentError
 from kolumn.core.lost import WHOLE
+from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.values.extensions import JSON_TEXT
 
 Key = bytes | str
@@ -63,6 +64,11 @@ class Selection:
         headers, fields, sides = list[tuple[str, bytes]](), list[tuple[str, str]](), frozenset(typed)
         for name, value in conditions(where):
             side = name.partition(".")[0]
+            if name in RECORD_COLUMNS and name not in _SIDES:
+                raise ArgumentError(
+                    f"where={name!r}: a record column; conditions are about headers, or fields of typed values and keys. For columns: "
+                    f"kolumn sql --columns key,{name} DIR 'select * from TOPIC where \"{name}\" = …'. A header of that name: header.{name}"
+                )
             if side not in _SIDES:
                 headers.append((name.removeprefix("header."), bytes_of(value)))
             elif side not in sides:
