@@ -198,6 +198,8 @@ def test_sql(broker: Path) -> None:
     assert sql(broker, "select 1 a where false") == []
     for query, said in (
         ("select * from order_", "tables: clicks, orders"), ("selec 1", "syntax error"),
+        ("select * from clicks where offset < 2", 'offset is a keyword of SQL: write "offset"'),
+        ("select * from clicks where tombstone", "name all that the query needs, such as --columns offset,tombstone"),
         ("select value.* from orders", "value is bytes: --value-format makes it a struct, such as --value-format json"),
         ("select key.id from orders", "key is bytes: --key-format makes"),
         ("select 1 from orders where key like 'a%'", "decode(key) is text"),
@@ -205,6 +207,9 @@ def test_sql(broker: Path) -> None:
     ):  # fmt: skip
         out = invoked("sql", broker, query)
         assert (out.exit_code, out.stdout, said in out.stderr) == (2, "", True)
+    lines = invoked("sql", "--text", broker, "select null::int as n, '' as t union all select 14, 'a'").stdout.splitlines()
+    assert lines == ["   n  t", "null", "  14  a"], "a null is no empty text"
+    assert invoked("sql", "--text", broker, "select null::blob as n").stdout.splitlines() == ["   n", "null"]
 
 
 def test_topics_that_a_query_does_not_name_need_not_fit(tmp_path: Path) -> None:

@@ -244,8 +244,6 @@ def test_hints_name_what_is_there() -> None:
             assert {word for word in (name, *rest) if word.startswith("-")} <= {*options, "-h"}, hint
 
 
-def test_python_runs_the_package() -> None:
-    out = subprocess.run([sys.executable, "-m", "kolumn", "--version"], capture_output=True, text=True, check=True)
 def test_without_a_word_the_help_is_printed() -> None:
     out, helped = invoked(), invoked("-h")
     assert (out.exit_code, out.stdout, out.stderr) == (2, helped.stdout, "")
@@ -253,6 +251,8 @@ def test_without_a_word_the_help_is_printed() -> None:
     assert (command.returncode, command.stdout.splitlines()[2:4]) == (2, helped.stdout.splitlines()[2:4])
 
 
+def test_python_runs_the_package() -> None:
+    out = subprocess.run([sys.executable, "-m", "kolumn", "--version"], capture_output=True, text=True, check=True)
     assert out.stdout == f"kolumn {kolumn.__version__}\n"
 
 
@@ -345,9 +345,9 @@ _NEXT = {
     "disk": _TYPED | {f"{_PARQUET} --value-format registry --isolation-level read_committed"},
     "disk copy": _TYPED | {"recover", "report --replicas merge"},
     "copy/clicks-0": {_PARQUET},
+    "disk/orders-0": (_TYPED - {"schemas"}) | {f"{_PARQUET} --value-format registry"},
     "node": {"verify", "cat", _PARQUET},
     "internal": {"groups"},
-    "disk/orders-0": (_TYPED - {"schemas"}) | {f"{_PARQUET} --value-format registry"},
     "transactional": {f"{_PARQUET} --isolation-level read_committed"},
     "empty-0": {"verify"},
     "text-0": {"verify"},

@@ -250,9 +250,10 @@ def sql(
 ) -> int:
     """Query topics in SQL, with DuckDB and Polars. Each topic is a table; only the columns and ranges that a query names are read.
 
-    Keys and values are BLOBs: `decode(key)` is text. With `--value-format json` or another format, values are structs, by the schema of
-    their topic. The options apply to all topics that the query names, and to no others. On a terminal the result is a table, elsewhere
-    it is JSON lines as in `kolumn cat --json`. A query sees only the topics, and no files or network, unless `--allow-files` is given.
+    Keys and values are BLOBs: `decode(key)` is text. `offset` is a keyword of SQL: write it as `"offset"`. A deletion has a null value:
+    `where value is null`. With `--value-format json` or another format, values are structs, by the schema of their topic. The options apply
+    to all topics that the query names, and to no others. On a terminal the result is a table, elsewhere it is JSON lines as in `kolumn cat
+    --json`. A query sees only the topics, and no files or network, unless `--allow-files` is given.
 
     Example: `kolumn sql disk "select decode(key), count(*) from orders group by 1"`
     """
@@ -281,7 +282,8 @@ def sql(
             else:
                 for batch in topics.ask(query):
                     names = batch.schema.names
-                    rows += map(list, zip(*map(_cells, batch.slice(0, _MOST_ROWS - len(rows))), strict=True))
+                    found = zip(*map(_cells, batch.slice(0, _MOST_ROWS - len(rows))), strict=True)
+                    rows += [["null" if cell is None else cell for cell in row] for row in found]
                     if len(rows) >= _MOST_ROWS:
                         break
         finally:

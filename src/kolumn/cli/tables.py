@@ -21,7 +21,7 @@ _PROSE = {"reason", "remark", "evidence"}  # columns whose cells are sentences. 
 _PATHS = {"segment", "folder", "path", "source"}
 _KEYS = {"group", "topic", "partition", "segment", "path", "format", "magic", "offset", "kind", "offsets"}
 """Columns that say what a row is about, where they are the first ones."""
-_AMOUNT = re.compile(r"~?\d[\d.]*( [a-zA-Z]+)?")
+_AMOUNT = re.compile(r"~?\d[\d.]*( [a-zA-Z]+)?|null")
 _FOR_PEOPLE = {
     "bytes": ("size", size), "bytesRead": ("read", size), "damagedBytes": ("damaged", size), "bytesAboveStable": ("sizeAboveStable", size),
     "bytesRemoved": ("removed", size), "meanKeyBytes": ("meanKey", size), "meanValueBytes": ("meanValue", size), "ageMs": ("age", age),

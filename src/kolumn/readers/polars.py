@@ -21,6 +21,7 @@ from kolumn.core.buffers import first_rows
 from kolumn.core.errors import ArgumentError, KolumnError, shown, unknown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.packages import missing_package
+from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS
 from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.damage.findings import OnDamage
 from kolumn.decode.pipeline import scan_ranges
@@ -48,6 +49,11 @@ _HINTS = [
     (
         re.compile(r'"+(value|key)"+(\.\*"*)? because it is not a struct'),
         r"\1 is bytes: \1_format makes it a struct, such as \1_format='json' or \1_format='registry'",
+    ),
+    (re.compile(r'syntax error at or near "(offset)"', re.I), r'\1 is a keyword of SQL: write "\1"'),
+    (
+        re.compile(rf'column "({"|".join(name for name in RECORD_COLUMNS if name not in DEFAULT_COLUMNS)})" not found'),
+        r"\1 is not among the columns of the tables: name all that the query needs, such as columns='offset,\1'",
     ),
     (re.compile(r"No function matches.*\(.*BLOB"), "keys and values are bytes: decode(key) is text"),
 ]
