@@ -67,6 +67,21 @@ def report(source: Path, folder: Path) -> tuple[Any, str]:
     return out, (folder / "report.html").read_text()
 
 
+def test_a_page_replaces_only_pages(tmp_path: Path) -> None:
+    log = put(tmp_path / "users-0", batch([Record(0, b"k", b"v", 1_700_000_000_000)]))
+    before, notes = log.read_bytes(), tmp_path / "notes.html"
+    notes.write_text("<title>Notes</title>")
+    for target, message in (
+        (log, "contains Kafka segments"), (log.parent / "new.html", "contains Kafka segments"), (notes, "is not a page of `kolumn report`"),
+        (tmp_path, "is not a file"), ("s3://lake/r.html", "a file of this machine"),
+    ):  # fmt: skip
+        done = invoked("report", log, "-o", target)
+        assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+    assert (log.read_bytes(), notes.read_text()) == (before, "<title>Notes</title>")
+    for _ in range(2):
+        assert report(log, tmp_path)[0].exit_code == 0
+
+
 class Parsed(HTMLParser):
     """Elements with their attributes, and tables of a page by their captions."""
 

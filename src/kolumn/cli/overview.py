@@ -48,7 +48,7 @@ def overview(sources: Sources, json: Json = False, **options: OptionValue) -> in
 def report(
     sources: Sources,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The page; a file of that name is replaced.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="The page; an earlier page of that name is replaced.")
     ] = "report.html",
     **options: OptionValue,
 ) -> int:

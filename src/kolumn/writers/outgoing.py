@@ -4,6 +4,7 @@ Files appear at the end of a run, one after the other (`kolumn.writers.commit.ru
 index without its log. `kolumn.tidy` completes or removes what interrupted runs of any writer left below a target.
 """
 
+import glob
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -100,19 +101,19 @@ def parent_of(target: str) -> str:
     return str(Path(target).parent)
 
 
-def refuse_data_folder(target: str, directly: bool = False) -> None:
+def refuse_data_folder(target: str, directly: bool = False, advice: str = "Name another target, last or with --output") -> None:
     """Raise `ArgumentError` for a target folder that contains Kafka segments: it is most likely the last of the sources. With ``directly``
     only segments in the folder itself count: a log directory may get more topic-partitions."""
+    # No folder below is listed then, of which a home directory may have many.
+    logs = filter(os.path.isfile, glob.glob(os.path.join(glob.escape(target), "*.log")))
     try:
-        segments = find_segments(target)
+        segments = find_segments(list(logs) if directly and not storage.is_url(target) else target)
     except ArgumentError:
         return
     top = os.path.abspath(target)
     for segment in segments:
         if segment.base_offset is not None and (not directly or os.path.dirname(os.path.abspath(segment.path)) == top):
-            raise ArgumentError(
-                f"{target} contains Kafka segments, such as {segment.path}: is it a source? Name another target, last or with --output"
-            )
+            raise ArgumentError(f"{target} contains Kafka segments, such as {segment.path}: is it a source? {advice}")
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from kolumn.core import amounts, keywords
-from kolumn.core.errors import shown
+from kolumn.core.errors import ArgumentError, shown
 from kolumn.core.lost import WHOLE
 from kolumn.core.packages import install
 from kolumn.core.schema import LEFT_OUT_SCHEMA
+from kolumn.source import storage
 from kolumn.tools.report import html
 from kolumn.tools.report.gather import Findings, Sample, gather, partition_name, total
 from kolumn.tools.report.html import BAD, FIRST, MOST_ROWS, MUTED, SECOND, Chart
@@ -19,8 +20,11 @@ from kolumn.tools.sizes import PARTS, Space
 from kolumn.tools.sizes import space as space_of
 from kolumn.writers.commit.run import Commit
 from kolumn.writers.commit.staged_file import StagedFile
+from kolumn.writers.outgoing import refuse_data_folder
 from kolumn.writers.write import write
 
+_TITLE = "Kolumn report: "
+_HEAD = 1 << 10  # bytes of a page that have its title's beginning
 _MOST_PARTITIONS = 1000  # in the table; the numbers of all are in the page as JSON
 _MOST_TOPICS = 4
 _LEAST_BARS = 3
@@ -33,12 +37,28 @@ def write_report(source: keywords.Source, target: str, title: str, **options: Un
     `MissingError` without matplotlib, before anything is read, and `KolumnError` if the file cannot be written."""
     with Chart("check", "", ""):
         pass
+    _check_target(target)
     findings = gather(source, **options)
     data = render(findings, title).encode("utf-8", "backslashreplace")
     path = Path(target)
     with Commit(path.parent, replace=True) as commit, StagedFile(commit.place(path)) as file:
         file.write(data)
     return findings
+
+
+def _check_target(target: str) -> None:
+    """Raise `ArgumentError` unless a page may be written there: no other file than a page is replaced."""
+    if storage.is_url(target):
+        raise ArgumentError(f"{target}: a report is written to a file of this machine: name one with --output, and copy it to the URL")
+    path = Path(target)
+    refuse_data_folder(str(path.parent), directly=True, advice="Name a file in another folder with --output")
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise ArgumentError(f"{target} is not a file: name a file with --output")
+    with path.open("rb") as file:
+        if f"<title>{_TITLE}".encode() not in file.read(_HEAD):
+            raise ArgumentError(f"{target} exists and is not a page of `kolumn report`: name another file with --output")
 
 
 def _segment(path: str) -> str:
@@ -67,7 +87,7 @@ def render(findings: Findings, source: str) -> str:
     links = "".join(f'<a href="#{name}">{parts[name][0]}</a>' for name in made)
     head = f'<header><h1>{escape(source)}</h1>{_verdict(findings)}{_tiles(findings, rows)}<nav aria-label="Sections">{links}</nav></header>'
     foot = "<footer>Made by kolumn. Times are UTC. Control records are not counted as records.</footer>"
-    return html.page(f"Kolumn report: {source}", "\n".join([head, *made.values(), foot]), rows)
+    return html.page(f"{_TITLE}{source}", "\n".join([head, *made.values(), foot]), rows)
 
 
 def _verdict(findings: Findings) -> str:
