@@ -377,6 +377,8 @@ def _find(name: str, folders: _Known, listed: Listed | None) -> list[Segment]:
     entry, below = storage.look_into(name)
     if entry is None:
         matches = storage.matches(name)
+        if (not matches or matches[0].name == name.rstrip("/")) and (bucket := storage.missing_bucket(name)) is not None:
+            raise MissingPathError(f"{bucket}: no such bucket")
         if not matches:
             raise MissingPathError(f"{name}: {naming.nothing_there(name)}")
         return [segment for match in matches for segment in _matched(match, folders, listed)]

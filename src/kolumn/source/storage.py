@@ -273,6 +273,14 @@ def listing(folder: str, unusable: list[str] | None = None) -> list[FolderEntry]
         raise StorageError(f"{folder}: cannot be listed: {error}") from error
 
 
+def missing_bucket(name: str) -> str | None:
+    """The bucket of an S3 URL if it does not exist; None also if it may not be asked for."""
+    match = _URL.match(name) if name.startswith("s3://") else None
+    with suppress(StorageError):
+        return match["root"] if match is not None and look(match["root"]) is None else None
+    return None
+
+
 def matches(pattern: str) -> list[FolderEntry]:
     """Files and folders that match a glob, sorted by name; ``*`` matches within one folder."""
     if not is_url(pattern):
