@@ -77,9 +77,21 @@ def test_committed_records_up_to_what_is_stable(lake: Lake, tmp_path: Path) -> N
     columns = ["topic", "partition", "offset", "value"]
     expected = kolumn.read(log, columns=columns, isolation_level="read_committed")
     assert lake.read(*columns).cast(expected.schema).equals(expected.sort_by([(name, "ascending") for name in columns[:3]]))
-    raises(ArgumentError, "earlier runs had .*this one has isolation_level=read_uncommitted", kolumn.append, log, lake.target())
+    filled = "this table was filled with isolation_level=read_committed, open_transactions=stop, and this run has isolation_level"
+    raises(ArgumentError, f"{filled}=read_uncommitted: use the same options, or another table", kolumn.append, log, lake.target())
     options: Any = {"isolation_level": "read_committed", "open_transactions": "skip"}
-    raises(ArgumentError, "earlier runs had .*this one has .*open_transactions=skip", kolumn.append, log, lake.target(), **options)
+    raises(ArgumentError, f"{filled}=read_committed, open_transactions=skip: use", kolumn.append, log, lake.target(), **options)
+
+
+def test_a_stop_advises_what_a_table_allows(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    log, committed = CORPUS / "transactional", ("--isolation-level", "read_committed")
+    done = run("to-delta", log, tmp_path / "a", *committed)
+    assert "A later run appends what follows when the transaction has ended; a new table with --open-transactions skip" in done.stderr
+    assert "reads past it" not in done.stderr
+    done = run("to-delta", log, tmp_path / "a", *committed, "--open-transactions", "skip")
+    assert (done.returncode, "filled with --isolation-level read_committed, --open-transactions stop, and" in done.stderr) == (2, True)
+    assert run("to-delta", log, tmp_path / "b", *committed, "--open-transactions", "skip").returncode == 0
 
 
 def test_runs_go_on_where_the_table_ends(lake: Lake, tmp_path: Path) -> None:

@@ -63,13 +63,16 @@ def foreign(reason: str) -> str | None:
     return reason.rpartition("found ")[2] if reason.startswith(f"{name}: expected {expected}") else None
 
 
-def say(skipped: "Skipped") -> int:
+_PAST_IT = "--open-transactions skip reads past it; `kolumn transactions` lists it"
+
+
+def say(skipped: "Skipped", advice: str = _PAST_IT) -> int:
     """Print on standard error where a read has stopped, whether values lost something, which files are no segments, and whether something
     was left out. Returns the exit code, which the last two of these decide.
     """
     from kolumn.damage.stopped import lines
 
-    for line in lines(skipped.stopped, "--open-transactions skip reads past it; `kolumn transactions` lists it"):
+    for line in lines(skipped.stopped, advice):
         note(line)
     if skipped.values.values:
         note(skipped.values.said)

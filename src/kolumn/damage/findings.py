@@ -26,6 +26,8 @@ logger = logging.getLogger("kolumn.values")
 of_transactions = logging.getLogger("kolumn.transactions")
 MOST_ROWS = 50
 PAST_IT = 'open_transactions="skip" reads past it'
+LATER = 'A later run appends what follows when the transaction has ended; a new table with open_transactions="skip" takes it now'
+"""Advice of `kolumn.append`, whose tables keep their options."""
 _NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason", "kind")
 DAMAGE, LIMIT = "damage", "limit"
 """Kinds of what a read leaves out."""
@@ -195,12 +197,12 @@ def tell_lost(values: LostValues, on_damage: OnDamage | None) -> None:
         logger.warning("%s", values.said)
 
 
-def tell_stops(stopped: list[StoppedAt], on_damage: OnDamage | None) -> None:
+def tell_stops(stopped: list[StoppedAt], on_damage: OnDamage | None, advice: str = PAST_IT) -> None:
     """Add where a read has stopped to what a caller has passed to collect it, or else log it."""
     if isinstance(on_damage, Skipped):
         on_damage.stop(stopped)
         return
-    for line in lines(stopped, PAST_IT):
+    for line in lines(stopped, advice):
         of_transactions.warning("%s", line)
 
 

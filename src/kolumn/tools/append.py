@@ -33,7 +33,7 @@ from kolumn.core.keywords import known_keywords, refused
 from kolumn.core.lost import LostValues
 from kolumn.core.results import Result, counted
 from kolumn.core.threads import PARQUET, workers
-from kolumn.damage.findings import PAST_IT, Damage, OnDamage, Skipped, tell_lost, tell_stops
+from kolumn.damage.findings import LATER, Damage, OnDamage, Skipped, tell_lost, tell_stops
 from kolumn.damage.stopped import StoppedAt, lines
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts
@@ -42,7 +42,7 @@ from kolumn.readers.plan import live_segments
 from kolumn.readers.types import with_types
 from kolumn.source.segments import Range, Segment
 from kolumn.tools import parquet
-from kolumn.tools.tables import RUN, DataFile, Key, OvertakenError, TableState
+from kolumn.tools.tables import RUN, DataFile, Key, OvertakenError, TableState, for_people, settings_of
 from kolumn.values.narrowing import Narrowed, Tool, narrowed_schema, say_narrowed
 from kolumn.writers.commit.staged_file import StagedFile, make_folders, writing
 
@@ -92,7 +92,7 @@ class Appended(Result):
             f"{counted(self.rows, 'row')} in {counted(len(self.files), 'file')}",
             *(f"{topic}-{partition}: offsets {first} to {end - 1} were deleted before" for topic, partition, first, end in self.lost),
             *([f"{counted(len(self.damage), 'damaged stretch')} left out"] if self.damage else ()),
-            *lines(self.stopped, PAST_IT),
+            *lines(self.stopped, LATER),
         ]
         return "; ".join(parts)
 
@@ -164,7 +164,7 @@ def append(
             for lost in run.skipped:
                 values.update(lost.values)
             tell_lost(values, on_damage)
-            tell_stops(done.stopped, on_damage)
+            tell_stops(done.stopped, on_damage, LATER)
             if on_damage is not None:
                 for piece in done.damage:
                     on_damage(piece)
@@ -201,9 +201,7 @@ class _Run:
 
     def run(self, given: Mapping[str, Mapping[int, int]] | None, by_day: bool) -> Appended:
         target, logs, ids = self.target, self._logs(), topic_ids(self.segments)
-        settings = f"isolation_level={self.options.isolation_level}, include_control={self.options.include_control}"
-        if self.options.open_transactions != "stop":
-            settings += f", open_transactions={self.options.open_transactions}"
+        settings = settings_of(self.options.isolation_level, self.options.include_control, self.options.open_transactions)
         say_narrowed(self.options.schema, _TOOL)
         target.prepare(narrowed_schema(self.options.schema, _TOOL), by_day)
         self.options = self.options.with_added(("timestamp",) if target.by_day else ())
@@ -214,7 +212,10 @@ class _Run:
         for what in created_anew(known.ids, ids):
             raise KolumnError(f"{target.name}: {what}. Append it to another table")
         if known.settings != settings:
-            raise ArgumentError(f"{target.name}: earlier runs had {known.settings}, this one has {settings}: give what they had")
+            raise ArgumentError(
+                f"{target.name}: this table was filled with {for_people(known.settings)}, and this run has {for_people(settings)}: "
+                "use the same options, or another table"
+            )
         parts = [(key, *self._new(key, own, known.next.get(key))) for key, own in logs.items()]
         reached = dict(known.next)
         try:

@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.core.packages import missing_package
-from kolumn.tools.tables import RUN, STATE, DataFile, OvertakenError, TableState
+from kolumn.tools.tables import EVERY_SETTING, RUN, STATE, DataFile, OvertakenError, TableState
 
 try:
     from deltalake import CommitProperties, DeltaTable, Transaction
@@ -111,7 +111,7 @@ class DeltaTarget:
         numbers = {topic: (self.table.transaction_version(_app(topic)), number) for topic, number in ids.items()}
         known = {topic: own if seen == _number(own) else "another" for topic, (seen, own) in numbers.items() if seen is not None}
         offsets = {key: version for key, version in versions.items() if version is not None}
-        return TableState(offsets, known, settings if chosen == _number(settings) else "others")
+        return TableState(offsets, known, next((own for own in EVERY_SETTING if chosen == _number(own)), "other options"))
 
     def has_rows(self) -> bool:
         return bool(self.table.get_add_actions().num_rows)
