@@ -94,6 +94,28 @@ def test_a_stop_advises_what_a_table_allows(tmp_path: Path) -> None:
     assert run("to-delta", log, tmp_path / "b", *committed, "--open-transactions", "skip").returncode == 0
 
 
+@pytest.mark.parametrize("target", ["log/clicks-3", "log", "log/clicks-3/table"])
+def test_no_table_in_a_log_folder(target: str, tmp_path: Path) -> None:
+    """A shell makes two arguments of ``orders-*``: the second partition is no target."""
+    pytest.importorskip("deltalake")
+    log = grow(grow(tmp_path / "log", 0, 5), 0, 5, "clicks-3")
+    before = sorted(log.rglob("*"))
+    for name in (tmp_path / target, f"file://{tmp_path}/{target}"):
+        raises(ArgumentError, "contains Kafka segments, such as .*Name another folder or URI", kolumn.append, log / "orders-0", name)
+    assert sorted(log.rglob("*")) == before
+
+
+def test_errors_of_deltalake_have_no_colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("deltalake")
+    for name, value in {**s3.CREDENTIALS, "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    with pytest.raises(KolumnError, match="set AWS_ALLOW_HTTP=true") as error:
+        kolumn.append(grow(tmp_path / "log", 0, 5), "s3://lake/records")
+    assert "x1b" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_runs_go_on_where_the_table_ends(lake: Lake, tmp_path: Path) -> None:
     """Others have committed in between, and old versions are forgotten."""
     log = grow(tmp_path / "log", 0, 50)

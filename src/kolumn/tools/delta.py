@@ -8,6 +8,7 @@ both have the last one. deltalake compares no earlier commits, so the versions a
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -21,7 +22,9 @@ from pyarrow import fs
 
 from kolumn.core.errors import ArgumentError, KolumnError
 from kolumn.core.packages import missing_package
+from kolumn.source import storage
 from kolumn.tools.tables import EVERY_SETTING, RUN, STATE, DataFile, OvertakenError, TableState
+from kolumn.writers.outgoing import refuse_data_folder
 
 try:
     from deltalake import CommitProperties, DeltaTable, Transaction
@@ -59,13 +62,14 @@ class DeltaTarget:
             raise ArgumentError("by_day: a Delta table has no partitions of its own by day; OPTIMIZE … ZORDER BY (timestamp) sorts it")
         try:
             if not DeltaTable.is_deltatable(self.name, self.storage):
+                self._refuse_log()
                 # If somebody else has made it meanwhile, it can be opened; otherwise the error comes again.
                 with suppress(DeltaError):
                     made = Schema.from_arrow(schema)
                     create_table_with_add_actions(self.name, made, [], "error", _BY, storage_options=self.storage)
             self.table = DeltaTable(self.name, storage_options=self.storage)
         except (DeltaError, OSError) as error:
-            raise KolumnError(f"{self.name}: deltalake can neither open nor make this table: {error}") from error
+            raise KolumnError(f"{self.name}: deltalake can neither open nor make this table: {_said(error)}") from error
         self._check(schema)
         uri = self.table.table_uri
         if uri.startswith("file://") or "://" not in uri:
@@ -74,6 +78,12 @@ class DeltaTarget:
         else:
             self.files, self.root = fs.PyFileSystem(DeltaStorageHandler(uri, self.storage)), ""
         self.in_names = tuple(self.table.metadata().partition_columns)
+
+    def _refuse_log(self) -> None:
+        folder, advice = self.name.removeprefix("file://"), "Name another folder or URI for the table"
+        if not storage.is_url(folder):
+            refuse_data_folder(folder, advice=advice)
+            refuse_data_folder(os.path.dirname(os.path.abspath(folder)), directly=True, advice=advice)
 
     def open(self, path: str) -> Any:
         return self.files.handler._handler.open_output_stream(path)
@@ -130,7 +140,7 @@ class DeltaTarget:
                 [self._action(file) for file in added], "append", self.table.schema(), list(self.in_names), commit_properties=properties
             )
         except CommitFailedError as error:
-            raise OvertakenError(f"{self.name}: {error}") from error
+            raise OvertakenError(f"{self.name}: {_said(error)}") from error
 
     def _action(self, file: DataFile) -> AddAction:
         own = {"topic": file.topic, "partition": str(file.partition)}
@@ -145,6 +155,12 @@ class DeltaTarget:
     def has_run(self, run: str) -> bool:
         table = DeltaTable(self.name, storage_options=self.storage)
         return any(f"/kolumn-{run}/" in uri for uri in table.file_uris()) or any(one.get(RUN) == run for one in table.history())
+
+
+def _said(error: Exception) -> str:
+    """The text of an error of deltalake on one line, without the colours that it has for terminals."""
+    text = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", str(error)).split())
+    return f"{text}. For an endpoint with http://, set AWS_ALLOW_HTTP=true" if "URL scheme is not allowed" in text else text
 
 
 def _app(topic: str, partition: int | None = None) -> str:
