@@ -328,7 +328,7 @@ def test_headers_whose_names_are_no_text(tmp_path: Path) -> None:
 def test_keys_that_are_none(tmp_path: Path) -> None:
     """Each is a mistake of who made the list, and no error says a key."""
     source = write_log(tmp_path / "a", (0, [batch(_records(5))]))
-    wrong: list[tuple[Any, str]] = [([], "keys has no key"), ([None], "is of the type NoneType"), (["hex:zz joe@x.org"], "not hex")]
+    wrong: list[tuple[Any, str]] = [([], "keys is empty"), ([None], "is of the type NoneType"), (["hex:zz joe@x.org"], "not hex")]
     for keys, words in wrong:
         raises(kolumn.ArgumentError, words, kolumn.erase, source, tmp_path / "b", keys=keys)
     with pytest.raises(kolumn.ArgumentError) as caught:

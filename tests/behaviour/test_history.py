@@ -156,7 +156,7 @@ def test_keys_in_every_form(tmp_path: Path) -> None:
     for key, offset in ((b"\xff\x00", 0), ("hex:ff00", 0), ("base64:/wA=", 0), ("ä", 1), ("", 2), (b"", 2)):
         assert [row["offset"] for row in history(tmp_path, key=key)] == [offset]
     assert [row["offset"] for row in history(tmp_path, keys=["ä", b""], key="hex:ff00")] == [0, 1, 2]
-    raises(kolumn.ArgumentError, "keys has no key", kolumn.history, tmp_path, keys=[])
+    raises(kolumn.ArgumentError, "keys is empty", kolumn.history, tmp_path, keys=[])
     raises(kolumn.ArgumentError, "name the records", kolumn.history, tmp_path)
     raises(kolumn.ArgumentError, "not hex", kolumn.history, tmp_path, key="hex:xy")
     raises(kolumn.ArgumentError, "without value_format", kolumn.history, tmp_path, where="value.a=1")

@@ -330,7 +330,7 @@ CHANGES = {
     "time": (f"{FIRST}.timeindex", (">q", 36, 1795203217958), "the largest timestamp up to offset"),
     "order of times": (f"{FIRST}.timeindex", (">q", 24, 5), "timestamps or offsets do not grow"),
     "marker": (f"{FIRST}.txnindex", (">q", 18, 12), "no ABORT marker of the producer"),
-    "missing": (f"{FIRST}.txnindex", b"", "nothing of the transactions that were aborted at"),
+    "missing": (f"{FIRST}.txnindex", b"", "no entry for the transaction aborted at offset 85"),
     "version": (f"{FIRST}.txnindex", (">h", 0, 9), "version 9, expected 0"),
     "checksum": (f"{192:020}.snapshot", (">b", 20, 99), "checksum"),
     "epochs": (EPOCHS, b"0\n2\n0 0\n1 100\n", "epoch 1 at offset"),

@@ -348,7 +348,7 @@ def test_what_json_does_not_hold(tmp_path: Path, kind: str, rows: pa.Array, mess
     [
         ({}, "column 'value': expected binary, found struct<x: int64>: value_format and value_schema encode it, in Spark valueFormat"),
         ({"value_schema": {"x": "int64"}}, "value_schema has no effect without value_format: give it, one of avro, protobuf, json"),
-        ({"value_format": "json"}, "value_format='json' needs value_schema"),
+        ({"value_format": "json"}, "value_format='json' needs value_schema when writing"),
         ({"value_format": "csv", "value_schema": {"x": "int64"}}, "unknown value_format 'csv'"),
         ({"value_format": "json", "value_schema": {"x": "int64"}, "value_message": "M"}, "value_message='M': not for value_format='json'"),
         ({"value_format": "json", "value_schema": {"x": "int64"}, "value_framing": "glue"}, "value_framing='glue': expected one of none"),

@@ -110,7 +110,7 @@ def test_to_parquet(damaged, tmp_path):
     assert all(f.parent == tmp_path / "whole" / "topic=upgraded-gzip" / "partition=0" and f.suffix == ".parquet" for f in parquet)
     assert [row for f in parquet for row in pq.ParquetFile(f).read().to_pylist()] == kolumn.read(TOPIC, include_headers=True).to_pylist()
     again = run("to-parquet", TOPIC, tmp_path / "whole")
-    assert (again.returncode, "--overwrite" in again.stderr) == (2, True)
+    assert (again.returncode, f"({len(parquet)} file{'s' * (len(parquet) > 1)} in all): use --overwrite" in again.stderr) == (2, True)
     assert run("to-parquet", "--overwrite", TOPIC, tmp_path / "whole").returncode == 0
     assert run("to-parquet", damaged, tmp_path / "lake").returncode == 1
     assert [f for f in (tmp_path / "lake").rglob("*") if f.is_file()] == [], "nothing is left of a damaged segment"

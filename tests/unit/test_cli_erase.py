@@ -44,7 +44,7 @@ def test_no_error_says_a_key(log: Path, tmp_path: Path, line: str, why: str) -> 
 def test_a_file_without_keys_is_a_mistake(log: Path, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("\n")
     done = invoked("erase", "--keys", tmp_path / "keys", log, tmp_path / "b")
-    assert (done.exit_code, "keys has no key" in done.stderr) == (2, True)
+    assert (done.exit_code, "the key file is empty" in done.stderr) == (2, True)
     assert invoked("erase", "--keys", "keys", "--replicas", "first", log, tmp_path / "b").exit_code == 2
 
 

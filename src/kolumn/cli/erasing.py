@@ -45,6 +45,8 @@ def erase(
     import kolumn
 
     named = None if keys is None else list(_keys_in(keys))
+    if named == []:
+        raise ArgumentError(f"--keys {keys}: the key file is empty: write a key on each line, or leave it out")
     # To verify, source and target are read twice.
     with progress("erasing", lambda: (5 if verify else 1) * size_of(sources)) as advance:
         done = kolumn.erase(

@@ -213,5 +213,5 @@ def _unread(plan: ReadPlan) -> Iterator[tuple[object, ...]]:
         elif key not in keys and key[:2] in known:
             kind, reason = "copy", f"replicas={plan.options.replicas!r}: another copy of the partition has its offsets"
         else:
-            kind, reason = "range", "its offsets and timestamps are outside of those that are asked for, or below the log start offset"
+            kind, reason = "range", "its offsets and timestamps are outside the requested range, or below the log start offset"
         yield shown(segment.path), kind, 1, segment.size, None, reason

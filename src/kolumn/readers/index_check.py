@@ -200,7 +200,8 @@ def _transactions(log: _Log) -> Iterator[Remark]:
     listed = set() if columns is None else set(zip(columns["producerId"].tolist(), columns["lastOffset"].tolist(), strict=True))
     missing = sorted(offset for _, offset in set(log.ended) - listed)
     if missing:
-        text = f"{name}: nothing of the transactions that were aborted at the offsets {', '.join(map(str, missing[:5]))}"
+        which = "transaction aborted at offset" if len(missing) == 1 else "transactions aborted at offsets"
+        text = f"{name}: no entry for the {which} {', '.join(map(str, missing[:5]))}"
         yield _remark(log.segment, 0, missing[0], f"{text}{' and others' if len(missing) > 5 else ''}", name)
     # An index may go further than a log that was copied before it.
     end = int(log.last[-1]) if len(log.last) else -1
@@ -248,5 +249,5 @@ def _epochs(log: _Log, starts: Int64s, numbers: Int64s, name: str) -> Iterator[R
 
 
 def _remark(segment: Segment, position: int, offset: int | None, text: str, name: str) -> Remark:
-    repair = "" if segment.copy_id is not None else "; kolumn rebuild-index writes index files anew"
+    repair = "" if segment.copy_id is not None else "; kolumn rebuild-index rebuilds the index files"
     return Remark(segment.path, position, Kind.SIDE_FILE, offset, offset, text, f"{name}{repair}")

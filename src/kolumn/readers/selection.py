@@ -60,7 +60,7 @@ class Selection:
         is about fields of something that is not typed."""
         named = [keys] if isinstance(keys, bytes | str) else None if keys is None else list(keys)
         if named is not None and not named:
-            raise ArgumentError("keys has no key: name at least one, or leave it out")
+            raise ArgumentError("keys is empty: name at least one key, or leave it out")
         headers, fields, sides = list[tuple[str, bytes]](), list[tuple[str, str]](), frozenset(typed)
         for name, value in conditions(where):
             side = name.partition(".")[0]

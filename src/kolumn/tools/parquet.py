@@ -16,6 +16,7 @@ from kolumn.backend import choose, require
 from kolumn.core.errors import ArgumentError
 from kolumn.core.keywords import Compression
 from kolumn.core.lost import LostValues
+from kolumn.core.results import counted
 from kolumn.core.threads import PARQUET, workers
 from kolumn.damage.findings import OnDamage, Skipped, tell_lost, tell_stops
 from kolumn.damage.stopped import StoppedAt, joined
@@ -71,7 +72,7 @@ def write_parquet(
     with Commit(root, replace=overwrite) as commit:
         there = [str(file) for file, *_ in files if os.path.lexists(file)]
         if there and not overwrite:
-            raise ArgumentError(f"{there[0]} already exists ({len(there)} files in all): use --overwrite, or another target")
+            raise ArgumentError(f"{there[0]} already exists ({counted(len(there), 'file')} in all): use --overwrite, or another target")
         # Most of the time is compression, which one file does in one thread.
         count = 1 if choose(options.backend) == "gpu" else max(1, min(options.threads, len(files)))
         values, stopped = LostValues(), list[StoppedAt]()

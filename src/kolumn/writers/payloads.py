@@ -125,7 +125,7 @@ def _checked(column: str, own: dict[str, Any]) -> PayloadEncoder:
     if format not in FORMATS:
         raise ArgumentError(unknown(f"{column}_format", format, FORMATS))
     if own["schema"] is None:
-        raise ArgumentError(f"{column}_format={format!r} needs {column}_schema: what is written has one schema, and it is given")
+        raise ArgumentError(f"{column}_format={format!r} needs {column}_schema when writing")
     if own["message"] is not None and format != "protobuf":
         raise ArgumentError(f"{column}_message={own['message']!r}: not for {column}_format={format!r}")
     if framing in (None, "auto"):
