@@ -81,6 +81,20 @@ def test_a_host_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     raises(kolumn.KolumnError, r"could not resolve host; for another store than Amazon's, set AWS_ENDPOINT_URL$", kolumn.read, "s3://far/x")
 
 
+def test_a_store_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Once for a request, and not if it fails only once."""
+    monkeypatch.setattr(storage, "_PAUSES", (0, 0, 0))
+
+    def failing(times: int) -> None:
+        answers = iter([OSError("s3://me:secret@host: no route")] * times)
+        storage.repeated(lambda: (_ for _ in ()).throw(error) if (error := next(answers, None)) else None)
+
+    failing(1)
+    assert caplog.messages == []
+    failing(3)
+    assert caplog.messages == ["still no answer, trying again: s3://***@host: no route"]
+
+
 def test_errors_have_words_and_no_secrets(s3: str, caplog: pytest.LogCaptureFixture) -> None:
     raises(kolumn.ArgumentError, "no such file or directory", kolumn.read, url("nothing", s3))
     for path in ("", "x", "x/t-*"):

@@ -5,6 +5,7 @@ file systems are asked without pyarrow, which makes more requests and leaves pro
 """
 
 import glob
+import logging
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyarrow import ArrowException
 
-from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, StorageError
+from kolumn.core.errors import ArgumentError, KolumnError, MissingPackageError, StorageError, shown
 from kolumn.core.packages import missing_package
 from kolumn.core.threads import FOLDER, LIST, workers
 from kolumn.source import identity
@@ -42,6 +43,7 @@ def forget(system: "fs.FileSystem") -> None:
         inner.invalidate_cache()
 
 
+logger = logging.getLogger("kolumn.storage")
 _PAUSES = (0.1, 0.4, 1.6, 6.4)  # seconds before a request is repeated; the file systems have repeated it by then as they do
 _FINAL = re.compile(r"AWS Error (ACCESS_DENIED|NO_SUCH_\w+|INVALID_\w+|SIGNATURE_\w+|UNRECOGNIZED_\w+)|HTTP status 4(?!08|29)\d\d")
 """In pyarrow's errors, of a store of S3's kind that would answer the same again."""
@@ -51,13 +53,15 @@ T = TypeVar("T")
 
 def repeated(request: Callable[[], T]) -> T:
     """The result of a request. If it fails it is made again, each time after a longer pause; errors are those of the last one. What does
-    not exist, or may not be read, is an error at once."""
-    for pause in _PAUSES:
+    not exist, or may not be read, is an error at once. What fails twice is logged: a file system may take long to give up."""
+    for number, pause in enumerate(_PAUSES):
         try:
             return request()
         except (OSError, ArrowException) as error:
             if is_final(error):
                 raise
+            if number == 1:
+                logger.warning("still no answer, trying again: %s", shown(str(error)))
             time.sleep(pause)
     return request()
 
