@@ -173,7 +173,7 @@ def test_what_a_read_that_stops_says(tmp_path: Path, caplog: pytest.LogCaptureFi
     source = log(tmp_path, plain(0), data(1, 7), plain(2), data(3, 8), control_batch(4, COMMIT, producer_id=8), data(5, 9), plain(6))
     epoch = f"(epoch {kolumn.read(source, columns=['producerEpoch'])[0][1].as_py()})"
     said = rf"t-0 stops at offset 1: a transaction of producer 7 {re.escape(epoch)} has been open since 1970-01-01T00:00:00\.000Z"
-    said += r" \(\d+ days\); "
+    said += r" \([\d.]+ (?:years|days)\); "
     with caplog.at_level(logging.WARNING):
         assert committed(source).num_rows == 1
     assert re.fullmatch(rf'{said}3 committed records after it are not read\. open_transactions="skip" reads past it', caplog.messages[0])
