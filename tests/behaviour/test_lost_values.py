@@ -14,7 +14,7 @@ import kolumn
 from kit.asked import put
 from kit.encoder import TRANSACTIONAL, Record, batch, control_batch
 from kolumn.cli import app
-from kolumn.core.keywords import Binary
+from kolumn.core.keywords import Binary, Payload
 from kolumn.core.schema import LOST_VALUES_SCHEMA
 from kolumn.options import Options
 from kolumn.readers.lost_values import ValueLosses
@@ -106,6 +106,22 @@ def test_functions_count_it_or_log_it(log: Path, tmp_path: Path, caplog: pytest.
     assert caplog.messages == [SAID]
     kolumn.append(log, tmp_path / "other", value_format="json", value_schema=SCHEMA, on_damage=skipped)
     assert (skipped.values.values["value"], caplog.messages) == (4, [SAID])
+
+
+@pytest.mark.parametrize(("limit", "lost"), [(1, 0), (2, 1), (5, 1), (17, 2)])
+def test_only_records_that_are_returned_count(log: Path, caplog: pytest.LogCaptureFixture, limit: int, lost: int) -> None:
+    typed: dict[str, Any] = {"value_format": "json", "value_schema": SCHEMA}
+    for payload in get_args(Payload):
+        skipped = kolumn.Skipped()
+        found = kolumn.read(log, on_damage=skipped, payload=payload, limit=limit, **typed)
+        assert (found.num_rows, skipped.values.values.total()) == (limit, lost)
+    out = run("cat", *TYPED, "-n", limit, log)
+    assert (len(out.stdout.splitlines()), out.stderr.count("could not be decoded")) == (limit, lost > 0)
+    if lost == 0:
+        assert kolumn.read(log, value_errors="raise", limit=limit, **typed).num_rows == limit
+    pytest.importorskip("polars", reason="kolumn[polars] has it")
+    assert kolumn.scan_polars(log, **typed).head(limit).collect().height == limit
+    assert len(caplog.messages) == (lost > 0)
 
 
 LOGICAL = [("date", "int", "date"), *((f"t{unit}", "long", f"timestamp-{unit}") for unit in ("millis", "micros", "nanos"))]

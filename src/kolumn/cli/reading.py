@@ -112,8 +112,8 @@ def cat(
         if follow:
             records = chosen.of(_followed(given, start or "earliest", skipped, options), printed)
         else:
-            few = None if chosen.columns else limit
-            records = chosen.of(each_topic(given, Options.of(on_progress=advance, **options).for_rows(few), skipped), printed)
+            every = each_topic(given, Options.of(on_progress=advance, **options), skipped, None if chosen.columns else limit)
+            records = chosen.of(every, printed)
         if decode is not None:
             records = _counting_unknown(records, unknown)
         work = (block for batch in first_rows(records, limit) for block in blocks(batch))

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from kolumn.backend import RESIDENT
-from kolumn.core.buffers import int64s, keep
+from kolumn.core.buffers import first_rows, int64s, keep
 from kolumn.core.errors import Code, NoMemoryError
 from kolumn.core.lost import LostValues
 from kolumn.core.threads import DECODE, RunAhead, Workers, forked, keep_forever, workers
@@ -61,13 +61,15 @@ def scan_ranges(
     tally: OnTally | None = None,
     decoder: "Decoder | None" = None,
     predicate: Predicate | None = None,
+    limit: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode ranges in order; batches of `chunk.Batch`, in host memory unless the options are for columns on a device.
 
     ``damage`` is called with every damaged part that ``errors="skip"`` leaves out; a `Skipped` counts what is lost of values too,
     and has the open transactions at which the read stops; these are logged otherwise. ``tally``
     is called with each range and its tally when the range is done. ``decoder`` is that of the options, if it is known. With a
-    ``predicate`` only records that match are returned; nothing is typed then. The call itself raises `MissingError` if a GPU was
+    ``predicate`` only records that match are returned; nothing is typed then. At most ``limit`` records are returned, and what others lost
+    is not told. The call itself raises `MissingError` if a GPU was
     requested, and there is none. After the records before it come:
     `CorruptBatchError` for a damaged entry, with ``errors="raise"``; `PayloadError` for a value or key that is not valid, with
     ``value_errors`` or ``key_errors`` "raise"; `NoMemoryError` if there is no memory for a chunk (`LimitError` if a single entry
@@ -81,6 +83,8 @@ def scan_ranges(
         batches = scan.batches(ranges)
     if options.backend == RESIDENT:
         return _counted(batches, lost_of(damage))
+    if limit is not None:
+        batches = first_rows(batches, limit)
     if not options.typed:
         return batches
     return finished(batches, options.columns, options.binary, options.typed, lost_of(damage))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Unpack
 
 import pyarrow as pa
@@ -10,15 +9,14 @@ import pyarrow as pa
 from kolumn.backend import require
 from kolumn.copies.tiers import linked_as_log
 from kolumn.core import keywords
-from kolumn.core.buffers import first_rows
 from kolumn.core.keywords import known_keywords
 from kolumn.core.text import NAMED_BY, as_strings, check_payload, strings_of
 from kolumn.damage.findings import OnDamage
-from kolumn.decode.chunk import decoder_of
+from kolumn.decode.chunk import Decoder, decoder_of
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.log.pieces import batch_table
 from kolumn.options import Options, row_limit
-from kolumn.readers.plan import live_segments, plan_read
+from kolumn.readers.plan import ReadPlan, live_segments, plan_read
 from kolumn.readers.topics import plan_topics, types_by_topic
 from kolumn.readers.verified import Report, verified
 from kolumn.source.segments import Range
@@ -84,25 +82,32 @@ def _records(
     source: keywords.Source, chosen: Options, on_damage: OnDamage | None, payload: str, limit: int | None
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     if limit is not None:
-        rows = row_limit(limit)
-        schema, records = _records(source, chosen.for_rows(rows), on_damage, payload, None)
-        return schema, first_rows(records, rows)
+        chosen = chosen.for_rows(limit := row_limit(limit))
     if payload != "binary":
         check_payload(payload)
     decoder = decoder_of(chosen.backend)
     plan = plan_read(source, chosen)
     options, schema = plan.options, plan.options.schema
     if payload == "binary":
-        return schema, scan_ranges(plan.ranges, options, on_damage, decoder=decoder)
+        return schema, scan_ranges(plan.ranges, options, on_damage, decoder=decoder, limit=limit)
     schema = as_strings(schema, payload_names(options.columns, options.typed))
-    return schema, strings_of(scan_ranges(plan.ranges, options.with_added(NAMED_BY), on_damage, decoder=decoder), schema)
+    batches = scan_ranges(plan.ranges, options.with_added(NAMED_BY), on_damage, decoder=decoder, limit=limit)
+    return schema, strings_of(batches, schema)
 
 
-def each_topic(source: keywords.Source, options: Options, on_damage: OnDamage | None = None) -> Iterator[pa.RecordBatch]:
+def each_topic(
+    source: keywords.Source, options: Options, on_damage: OnDamage | None = None, limit: int | None = None
+) -> Iterator[pa.RecordBatch]:
     """The records of a source whose topics may have types of their own, so that batches differ in their columns."""
     decoder = decoder_of(options.backend)
-    plans = plan_topics(source, options)
-    return chain.from_iterable(scan_ranges(plan.ranges, plan.options, on_damage, decoder=decoder) for plan in plans)
+    return _of_plans(plan_topics(source, options.for_rows(limit)), on_damage, decoder, limit)
+
+
+def _of_plans(plans: list[ReadPlan], on_damage: OnDamage | None, decoder: Decoder, left: int | None) -> Iterator[pa.RecordBatch]:
+    for plan in plans:
+        for batch in scan_ranges(plan.ranges, plan.options, on_damage, decoder=decoder, limit=left):
+            left = None if left is None else left - batch.num_rows
+            yield batch
 
 
 @known_keywords()

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from kolumn.backend import require
 from kolumn.core import keywords
-from kolumn.core.buffers import first_rows
 from kolumn.core.errors import ArgumentError, KolumnError, shown, unknown
 from kolumn.core.keywords import known_keywords
 from kolumn.core.packages import missing_package
@@ -201,7 +200,7 @@ class FrameSource:
         self._said = False
 
     def read(self, columns: list[str] | None, bounds: Bounds, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The records within some bounds, at least these columns of them; few bytes at a time if only some rows are wanted.
+        """The records within some bounds, at least these columns of them; the first ``rows`` alone, for which few bytes are read.
 
         Memory is bounded as by `kolumn.scan`. Segments are looked for again, so that a second read finds what was appended.
         """
@@ -216,7 +215,7 @@ class FrameSource:
             say_narrowed(options.schema, "Polars")
         try:
             asked = options if self._payload == "binary" else options.with_added(NAMED_BY)
-            batches = scan_ranges(plan_of(live, options).ranges, asked, self._on_damage)
+            batches = scan_ranges(plan_of(live, options).ranges, asked, self._on_damage, limit=rows)
             yield from map(narrowed.batch, batches if self._payload == "binary" else strings_of(batches, self._strings_of(options)))
         except KolumnError as error:
             # Its frames would keep the objects of the library that called.
@@ -286,7 +285,7 @@ def _lazy_frame(source: FrameSource) -> "pl.LazyFrame":
         # A number of rows counts rows before the predicate is applied, so that the predicate must not hold back any.
         bounds = Bounds() if predicate is None or rows is not None else bounds_of(predicate)
         wanted = None if columns is None else list(dict.fromkeys([*columns, *(() if predicate is None else predicate.meta.root_names())]))
-        for batch in first_rows(source.read(wanted, bounds, rows), rows):
+        for batch in source.read(wanted, bounds, rows):
             frame = _frame(batch)
             if predicate is not None:
                 frame = frame.filter(predicate)
