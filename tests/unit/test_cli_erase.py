@@ -24,12 +24,35 @@ def test_keys_in_a_file(log: Path, tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_bytes(b"person-1\r\n\nhex:706572736f6e2d32\nbase64:cGVyc29uLTM=\n")
     done = invoked("erase", "--keys", keys, "--verify", log, tmp_path / "b")
-    assert (done.exit_code, done.stderr) == (0, "9 records erased in 1 partition; verified: nothing of them is left\n")
+    kept = "nothing else of them is left, but 3 records that stay have the same key or value (alsoKept)"
+    assert (done.exit_code, done.stderr) == (0, f"9 records erased in 1 partition; verified: {kept}\n")
     assert offsets(tmp_path / "b") == [0, 4, 8]
     assert "person" not in done.stdout.replace(str(log), "")
     assert [title for title in ("Written", "Erased", "Verification", "What to do next") if title not in done.stdout] == []
     said = json.loads(invoked("erase", "--keys", keys, "--json", log, tmp_path / "c").stdout)
     assert (said["ok"], said["partitions"][0]["records"], said["unlisted"], len(said["erased"])) == (True, 9, 0, 3)
+
+
+def test_keys_that_match_nothing_are_named(log: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_bytes(b"person-1 \nhex:706572736f6e2d32\nhex:ff\nhex:6865783a31\n")
+    done = invoked("erase", "--keys", keys, "--verify", log, tmp_path / "b")
+    erased, unmatched = done.stderr.splitlines()
+    assert (done.exit_code, erased.partition(";")[0]) == (0, "3 records erased in 1 partition")
+    assert unmatched == "3 keys matched no record: 'hex:6865783a31', 'person-1 ', 'hex:ff'"
+    keys.write_text("".join(f"k{number}\n" for number in range(7)))
+    done = invoked("erase", "--keys", keys, "--verify", "--json", log, tmp_path / "c")
+    assert done.stderr.splitlines() == [
+        "0 records erased in 1 partition; verified: every record is as it was",
+        "7 keys matched no record: 'k0', 'k1', 'k2', 'k3', 'k4' and 2 more",
+    ]
+    assert json.loads(done.stdout)["unmatched"] == [f"k{number}" for number in range(7)]
+    one = kolumn.erase(log, tmp_path / "d", keys=["person-1", "person-9"], where="tenant=t1", verify=True)
+    assert (one.unmatched, str(one)) == ([b"person-9"], "3 records erased in 1 partition; 1 key matched no record")
+    done = invoked("erase", "--where", "tenant=t1", "--verify", log, tmp_path / "e")
+    assert "nothing else of them is left, but 6 records that stay have the same" in done.stderr
+    done = invoked("erase", "--keys", "person-1", log, tmp_path / "f")
+    assert (done.exit_code, "expected a file with one key a line, or - for standard input" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(("line", "why"), [("hex:zz", "line 1: what follows"), ("base64:secret", "line 1: what follows")])

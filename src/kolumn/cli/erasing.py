@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,12 @@ from kolumn.cli.ending import DAMAGE, OK, command, progress
 from kolumn.cli.tables import print_rows
 from kolumn.core.errors import ArgumentError
 
+if TYPE_CHECKING:
+    from kolumn import Erasure
+
 _NOT_HERE = ("value_as", "key_as", "value_errors", "key_errors")
 _MOST_ROWS = 20
+_MOST_KEYS = 5
 
 
 @command
@@ -43,6 +47,7 @@ def erase(
     """
     sources, target = sources_and_target(paths, output)
     import kolumn
+    from kolumn.readers.selection import text_of
 
     named = None if keys is None else list(_keys_in(keys))
     if named == []:
@@ -56,15 +61,19 @@ def erase(
     tables = {"partitions": done.partitions, "erased": done.erased, "leftOut": done.left_out, "verification": done.verification}
     tables |= {"replaced": done.replaced, "remoteLogMetadata": done.metadata} if done.replaced.num_rows else {}
     rows = {name: rows_of(table) for name, table in tables.items() if table is not None}
-    proved = all(row["ok"] is not False for row in rows.get("verification", ()))
-    verdict = "" if not verify else "; verified: nothing of them is left" if proved else "; NOT verified: some checks failed"
+    verdict = "" if done.verification is None else f"; {_verdict(done)}"
     note(f"{counted(done.records, 'record')} erased in {counted(done.partitions.num_rows, 'partition')}{verdict}")
+    unmatched = list(map(text_of, done.unmatched))
+    if unmatched:
+        # Quotes show a space at the end.
+        more = f" and {len(unmatched) - _MOST_KEYS} more" if len(unmatched) > _MOST_KEYS else ""
+        note(f"{counted(len(unmatched), 'key')} matched no record: {', '.join(map(repr, unmatched[:_MOST_KEYS]))}{more}")
     if done.undecided:
         note(
             f"{counted(done.undecided, 'record')} of which nobody knows whether they are meant: payloads that cannot be decoded. They stay"
         )
     if json:
-        print_json({"ok": done.ok, **rows, "unlisted": done.unlisted, "nextSteps": list(done.next_steps)})
+        print_json({"ok": done.ok, **rows, "unlisted": done.unlisted, "unmatched": unmatched, "nextSteps": list(done.next_steps)})
     else:
         for row in rows["partitions"]:
             row["bytesRemoved"] = row["bytes"] - row.pop("bytesAfter")
@@ -80,6 +89,19 @@ def erase(
     return code or (OK if done.ok else DAMAGE)
 
 
+def _verdict(done: "Erasure") -> str:
+    """What the proof says of the erased records."""
+    if done.verification is None or False in done.verification["ok"].to_pylist():
+        return "NOT verified: some checks failed"
+    if not done.records:
+        return "verified: every record is as it was"
+    if not done.also_kept:
+        return "verified: nothing of them is left"
+    kept = counted(done.also_kept, "record")
+    verb = "that stays has" if done.also_kept == 1 else "that stay have"
+    return f"verified: nothing else of them is left, but {kept} {verb} the same key or value (alsoKept)"
+
+
 def _keys_in(name: str) -> Iterator[bytes]:
     """The keys in a file; no error says one."""
     from kolumn.readers.selection import bytes_of
@@ -87,7 +109,8 @@ def _keys_in(name: str) -> Iterator[bytes]:
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
-        raise ArgumentError(f"keys={name!r}: cannot be read: {error.strerror}") from error
+        expected = "expected a file with one key a line, or - for standard input"
+        raise ArgumentError(f"keys={name!r}: cannot be read: {error.strerror}: {expected}") from error
     for number, line in enumerate(data.splitlines(), 1):
         try:
             if line:

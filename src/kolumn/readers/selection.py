@@ -40,6 +40,15 @@ def bytes_of(text: Key) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
+def text_of(key: bytes) -> str:
+    """A text from which `bytes_of` makes these bytes."""
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return HEX + key.hex()
+    return HEX + key.hex() if text.startswith(tuple(_DECODE)) else text
+
+
 @dataclass(frozen=True)
 class Selection:
     """Records with one of the ``keys``, if these are given, and with every one of the ``headers`` and ``fields``.

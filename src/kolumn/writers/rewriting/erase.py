@@ -11,9 +11,10 @@ selection needs it; those without such a record are copied, the others are decod
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby, pairwise
 from os import path as paths
 from pathlib import Path
@@ -32,7 +33,6 @@ from kolumn.core.errors import ArgumentError, CorruptBatchError, KolumnError, sh
 from kolumn.core.keywords import known_keywords
 from kolumn.core.results import Result, counted
 from kolumn.core.schema import LEFT_OUT_SCHEMA, RECORD_COLUMNS
-from kolumn.core.text import is_utf8
 from kolumn.damage.findings import Kind, Skipped, Tally
 from kolumn.formats import layouts, table
 from kolumn.formats.codecs import NONE
@@ -47,16 +47,15 @@ from kolumn.source.segment_file import side_bytes
 from kolumn.source.segments import Segment
 from kolumn.source.side_files import ABORTED, CHECKPOINT, METADATA
 from kolumn.source.storage import base_name, beside, is_url, listing, parent, read_bytes, real_folder, within
-from kolumn.values.typed import Typed, stored_columns, typed_batch
 from kolumn.writers.commit.staged_file import StagedFile, writing
 from kolumn.writers.entries import Encoded, EntrySettings, Splice
-from kolumn.writers.last_offsets import LatestOffsets
 from kolumn.writers.names import refuse_redpanda
 from kolumn.writers.outgoing import outgoing
 from kolumn.writers.rewriting.cleaner import DROP, EMPTY, REBUILD, Fate, Producers, in_place, per_entry, rebuilt
 from kolumn.writers.rewriting.compact import folder_of
 from kolumn.writers.rewriting.convert import Rewriting, can_roll, root_of, targets, with_known_offsets, written
 from kolumn.writers.rewriting.erasure_proof import Proof
+from kolumn.writers.rewriting.meant import Meant
 from kolumn.writers.tier import METADATA_SCHEMA, REPLACED_SCHEMA, Written, copy_in_tier, tier_folder, write_in_tier
 from kolumn.writers.write import SegmentFiles
 
@@ -83,6 +82,7 @@ _EMPTY_BATCH = {table.MAGIC: 2, table.MAX_TIMESTAMP: -1, table.PRODUCER_ID: -1, 
 _FOREVER = 2**62  # ms for which a producer's last batch stays
 _LARGEST = 2**31 - 1
 _Row = dict[str, Any]
+_Found = Counter[bytes]
 _OF_PARTITION = re.compile(rf"[0-9]{{20}}\.snapshot|{re.escape(CHECKPOINT)}|{re.escape(METADATA)}")
 
 
@@ -101,6 +101,8 @@ class Erasure(Result):
         stretches are listed, of each segment its part of them, but at least 1,024.
     unlisted : int
         Erased records that are not in that table.
+    unmatched : list of bytes
+        Those of ``keys`` of which no record was erased.
     left_out : pa.Table
         What is not in the target and may hold records that were erased: files and folders of the source that are no part of the log, and
         bytes after the last batch of a segment (kind "tail"); columns of `kolumn.schema.LEFT_OUT_SCHEMA`.
@@ -125,6 +127,7 @@ class Erasure(Result):
     replaced: pa.Table = field(default_factory=REPLACED_SCHEMA.empty_table)
     metadata: pa.Table = field(default_factory=METADATA_SCHEMA.empty_table)
     next_steps: tuple[str, ...] = NEXT_STEPS
+    unmatched: list[bytes] = field(default_factory=list)
 
     @property
     def damage(self) -> list[CorruptBatchError]:
@@ -142,16 +145,23 @@ class Erasure(Result):
         return pc.sum(self.partitions["undecided"]).as_py() or 0
 
     @property
+    def also_kept(self) -> int:
+        """Number of records that stay with the key or the value of an erased one, as ``verify`` has found."""
+        rows = [] if self.verification is None else self.verification.to_pylist()
+        return sum(row["alsoKept"] for row in rows if row["check"] == "payloads")
+
+    @property
     def ok(self) -> bool:
         """Whether every record could be decided, nothing was damaged, and no check failed."""
         proved = self.verification is None or pc.all(self.verification["ok"]).as_py() is not False
         return proved and not self.skipped.pieces and not self.undecided
 
     def __str__(self) -> str:
+        unmatched = f"; {counted(len(self.unmatched), 'key')} matched no record" if self.unmatched else ""
         undecided = f"; {self.undecided} undecided" if self.undecided else ""
         failed = "; a check failed" if self.verification is not None and False in self.verification["ok"].to_pylist() else ""
         erased = f"{counted(self.records, 'record')} erased in {counted(self.partitions.num_rows, 'partition')}"
-        return self.skipped.after(f"{erased}{undecided}{failed}")
+        return self.skipped.after(f"{erased}{unmatched}{undecided}{failed}")
 
 
 refused_by_erase = {
@@ -235,70 +245,6 @@ def erase(
     return work.result(done, verify)
 
 
-@dataclass(frozen=True)
-class Meant:
-    """Which records of a piece are meant."""
-
-    selection: Selection
-    typed: tuple[Typed, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Record columns that the methods need."""
-        return tuple(dict.fromkeys(("offset", "isControl", *stored_columns(self.selection.columns, self.typed))))
-
-    @property
-    def all_columns(self) -> tuple[str, ...]:
-        """Those, and all that a log stores about a record."""
-        return tuple(dict.fromkeys((*COLUMNS, *self.columns)))
-
-    def _batch(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        return typed_batch(_with_text_names(records), self.selection.columns, self.typed) if self.typed else records
-
-    @cached_property
-    def _keys(self) -> LatestOffsets | None:
-        """The keys in a map, which Arrow would make anew for each batch."""
-        if self.selection.keys is None:
-            return None
-        made = LatestOffsets()
-        made.add(self.selection.keys, pa.array(np.zeros(len(self.selection.keys), np.int64)))
-        return made
-
-    def of(self, piece: Piece) -> tuple[Flags, int]:
-        """Flags of the records, never of control records; and of how many others nobody knows, since a payload cannot be decoded."""
-        may = ~np.asarray(piece.records["isControl"])
-        if self._keys is not None:
-            may &= self._keys.known(piece.records["key"])
-        rest = replace(self.selection, keys=None, fields=())
-        batch = self._batch(piece.records)
-        if rest.headers:
-            may &= np.asarray(rest.flags(batch))
-        if not self.selection.fields:
-            return may, 0
-        for side in {path.partition(".")[0] for path, _ in self.selection.fields}:
-            may &= np.asarray(pc.is_valid(piece.records[side]))
-        fields = replace(self.selection, keys=None, headers=())
-        return may & np.asarray(fields.flags(batch)), fields.undecided(batch.filter(pa.array(may)))
-
-    def flags(self, piece: Piece) -> Flags:
-        """Flags of the records, never of control records."""
-        return self.of(piece)[0]
-
-
-def _with_text_names(records: pa.RecordBatch) -> pa.RecordBatch:
-    """The records with empty names of headers in place of those that are not UTF-8: no header that names a schema has one."""
-    row = records.schema.get_field_index("headers")
-    if row < 0:
-        return records
-    column = records.column(row)
-    names, values = column.flatten().flatten()
-    if pc.all(valid := is_utf8(names)).as_py() is not False:
-        return records
-    pairs = pa.StructArray.from_arrays([pc.if_else(valid, names, b""), values], fields=list(column.type.value_type))
-    ends = pc.subtract(column.offsets, column.offsets[0])
-    return records.set_column(row, records.schema.field(row), pa.ListArray.from_arrays(ends, pairs, type=column.type))
-
-
 @dataclass
 class Erased(Rewriting):
     """What was done to one segment, or to several: ``records`` and ``stretches`` (first and last offset, records) are what was erased."""
@@ -311,6 +257,7 @@ class Erased(Rewriting):
     bytes_after: int = 0
     stretches: list[tuple[int, int, int]] = field(default_factory=list)
     unlisted: int = 0
+    found: _Found = field(default_factory=Counter)
     tails: list[_Row] = field(default_factory=list)
     in_tier: list[Written] = field(default_factory=list)
 
@@ -429,6 +376,7 @@ class ErasureJob:
         can_be_empty = layouts.among(entries.layout, layouts.BATCHES)
         fates[kept == 0] = np.where(can_be_empty & stay_empty(entries), EMPTY, DROP)[kept == 0]
         done.note(piece.records["offset"].to_numpy(), meant, self.most)
+        done.found.update(self.meant.keys(piece, meant))
         done.rewritten += int((fates == REBUILD).sum())
         done.emptied += int((fates == EMPTY).sum())
         done.dropped += int((fates == DROP).sum())
@@ -537,9 +485,10 @@ class ErasureWork:
             for segment in own:
                 totals[-1][1].add(done[segment])
         left_out = [_with_advice(row) for row in self.live.left_out().to_pylist()] + [row for _, total in totals for row in total.tails]
-        skipped = Skipped()
+        skipped, found, named = Skipped(), Counter[bytes](), self.job.meant.selection.keys
         for _, total in totals:
             skipped.add(total.skipped)
+            found.update(total.found)
         return Erasure(
             pa.Table.from_pylist([self._row(own, total) for own, total in totals], PARTITIONS_SCHEMA),
             pa.concat_tables([ERASED_SCHEMA.empty_table(), *(_erased(_named(own[0]), total.stretches) for own, total in totals)]),
@@ -549,6 +498,7 @@ class ErasureWork:
             self._proved(done) if verify else None,
             pa.Table.from_pylist([written.replaced for _, total in totals for written in total.in_tier], REPLACED_SCHEMA),
             pa.Table.from_pylist([row for _, total in totals for written in total.in_tier for row in written.metadata], METADATA_SCHEMA),
+            unmatched=[] if named is None else [key for key in named.to_pylist() if key not in found],
         )
 
     def _proved(self, done: dict[Segment, Erased]) -> pa.Table:
