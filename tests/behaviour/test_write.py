@@ -125,6 +125,22 @@ def test_bytes_of_batches(tmp_path: Path, records: list[Record], columns: dict[s
     assert (tmp_path / SEGMENT).read_bytes() == batch(records, **fields)
 
 
+@pytest.mark.parametrize("format", ["kafka", "kip98-draft", "enriched", "redpanda"])
+def test_types_of_markers_are_named(tmp_path: Path, format: Any) -> None:
+    """In any case; of a record that is none the column says nothing. A key with another number gets the right one."""
+    table = pa.table({
+        "isControl": [False, True, True, True], "controlType": ["?", "commit", "Abort", "COMMIT"],
+        "key": pa.array([b"k", None, b"\0\0\0\1", b"\0\0\0\0\7"], pa.binary()),
+    })  # fmt: skip
+    kolumn.write(table, tmp_path / "t-0", format=format)
+    found = kolumn.read(tmp_path / "t-0", format=format, include_control=True, columns=["key", "value", "controlType"]).to_pylist()
+    assert [row["controlType"] for row in found] == [None, "COMMIT", "ABORT", "COMMIT"]
+    if format == "kafka":
+        assert [(row["key"], row["value"]) for row in found[1:]] == [
+            (b"\0\0\0\1", bytes(6)), (b"\0\0\0\0", None), (b"\0\0\0\1\7", None),
+        ]  # fmt: skip
+
+
 def test_bytes_of_markers(tmp_path: Path) -> None:
     markers = control_batch(5, 0) + control_batch(6, 1)
     kolumn.write(everything(markers), tmp_path / SEGMENT)
@@ -259,6 +275,8 @@ def test_offsets_too_far_from_each_other_or_from_the_name(tmp_path: Path) -> Non
         ({"value": ["x"]}, {"magic": 3}, "magic=3: format 'kafka' has 0, 1, 2"),
         ({"value": ["x"]}, {"magic": 1, "codec": "zstd"}, "codec='zstd': format 1 has the codecs none, gzip, snappy and lz4"),
         ({"isControl": [True]}, {"magic": 1}, "column 'isControl': format 1 has no control records"),
+        ({"isControl": [True], "controlType": ["done"]}, {}, "column 'controlType': 'done': expected one of ABORT, COMMIT, LEADER_CHANGE,"),
+        ({"isControl": [True], "controlType": ["SNAPSHOT_FOOTER"]}, {"format": "kip98-draft"}, "expected one of COMMIT, ABORT$"),
         ({"isTransactional": [True]}, {"magic": 0}, "column 'isTransactional': format 0 has no records of transactions"),
         ({"value": ["x"]}, {"format": "csv"}, "unknown format 'csv'"),
         ({"value": ["x"]}, {"batch_records": 0}, "expected at least 1"),

@@ -39,6 +39,7 @@ from kolumn.source.storage import base_name, within
 from kolumn.writers.commit.staged_file import StagedFile, final_name, writing
 from kolumn.writers.encoders import encode
 from kolumn.writers.entries import Encoded, EntrySettings, check_columns, codec_of, level_of, take_apart
+from kolumn.writers.markers import with_named_types
 from kolumn.writers.names import term_in
 from kolumn.writers.outgoing import name_of, outgoing, parent_of
 from kolumn.writers.payloads import NAMES, encoded, encoders_of, written_schema
@@ -326,7 +327,8 @@ def write(
         overrides ``timestamp``; ``timestampType`` 1 makes batches with LogAppendTime. ``topic`` and ``partition`` must be those of the
         folder, and otherwise have no effect, as columns that describe where a record was read (segment, position, magic, codec,
         transaction). An index without a name that pandas adds is left out. ``tombstone`` is used in KIP-87, where null means
-        "a tombstone if it has no value"; ``controlType``, ``timestampSeconds`` and ``brokerTimestampMs`` are used in enriched messages.
+        "a tombstone if it has no value"; ``timestampSeconds`` and ``brokerTimestampMs`` are used in enriched messages. ``controlType`` says
+        of a control record what its key says, so that it needs no key: COMMIT, ABORT, …
     path : str or PathLike
         A segment file (``*.log``), or the folder of a topic-partition, which may exist only if it is empty. Readers take topic and
         partition from its name, ``orders-0``; of a folder ``orders`` both are null. At a URL no file appears before all are written.
@@ -389,7 +391,7 @@ def write(
         SegmentFiles(staged, segment_bytes, index_interval_bytes, how.format) as files,
     ):
         writer = Writer(files, how, base_offset or 0)
-        for piece in encoded(_of_one_partition(cut_into_pieces(reader), target), encoders):
+        for piece in with_named_types(encoded(_of_one_partition(cut_into_pieces(reader), target), encoders), how.layout):
             writer.add(piece, last=False)
         writer.add(schema.empty_table(), last=True)
     return [target if files.single else within(target, file.name) for file in files.paths]
