@@ -97,6 +97,17 @@ def test_a_table_has_one_type(disk: Path, caplog: pytest.LogCaptureFixture) -> N
     assert "826 values could not be decoded" in caplog.messages[1]
 
 
+def test_a_table_takes_no_topic_by_the_schema_of_another(disk: Path, tmp_path: Path) -> None:
+    pytest.importorskip("deltalake", reason="kolumn[delta] has it")
+    target = tmp_path / "table"
+    out = invoked("to-delta", *TYPED[:2], disk / "[cop]*-0", target)
+    assert (out.exit_code, out.stderr, target.exists()) == (
+        2, f"kolumn: clicks, payments: no schema of their values, and a table has one type: name one topic, e.g. '{disk}/orders-*', "
+        "or leave out --value-format, so that values stay bytes\n", False,
+    )  # fmt: skip
+    assert invoked("to-delta", *TYPED[:2], disk / "orders-*", target).exit_code == 0
+
+
 def test_without_any_schema(disk: Path) -> None:
     """The errors are those of a read of all of them."""
     for names, subjects in ((["clicks"], "clicks-value"), (["clicks", "payments"], "clicks-value or payments-value")):

@@ -34,25 +34,25 @@ _NAMED = 6  # Topics that an error names.
 _NAMING = 100  # Values that are looked at for the message that they name.
 
 
-def with_types(options: Options, source: Source, ranges: Iterable[Range]) -> Options:
+def with_types(options: Options, source: Source, ranges: Iterable[Range], of_each_topic: bool = False) -> Options:
     """The options of a read with the types of its typed columns.
 
     Schemas are looked for beside the ``source``. Only a type that has to be inferred reads the ``ranges``, up to ``value_sample`` values.
-    Topics without a schema are read by that of the others, which the log says. Raises `ArgumentError` if a schema makes no sense or is not
-    there, topics of the read have different schemas, or no type can be inferred.
+    Topics without a schema are read by that of the others, which the log says, unless a schema is needed ``of_each_topic``. Raises
+    `ArgumentError` if a schema makes no sense or is not there, topics of the read have different schemas, or no type can be inferred.
     """
     if not options.typed:
         return options
     some = list(ranges)
-    known = replace(options, typed=tuple(known_type(typed, options, source, some) for typed in options.typed))
+    known = replace(options, typed=tuple(known_type(typed, options, source, some, of_each_topic) for typed in options.typed))
     # Errors of schemas and names are raised here.
     _ = known.schema, [typed.looks_at for typed in known.typed]
     return known
 
 
-def known_type(typed: Typed, options: Options, source: Source, ranges: Sequence[Range]) -> Typed:
+def known_type(typed: Typed, options: Options, source: Source, ranges: Sequence[Range], of_each_topic: bool = False) -> Typed:
     """A column of a read with its type, and the message of Protobuf that the first values are of; errors as `with_types`."""
-    known = _known(typed, options, source, ranges)
+    known = _known(typed, options, source, ranges, of_each_topic)
     try:
         _ = None if known.format == INTERNAL else known.decoder
     except UnnamedMessageError as error:
@@ -60,7 +60,7 @@ def known_type(typed: Typed, options: Options, source: Source, ranges: Sequence[
     return known
 
 
-def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Range]) -> Typed:
+def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Range], of_each_topic: bool) -> Typed:
     if typed.reader is not None:
         return typed
     if typed.format == INTERNAL:
@@ -75,7 +75,7 @@ def _known(typed: Typed, options: Options, source: Source, ranges: Sequence[Rang
     if opener is None:
         raise ArgumentError(f"{typed.option('format')}={typed.format!r} needs {typed.option('schema')}, or {typed.option('schemas')}")
     found = typed.of(None, opener)
-    newest = _of_topics(found, ranges) if typed.subject == "topic" else None
+    newest = _of_topics(found, ranges, of_each_topic) if typed.subject == "topic" else None
     if typed.schema is not None:
         reader = _of_subject(found) or reader_of(typed, _kind(typed.schema) if newest is None else newest.kind)
     else:
@@ -170,7 +170,7 @@ def _open(given: object, source: Source, as_of: int | None, naming: Naming) -> S
     return found.within(naming) if isinstance(found, ListedSchemas | ServiceSchemas) else found
 
 
-def _of_topics(typed: Typed, ranges: Iterable[Range]) -> Schema | None:
+def _of_topics(typed: Typed, ranges: Iterable[Range], of_each_topic: bool) -> Schema | None:
     """The newest schema of the topics that are read, None if they have no subjects."""
     schemas, naming = typed.writers, _naming(typed, ranges)
     assert schemas is not None
@@ -183,6 +183,11 @@ def _of_topics(typed: Typed, ranges: Iterable[Range]) -> Schema | None:
             f"{_example(ranges, next(iter(found)))}, or take {A_FRAME_EACH}"
         )
     others = [shown(topic) for topic in naming.topics if topic not in found]
+    if found and others and typed.schema is None and of_each_topic:
+        raise ArgumentError(
+            f"{', '.join(others)}: no schema of {'its' if len(others) == 1 else 'their'} {typed.column}s, and a table has one type: name "
+            f"one topic{_example(ranges, next(iter(found)))}, or leave out {typed.option('format')}, so that {typed.column}s stay bytes"
+        )
     if found and others and typed.schema is None:
         logger.warning(
             "%s: no schema; %s %ss are read by the schema of %s, and null where they do not fit it",

@@ -143,8 +143,9 @@ def append(
     Raises
     ------
     ArgumentError
-        An option is invalid, or other than in earlier runs; the table cannot have the columns, is partitioned in another way, or has rows
-        and no offsets; a segment has no topic or partition, or copies of a partition overlap.
+        An option is invalid, or other than in earlier runs; a topic has no schema, while others have one; the table cannot have the
+        columns, is partitioned in another way, or has rows and no offsets; a segment has no topic or partition, or copies of a partition
+        overlap.
     KolumnError
         The log ends before the offsets that the table has, or the topic has another id: it is another log. Or others have committed so
         often meanwhile that this run gave up.
@@ -193,7 +194,7 @@ class _Run:
     def __init__(self, source: keywords.Source, options: Options, target: "TableTarget", row_group_rows: int, compression: str) -> None:
         self.target, self.row_group_rows, self.compression = target, row_group_rows, compression
         self.segments = live_segments(source, options).segments
-        self.options = with_types(options, source, map(Range.whole, self.segments))
+        self.options = with_types(options, source, map(Range.whole, self.segments), of_each_topic=True)
         self.number, self.sent, self.stopped = uuid.uuid4().hex, False, False
         self.skipped: list[Skipped] = []
         self.lost: list[tuple[str, int, int, int]] = []
