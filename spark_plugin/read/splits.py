@@ -179,7 +179,7 @@ def even(size: int, split_bytes: int, slots: int | None) -> int:
 
 
 def _say_stops(ranges: list[Range], decode: Options, limits: Mapping[Key, Bounds]) -> None:
-    """Warn of partitions that are not read to their end. How many records come after it, tasks count."""
+    """Warn of partitions that are not read to their end. How many records come after it, tasks count: it is a metric of the scan."""
     within = ((part, decode.within(*limits.get(key_of(part), (None, None)))) for part in ranges)
     stopped = [stop_of(part) for part, options in within if reaches(part, options)]
     for line in lines(joined(stopped), PAST_IT):

@@ -81,11 +81,11 @@ class TaskLosses(Skipped):
         )
 
     def say(self) -> None:
-        """Log what was lost of values, and where the task has stopped."""
+        """Log what was lost of values, and where the task has stopped, of which the driver has warned."""
         if self.values.values:
             logger.warning("%s", self.values.said)
         for line in lines(self.stopped, PAST_IT):
-            logger.warning("%s", line)
+            logger.info("%s", line)
 
     @property
     def after_open(self) -> int:

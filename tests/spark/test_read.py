@@ -1,5 +1,6 @@
 """Spark returns the rows of `kolumn.read`, with any division of the bytes into splits: ranges, damage, schemas, committed reads."""
 
+import logging
 import re
 import struct
 from pathlib import Path
@@ -235,7 +236,8 @@ def test_what_a_consumer_was_given_is_read(spark: SparkSession) -> None:
         assert mine.sort_by(order).to_pylist() == every.filter(pc.is_in(every["transaction"], pa.array(states))).sort_by(order).to_pylist()
 
 
-def test_a_read_that_stops_warns_on_the_driver_and_in_tasks(log: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_read_that_stops_warns_once(log: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kolumn")
     frame = load(log.parent, **{"kafka.isolation.level": "read_committed"})
     said = "t-0 stops at offset 1: a transaction of producer 7 (epoch "
     (planned,) = caplog.messages
@@ -244,6 +246,9 @@ def test_a_read_that_stops_warns_on_the_driver_and_in_tasks(log: Path, caplog: p
     assert frame.count() == 1
     assert caplog.messages[-1].startswith(said)
     assert caplog.messages[-1].endswith("; 1 committed record after it is not read. openTransactions=skip reads past it")
+    assert [record.levelname for record in caplog.records if record.message.startswith(said)][-1] == "INFO"
+    warned = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert [text for text in warned if text not in planned] == []
     caplog.clear()
     for options in ({"openTransactions": "skip"}, {"endingOffsets": '{"t": {"0": 1}}'}):
         load(log.parent, **{"kafka.isolation.level": "read_committed"}, **options).count()
