@@ -85,7 +85,7 @@ def cat(
 
     Example: `kolumn cat --since 2026-01-31T12:00 --json orders-3 | jq .value`
     """
-    from kolumn.cli.lines import Template, blocks, data_of, json_lines, text_lines
+    from kolumn.cli.lines import blocks, data_of
     from kolumn.core.buffers import first_rows
     from kolumn.damage.findings import Skipped
     from kolumn.options import Options
@@ -96,14 +96,7 @@ def cat(
     if start is not None and not follow:
         raise ArgumentError("--start goes with --follow; --start-offset and --since say where a read begins")
     chosen = RecordFilter(key, grep, [name for name in ("key", "value") if f"{name}_format" in options])
-    lines_of: Callable[..., Any] = json_lines if template is None and is_json(json) else text_lines
-    # The default columns are None. With a typed key or value, its stored bytes are none of these.
-    printed = list(Options.of(**options).columns) if chosen.columns and template is None else options.get("columns")
-    if template is not None:
-        if json or "columns" in options:
-            raise ArgumentError("--template says what is printed: it does not go with --json or --columns")
-        lines_of = Template(template)
-        printed = lines_of.columns or ["offset"]
+    lines_of, printed = _lines_of(json, template, chosen, options)
     read = None if printed is None else [*printed, *(name for name in chosen.columns if name not in printed)]
     skipped, given, unknown = _telling() if follow else Skipped(), or_standard_input(sources), Counter[str]()
     # On a terminal a bar would overwrite the records.
@@ -123,6 +116,23 @@ def cat(
     for name, count in sorted(unknown.items()):
         note(f"not decoded, kept as bytes: {count} of {name}")
     return say(skipped)
+
+
+def _lines_of(
+    json: bool | None, template: str | None, chosen: "RecordFilter", options: dict[str, Any]
+) -> tuple[Callable[..., Any], list[str] | None]:
+    """What makes lines of records, and the columns that it needs; None for the default ones."""
+    from kolumn.cli.lines import Template, json_lines, text_lines
+    from kolumn.options import Options
+
+    if template is None:
+        # With a typed key or value, its stored bytes are no default column.
+        printed = list(Options.of(**options).columns) if chosen.columns else options.get("columns")
+        return json_lines if is_json(json) else text_lines, printed
+    if json or "columns" in options:
+        raise ArgumentError("--template says what is printed: it does not go with --json or --columns")
+    made = Template(template)
+    return made, made.columns or ["offset"]
 
 
 def _followed(given: "list[str] | InMemory", start: str, skipped: "Skipped", options: dict[str, Any]) -> "Iterator[pa.RecordBatch]":
