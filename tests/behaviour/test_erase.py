@@ -149,6 +149,9 @@ def test_one_in_a_hundred_keys_of_a_real_log(tmp_path: Path, case: Case) -> None
     )
     if not keys:
         pytest.skip("its records have no keys")
+    if len(keys) > 1:
+        # What takes the place of the last message of an old format has a test of its own.
+        keys = [key for key in keys if key != known["key"][-1].as_py()]
     chosen = set(rng.sample(keys, max(1, len(keys) // 100)))
     done = kolumn.erase(source, tmp_path, keys=chosen, verify=True)
     assert done.ok, done.verification.to_pylist()
