@@ -288,6 +288,10 @@ def test_offsets_too_far_from_each_other_or_from_the_name(tmp_path: Path) -> Non
         ({"offset": [1, None]}, {}, "column 'offset': 1 rows are null"),
         ({"offset": [3, 3]}, {}, "column 'offset': 3 follows 3: offsets have to increase"),
         ({"offset": [-1]}, {}, "column 'offset': -1 follows -1: offsets have to increase, from 0 or more"),
+        ({"topic": [b"\xff"]}, {}, "column 'topic': expected string, found binary: Invalid UTF8"),
+        ({"topic": [["t"]]}, {}, "column 'topic': expected string, found list<.*: Unsupported cast"),
+        ({"partition": [0.5]}, {}, "column 'partition': expected int32, found double: .*0.5"),
+        ({"partition": ["one"]}, {}, "column 'partition': expected int32, found string: .*'one'"),
         ({"offset": [1]}, {"base_offset": 1}, "base_offset=1: the table has a column 'offset'"),
     ],
 )
@@ -316,6 +320,29 @@ def test_frames_of_other_libraries(tmp_path: Path) -> None:
         assert list(map(tuple, map(dict.values, found.to_pylist()))) == expected
     raises(ArgumentError, r"found LazyFrame: \.collect\(\) makes it one", kolumn.write, pl.LazyFrame(rows), tmp_path / "lazy-0")
     raises(ArgumentError, r"frame of pandas or Polars, or a relation of DuckDB, found dict", kolumn.write, rows, tmp_path / "dict-0")
+    for series in (pl.Series(["a"]), pd.Series(["a"])):
+        raises(ArgumentError, r"found Series: \.to_frame\('value'\) makes it one", kolumn.write, series, tmp_path / "series-0")
+    for other, said in (
+        (pa.chunked_array([["a"]]), "found ChunkedArray, and Arrow makes no table of it: .* non-struct"),
+        (pd.DataFrame({"value": ["a", 1]}), "found DataFrame, .*: Expected bytes.*; Conversion failed for column value"),
+    ):
+        raises(ArgumentError, said, kolumn.write, other, tmp_path / "other-0")
+    gaps = frame.assign(partition=[3, None, 3])
+    kolumn.write(gaps, tmp_path / "gaps-3")
+    raises(ArgumentError, "'partition': found 3, and the folder is gaps-0: write to gaps-3, or", kolumn.write, gaps, tmp_path / "gaps-0")
+
+
+def test_categories_are_texts(tmp_path: Path) -> None:
+    pd, pl = (pytest.importorskip(name, reason="kolumn[all] has it") for name in ("pandas", "polars"))
+    rows = {"key": ["a", "b", "a"], "value": ["1", None, "1"], "topic": ["t", "t", None]}
+    tables = [pl.DataFrame(rows, schema=dict.fromkeys(rows, type)) for type in (pl.Categorical, pl.Enum(["a", "b", "1", "t"]))]
+    for number, table in enumerate([*tables, pd.DataFrame(rows).assign(partition=[2, 2, None]).astype("category")]):
+        kolumn.write(table, tmp_path / f"t-{number}")
+        found = kolumn.read(tmp_path / f"t-{number}", columns=["key", "value"], payload="string")
+        assert found.to_pydict() == {name: rows[name] for name in ("key", "value")}
+    inner = tables[0].select(value=pl.struct("key"))
+    kolumn.write(inner, tmp_path / "json-0", value_format="json", value_schema={"key": "string"})
+    assert kolumn.read(tmp_path / "json-0")["value"].to_pylist() == [b'{"key":"a"}', b'{"key":"b"}', b'{"key":"a"}']
 
 
 @pytest.mark.parametrize(

@@ -143,13 +143,30 @@ def _checked(column: str, own: dict[str, Any]) -> PayloadEncoder:
     return encoder
 
 
+def decoded_type(type: pa.DataType) -> pa.DataType:
+    """The type of what `decoded` returns. A few long values may be those of many rows, so text is large."""
+    if not pa.types.is_dictionary(type):
+        return type
+    values = type.value_type
+    if pa.types.is_string(values) or pa.types.is_string_view(values):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(values) or pa.types.is_binary_view(values) else values
+
+
+def decoded(column: pa.Array) -> pa.Array:
+    """A column without its dictionary, if it has one. Arrow's own decoding does not take views, which Polars has."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    return column.dictionary.cast(decoded_type(column.type)).take(column.indices)
+
+
 def plain(column: pa.Array) -> list[Any]:
     """The values as Python's: structs are dicts, maps lists of pairs, UUIDs those of Python, and times numbers of the type's unit."""
     type = column.type
     if isinstance(column, pa.ExtensionArray):
         return column.to_pylist() if type == pa.uuid() else plain(column.storage)
     if pa.types.is_dictionary(type):
-        return plain(column.dictionary_decode())
+        return plain(decoded(column))
     if pa.types.is_struct(type):
         names = [field.name for field in type]
         rows = zip(*map(plain, column.flatten()), strict=True)

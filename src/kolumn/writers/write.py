@@ -31,6 +31,7 @@ from kolumn.core import keywords
 from kolumn.core.arrays import Bytes, Int64s
 from kolumn.core.errors import ArgumentError, unknown
 from kolumn.core.keywords import known_keywords
+from kolumn.core.schema import RECORD_COLUMNS
 from kolumn.cpu_fallback.encode.index import index_entries
 from kolumn.formats import layouts
 from kolumn.formats.entries import Entries, Entry
@@ -42,11 +43,12 @@ from kolumn.writers.entries import Encoded, EntrySettings, check_columns, codec_
 from kolumn.writers.markers import with_named_types
 from kolumn.writers.names import term_in
 from kolumn.writers.outgoing import name_of, outgoing, parent_of
-from kolumn.writers.payloads import NAMES, encoded, encoders_of, written_schema
+from kolumn.writers.payloads import NAMES, decoded, decoded_type, encoded, encoders_of, written_schema
 
 _LARGEST_RELATIVE = 2**31 - 1
 _INDEX = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIMES = np.dtype([("time", ">i8"), ("offset", ">i4")])
+_MAKES_A_FRAME = {"collect": ".collect()", "to_frame": ".to_frame('value')"}
 _INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__")
 _ENRICHED = np.dtype([("offset", ">i4"), ("time", ">i8"), ("position", ">i4")])
 
@@ -323,7 +325,7 @@ def write(
     table : pyarrow.Table, RecordBatch, RecordBatchReader or anything with ``__arrow_c_stream__``
         Frames of pandas and Polars and relations of DuckDB have it. Any record columns of `kolumn.schema.RECORD_COLUMNS`; a
         missing column is null, or has the value that a plain producer sends, but for ``timestamp``: without one it is -1, as of a
-        record that has none. Keys and values may be binary or strings. ``offset`` must increase; gaps are kept. ``timestampMs``
+        record that has none. Keys and values may be binary, strings or categories. ``offset`` must increase; gaps are kept. ``timestampMs``
         overrides ``timestamp``; ``timestampType`` 1 makes batches with LogAppendTime. ``topic`` and ``partition`` must be those of the
         folder, and otherwise have no effect, as columns that describe where a record was read (segment, position, magic, codec,
         transaction). An index without a name that pandas adds is left out. ``tombstone`` is used in KIP-87, where null means
@@ -418,16 +420,20 @@ def _stream(table: Any) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(table.schema, [table])
     try:
         reader = table if isinstance(table, pa.RecordBatchReader) else pa.RecordBatchReader.from_stream(table)
-    except TypeError as error:
+    except (TypeError, pa.ArrowException) as error:
         expected = "a table or reader of pyarrow, a frame of pandas or Polars, or a relation of DuckDB"
-        hint = ": .collect() makes it one" if hasattr(table, "collect") else ""
+        makes = next((call for name, call in _MAKES_A_FRAME.items() if hasattr(table, name)), None)
+        why = f", and Arrow makes no table of it: {'; '.join(map(str, error.args))}" if isinstance(error, pa.ArrowException) else ""
+        hint = f": {makes} makes it one" if makes else why
         raise ArgumentError(f"table: expected {expected}, found {type(table).__name__}{hint}") from error
     # A frame of pandas whose rows were filtered brings its index as a column.
-    names = [name for name in reader.schema.names if not _INDEX_OF_PANDAS.fullmatch(name)]
-    if len(names) == len(reader.schema.names):
+    kept = [number for number, name in enumerate(reader.schema.names) if not _INDEX_OF_PANDAS.fullmatch(name)]
+    fields = map(reader.schema.field, kept)
+    schema = pa.schema([field.with_type(decoded_type(field.type)) for field in fields])
+    if schema.equals(reader.schema):
         return reader
-    schema = pa.schema([reader.schema.field(name) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, (batch.select(names) for batch in reader))
+    rows = ([decoded(batch.column(number)) for number in kept] for batch in reader)
+    return pa.RecordBatchReader.from_batches(schema, (pa.RecordBatch.from_arrays(columns, schema=schema) for columns in rows))
 
 
 def _of_one_partition(pieces: Iterator[pa.Table], target: str) -> Iterator[pa.Table]:
@@ -437,7 +443,11 @@ def _of_one_partition(pieces: Iterator[pa.Table], target: str) -> Iterator[pa.Ta
     found: dict[str, set[str]] = {"topic": set(), "partition": set()}
     for piece in pieces:
         for name in found.keys() & set(piece.schema.names):
-            column = piece[name].cast(pa.string()) if name == "topic" else piece[name]
+            try:
+                # pandas makes floats of partitions if some are missing.
+                column = piece[name].cast(pa.string() if name == "topic" else pa.int64())
+            except pa.ArrowException as error:
+                raise ArgumentError(f"column {name!r}: expected {RECORD_COLUMNS[name]}, found {piece[name].type}: {error}") from error
             found[name] |= {str(value) for value in column.unique().to_pylist() if value is not None}
             _check_one(name, sorted(found[name]), folder, named)
         yield piece
