@@ -195,10 +195,8 @@ def test_commands_say_where_they_stop(command: str, tmp_path: Path) -> None:
     arguments = [word.format(source, tmp_path / "target").replace("+", " ") for word in command.split()]
     result = asked.invoked(*arguments, "--isolation-level", "read_committed")
     (said,) = [line for line in result.stderr.splitlines() if "stops at" in line]
-    advice = "--open-transactions skip reads past it; `kolumn transactions` lists it"
-    if command.startswith("to-delta"):
-        # A table keeps its options, so the next run cannot have others.
-        advice = "A later run appends what follows when the transaction has ended; a new table with --open-transactions skip takes it now"
+    past_it = "--open-transactions skip reads past it; `kolumn transactions` lists it"
+    advice = "A later run appends the rest once the transaction has ended" if command.startswith("to-delta") else past_it
     assert said.endswith(f"; 3 committed records after it are not read. {advice}")
     assert result.exit_code == 0
 

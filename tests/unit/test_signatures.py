@@ -65,7 +65,7 @@ TAKEN: dict[Callable[..., Any], Set[str]] = {
     spark_plugin.export: OPTIONS.keys() - {"binary", "threads", "format"},
     **dict.fromkeys([kolumn.erase, spark_plugin.erase], frozenset(options_in(ChosenOptions)) - _NO_VALUES - {"replicas"}),
     kolumn.append: OPTIONS.keys()
-    - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary", "include_deleted_segments"},
+    - {"start_offset", "end_offset", "start_timestamp", "end_timestamp", "binary", "include_deleted_segments", "open_transactions"},
     kolumn.follow: OPTIONS.keys() - {"end_offset", "end_timestamp", "include_deleted_segments", "include_snapshots", "open_transactions"},
     kolumn.history: OPTIONS.keys() - {"columns", "binary", "include_control", "isolation_level", "open_transactions", "key_as", "value_as"},
     kolumn.latest: OPTIONS.keys()
@@ -85,7 +85,7 @@ NO_EFFECT: dict[Callable[..., Any], tuple[str, ...]] = {
     **dict.fromkeys([spark_plugin.read_segments, spark_plugin.export], ("binary", "threads")),
     kolumn.batches: ("columns", "start_offset", "isolation_level", "backend", "max_ratio", "value_format", "decode"),
     kolumn.verify: ("columns", "start_offset", "errors", "replicas", "include_control", "key_as", "value_errors", "decode"),
-    kolumn.append: ("start_offset", "end_timestamp", "binary", "include_deleted_segments"),
+    kolumn.append: ("start_offset", "end_timestamp", "binary", "include_deleted_segments", "open_transactions"),
     kolumn.history: ("columns", "isolation_level", "value_as"),
     kolumn.follow: ("end_offset", "end_timestamp", "include_snapshots", "open_transactions", "limit"),
     kolumn.latest: ("start_offset", "end_timestamp", "include_control", "include_snapshots"),

@@ -63,12 +63,12 @@ def foreign(reason: str) -> str | None:
     return reason.rpartition("found ")[2] if reason.startswith(f"{name}: expected {expected}") else None
 
 
-_PAST_IT = "--open-transactions skip reads past it; `kolumn transactions` lists it"
+PAST_IT = "--open-transactions skip reads past it; `kolumn transactions` lists it"
 
 
-def say(skipped: "Skipped", advice: str = _PAST_IT) -> int:
-    """Print on standard error where a read has stopped, whether values lost something, which files are no segments, and whether something
-    was left out. Returns the exit code, which the last two of these decide.
+def say(skipped: "Skipped", advice: str = PAST_IT) -> int:
+    """Print on standard error where a read has stopped, with advice; whether values lost something, which files are no segments, and
+    whether something was left out. Returns the exit code, which the last two of these decide.
     """
     from kolumn.damage.stopped import lines
 

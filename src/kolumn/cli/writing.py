@@ -22,7 +22,7 @@ from kolumn.cli.arguments import (
     with_read_options,
 )
 from kolumn.cli.common import counted, counts_of, note, print_json, rows_of, say, say_none, say_of, size_of
-from kolumn.cli.ending import DAMAGE, FAILED, LIMIT, OK, command, in_shell_words, progress
+from kolumn.cli.ending import DAMAGE, FAILED, LIMIT, OK, command, progress
 from kolumn.cli.help import VALUES
 from kolumn.cli.tables import print_left_out, print_some
 from kolumn.core.amounts import size
@@ -128,7 +128,7 @@ def to_parquet(
 
 
 _APPENDED = (
-    *("columns", "include_headers", "include_control", "isolation_level", "open_transactions"),
+    *("columns", "include_headers", "include_control", "isolation_level"),
     *(*TRANSLATED, "private_keys", *PAYLOADS),
 )  # fmt: skip
 StartOffsets = Annotated[
@@ -183,22 +183,23 @@ def to_delta(
 
 def _append(path: str, table: object, start: str | None, by_day: bool, json: bool, options: dict[str, OptionValue]) -> int:
     import kolumn
-    from kolumn.damage.findings import LATER, Skipped
+    from kolumn.damage.findings import Skipped
+    from kolumn.tools.append import LATER
 
     try:
         starts = None if start is None else loads(start)
     except ValueError as error:
         raise typer.BadParameter(f"--start-offsets: expected JSON, found {start!r}") from error
-    skipped, advice = Skipped(), in_shell_words(LATER, ["open_transactions"])
+    skipped = Skipped()
     with progress("appending", lambda: size_of([path])) as advance:
         done = kolumn.append(path, table, start_offsets=starts, by_day=by_day, on_damage=skipped, on_progress=advance, **options)
     if json:
         print_json({"rows": done.rows, "files": done.files, "next": done.next, "lost": done.lost})
-        return say(skipped, advice)
+        return say(skipped, LATER)
     for topic, partition, first, end in done.lost:
         note(f"lost: {topic}-{partition}: offsets {first} to {end - 1} were deleted before they were appended")
     note(f"{counted(done.rows, 'record')} in {counted(len(done.files), 'file')} appended")
-    return say(skipped, advice)
+    return say(skipped, LATER)
 
 
 @command

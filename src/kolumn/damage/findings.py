@@ -26,8 +26,6 @@ logger = logging.getLogger("kolumn.values")
 of_transactions = logging.getLogger("kolumn.transactions")
 MOST_ROWS = 50
 PAST_IT = 'open_transactions="skip" reads past it'
-LATER = 'A later run appends what follows when the transaction has ended; a new table with open_transactions="skip" takes it now'
-"""Advice of `kolumn.append`, whose tables keep their options."""
 _NAMES = ("segment", "position", "size", "baseOffset", "lastOffset", "recordsLost", "reason", "kind")
 DAMAGE, LIMIT = "damage", "limit"
 """Kinds of what a read leaves out."""
@@ -113,6 +111,7 @@ class Skipped(Result):
     limits: list[Damage] = field(default_factory=list)
     values: LostValues = field(default_factory=LostValues)
     stopped: list[StoppedAt] = field(default_factory=list)
+    _advice = PAST_IT
 
     def __call__(self, piece: Damage) -> None:
         """Add what was left out at one place."""
@@ -169,7 +168,7 @@ class Skipped(Result):
         return f"<p>{escape(str(self))}</p>" + (html_table(_NAMES, rows, len(self.pieces)) if rows else "")
 
     def __str__(self) -> str:
-        return "; ".join(filter(None, (self.left_out, str(self.values), *lines(self.stopped, PAST_IT)))) or "nothing left out"
+        return "; ".join(filter(None, (self.left_out, str(self.values), *lines(self.stopped, self._advice)))) or "nothing left out"
 
     def after(self, text: str) -> str:
         """A text, with what was left out after it if anything was."""
@@ -198,9 +197,10 @@ def tell_lost(values: LostValues, on_damage: OnDamage | None) -> None:
 
 
 def tell_stops(stopped: list[StoppedAt], on_damage: OnDamage | None, advice: str = PAST_IT) -> None:
-    """Add where a read has stopped to what a caller has passed to collect it, or else log it."""
+    """Add where a read has stopped to what a caller has passed to collect it, or else log it, with what can be done."""
     if isinstance(on_damage, Skipped):
         on_damage.stop(stopped)
+        on_damage._advice = advice
         return
     for line in lines(stopped, advice):
         of_transactions.warning("%s", line)

@@ -33,7 +33,7 @@ from kolumn.core.keywords import known_keywords, refused
 from kolumn.core.lost import LostValues
 from kolumn.core.results import Result, counted
 from kolumn.core.threads import PARQUET, workers
-from kolumn.damage.findings import LATER, Damage, OnDamage, Skipped, tell_lost, tell_stops
+from kolumn.damage.findings import Damage, OnDamage, Skipped, tell_lost, tell_stops
 from kolumn.damage.stopped import StoppedAt, lines
 from kolumn.decode.pipeline import scan_ranges
 from kolumn.formats import layouts
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 FILE_BYTES = 256 << 20
 """A file ends after the batch that makes it larger than this."""
+LATER = "A later run appends the rest once the transaction has ended"
 _TOOL: Tool = "Iceberg and Delta"
 _ATTEMPTS = 10
 _OPEN_FILES = 16  # of a topic-partition, each of another day
@@ -101,6 +102,11 @@ class Appended(Result):
     refused(("start_offset", "start_timestamp"), "the table knows where a run begins; start_offsets says it for a table that does not")
     | refused(("end_offset", "end_timestamp", "binary"), "records are appended up to the end of the log")
     | refused(("include_deleted_segments",), "a table takes offsets as they grow, and deleted segments have earlier ones")
+    | {
+        "open_transactions": "option 'open_transactions': append takes each offset once, so it stops at an open transaction, and a later "
+        "run goes on once that has ended. A dead broker ends none: write its log with `kolumn to-parquet --open-transactions skip`, or "
+        'with deltalake.write_deltalake(table, kolumn.scan(source, isolation_level="read_committed", open_transactions="skip"))'
+    }
 )
 def append(
     source: keywords.Source,
@@ -202,7 +208,7 @@ class _Run:
 
     def run(self, given: Mapping[str, Mapping[int, int]] | None, by_day: bool) -> Appended:
         target, logs, ids = self.target, self._logs(), topic_ids(self.segments)
-        settings = settings_of(self.options.isolation_level, self.options.include_control, self.options.open_transactions)
+        settings = settings_of(self.options.isolation_level, self.options.include_control)
         say_narrowed(self.options.schema, _TOOL)
         target.prepare(narrowed_schema(self.options.schema, _TOOL), by_day)
         self.options = self.options.with_added(("timestamp",) if target.by_day else ())

@@ -17,26 +17,24 @@ from itertools import product
 from typing import get_args
 
 from kolumn.core.errors import KolumnError
-from kolumn.core.keywords import IsolationLevel, OpenTransactions
+from kolumn.core.keywords import IsolationLevel
 
 STATE, RUN = "kolumn.offsets", "kolumn.run"
 """Names under which a commit has the state, and the run that made it."""
 Key = tuple[str, int]
 
 
-def settings_of(isolation_level: str, include_control: bool, open_transactions: str) -> str:
-    """The options that choose rows, as a table keeps them. Stopping is not named: versions that knew nothing else did not name it."""
-    text = f"isolation_level={isolation_level}, include_control={include_control}"
-    return text if open_transactions == "stop" else f"{text}, open_transactions={open_transactions}"
+def settings_of(isolation_level: str, include_control: bool) -> str:
+    """The options that choose rows, as a table keeps them."""
+    return f"isolation_level={isolation_level}, include_control={include_control}"
 
 
 def for_people(settings: str) -> str:
     """Settings with what a message about them has to say."""
-    stops = "read_committed" in settings and "open_transactions" not in settings
-    return settings.replace(", include_control=False", "") + (", open_transactions=stop" if stops else "")
+    return settings.replace(", include_control=False", "")
 
 
-EVERY_SETTING = [settings_of(*own) for own in product(get_args(IsolationLevel), (False, True), get_args(OpenTransactions))]
+EVERY_SETTING = [settings_of(*own) for own in product(get_args(IsolationLevel), (False, True))]
 """Delta tables keep a number for the settings."""
 
 
