@@ -84,7 +84,8 @@ class TaskLosses(Skipped):
         """Log what was lost of values, and where the task has stopped, of which the driver has warned."""
         if self.values.values:
             logger.warning("%s", self.values.said)
-        for line in lines(self.stopped, PAST_IT):
+        # Another task may have what comes after the transaction.
+        for line in lines([own for own in self.stopped if own.records != 0 or own.is_estimate], PAST_IT):
             logger.info("%s", line)
 
     @property

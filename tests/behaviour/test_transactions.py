@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -28,7 +29,7 @@ from kit.outcome import raises
 from kit.replicas import write_log
 from kit.settled import in_folder
 from kolumn.copies.transactions import from_headers, from_side_files
-from kolumn.damage.stopped import StoppedAt
+from kolumn.damage.stopped import StoppedAt, lines
 from kolumn.options import Options
 from kolumn.source.segments import find_segments
 from kolumn.source.side_files import ABORTED as ABORTED_ENTRY
@@ -185,7 +186,37 @@ def test_what_a_read_that_stops_says(tmp_path: Path, caplog: pytest.LogCaptureFi
     # Producers set these times, which are in no order.
     assert [(one.records, one.is_estimate) for one in stops(source, start_timestamp=0)] == [(3, True)]
     assert re.match(rf"{said}no committed record comes after it", str(stops(source, end_offset=2)[0]))
+    # The first record of a batch need not be its earliest one.
+    source = log(tmp_path, batch([Record(0, b"k", b"v", 10)], flags=TRANSACTIONAL, producer_id=7), times(1, 200, 50), times(3, 60, 200))
+    for options, found in (({}, 2), ({"end_offset": 3}, 0), ({"start_offset": 1, "end_offset": 3}, 0), ({"start_offset": 3}, 2)):
+        (stop,) = stops(source, end_timestamp=100, **options)
+        assert (stop.records, stop.is_estimate) == (found, True)
+        left = "about 2 committed records after it are not read" if found else "there may be committed records after it, which are not read"
+        assert str(stop).endswith(f"; {left}")
+    assert stops(log(tmp_path, data(0, 7), plain(1)), start_offset=1, end_timestamp=0) == []
     assert caplog.messages == []
+
+
+def test_where_several_reads_stop(tmp_path: Path) -> None:
+    """Other records add up, and the same ones count once; folders of one name are different logs."""
+    skipped = kolumn.Skipped()
+    one, other = (log(tmp_path / name, data(0, 7), *map(plain, range(1, 7))) for name in "ab")
+    for (start, end), count in {(0, 3): 2, (5, 9): 4, (0, 2): 4, (3, 5): 6, (0, 9): 6}.items():
+        committed(one, start_offset=start, end_offset=end, on_damage=skipped)
+        assert [stop.records for stop in skipped.stopped] == [count]
+    committed(other, on_damage=skipped)
+    assert [(stop.log, stop.records) for stop in skipped.stopped] == [("t-0", 6)] * 2
+
+
+def test_counts_that_are_not_known() -> None:
+    stop = StoppedAt("t-0", 1, 7, records=None)
+    for counts, said in (
+        ([(None, False)] * 2, "committed records in them may not be"), ([(0, True)], "committed records in them may not be"),
+        ([(None, False), (2, True)], "at least 2 committed records in them are not"),
+        ([(3, True)], "about 3 committed records in them are not"),
+    ):  # fmt: skip
+        some = [replace(stop, records=records, is_estimate=is_estimate) for records, is_estimate in counts]
+        assert [*lines([stop] * 3 + some, "Advice")][-1] == f"and {len(some)} more stop likewise; {said} read. Advice"
 
 
 @pytest.mark.parametrize("command", ["cat {0}", "to-parquet {0} -o {1}", "to-delta {0} {1}", "sql {0} --json select+*+from+t"])
@@ -260,6 +291,10 @@ def test_a_damaged_side_file_is_no_side_file(case: Case, suffix: str, tmp_path: 
 def data(offset: int, producer: int, count: int = 1) -> bytes:
     records = [Record(offset + i, None, b"%d" % (offset + i), 0) for i in range(count)]
     return batch(records, flags=TRANSACTIONAL, producer_id=producer)
+
+
+def times(offset: int, *moments: int) -> bytes:
+    return batch([Record(offset + i, None, b"v", moment) for i, moment in enumerate(moments)])
 
 
 def plain(offset: int, producer: int = -1) -> bytes:

@@ -253,6 +253,10 @@ def test_a_read_that_stops_warns_once(log: Path, caplog: pytest.LogCaptureFixtur
     for options in ({"openTransactions": "skip"}, {"endingOffsets": '{"t": {"0": 1}}'}):
         load(log.parent, **{"kafka.isolation.level": "read_committed"}, **options).count()
     assert caplog.messages == []
+    # Another task may have what comes after the transaction.
+    assert load(log.parent, **{"kafka.isolation.level": "read_committed"}, endingOffsets='{"t": {"0": 2}}').count() == 1
+    assert "; committed records after it are not read" in caplog.text
+    assert "no committed record" not in caplog.text
 
 
 def data(offset: int) -> bytes:

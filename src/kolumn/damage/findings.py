@@ -17,7 +17,7 @@ from kolumn.core.results import Result, counted
 from kolumn.core.schema import REMARK_SCHEMA
 from kolumn.core.text import in_column
 from kolumn.cpu_fallback.machine.checksum import crc32c
-from kolumn.damage.stopped import StoppedAt, lines
+from kolumn.damage.stopped import StoppedAt, joined, lines
 from kolumn.formats import layouts, redpanda, table
 from kolumn.formats.entries import Entry, Lost
 from kolumn.source.segments import Range
@@ -125,13 +125,15 @@ class Skipped(Result):
         self.stop(other.stopped)
 
     def stop(self, stopped: Iterable[StoppedAt]) -> None:
-        """Add where a read has stopped; a query may read a log more than once."""
+        """Add where a read has stopped. Other offsets of a log add up; a query may read the same ones more than once."""
         for own in stopped:
-            same = next((one for one in self.stopped if (one.log, one.offset) == (own.log, own.offset)), None)
-            if same is None:
+            at = next((i for i, one in enumerate(self.stopped) if one.is_of(own)), None)
+            if at is None:
                 self.stopped.append(own)
-            elif (own.records or 0) > (same.records or 0):
-                self.stopped[self.stopped.index(same)] = own
+            elif not self.stopped[at].overlaps(own):
+                self.stopped[at : at + 1] = joined([self.stopped[at], own])
+            elif (own.records or 0) > (self.stopped[at].records or 0):
+                self.stopped[at] = own
 
     @property
     def pieces(self) -> list[Damage]:

@@ -39,7 +39,7 @@ def stop_of(part: Range) -> StoppedAt:
     if segment.topic is None or segment.partition is None:
         log = segment.path if segment.base_offset is None else parent(segment.path)
     producer = next(producer for producer, first in transactions.open if first == transactions.last_stable_offset)
-    return StoppedAt(log, offset, producer, transactions.epoch, transactions.since, None)
+    return StoppedAt(log, offset, producer, transactions.epoch, transactions.since, None, folder=parent(segment.path))
 
 
 def reaches(part: Range, options: Options) -> bool:
@@ -72,7 +72,8 @@ def _stop(part: Range, options: Options) -> StoppedAt | None:
         return None
     found, in_sets = stop_of(part), layouts.format_of(part.segment.format).transactions_in_sets
     offset = found.offset if part.offsets is None else counter.consumers(stable)
-    return replace(found, offset=offset, records=None if in_sets else counter.records, is_estimate=counter.is_estimate)
+    records = None if in_sets else counter.records
+    return replace(found, offset=offset, records=records, is_estimate=counter.is_estimate, counted=(counter.counted,))
 
 
 class _Counter:
@@ -81,6 +82,7 @@ class _Counter:
     def __init__(self, part: Range, options: Options, low: int, high: int) -> None:
         self.part, self.options, self.low, self.high = part, options, low, high
         self.withheld = self.records = 0
+        self.counted = high, low
         self.is_estimate = False
         self._before = part.floor
         self._first: int | None = None
@@ -112,8 +114,9 @@ class _Counter:
         if options.start_timestamp is not None:
             asked &= entries.max_timestamp >= options.start_timestamp
         if options.end_timestamp is not None:
-            dated = entries.timestamp_type == table.LOG_APPEND_TIME
-            asked &= np.where(dated, entries.max_timestamp, entries.base_timestamp) < options.end_timestamp
+            # The first record of a batch need not be its earliest one, of which headers do not tell.
+            told = (entries.timestamp_type == table.LOG_APPEND_TIME) | (entries.count == 1)
+            asked &= ~told | (entries.max_timestamp < options.end_timestamp)
         if asked.any():
             self._count(entries[asked], base[asked])
 
@@ -132,8 +135,11 @@ class _Counter:
         states = states_of(self.part.transactions, entries)
         read = (states == NONE) | (states == COMMITTED)
         self.withheld += int(records.sum())
-        self.records += int(records[read].sum())
+        self.counted = min(self.counted[0], int(low.min())), max(self.counted[1], int(high.max()) + 1)
         self.is_estimate |= not sure[read].all()
+        if self.options.end_timestamp is not None:
+            read &= np.minimum(entries.base_timestamp, entries.max_timestamp) < self.options.end_timestamp
+        self.records += int(records[read].sum())
 
     def consumers(self, raw: int) -> int | None:
         """The consumer offset of a raw one; None if it is not among those of the range."""
