@@ -2,6 +2,7 @@
 runs where `follow` would sleep.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -188,6 +189,18 @@ def test_what_retention_deletes(folder: Path, polls: Any, caplog: pytest.LogCapt
     rolled = both(*(adding(at(folder, base), of(base, base + 2)) for base in (12, 14)), at(folder).unlink, at(folder, 8).unlink)
     assert polls(folder, rolled, start_offset=1) == [[1, 2, 8], [12, 13, 14, 15]]
     assert "t-0: offsets 9 to 11 were deleted before they were read" in caplog.text
+    caplog.clear()
+
+
+def test_what_is_before_the_start_never_comes(folder: Path, polls: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Also if the log is cut before it was reached."""
+    rolled = both(at(folder).unlink, adding(at(folder, 6), of(6, 7)))
+    assert polls(folder, rolled, adding(at(folder, 6), of(7, 10)), start_offset=8) == [[], [], [8, 9]]
+    assert caplog.text == ""
+    at(folder, 6).unlink()
+    put(folder, of(0, 3), of(3, 5))
+    cut = partial(os.truncate, at(folder), len(of(0, 3)))
+    assert polls(folder, both(cut, adding(at(folder), of(3, 4))), adding(at(folder), of(4, 10)), start_offset=8) == [[], [], [8, 9]]
 
 
 def test_a_partition_that_goes_and_comes_back(folder: Path, polls: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -314,6 +327,7 @@ def test_what_cannot_be_followed(folder: Path, tmp_path: Path) -> None:
         ({"start": "middle"}, "start='middle': expected one of earliest, latest"),
         ({"start": "latest", "start_offset": 3}, "start='latest': expected no start_offset"), ({"replicas": "merge"}, "replicas='merge'"),
         ({"end_offset": 5}, "option 'end_offset' has no effect here: follow has no end"), ({"limit": 5}, "option 'limit'"),
+        *(({"poll_seconds": one}, "poll_seconds=.*: expected a number of seconds") for one in ("x", -1, math.nan, 1e300, True, None)),
         ({"include_snapshots": True}, "option 'include_snapshots'"), ({"open_transactions": "skip"}, "when it has ended"),
     ):  # fmt: skip
         raises(kolumn.ArgumentError, said, kolumn.follow, folder, **options)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from threading import TIMEOUT_MAX
 from time import sleep
 from typing import Any, Literal, Unpack
 
@@ -83,7 +84,8 @@ def follow(
     Returns
     -------
     iterator of pyarrow.RecordBatch
-        All with the columns and types of `scan` at the time of the call: types of typed values are those of the records that are there.
+        All with the columns and types of `scan` at the time of the call: types of typed values are those of the records that are there,
+        one type for all topics.
 
     Raises
     ------
@@ -101,6 +103,8 @@ def follow(
         raise ArgumentError(f"start={start!r}: expected one of earliest, latest")
     if start == "latest" and (asked.start_offset, asked.start_timestamp) != (None, None):
         raise ArgumentError("start='latest': expected no start_offset and no start_timestamp with it")
+    if isinstance(poll_seconds, bool) or not isinstance(poll_seconds, int | float) or not 0 <= poll_seconds <= TIMEOUT_MAX:
+        raise ArgumentError(f"poll_seconds={poll_seconds!r}: expected a number of seconds, 0 or more")
     check_payload(payload)
     # The plan finds the types of typed columns.
     return _Followed(parts, plan_read(parts, asked).options, start == "latest", on_damage, payload).batches(poll_seconds)
@@ -111,11 +115,12 @@ class _Place:
     """How far a log was read: up to the offset ``next``, None if nothing was read, and the leader epoch ``epoch``.
 
     That is a position in a segment, before which it has the batches ``marks``; by offset alone without a segment. Records below ``low`` are
-    not wanted.
+    not wanted, and those below ``start`` never are.
     """
 
     next: int | None = None
     low: int | None = None
+    start: int = 0
     ids: Mapping[str, str] = field(default_factory=dict)
     epoch: int | None = None
     segment: Segment | None = None
@@ -194,7 +199,8 @@ class _Followed:
         self.known, self.said = set[tuple[str, int]](), set[str]()
         # Those that appear later are read from their beginning.
         for name, own in self._groups().items():
-            self.places[name] = _Place(low=readable_end(log_of(own, options), options) if from_end else options.start_offset)
+            low = readable_end(log_of(own, options), options) if from_end else options.start_offset
+            self.places[name] = _Place(low=low, start=options.start_offset or 0)
 
     def batches(self, poll_seconds: float) -> Iterator[pa.RecordBatch]:
         while True:
@@ -266,7 +272,7 @@ class _Followed:
                     break
         except StorageError:
             if delivered is not None:
-                self.places[name] = _Place(delivered, delivered, place.ids, epoch)
+                self.places[name] = _Place(delivered, delivered, place.start, place.ids, epoch)
             raise
         finally:
             tell_lost(told.values, self.on_damage)
@@ -295,10 +301,10 @@ class _Followed:
                 "%s: read up to offset %d, and the log was truncated to offset %d meanwhile, as after a change of leader. It is read again "
                 "from there, with the records that it has now", name, reached, end,
             )  # fmt: skip
-        elif start > reached:
-            logger.warning("%s: offsets %d to %d were deleted before they were read", name, reached, start - 1)
+        elif start > (wanted := max(reached, place.start)):
+            logger.warning("%s: offsets %d to %d were deleted before they were read", name, wanted, start - 1)
         following = min(end, max(start, reached))
-        return _Place(following, following, place.ids, place.epoch)
+        return _Place(following, max(following, place.start), place.start, place.ids, place.epoch)
 
     def _ranges(self, segments: list[Segment], place: _Place) -> list[Range]:
         found = place.found_in(segments)
