@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kolumn
-from kit.asked import invoked
+from kit.asked import invoked, put
 from kit.outcome import raises
 from kit.schemas_topic import RECORD, framed, version, write
 
@@ -76,6 +76,9 @@ def test_tables_and_frames_of_each_topic(disk: Path, caplog: pytest.LogCaptureFi
     assert frames["shipments"].head(1).collect()["value"].struct["order"].to_list() == [0]
     assert sorted(caplog.messages) == [f"{name}: no schema; its values stay bytes" for name in BYTES]
     raises(KeyError, "did you mean 'orders'", frames.__getitem__, "order")
+    names: tuple[Any, ...] = (3, None, "order")
+    for name in names:
+        assert (name in frames, frames.get(name)) == (False, None)
     assert list(kolumn.topics((disk / "orders-0" / f"{0:020}.log").read_bytes())) == ["records"]
     pytest.importorskip("duckdb", reason="kolumn[sql] has it")
     query = "select count(value.customer) o, (select count(value.sent) from shipments) s, (select count(value) from payments) p from orders"
@@ -125,6 +128,14 @@ def test_json_of_each_topic(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         {"topic": "none", "value": "\0\1", "valueEncoding": "utf-8"},
     ]  # fmt: skip
     assert caplog.messages == ["none: no JSON; its values stay bytes"]
+    # What has no values has no type, and is no error.
+    put(tmp_path / "bare-0", b"")
+    caplog.clear()
+    for some, said in ((tmp_path, "no record matches; the source has 4 records"), (tmp_path / "bare-0", "the source has no records")):
+        out = invoked(*how[:-1], "--start-offset", 9, some)
+        assert (out.exit_code, out.stdout, said in out.stderr) == (0, "", True)
+    polars = pytest.importorskip("polars", reason="kolumn[polars] has it")
+    assert kolumn.topics(tmp_path, value_format="json")["bare"].collect().schema["value"] == polars.Binary()
     # One table has the fields of all of them, however few values are looked at.
     one = kolumn.scan([tmp_path / "a-0", tmp_path / "b-0"], value_format="json", value_sample=1).schema
     assert one.field("value").type == pa.struct([("x", pa.int64()), ("y", pa.string())])

@@ -20,6 +20,7 @@ from kolumn.readers.plan import ReadPlan, live_segments, plan_read
 from kolumn.readers.topics import plan_topics, types_by_topic
 from kolumn.readers.verified import Report, verified
 from kolumn.source.segments import Range
+from kolumn.values.schemas.schema import NO_VALUES, UntypedError
 from kolumn.values.typed import payload_names
 
 
@@ -100,7 +101,15 @@ def each_topic(
 ) -> Iterator[pa.RecordBatch]:
     """The records of a source whose topics may have types of their own, so that batches differ in their columns."""
     decoder = decoder_of(options.backend)
-    return _of_plans(plan_topics(source, options.for_rows(limit)), on_damage, decoder, limit)
+    options = options.for_rows(limit)
+    try:
+        plans = plan_topics(source, options)
+    except UntypedError as error:
+        if error.why != NO_VALUES:
+            raise
+        # There may be nothing at all, or tombstones.
+        plans = plan_topics(source, options, is_one_of_several=True)
+    return _of_plans(plans, on_damage, decoder, limit)
 
 
 def _of_plans(plans: list[ReadPlan], on_damage: OnDamage | None, decoder: Decoder, left: int | None) -> Iterator[pa.RecordBatch]:

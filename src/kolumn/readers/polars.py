@@ -311,12 +311,15 @@ class TopicFrames(Mapping[str, "pl.LazyFrame"]):
 
     def __getitem__(self, name: str) -> "pl.LazyFrame":
         if name not in self._folders:
-            raise KeyError(unknown("topic", name, self._folders))
+            raise KeyError(unknown("topic", str(name), self._folders))
         folders = list(self._folders[name])
         if name not in self.sources:
             own, several = (folders, self._source) if len(self._folders) > 1 else (self._source, None)
             self.sources[name] = FrameSource(own, self._options, self._on_damage, self._payload, several)
         return _lazy_frame(self.sources[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._folders
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._folders)

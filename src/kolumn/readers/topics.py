@@ -33,7 +33,7 @@ def plan_topics(source: Source, options: Options, is_one_of_several: bool = Fals
     live = live_segments(source, options)
     plan = plan_of(live, replace(live.options, typed=()))
     known = types_by_topic(live.options, source if beside is None else beside, plan.ranges, is_one_of_several)
-    groups = by_type(plan.ranges, known) or [(with_types(live.options, source, ()), [])]
+    groups = by_type(plan.ranges, known) or [(_of_none(live.options, source), [])]
     return [replace(plan, options=own, ranges=some) for own, some in groups]
 
 
@@ -84,6 +84,14 @@ def types_by_topic(options: Options, source: Source, ranges: Sequence[Range], is
     # Errors of names are raised here.
     _ = [how.schema for how in made.values()]
     return made
+
+
+def _of_none(options: Options, source: Source) -> Options:
+    """The options of a read without ranges, which has nothing to find a type by."""
+    try:
+        return with_types(options, source, ())
+    except UntypedError:
+        return _without(options, ())
 
 
 def _is_of_topics(typed: Typed) -> bool:

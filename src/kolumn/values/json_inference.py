@@ -19,7 +19,7 @@ import pyarrow as pa
 from kolumn.core.text import is_text
 from kolumn.values.decoder import MOST_NESTED, is_deep
 from kolumn.values.extensions import JSON_TEXT
-from kolumn.values.schemas.schema import UntypedError
+from kolumn.values.schemas.schema import NO_VALUES, UntypedError
 
 _MANY = 200  # Names of members, beyond which they may be the keys of a map.
 _FEW = 5  # Each of them is in at most one of so many objects.
@@ -138,7 +138,7 @@ def inferred(values: Iterable[bytes | None], where: str = "value_schema") -> Inf
             nested = f" nested at most {MOST_NESTED} deep; {deep} {'is' if deep == 1 else 'are'} deeper" if deep else ""
             what = f"none of the first {count} values is JSON{nested}"
         error = UntypedError(f"{what}, so no type can be inferred: say it in {where}")
-        error.why = "no JSON" if count else "no values"
+        error.why = "no JSON" if count else NO_VALUES
         raise error
     fields: list[SeenField] = []
     return Inferred(_of_root(root, fields), count, tuple(fields))

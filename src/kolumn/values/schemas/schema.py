@@ -63,6 +63,9 @@ class UnreadableSchemasError(ArgumentError):
     """A collection of schemas can't be read now: it is not known whether a schema is there."""
 
 
+NO_VALUES = "no values"
+
+
 class UntypedError(ArgumentError):
     """Nothing says the type of some values; ``why`` in two words."""
 
