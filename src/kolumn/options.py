@@ -15,6 +15,7 @@ from kolumn.core.keywords import DEFAULTS, OPTIONS, PAYLOAD_DEFAULTS, Duration, 
 from kolumn.core.moments import duration_ms, moment_ms, now_ms
 from kolumn.core.schema import DEFAULT_COLUMNS, RECORD_COLUMNS, record_schema, resolve_columns
 from kolumn.formats import layouts
+from kolumn.source.segments import HIGHEST
 from kolumn.source.tier_file import KeyFiles, key_files
 from kolumn.values.typed import INTERNAL, Typed, schema_of, stored_columns, typed_of, watched_columns
 
@@ -182,13 +183,14 @@ class Options:
 def integer(name: str, value: Any, expected: str = "an integer") -> int:
     """A number of the parameter ``name``; raises `ArgumentError`."""
     try:
-        return value.__index__() if not isinstance(value, bool) else _refuse(name, value, expected)
+        number: int = value.__index__() if not isinstance(value, bool) else _refuse(name, value, expected)
     except AttributeError:
         return _refuse(name, value, expected)
+    return number if -HIGHEST - 1 <= number <= HIGHEST else _refuse(name, number, f"a number of 64 bits, at most {HIGHEST}")
 
 
 def _positive(name: str, value: Any) -> int:
-    number: int = value if type(value) is int else integer(name, value)
+    number: int = value if type(value) is int and value <= HIGHEST else integer(name, value)
     return number if number > 0 else _refuse(name, value, "a positive integer")
 
 
@@ -202,12 +204,11 @@ def milliseconds(name: str, value: object) -> int:
     """A time of the parameter ``name`` in ms since 1970; raises `ArgumentError`."""
     if isinstance(value, str):
         try:
-            return int(value)
+            said: int | None = int(value)
         except ValueError:
-            pass
-        said = moment_ms(value, now_ms())
+            said = moment_ms(value, now_ms())
         if said is not None:
-            return said
+            return integer(name, said)
         try:
             value = datetime.fromisoformat(value)
         except ValueError:

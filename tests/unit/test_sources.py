@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ import pyarrow as pa
 import pytest
 
 import kolumn
+from kit.asked import invoked
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.outcome import raises
+from kit.replicas import write_log
 from kolumn.core.errors import ArgumentError, MissingError, PayloadError
 from kolumn.options import Options, duration, milliseconds
 from kolumn.source.segments import find_segments
@@ -220,6 +223,25 @@ def test_durations() -> None:
     refused: tuple[Any, ...] = (-1, "-1", "7y", "d", "", timedelta(-1), 1.5, True, None)
     for value in refused:
         raises(ArgumentError, "retention_ms=.*: expected 0 or more ms, or a duration such as", duration, "retention_ms", value)
+
+
+def test_numbers_of_more_than_64_bits(tmp_path: Path) -> None:
+    source, big = write_log(tmp_path, (0, [batch([Record(0, b"k", b"v", 0)])])), 2**63
+    wrong: tuple[tuple[Callable[..., Any], dict[str, Any]], ...] = (
+        *((kolumn.read, {name: big}) for name in ("limit", "start_offset", "start_timestamp", "chunk_bytes")),
+        (kolumn.read, {"end_timestamp": str(big)}), (kolumn.read, {"end_offset": -big - 1}), (kolumn.scan, {"limit": big}),
+        (kolumn.open_transactions, {"now": big}), (partial(kolumn.compact, target=tmp_path / "new"), {"now": big}),
+        (partial(kolumn.compact, target=tmp_path / "new"), {"delete_retention_ms": big}),
+    )  # fmt: skip
+    for function, options in wrong:
+        ((name, number),) = options.items()
+        raises(ArgumentError, f"^{name}={int(number)}: expected a number of 64 bits, at most {big - 1}$", function, source, **options)
+    for name in ("--limit", "--since", "--start-offset"):
+        said = f"kolumn: {name} {big}: expected a number of 64 bits, at most {big - 1}\n"
+        result = invoked("cat", name, big, source)
+        assert (result.exit_code, result.stderr) == (2, said)
+    most: dict[str, int] = dict.fromkeys(("limit", "end_offset", "end_timestamp", "chunk_bytes", "memory_bytes"), big - 1)
+    assert kolumn.read(source, start_offset=-big, start_timestamp=-big, **most).num_rows == 1
 
 
 @pytest.mark.parametrize(("binary", "text"), [("contiguous", pa.string()), ("view", pa.string_view())])

@@ -81,14 +81,15 @@ def cat(
     decoded by the schema of their topic and shown as JSON; bytes in them are base64. If a topic has no schema, its values stay bytes,
     unless it is the only topic. With `--decode internal` they are the messages of a cluster's own topics.
 
-    With `--follow` it continues with what is appended, until Ctrl-C. Warnings say what retention or a truncation has removed.
+    With `--follow` it continues with what is appended, until Ctrl-C. Warnings say what retention or a truncation has removed. All topics
+    have one type of values then, as in one table: JSON values have the fields of all of them.
 
     Example: `kolumn cat --since 2026-01-31T12:00 --json orders-3 | jq .value`
     """
     from kolumn.cli.lines import blocks, data_of
     from kolumn.core.buffers import first_rows
     from kolumn.damage.findings import Skipped
-    from kolumn.options import Options
+    from kolumn.options import Options, row_limit
     from kolumn.readers.api import each_topic
 
     if follow and template is None:
@@ -109,7 +110,7 @@ def cat(
             records = chosen.of(every, printed)
         if decode is not None:
             records = _counting_unknown(records, unknown)
-        work = (block for batch in first_rows(records, limit) for block in blocks(batch))
+        work = (block for batch in first_rows(records, limit and row_limit(limit)) for block in blocks(batch))
         has_any = _print(work, lambda block: data_of(lines_of(block), block.num_rows), follow)
     if not (has_any or follow or limit == 0):
         say_none(given, skipped, options)

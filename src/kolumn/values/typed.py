@@ -316,8 +316,8 @@ def _checked(column: str, own: dict[str, Any]) -> Typed:
         if own[name] != PAYLOAD_DEFAULTS[f"{column}_{name}"] and format not in owners:
             raise ArgumentError(f"{column}_{name}={own[name]!r}: for {column}_format={' or '.join(map(repr, owners))} only")
     for name, least in (("skip", 0), ("sample", 1), ("max_depth", 1)):
-        if isinstance(own[name], bool) or not isinstance(own[name], int) or own[name] < least:
-            raise ArgumentError(f"{column}_{name}={own[name]!r}: expected an integer, at least {least}")
+        if isinstance(own[name], bool) or not isinstance(own[name], int) or not least <= own[name] < 2**63:
+            raise ArgumentError(f"{column}_{name}={own[name]!r}: expected an integer, at least {least}, and less than 2**63")
     separator = own["separator"]
     if len(separator.encode()) != 1 or separator in '"\r\n' or (separator != "," and format != "csv"):
         raise ArgumentError(
