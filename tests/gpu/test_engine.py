@@ -90,7 +90,7 @@ def test_the_pool_has_the_flag_where_there_is_an_engine(monkeypatch: pytest.Monk
         ("Kernel Module  535.104.05  Sat", [*doctor._OF_GPU], "535.104.05", r"can't run: NVIDIA driver 535\.104\.05: CUDA 13 needs 580"),
         ("Open Kernel Module for x86_64  580.65.06  Release Build", [*doctor._OF_GPU], "580.65.06", "can run"),
         ("", [*doctor._OF_GPU], "there", "can run"),
-        (None, [], "none", "can't run: no NVIDIA driver; without CuPy, .*: pip install 'kolumn"),
+        (None, [], "none", "can't run: no NVIDIA driver; without CuPy, .*: pip install 'cuda-toolkit"),
         ("Module  580.1", ["cupy-cuda12x"], "580.1", "cupy-cuda12x: for another CUDA than 13, first pip uninstall cupy-cuda12x; without"),
     ],
 )  # fmt: skip

@@ -409,7 +409,7 @@ def test_memory_of_another_process_is_not_taken_for_a_workers(calls: Calls, tmp_
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        ("/bin/false", "ended with exit code 1 at its start: is kolumn"),
+        ("/bin/false", "ended with exit code 1 at its start: are Kolumn, pyspark and pandas installed"),
         ("yes", "does not say what a worker says: is it a Python?"),
         ("kill -9 $$", "ended with exit code 137 at its start (killed"),
         ("/nowhere/python", "exit code 127"),

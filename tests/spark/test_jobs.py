@@ -100,7 +100,7 @@ def test_demo() -> None:
     demo = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
     shown = subprocess.run([sys.executable, demo], capture_output=True, text=True, check=False, env=environment, timeout=300)
     assert shown.returncode == 0, shown.stderr
-    for part in ("|clicks  |19753  |", "1 damaged stretch", "|barbara |", "java-zstd", "upgraded-gzip", "report.html in a browser"):
+    for part in ("|clicks   |19753  |", "1 damaged stretch", "|barbara |", "java-zstd", "upgraded-gzip", "report.html in a browser"):
         assert part in shown.stdout
 
 
