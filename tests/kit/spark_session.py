@@ -98,3 +98,13 @@ def streamed(spark: SparkSession, path: object, scratch: Path, *columns: str, **
     writer = frame.select(*columns or ["*"]).writeStream.format("parquet").option("checkpointLocation", f"{scratch}/state")
     writer.trigger(availableNow=True).start(f"{scratch}/rows").awaitTermination()
     return spark.read.parquet(f"{scratch}/rows")
+
+
+def scans(node: Any) -> Iterator[Any]:
+    """The scans of a plan that was executed."""
+    name = node.nodeName()
+    if name.startswith("BatchScan"):
+        yield node
+    below = [node.executedPlan()] if name.startswith("AdaptiveSparkPlan") else [node.plan()] if "QueryStage" in name else []
+    for child in [*below, *(node.children().apply(i) for i in range(node.children().size()))]:
+        yield from scans(child)

@@ -26,7 +26,7 @@ import kolumn
 from kit.corpus import HERE as CORPUS
 from kit.encoder import Record, batch
 from kit.plain_spark import soon
-from kit.spark_session import connector_workers
+from kit.spark_session import connector_workers, scans
 from kolumn.core.schema import HEADERS, RECORD_COLUMNS
 from kolumn.readers.types import with_types
 from kolumn.spark_plugin.connector.conditions import only_asked
@@ -264,15 +264,6 @@ def test_payloads_as_strings(spark: SparkSession, columnar: Any, logs: Path) -> 
 
 def metrics(frame: DataFrame) -> dict[str, int]:
     """The scan's metrics after the query has run, as the UI shows them."""
-
-    def scans(node: Any) -> Iterator[Any]:
-        name = node.nodeName()
-        if name.startswith("BatchScan"):
-            yield node
-        below = [node.executedPlan()] if name.startswith("AdaptiveSparkPlan") else [node.plan()] if "QueryStage" in name else []
-        for child in [*below, *(node.children().apply(i) for i in range(node.children().size()))]:
-            yield from scans(child)
-
     losses = ("damaged", "lost", "valuesLost", "fieldsLost", "afterOpen")
     names = ("logBytes", "logBatches", *losses, "arrowBytes", "sharedBytes", "memoryBytes")
     (scan,) = scans(frame._jdf.queryExecution().executedPlan())

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
@@ -14,6 +13,7 @@ import kolumn
 from kit.outcome import raises
 from kit.pairs import PAIRS, TYPES_DIFFER, Disks, rows_of
 from kit.plain_spark import load
+from kit.spark_session import scans
 
 pytestmark = pytest.mark.spark
 Pair = tuple[str, str]
@@ -50,16 +50,6 @@ def by_topic(spark: SparkSession, disks: Disks) -> DataFrame:
     for name, value in settings.items():
         spark.conf.set(f"spark.sql.catalog.pairs{name}", value)
     return reduce(DataFrame.unionAll, (named(spark.table(f"pairs.{topic}"), SEVERAL_TYPES) for topic in disks.topics))
-
-
-def scans(node: Any) -> Iterator[Any]:
-    """The scans of a plan that was executed."""
-    name = node.nodeName()
-    if name.startswith("BatchScan"):
-        yield node
-    below = [node.executedPlan()] if name.startswith("AdaptiveSparkPlan") else [node.plan()] if "QueryStage" in name else []
-    for child in [*below, *(node.children().apply(i) for i in range(node.children().size()))]:
-        yield from scans(child)
 
 
 def test_rows_and_metrics_of_the_connector(spark: SparkSession, disks: dict[Pair, Disks]) -> None:
