@@ -242,6 +242,14 @@ def test_the_overview_knows_open_transactions_from_headers(case: Case) -> None:
     assert (said in shown, "--isolation-level read_committed --open-transactions skip" in shown) == (bool(found.open),) * 2
 
 
+def test_the_overview_names_a_folder_that_is_no_topic_partition(tmp_path: Path) -> None:
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(batch([Record(0, b"k", b"v", 1)], flags=TRANSACTIONAL, producer_id=1, producer_epoch=0))
+    said = f"Open transactions, where a committed read stops: {folder} at offset 0; "
+    assert said in asked.invoked(folder).stdout
+
+
 def test_a_command_without_records_says_what_there_is(tmp_path: Path) -> None:
     source = log(tmp_path, plain(0), plain(1), batch([Record(2, b"k", b"v", 1_700_000_000_000)]))
     said = "no record matches; the source has 3 records, from 1970-01-01T00:00:00.000Z to 2023-11-14T22:13:20.000Z, at offsets 0 to 2"

@@ -95,6 +95,8 @@ def _shown(steps: list[tuple[str, str]], screen: int | None) -> list[str]:
 
 
 def _health(summary: "Overview") -> list[str]:
+    from kolumn.source.names import log_name
+
     unread = "checksums and records are not checked here"
     files = [piece for piece in summary.damage if foreign(piece.reason)]
     damage = [piece for piece in summary.damage if piece not in files]
@@ -111,7 +113,8 @@ def _health(summary: "Overview") -> list[str]:
         one, number = summary.copies[0], len({(own.topic, own.partition) for own in summary.copies})
         several = f"{counted(number, 'partition')} {'is' if number == 1 else 'are'} in several folders"
         lines.append(f"Copies: {several}, {one.topic}-{one.partition} in {' and '.join(one.folders)}; each offset is read once below.")
-    stopped = [f"{own.topic}-{own.partition} at offset {min(own.open.values())}" for own in summary.partitions if own.open]
+    open_in = [own for own in summary.partitions if own.open]
+    stopped = [f"{log_name(own.topic, own.partition, min(own.folders))} at offset {min(own.open.values())}" for own in open_in]
     if stopped:
         more = f", and {counted(len(stopped) - 1, 'more partition')}" if len(stopped) > 1 else ""
         lines.append(f"Open transactions, where a committed read stops: {stopped[0]}{more}; `--open-transactions skip` reads past them.")

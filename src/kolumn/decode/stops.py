@@ -17,6 +17,7 @@ from kolumn.decode.raw_offsets import Deltas
 from kolumn.formats import layouts, table
 from kolumn.formats.entries import Entries
 from kolumn.options import Options
+from kolumn.source.names import log_name
 from kolumn.source.segment_file import SegmentFile
 from kolumn.source.segments import HIGHEST, Range
 from kolumn.source.storage import parent
@@ -35,9 +36,7 @@ def stop_of(part: Range) -> StoppedAt:
     """The open transaction at which a read of a range's log stops, without a count."""
     segment, transactions = part.segment, part.transactions
     offset = None if segment.format in layouts.RAW else transactions.last_stable_offset
-    log = f"{segment.topic}-{segment.partition}"
-    if segment.topic is None or segment.partition is None:
-        log = segment.path if segment.base_offset is None else parent(segment.path)
+    log = log_name(segment.topic, segment.partition, segment.path if segment.base_offset is None else parent(segment.path))
     producer = next(producer for producer, first in transactions.open if first == transactions.last_stable_offset)
     return StoppedAt(log, offset, producer, transactions.epoch, transactions.since, None, folder=parent(segment.path))
 

@@ -35,6 +35,7 @@ from kolumn.formats import layouts
 from kolumn.formats.entries import Entries, Entry
 from kolumn.options import Options
 from kolumn.readers.plan import live_segments, plan_read
+from kolumn.source.names import log_name
 from kolumn.source.segments import HIGHEST, Range, Segment, named_parts
 from kolumn.source.storage import parent
 from kolumn.values.typed import payload_names
@@ -238,8 +239,7 @@ class _Followed:
                     f"{shown(one.path)}: follow goes on by the offsets in segments, and those of {one.format} are raw offsets: convert the "
                     "log to Kafka's format"
                 )
-            is_named = one.topic is not None and one.partition is not None
-            name = f"{one.topic}-{one.partition}" if is_named else one.path if one.base_offset is None else parent(one.path)
+            name = log_name(one.topic, one.partition, one.path if one.base_offset is None else parent(one.path))
             groups.setdefault(shown(name), []).append(one)
         return groups
 

@@ -67,6 +67,11 @@ def topic_partition(name: str) -> tuple[str, int]:
     return (match["topic"], int(match["partition"])) if match else ("", -1)
 
 
+def log_name(topic: str | None, partition: int | None, place: str) -> str:
+    """What messages call a log: topic and partition, or where it is, if its folder has another name."""
+    return place if topic is None or partition is None else f"{topic}-{partition}"
+
+
 def partition_in(folder: str, is_tier: bool) -> tuple[str | None, int | None]:
     """Topic and partition of the segments in a folder, by its name; None if it has none."""
     last = folder.rpartition("/")[2]
