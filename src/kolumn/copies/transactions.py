@@ -231,7 +231,7 @@ def of_ranges(ranges: list[Range], options: Options, found: Tally | None = None)
 def readable_end(segments: list[Segment], options: Options) -> int:
     """Where a log ends; with read_committed, not after the offset where a committed reader must stop."""
     end = log_end(segments)
-    stable = transactions_of(segments, options).last_stable_offset if options.isolation_level == "read_committed" else None
+    stable = _transactions_of(segments, options).last_stable_offset if options.isolation_level == "read_committed" else None
     return end if stable is None else min(end, stable)
 
 
